@@ -1,0 +1,50 @@
+"""The identity of a bug: kind + framework call site + anchor, exact, explainable, without line numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ddefuzz.instrument.events import Language
+
+Kind: TypeAlias = Literal[
+    "dde", "pending-unbacked", "data-dependent-output", "unsupported", "crash", "timeout", "internal-error"
+]
+Cause: TypeAlias = Literal["framework", "inherent", "user", "unsupported-op"]
+
+USER_CODE = "user code"
+
+
+class Site(msgspec.Struct, frozen=True, order=True):
+    """The framework call site; `module` is Python's file relative to torch's folder, None for C++.
+
+    A failure of the user's own code has the module `user code`.
+    """
+
+    language: Language
+    module: str | None
+    function: str | None
+
+    def __str__(self) -> str:
+        if self.language == "C++":
+            return self.function or "C++"
+        return f"{self.module}:{self.function}" if self.function else f"{self.module}"
+
+
+class Signature(msgspec.Struct, frozen=True, order=True):
+    """Which bug a failure is. `anchor` is the code at the site, normalized by `ast.unparse`, or C++'s door and operator."""
+
+    kind: Kind
+    site: Site
+    anchor: str
+
+    @property
+    def key(self) -> str:
+        """A short stable name of the signature: kind and 10 hex digits of its content."""
+        content = "\x00".join((self.kind, self.site.language, self.site.module or "", self.site.function or "", self.anchor))
+        return f"{self.kind}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.site} [{self.anchor}]"

@@ -1,0 +1,58 @@
+"""The exceptions of ddefuzz, drawn once; each carries the exit code of the command that it ends.
+
+    DdefuzzError                3  an internal error of ddefuzz, unless a subclass says otherwise
+    ├── InputError              2  what the user handed in: a case file, an option, a configuration key
+    │   └── ProgramError        2  a case file, with path, line, found, expected
+    ├── UnsupportedError        4  this torch, this Python, this database schema
+    │   └── DatabaseError       4  unreachable, read-only, corrupt, full, too new
+    └── NothingRanError         5  the selection was empty
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FOUND = 1
+EXIT_USAGE = 2
+EXIT_INTERNAL = 3
+EXIT_UNSUPPORTED = 4
+EXIT_NOTHING_RAN = 5
+EXIT_INTERRUPTED = 130
+
+
+class DdefuzzError(Exception):
+    """The root: `str(error)` is the one line that the user sees."""
+
+    exit_code = EXIT_INTERNAL
+
+
+class InputError(DdefuzzError):
+    """Something handed in cannot be used; the message says what was found, where, and what was expected."""
+
+    exit_code = EXIT_USAGE
+
+
+class ProgramError(InputError):
+    """A case file that does not parse as a program."""
+
+    def __init__(self, path: str, line: int, found: str, expected: str) -> None:
+        super().__init__(f"{path}:{line}: found {found}, expected {expected}")
+        self.path = path
+        self.line = line
+        self.found = found
+        self.expected = expected
+
+
+class UnsupportedError(DdefuzzError):
+    """The environment is not one that ddefuzz can work in."""
+
+    exit_code = EXIT_UNSUPPORTED
+
+
+class DatabaseError(UnsupportedError):
+    """The findings database cannot be used."""
+
+
+class NothingRanError(DdefuzzError):
+    """No case was selected, so there is nothing to report."""
+
+    exit_code = EXIT_NOTHING_RAN

@@ -1,0 +1,1 @@
+"""Running one program: the stages, the worker they run in, and the pool of workers."""

@@ -1,0 +1,113 @@
+"""What goes between a campaign and the processes that run its cases: runs to do, and what was observed.
+
+No torch here: oracles, classification and minimizing work on these records alone, made by hand in their tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ddefuzz.instrument.events import Guard, Place, Raised
+
+Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile", "aot", "inductor"]
+STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
+CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
+
+Mechanism: TypeAlias = Literal["explicit", "size-oblivious", "aggressive-1", "aggressive-2"]
+Outcome: TypeAlias = Literal["ok", "fail", "crash", "timeout", "not-judged"]
+
+
+class Semantics(msgspec.Struct, frozen=True):
+    """How an undecided guard is answered; `without` withholds the fallback at the named places (planted faults)."""
+
+    mechanism: Mechanism = "explicit"
+    without: tuple[Place, ...] = ()
+
+    def __str__(self) -> str:
+        places = ",".join(f"{place.file}:{place.line}" for place in self.without)
+        return f"{self.mechanism} without {places}" if places else self.mechanism
+
+
+EXPLICIT = Semantics()
+SIZE_OBLIVIOUS = Semantics("size-oblivious")
+
+
+class ProgramSubject(msgspec.Struct, frozen=True, tag="program"):
+    """A generated or stored program, by its text form."""
+
+    text: str
+
+
+class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):
+    """The user's own code, which is executed to be read: `FILE:NAME`, or one case of a module with `CASES`.
+
+    Exactly one of `name` and `case` is set.
+    """
+
+    path: str
+    name: str | None = None
+    case: str | None = None
+
+
+Subject: TypeAlias = ProgramSubject | CallableSubject
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run to do. `graph` asks for the graph's text, which costs time and is only compared when answers differ."""
+
+    subject: Subject
+    stage: Stage
+    semantics: Semantics = EXPLICIT
+    graph: bool = False
+
+
+class ExceptionInfo(msgspec.Struct, frozen=True):
+    """One exception of the chain: its class's qualified name (`torch.fx…GuardOnDataDependentSymNode`), message, frames."""
+
+    type: str
+    message: str
+
+    @property
+    def name(self) -> str:
+        """The class's bare name."""
+        return self.type.rpartition(".")[2]
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """What decides an observation besides the run itself."""
+
+    torch: str
+    torch_git: str
+    python: str
+    hypothesis: str
+    cpu_capability: str
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What one run did.
+
+    `exceptions` is the chain of the final failure, the final one first, then by `__cause__`, else `__context__`.
+    `guards` are the guards that fell back, in order of first visit. `output` is the tail of what the run printed.
+    `peak_rss_mb` is the resident memory of the worker after the run, in 10^6 bytes.
+    """
+
+    stage: Stage
+    semantics: Semantics
+    outcome: Outcome
+    reason: str = ""
+    exceptions: tuple[ExceptionInfo, ...] = ()
+    raised: Raised | None = None
+    guards: tuple[Guard, ...] = ()
+    graph: str | None = None
+    compiles: int = 0
+    cpu_seconds: float = 0.0
+    peak_rss_mb: float = 0.0
+    output: str = ""
+
+
+Runner: TypeAlias = Callable[[Run], Observation]
+"""The seam: running is a function. Tests of what comes after pass a plain one and need no torch."""

@@ -1,0 +1,248 @@
+"""The records a program is made of: an immutable expression tree, its steps and its inputs.
+
+Nothing here imports torch. The one text form of these records is Python itself (`text`), the values of the
+inputs come from their recipes (`inputs`), and steps are run by `evaluate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import TypeAlias
+
+DEFAULT_UNBACKED_SIZE = 6
+"""The example size of an input dim written `u0` without a size (`u0=3` gives one)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An input, or the target of an earlier step."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    """A Python constant. Floats are finite (`torch.inf` and `torch.nan` are `Constant`s).
+
+    Equality is by type and text, because `1 == True == 1.0` and `-0.0 == 0.0` in Python but not in a program.
+    """
+
+    value: int | float | bool | str | complex | None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, str]:
+        return type(self.value).__name__, repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A named value of torch: a dtype, layout, memory format or number, such as `torch.float32`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list or tuple display."""
+
+    items: tuple[Expr, ...]
+    is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """`start:stop:step` inside an index; a missing bound is None."""
+
+    start: Expr | None = None
+    stop: Expr | None = None
+    step: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ellipsis_:
+    """`...` inside an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a catalogue function.
+
+    `function` is the catalogue's name: `torch.chunk`, `torch.nn.functional.pad`, `int`, or `Tensor.view` for a
+    method, whose receiver is `args[0]` and which prints as `x.view(...)`.
+    """
+
+    function: str
+    args: tuple[Expr, ...] = ()
+    kwargs: tuple[tuple[str, Expr], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`value[index]`; several indices are a tuple `Sequence`."""
+
+    value: Expr
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A read of one of the allowed attributes: `x.shape`, `x.T`."""
+
+    value: Expr
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Arithmetic, bitwise or comparison operator: `a + b`, `a // b`, `a >= b`; `op` is its Python spelling."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`-a`, `~a` or `not a`."""
+
+    op: str
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """`body if test else orelse`, the one branch: a Python branch of the user's own code."""
+
+    test: Expr
+    body: Expr
+    orelse: Expr
+
+
+Expr: TypeAlias = (
+    Name | Literal | Constant | Sequence | Slice | Ellipsis_ | Call | Index | Attribute | Binary | Unary | Conditional
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement: `target = value`, `a, b = value` (`unpack`), or a bare call when there is no target."""
+
+    targets: tuple[str, ...]
+    value: Expr
+    unpack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """One dim of an input: its example size and, where it is to be made unbacked, its symbol (`u0`).
+
+    Dims of one symbol share one unbacked size.
+    """
+
+    size: int
+    symbol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How an input's values are made, e.g. `normal`, `trues(4)`, `sizes(3, 4)`; the kinds are listed in `inputs`."""
+
+    kind: str
+    args: tuple[int | float | bool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A tensor argument. `dtype` is torch's name of it (`float32`); `layout` is one of `inputs.LAYOUTS`."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    recipe: Recipe
+    layout: str = "contiguous"
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A straight-line function over torch: the test case."""
+
+    inputs: tuple[Input, ...]
+    steps: tuple[Step, ...]
+    returns: Expr
+
+
+def children(expr: Expr) -> Iterator[Expr]:
+    """The direct subexpressions, left to right."""
+    match expr:
+        case Sequence(items):
+            yield from items
+        case Slice(start, stop, step):
+            yield from (part for part in (start, stop, step) if part is not None)
+        case Call(_, args, kwargs):
+            yield from args
+            yield from (value for _, value in kwargs)
+        case Name() | Literal() | Constant() | Ellipsis_():
+            return
+        case _:
+            for field in fields(expr):
+                value = getattr(expr, field.name)
+                if not isinstance(value, str):
+                    yield value
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """`expr` and all below it, outermost first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def names_in(expr: Expr) -> frozenset[str]:
+    """The inputs and targets that `expr` reads."""
+    return frozenset(node.id for node in walk(expr) if isinstance(node, Name))
+
+
+def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
+    """`expr` with every `Name` in `values` replaced."""
+
+    def inner(node: Expr) -> Expr:
+        return substitute(node, values)
+
+    match expr:
+        case Name(id):
+            return values.get(id, expr)
+        case Literal() | Constant() | Ellipsis_():
+            return expr
+        case Sequence(items):
+            return replace(expr, items=tuple(map(inner, items)))
+        case Slice(start, stop, step):
+            return Slice(*(None if part is None else inner(part) for part in (start, stop, step)))
+        case Call(_, args, kwargs):
+            return replace(expr, args=tuple(map(inner, args)), kwargs=tuple((k, inner(v)) for k, v in kwargs))
+        case Index(value, index):
+            return Index(inner(value), inner(index))
+        case Attribute(value):
+            return replace(expr, value=inner(value))
+        case Binary(_, left, right):
+            return replace(expr, left=inner(left), right=inner(right))
+        case Unary(_, operand):
+            return replace(expr, operand=inner(operand))
+        case Conditional(test, body, orelse):
+            return Conditional(inner(test), inner(body), inner(orelse))
+
+
+def functions_in(program: Program) -> tuple[str, ...]:
+    """The catalogue functions that the program calls, in order of first use."""
+    found: dict[str, None] = {}
+    for expr in (*(step.value for step in program.steps), program.returns):
+        for node in walk(expr):
+            if isinstance(node, Call):
+                found.setdefault(node.function)
+    return tuple(found)
