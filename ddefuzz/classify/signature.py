@@ -8,10 +8,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.instrument.events import Language
+from ddefuzz.oracles.failure import Kind
 
-Kind: TypeAlias = Literal[
-    "dde", "pending-unbacked", "data-dependent-output", "unsupported", "crash", "timeout", "internal-error"
-]
 Cause: TypeAlias = Literal["framework", "inherent", "user", "unsupported-op"]
 
 USER_CODE = "user code"

@@ -31,8 +31,6 @@ class LazyGroup(click.RichGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        if ctx.resilient_parsing or ctx.command.name == cmd_name:
-            return None
         module, _ = COMMANDS[cmd_name]
         command: click.Command = importlib.import_module(module).command
         return command

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import msgspec
 
-from ddefuzz.classify.signature import Kind
 from ddefuzz.execute.protocol import Observation
+
+Kind: TypeAlias = Literal[
+    "dde", "pending-unbacked", "data-dependent-output", "unsupported", "crash", "timeout", "internal-error"
+]
 
 
 class Failure(msgspec.Struct, frozen=True):
