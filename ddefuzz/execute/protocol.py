@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.instrument.events import Guard, Place, Raised
+from ddefuzz.instrument.events import Frame, Guard, Place, Raised
 
 Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile", "aot", "inductor"]
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
@@ -65,10 +65,16 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):
-    """One exception of the chain: its class's qualified name (`torch.fx…GuardOnDataDependentSymNode`), message, frames."""
+    """One exception of the chain: its class's qualified name (`torch.fx…GuardOnDataDependentSymNode`), message, frames.
+
+    `frames` are those of its `__traceback__`; `traced` is the stack that dynamo was interpreting, from the exception's
+    `real_stack` (dynamo's own exceptions have one). Both outermost first, as in `Raised`, and empty when unknown.
+    """
 
     type: str
     message: str
+    frames: tuple[Frame, ...] = ()
+    traced: tuple[Frame, ...] = ()
 
     @property
     def name(self) -> str:
