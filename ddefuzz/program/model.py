@@ -65,7 +65,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Ellipsis_:
+class Ellipsis_:  # noqa: N801 - Python has taken the bare name
     """`...` inside an index."""
 
 

@@ -1,0 +1,36 @@
+# The two commands of the README, and what they are made of. Everything else is a script in ci/.
+.PHONY: fuzz test check clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --constraint ci/constraints.txt
+
+fuzz: $(VENV)/installed
+	ci/campaign 60s --db sqlite:///findings/ddefuzz.db
+	@ci/report --db sqlite:///findings/ddefuzz.db
+
+test: $(VENV)/test-installed
+	ci/test
+
+check: $(VENV)/check-installed
+	ci/check
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml ci/constraints.txt | $(BIN)/python
+	@echo "installing ddefuzz and its pinned dependencies into $(VENV) (torch is about 200 MB)"
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/test-installed: $(VENV)/installed
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/check-installed: $(VENV)/test-installed
+	$(PIP) --editable '.[test,check]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Case files as pytest items: known findings are expected failures, gone ones are visible."""
