@@ -1,0 +1,1 @@
+"""All of it, for a budget: cases in order, failures recorded, minimized, confirmed."""

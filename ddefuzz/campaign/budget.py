@@ -1,0 +1,76 @@
+"""How much a campaign may do: a time or a number of cases, and which of them are this shard's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from ddefuzz.errors import InputError
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+SECONDS = re.compile(r"(?:\d+(?:\.\d+)?[smh])+")
+CASES = re.compile(r"(\d+)x")
+
+CLOSING_SHARE = 0.1
+CLOSING_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Exactly one of `seconds` (wall clock, of the whole campaign) and `cases` (over all shards) is set."""
+
+    seconds: float | None = None
+    cases: int | None = None
+
+    @property
+    def drawing_seconds(self) -> float | None:
+        """When to stop drawing, so that what was found by then is minimized and confirmed within the budget."""
+        if self.seconds is None:
+            return None
+        return self.seconds - min(CLOSING_SECONDS, CLOSING_SHARE * self.seconds)
+
+    def __str__(self) -> str:
+        return f"{self.cases}x" if self.cases is not None else f"{self.seconds:g}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The `index`-th (from 1) of `total` parts: the cases whose index is congruent to it."""
+
+    index: int = 1
+    total: int = 1
+
+    def cases(self, budget: Budget, start: int = 0) -> Iterator[int]:
+        """The case indices of this shard, at or after `start`, in order."""
+        for index in count(start):
+            if budget.cases is not None and index >= budget.cases:
+                return
+            if index % self.total == self.index - 1:
+                yield index
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.total}"
+
+
+def parse_budget(text: str) -> Budget:
+    """`90s`, `10m`, `1h30m` or `1000x`; raises `InputError`."""
+    if match := CASES.fullmatch(text):
+        if int(match[1]) > 0:
+            return Budget(cases=int(match[1]))
+    elif SECONDS.fullmatch(text):
+        seconds = sum(float(number) * UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smh])", text))
+        if seconds > 0:
+            return Budget(seconds=seconds)
+    raise InputError(
+        f"--budget: found {text!r}, expected a time such as 90s, 10m, 1h30m or a number of cases such as 1000x"
+    )
+
+
+def parse_shard(text: str) -> Shard:
+    """`1/2` is the first of two; raises `InputError`."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match and 1 <= int(match[1]) <= int(match[2]):
+        return Shard(int(match[1]), int(match[2]))
+    raise InputError(f"--shard: found {text!r}, expected i/n with 1 ≤ i ≤ n, such as 1/4")
