@@ -98,6 +98,7 @@ class Observation(msgspec.Struct, frozen=True):
 
     `exceptions` is the chain of the final failure, the final one first, then by `__cause__`, else `__context__`.
     `guards` are the guards that fell back, in order of first visit. `output` is the tail of what the run printed.
+    `agrees` says whether what was captured computes what eager does; None when nobody compared.
     `peak_rss_mb` is the resident memory of the worker after the run, in 10^6 bytes.
     """
 
@@ -109,6 +110,7 @@ class Observation(msgspec.Struct, frozen=True):
     raised: Raised | None = None
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
+    agrees: bool | None = None
     compiles: int = 0
     cpu_seconds: float = 0.0
     peak_rss_mb: float = 0.0

@@ -1,0 +1,71 @@
+"""The kinds of failure, from the chain of exceptions."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Outcome, Stage
+from ddefuzz.instrument.events import Place, Raised
+from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.failure import Kind
+
+GUARD = "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode"
+PENDING = "torch.fx.experimental.symbolic_shapes.PendingUnbackedSymbolNotFound"
+RAISED = Raised("Eq(u0, 0)", "guard_bool", Place("Python", "torch/_refs/__init__.py", 1), ())
+
+
+def failed(*types: str, stage: Stage = "export", outcome: Outcome = "fail") -> Observation:
+    chain = tuple(ExceptionInfo(name, f"what {name} says\nat length") for name in types)
+    return Observation(stage, EXPLICIT, outcome, exceptions=chain, raised=RAISED if GUARD in types else None)
+
+
+@pytest.mark.parametrize(
+    ("chain", "kind"),
+    [
+        ((GUARD,), "dde"),
+        (("torch._dynamo.exc.UserError", GUARD), "dde"),
+        (("torch._inductor.exc.LoweringException", GUARD), "dde"),
+        ((PENDING,), "pending-unbacked"),
+        (("torch._dynamo.exc.InternalTorchDynamoError", PENDING), "pending-unbacked"),
+        (("torch._subclasses.fake_tensor.DataDependentOutputException",), "data-dependent-output"),
+        (("torch._subclasses.fake_tensor.DynamicOutputShapeException",), "data-dependent-output"),
+        (
+            ("torch._dynamo.exc.Unsupported", "torch._subclasses.fake_tensor.UnsupportedOperatorException"),
+            "data-dependent-output",
+        ),
+        (("torch._dynamo.exc.Unsupported",), "unsupported"),
+        (("torch._dynamo.exc.UserError",), "unsupported"),
+        (("torch._dynamo.exc.InternalTorchDynamoError", "builtins.AssertionError"), "internal-error"),
+        (("builtins.RuntimeError",), "internal-error"),
+    ],
+)
+def test_the_chain_decides_the_kind(chain: tuple[str, ...], kind: Kind) -> None:
+    (failure,) = judge([failed(*chain)])
+    assert failure.kind == kind
+
+
+def test_evidence_is_the_expression_or_the_first_line() -> None:
+    assert [failure.evidence for failure in judge([failed(GUARD), failed("builtins.RuntimeError")])] == [
+        "Eq(u0, 0)",
+        "RuntimeError: what builtins.RuntimeError says",
+    ]
+
+
+@pytest.mark.parametrize("outcome", ["crash", "timeout"])
+def test_a_dead_worker_is_a_failure_even_if_eager_refuses(outcome: Outcome) -> None:
+    failures = judge([failed("builtins.ValueError", stage="eager"), failed(outcome=outcome)])
+    assert [failure.kind for failure in failures] == [outcome]
+
+
+def test_what_eager_refuses_as_well_is_no_failure() -> None:
+    assert judge([failed("builtins.ValueError", stage="eager"), failed("builtins.ValueError")]) == ()
+
+
+@pytest.mark.parametrize("outcome", ["ok", "not-judged"])
+def test_nothing_is_wrong_without_evidence(outcome: Outcome) -> None:
+    assert judge([failed(outcome=outcome)]) == ()
+
+
+def test_failures_come_in_the_order_of_stages() -> None:
+    failures = judge([failed(GUARD, stage="compile"), failed(GUARD, stage="fake")])
+    assert [failure.observation.stage for failure in failures] == ["fake", "compile"]

@@ -1,0 +1,74 @@
+"""The six verdicts, and which of them need the second run."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ddefuzz.errors import DdefuzzError
+from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, Observation, Outcome, Semantics
+from ddefuzz.instrument.events import Counterfactual, Guard, Place
+from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
+
+EXPLICIT = Observation("export", Semantics(), "ok", graph="a = x + 1")
+
+
+def answered(*counterfactuals: Counterfactual, outcome: Outcome = "ok") -> Observation:
+    guards = tuple(
+        Guard(Place("C++", "aten/src/ATen/ExpandUtils.cpp", line), "guard_or_false", "Eq(u0, 1)", False, answer)
+        for line, answer in enumerate(counterfactuals)
+    )
+    return msgspec.structs.replace(EXPLICIT, outcome=outcome, guards=guards)
+
+
+def second(outcome: Outcome = "ok", graph: str = "a = x + 1", agrees: bool | None = None) -> Observation:
+    return Observation("export", SIZE_OBLIVIOUS, outcome, graph=graph, agrees=agrees)
+
+
+@pytest.mark.parametrize(
+    ("explicit", "expected"),
+    [
+        (answered(), "ok"),
+        (answered("same"), "ok"),
+        (answered("same", "undecided"), "rescued"),
+        (answered(outcome="fail"), "open"),
+        (answered("undecided", outcome="fail"), "open"),
+        (answered(outcome="timeout"), "open"),
+        (answered(outcome="crash"), "open"),
+        (answered("other", outcome="crash"), "open"),
+        (answered(outcome="not-judged"), "not-judged"),
+        (answered("other", outcome="not-judged"), "not-judged"),
+        (msgspec.structs.replace(EXPLICIT, agrees=False), "diverged"),
+    ],
+)
+def test_one_run_is_enough(explicit: Observation, expected: Verdict) -> None:
+    assert not needs_second_run(explicit)
+    assert verdict(explicit) == expected
+
+
+@pytest.mark.parametrize(
+    ("explicit", "size_oblivious", "expected"),
+    [
+        (answered("other"), second(), "ok"),
+        (answered("other"), second(graph="a = x + 2"), "changed"),
+        (answered("other"), second("fail"), "rescued"),
+        (answered("other", outcome="fail"), second(), "regressed"),
+        (answered("other", outcome="fail"), second("fail"), "open"),
+        (answered("other"), second(agrees=False), "diverged"),
+        (answered("other"), second("not-judged"), "not-judged"),
+    ],
+)
+def test_another_answer_asks_for_the_second_run(
+    explicit: Observation, size_oblivious: Observation, expected: Verdict
+) -> None:
+    assert needs_second_run(explicit)
+    assert verdict(explicit, size_oblivious) == expected
+
+
+def test_the_second_run_must_be_given() -> None:
+    with pytest.raises(DdefuzzError, match="size-oblivious run must be given"):
+        verdict(answered("other"))
+
+
+def test_graphs_that_nobody_recorded_are_not_the_same() -> None:
+    assert verdict(msgspec.structs.replace(answered("other"), graph=None), second()) == "not-judged"
