@@ -18,8 +18,8 @@ KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
     ),
     (frozenset({"Unsupported", "UncapturedHigherOrderOpError", "UserError"}), "unsupported"),
 )
-"""The kind by the exceptions of the chain, wherever in it they are: dynamo wraps what it meets in a `UserError`, an
-`Unsupported` or an `InternalTorchDynamoError`. The first row that applies decides; anything else is an internal error."""
+"""The kind by the exceptions of the chain, wherever in it they are: dynamo wraps what it meets in a `UserError`,
+`Unsupported` or `InternalTorchDynamoError`. The first row that applies decides; anything else is an internal error."""
 
 
 def judge(observations: Iterable[Observation]) -> tuple[Failure, ...]:
