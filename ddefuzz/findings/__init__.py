@@ -1,0 +1,1 @@
+"""REMEMBERING: findings, their life cycle, their database and their reviewable text form."""

@@ -1,0 +1,150 @@
+"""Opening a findings database: SQLite in WAL mode by default, any SQLAlchemy URL, brought to the current schema.
+
+Whatever goes wrong is a `DatabaseError` of one line: which database, what was found, what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import alembic.command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect, make_url
+
+from ddefuzz.errors import DatabaseError
+
+BUSY_TIMEOUT_S = 30.0
+SCHEMA_REVISION = "0001"
+"""The newest file in `migrations/versions`; opening a database brings it here."""
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_CAUSES = (
+    ("disk is full", "the disk is full", "free space; nothing of this change was saved, all before it was"),
+    ("disk i/o error", "a disk I/O error", "a disk that is not full and can be written"),
+    ("readonly database", "it is read-only", "a database that can be written"),
+    ("file is not a database", "the file is not an SQLite database", "one, or no file at all"),
+    ("malformed", "the file is corrupt", "an intact database (`findings import` makes a new one of the text form)"),
+    ("is locked", "another process holds it locked", f"it to be free within {BUSY_TIMEOUT_S:.0f} s"),
+    ("unable to open database file", "it cannot be opened", "a folder that exists and can be written"),
+    ("connection refused", "no server answers", "a running server at this address"),
+)
+"""(in the driver's message, what was found, what was expected)."""
+
+
+@contextmanager
+def errors_of(url: str) -> Iterator[None]:
+    """Turn what SQLAlchemy raises about the database itself into `DatabaseError`s of one line."""
+    try:
+        yield
+    except exc.IntegrityError:
+        raise  # a bug of ddefuzz, not of the database
+    except exc.DBAPIError as error:
+        message = " ".join(str(error.orig).split())
+        for part, found, expected in _CAUSES:
+            if part in message.lower():
+                raise DatabaseError(f"findings database {url}: {found}, expected {expected}") from error
+        raise DatabaseError(f"findings database {url}: {message}") from error
+
+
+def open_engine(url: str, *, create: bool = True) -> Engine:
+    """An engine on the database, made and migrated as needed; without `create` it must be there already.
+
+    Raises `DatabaseError` when the database is out of reach or not one of this ddefuzz.
+    """
+    try:
+        parsed = make_url(url)
+    except exc.ArgumentError as error:
+        raise DatabaseError(f"findings database {url!r}: not a URL, expected one like sqlite:///PATH") from error
+    shown = parsed.render_as_string(hide_password=True)
+    _check_place(parsed, shown, create=create)
+    try:
+        engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S} if _is_sqlite(parsed) else {})
+    except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
+        raise DatabaseError(f"findings database {shown}: no driver for it: {error}") from error
+    if _is_sqlite(parsed):
+        event.listen(engine, "connect", _on_connect)
+        event.listen(engine, "begin", _on_begin)
+    with errors_of(shown):
+        _bring_to_current_schema(engine, shown)
+    return engine
+
+
+def _is_sqlite(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite"
+
+
+def _check_place(url: URL, shown: str, *, create: bool) -> None:
+    if not _is_sqlite(url) or not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        return
+    path = Path(url.database)
+    if path.is_dir():
+        raise DatabaseError(f"findings database {shown}: found a folder, expected a file")
+    if path.exists():
+        return
+    if not create:
+        raise DatabaseError(f"findings database {shown}: no such file; `ddefuzz run` or `findings import` makes it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseError(f"findings database {shown}: cannot make its folder: {error.strerror}") from error
+
+
+def _on_connect(connection: Any, _record: object) -> None:
+    # SQLAlchemy begins transactions itself (`_on_begin`): the driver would begin them too late, deferred.
+    connection.isolation_level = None
+    # WAL survives the kill of the process at any moment; NORMAL may lose the last commits in a power cut, no more.
+    for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=NORMAL"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _on_begin(connection: Connection) -> None:
+    # A reader that turns writer half-way is refused at once (SQLITE_BUSY) instead of waiting: say it up front.
+    reads = connection.get_execution_options().get("reads", False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _bring_to_current_schema(engine: Engine, shown: str) -> None:
+    with engine.connect().execution_options(reads=True) as connection:
+        if _revision(connection) == SCHEMA_REVISION:
+            return
+    with engine.begin() as connection:  # again, and alone: another process may have been faster
+        found = _revision(connection)
+        if found == SCHEMA_REVISION:
+            return
+        if found is None and inspect(connection).get_table_names():
+            raise DatabaseError(f"findings database {shown}: has tables but no schema version, expected one of ddefuzz")
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+        config.set_main_option("path_separator", "os")
+        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+        if found is not None and found not in known:
+            raise DatabaseError(
+                f"findings database {shown}: schema {found} is newer than this ddefuzz ({SCHEMA_REVISION}): "
+                "upgrade ddefuzz or give another --db"
+            )
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, SCHEMA_REVISION)
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def check(url: str) -> str:
+    """One line on the state of the database for `doctor`; raises `DatabaseError` when it cannot be used."""
+    engine = open_engine(url)
+    shown = engine.url.render_as_string(hide_password=True)
+    with errors_of(shown), engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            problems = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(3)")]
+            if problems != ["ok"]:
+                raise DatabaseError(f"findings database {shown}: the file is corrupt: {problems[0]}")
+        findings = connection.exec_driver_sql("SELECT count(*) FROM findings").scalar_one()
+    engine.dispose()
+    return f"{shown}: schema {SCHEMA_REVISION}, {findings} findings, writable"

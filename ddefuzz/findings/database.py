@@ -1,0 +1,343 @@
+"""The findings database: what campaigns record, what people decide, and what both read.
+
+Every method is one transaction; inside `with database.transaction():` they all join that one. Times and the names of
+who decides are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from difflib import get_close_matches
+from threading import local
+
+import msgspec
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from ddefuzz.errors import InputError
+from ddefuzz.findings.connection import errors_of, open_engine
+from ddefuzz.findings.lifecycle import State, check_transition, recurs
+from ddefuzz.findings.merge import merged
+from ddefuzz.findings.model import Campaign, Finding, Sighting, normalized, slim, stamp, title_of
+from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_row
+from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow
+
+
+class RecordResult(msgspec.Struct, frozen=True):
+    """What became of a sighting: the finding it belongs to, and whether that is a new one."""
+
+    finding_id: str
+    is_new: bool
+
+
+class Database:
+    """An open findings database. Use `Database.open`, and `close` it (or use it in a `with`)."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._engine = open_engine(url, create=create)
+        self._open = local()  # .session: the transaction of this thread
+        self.url = self._engine.url.render_as_string(hide_password=True)
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True) -> Database:
+        """Open, and where needed make and migrate, the database; raises `DatabaseError`."""
+        return cls(url, create=create)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside is saved together or not at all (what other threads do is theirs)."""
+        with self._writing():
+            yield
+
+    # What campaigns record
+
+    def record(self, sighting: Sighting, when: datetime) -> RecordResult:
+        """Save a sighting, under its finding or as a new one; on return it survives the kill of the process."""
+        signature, now = sighting.signature, stamp(when)
+        with self._writing() as session:
+            newest = session.scalars(
+                select(FindingRow).where(FindingRow.key == signature.key).order_by(FindingRow.sequence.desc()).limit(1)
+            ).first()
+            row = newest
+            if newest is None or recurs(_state(newest), tuple(newest.fixed_in), sighting.torch):
+                raised = sighting.failure.observation.raised
+                row = to_row(
+                    Finding(
+                        id=id_of(signature.key, newest.sequence + 1 if newest else 1),
+                        kind=signature.kind,
+                        cause=sighting.cause,
+                        site=signature.site,
+                        anchor=signature.anchor,
+                        title=title_of(signature),
+                        expression=raised.expression if raised else "",
+                        original=sighting.program,
+                        failure=slim(sighting.failure),
+                    )
+                )
+                session.add(row)
+            assert row is not None
+            _add_occurrences(row, sighting, now)
+            return RecordResult(row.id, is_new=row is not newest)
+
+    def set_minimal(self, finding_id: str, program: str, *, steps: int, attempts: int) -> None:
+        """Save the smallest program so far: its text form, its number of operations, and what it cost."""
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            row.minimal, row.steps, row.attempts = program, steps, attempts
+
+    def set_confirmed(self, finding_id: str, k: int, n: int) -> None:
+        """Save that `k` of `n` cold replays showed the signature."""
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            row.confirmed_k, row.confirmed_n = k, n
+
+    # What people decide
+
+    def set_state(
+        self, finding_id: str, state: State, *, who: str, when: datetime, fixed_in: Iterable[str] = ()
+    ) -> None:
+        """Change the state as `lifecycle` allows. `dup` says of which finding it is one, so it has its own method."""
+        if state == "dup":
+            raise InputError(f"{finding_id}: 'dup' needs the finding it repeats: use `findings dup {finding_id} OTHER`")
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            versions = sorted(set(fixed_in))
+            check_transition(finding_id, _state(row), state)
+            _change(row, "state", state, who, when)
+            if row.duplicate_of is not None:
+                _change(row, "duplicate_of", None, who, when)
+            if list(row.fixed_in) != versions:
+                row.history.append(_entry("fixed_in", " ".join(row.fixed_in), " ".join(versions), who, when))
+                row.fixed_in = versions
+
+    def dup(self, finding_id: str, of: str, *, who: str, when: datetime) -> None:
+        """Make `id` a duplicate of `of`, which must not be one itself."""
+        with self._writing() as session:
+            row, original = _row(session, finding_id), _row(session, of)
+            if row is original:
+                raise InputError(f"{finding_id}: cannot be a duplicate of itself")
+            if original.duplicate_of is not None:
+                raise InputError(f"{of}: is itself a duplicate, expected {original.duplicate_of}")
+            repeats = session.scalars(select(FindingRow.id).where(FindingRow.duplicate_of == finding_id)).all()
+            if repeats:
+                raise InputError(
+                    f"{finding_id}: has duplicates itself ({', '.join(repeats)}), expected `undup` of them first"
+                )
+            check_transition(finding_id, _state(row), "dup")
+            _change(row, "state", "dup", who, when)
+            _change(row, "duplicate_of", of, who, when)
+
+    def undup(self, finding_id: str, *, who: str, when: datetime) -> None:
+        """Take a `dup` back: the state is again what it was before."""
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            if row.state != "dup":
+                raise InputError(f"{finding_id}: is {row.state!r}, not a duplicate")
+            entries = sorted(row.history, key=lambda entry: entry.when)
+            before = next((e.before for e in reversed(entries) if (e.field, e.after) == ("state", "dup")), "open")
+            _change(row, "state", before, who, when)
+            _change(row, "duplicate_of", None, who, when)
+
+    def set_cause(self, finding_id: str, cause: str, *, who: str, when: datetime) -> None:
+        """Correct what the rules of classification decided."""
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            _change(row, "cause", cause, who, when)
+
+    def set_title(self, finding_id: str, title: str, *, who: str, when: datetime) -> None:
+        """Say it better than the default title."""
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            _change(row, "title", title, who, when)
+
+    def note(self, finding_id: str, text: str, *, who: str, when: datetime) -> None:
+        """Add a remark."""
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            row.notes.append(NoteRow(when=stamp(when), who=who, text=text))
+
+    def link(self, finding_id: str, url: str, *, who: str, when: datetime) -> None:
+        """Add the address of an upstream issue or pull request; adding it again changes nothing."""
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            if url not in {link.url for link in row.links}:
+                row.links.append(LinkRow(url=url))
+                row.history.append(_entry("links", "", url, who, when))
+
+    # What both read
+
+    def get(self, finding_id: str) -> Finding:
+        """The finding of this exact id; raises `InputError`."""
+        with self._reading() as session:
+            return to_finding(_row(session, finding_id))
+
+    def resolve(self, prefix: str) -> Finding:
+        """The one finding whose id, or the part after its kind, starts so; raises `InputError` with suggestions."""
+        with self._reading() as session:
+            ids = session.scalars(select(FindingRow.id).order_by(FindingRow.id)).all()
+            return to_finding(_row(session, _unique(prefix, ids)))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, by id."""
+        with self._reading() as session:
+            return tuple(map(to_finding, session.scalars(select(FindingRow).order_by(FindingRow.id))))
+
+    # Bringing in what another database knows
+
+    def put(self, findings: Iterable[Finding]) -> None:
+        """Save whole findings as they are, in place of what is known under their ids."""
+        with self._writing() as session:
+            for finding in findings:
+                session.execute(delete(FindingRow).where(FindingRow.id == finding.id))
+                session.expunge_all()
+                session.add(to_row(finding))
+                session.flush()
+
+    def merge(self, findings: Iterable[Finding]) -> None:
+        """Add what these findings say to what is known (`merge.merged`)."""
+        with self._writing() as session:
+            incoming = list(findings)
+            rows = {finding.id: session.get(FindingRow, finding.id) for finding in incoming}
+            known = {name: to_finding(row) for name, row in rows.items() if row is not None}
+            together = [merged(known[f.id], f) if f.id in known else normalized(f) for f in incoming]
+            self.put(finding for finding in together if known.get(finding.id) != finding)
+
+    # Campaigns, so that they can be resumed
+
+    def start_campaign(
+        self, *, profile: str, seed: int, generator: str, options: dict[str, object], when: datetime
+    ) -> int:
+        """Write down what decides a campaign's cases, before the first is drawn; returns the campaign's id."""
+        with self._writing() as session:
+            row = CampaignRow(
+                profile=profile,
+                seed=seed,
+                generator=generator,
+                options=options,
+                next_index=0,
+                finished=False,
+                started=stamp(when),
+                updated=stamp(when),
+            )
+            session.add(row)
+            session.flush()
+            return row.id
+
+    def advance(self, campaign: int, next_index: int, when: datetime) -> None:
+        """All cases before `next_index` are done and what they showed is recorded. It never goes back."""
+        with self._writing() as session:
+            row = session.get_one(CampaignRow, campaign)
+            row.next_index, row.updated = max(row.next_index, next_index), stamp(when)
+
+    def finish_campaign(self, campaign: int, when: datetime) -> None:
+        """Nothing is left to resume."""
+        with self._writing() as session:
+            row = session.get_one(CampaignRow, campaign)
+            row.finished, row.updated = True, stamp(when)
+
+    def unfinished(self) -> tuple[Campaign, ...]:
+        """The campaigns that can be resumed, the latest first."""
+        with self._reading() as session:
+            rows = session.scalars(
+                select(CampaignRow).where(CampaignRow.finished.is_(False)).order_by(CampaignRow.id.desc())
+            )
+            return tuple(map(to_campaign, rows))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Session]:
+        outer: Session | None = getattr(self._open, "session", None)
+        if outer is not None:
+            yield outer
+            outer.flush()
+            return
+        with errors_of(self.url), Session(self._engine) as session:
+            self._open.session = session
+            try:
+                with session.begin():
+                    yield session
+            finally:
+                self._open.session = None
+
+    @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        outer: Session | None = getattr(self._open, "session", None)
+        if outer is not None:
+            yield outer
+            return
+        with errors_of(self.url), Session(self._engine.execution_options(reads=True)) as session:
+            yield session
+
+
+def _row(session: Session, finding_id: str) -> FindingRow:
+    row = session.get(FindingRow, finding_id)
+    if row is None:
+        raise InputError(
+            f"no finding {finding_id!r} in the database, expected an id as `ddefuzz findings list` shows it"
+        )
+    return row
+
+
+def _unique(prefix: str, ids: Iterable[str]) -> str:
+    ids = list(ids)
+    if prefix in ids:
+        return prefix
+    fitting = [name for name in ids if name.startswith(prefix) or f"-{prefix}" in name]
+    if len(fitting) == 1 and prefix:
+        return fitting[0]
+    if fitting and prefix:
+        raise InputError(f"finding {prefix!r}: found {len(fitting)} such, expected one of {', '.join(fitting[:5])}")
+    near = get_close_matches(prefix, ids, n=3, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; `ddefuzz findings list` shows all"
+    raise InputError(f"no finding {prefix!r}{hint}")
+
+
+def _state(row: FindingRow) -> State:
+    state: State = msgspec.convert(row.state, State)
+    return state
+
+
+def _entry(field: str, before: str, after: str, who: str, when: datetime) -> HistoryRow:
+    return HistoryRow(when=stamp(when), who=who, field=field, before=before, after=after)
+
+
+def _change(row: FindingRow, field: str, after: str | None, who: str, when: datetime) -> None:
+    before = getattr(row, field)
+    if before != after:
+        row.history.append(_entry(field, before or "", after or "", who, when))
+        setattr(row, field, after)
+
+
+def _add_occurrences(row: FindingRow, sighting: Sighting, now: str) -> None:
+    observation = sighting.failure.observation
+    for op in sighting.ops or ("",):
+        place = (sighting.torch, observation.stage, str(observation.semantics), op)
+        known = next((o for o in row.occurrences if (o.torch, o.stage, o.semantics, o.op) == place), None)
+        if known is None:
+            torch, stage, semantics, _ = place
+            row.occurrences.append(
+                OccurrenceRow(
+                    torch=torch,
+                    stage=stage,
+                    semantics=semantics,
+                    op=op,
+                    verdict=sighting.verdict,
+                    count=1,
+                    first_seen=now,
+                    last_seen=now,
+                )
+            )
+        else:
+            known.count += 1
+            known.verdict, known.last_seen = sighting.verdict, now

@@ -1,0 +1,59 @@
+"""The life of a finding, as a table of the allowed changes of state; every change can be undone.
+
+As in syzbot a finding is open until it is fixed in every tracked version. One that comes back in a version in which
+it was fixed is a new finding: the same signature with the next sequence number (`recurs`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from ddefuzz.errors import InputError
+
+State: TypeAlias = Literal["open", "known", "fixed", "ignored", "dup"]
+STATES: tuple[State, ...] = get_args(State)
+
+MEANING: dict[State, str] = {
+    "open": "seen, nobody has looked at it yet",
+    "known": "looked at and accepted as a bug; expected to fail until it is fixed",
+    "fixed": "gone in the versions it is marked for; seen there again, it is a new finding",
+    "ignored": "not worth reporting, such as behaviour that is meant to be so",
+    "dup": "the same bug as another finding",
+}
+
+TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
+    {
+        ("open", "known"),
+        ("known", "open"),
+        ("open", "fixed"),
+        ("fixed", "open"),
+        ("known", "fixed"),
+        ("fixed", "known"),
+        ("open", "ignored"),
+        ("ignored", "open"),
+        ("known", "ignored"),
+        ("ignored", "known"),
+        ("open", "dup"),
+        ("dup", "open"),
+        ("known", "dup"),
+        ("dup", "known"),
+        ("ignored", "dup"),
+        ("dup", "ignored"),
+    }
+)
+"""(from, to). With every change its way back is there too: each can be undone."""
+
+
+def check_transition(finding_id: str, before: State, after: State) -> None:
+    """Raise `InputError` unless the table allows this change."""
+    if (before, after) not in TRANSITIONS:
+        allowed = sorted(to for start, to in TRANSITIONS if start == before)
+        raise InputError(f"{finding_id}: cannot go from {before!r} to {after!r}, expected one of {', '.join(allowed)}")
+
+
+def recurs(state: State, fixed_in: tuple[str, ...], torch: str) -> bool:
+    """Whether a sighting under `torch` is a return of a fixed bug, not one more sighting of it in an older version.
+
+    A finding fixed in no version in particular is fixed in all of them.
+    """
+    return state == "fixed" and (not fixed_in or torch in fixed_in)

@@ -1,0 +1,1 @@
+"""How the database became what `schema` says, one file a step in `versions/`."""

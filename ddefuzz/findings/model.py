@@ -1,0 +1,229 @@
+"""The records of what is remembered: findings, where they were seen, how they were judged and by whom.
+
+Times are UTC in ISO 8601 (`2025-01-31T12:00:00.000000Z`), so that their text sorts as they do. Collections are sets,
+kept sorted and without repetitions (`normalized`): merging two databases must not depend on who was first.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.execute.protocol import STAGES, Stage
+from ddefuzz.findings.lifecycle import State
+from ddefuzz.oracles.failure import Failure, Kind
+
+SCHEMA = "ddefuzz.finding/1"
+
+
+class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`k` of `n` cold replays showed the same signature."""
+
+    k: int
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.k}/{self.n}"
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """One failure as it comes from a campaign, to be recorded before anything else is done with it.
+
+    `ops` are the catalogue functions or aten ops that reach the site; `program` is the text form, None for user code.
+    `verdict` is the stage's: open, regressed …
+    """
+
+    signature: Signature
+    cause: Cause
+    failure: Failure
+    verdict: str
+    ops: tuple[str, ...]
+    torch: str
+    program: str | None
+
+
+class Occurrence(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """All sightings of a finding under one torch, stage, semantics and op; `verdict` is the latest one's."""
+
+    torch: str
+    stage: Stage
+    semantics: str
+    op: str
+    verdict: str
+    count: int
+    first_seen: str
+    last_seen: str
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """What makes it one occurrence."""
+        return self.torch, self.stage, self.semantics, self.op
+
+
+class Note(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """A remark of a person."""
+
+    when: str
+    who: str
+    text: str
+
+
+class HistoryEntry(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """One change: `field` went from `before` to `after`."""
+
+    when: str
+    who: str
+    field: str
+    before: str
+    after: str
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything known of one signature.
+
+    `failure` is the first failure with its raw frames, without its guards and graph: better rules can classify it
+    again. `minimal` is None until it was minimized, `steps` and `attempts` with it.
+    """
+
+    id: str
+    kind: Kind
+    cause: Cause
+    site: Site
+    anchor: str
+    title: str
+    state: State = "open"
+    duplicate_of: str | None = None
+    fixed_in: tuple[str, ...] = ()
+    expression: str = ""
+    occurrences: tuple[Occurrence, ...] = ()
+    original: str | None = None
+    minimal: str | None = None
+    steps: int | None = None
+    attempts: int | None = None
+    confirmed: Confirmation | None = None
+    failure: Failure | None = None
+    links: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
+
+    @property
+    def signature(self) -> Signature:
+        """The identity, as the classification made it."""
+        return Signature(self.kind, self.site, self.anchor)
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The functions that reach the site."""
+        return tuple(sorted({seen.op for seen in self.occurrences if seen.op}))
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Where it was seen to fail."""
+        seen_in = {seen.stage for seen in self.occurrences}
+        return tuple(stage for stage in STAGES if stage in seen_in)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The latest verdict of each stage."""
+        in_time = sorted(self.occurrences, key=lambda seen: (seen.last_seen, seen))
+        latest = {seen.stage: seen.verdict for seen in in_time}
+        return {stage: latest[stage] for stage in STAGES if stage in latest}
+
+    @property
+    def torch_versions(self) -> tuple[str, ...]:
+        """The versions it was seen in."""
+        return tuple(sorted({seen.torch for seen in self.occurrences}))
+
+    @property
+    def first_seen(self) -> str | None:
+        """When it was first seen, None if it never was."""
+        return min((seen.first_seen for seen in self.occurrences), default=None)
+
+    @property
+    def last_seen(self) -> str | None:
+        """When it was last seen, None if it never was."""
+        return max((seen.last_seen for seen in self.occurrences), default=None)
+
+    @property
+    def count(self) -> int:
+        """How often it was seen."""
+        return sum(seen.count for seen in self.occurrences)
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign's journal: what decides its cases, and how far it came (`next_index` is the first case not done)."""
+
+    id: int
+    profile: str
+    seed: int
+    generator: str
+    options: dict[str, object]
+    next_index: int
+    finished: bool
+    started: str
+    updated: str
+
+
+def stamp(when: datetime) -> str:
+    """The text form of a time that knows its zone."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def title_of(signature: Signature) -> str:
+    """The default title: what fails, where."""
+    return f"{signature.kind} at {signature.site}"
+
+
+def slim(failure: Failure) -> Failure:
+    """The failure as it is stored: what classification reads, without the guards that fell back and the graph."""
+    return msgspec.structs.replace(
+        failure, observation=msgspec.structs.replace(failure.observation, guards=(), graph=None)
+    )
+
+
+def normalized(finding: Finding) -> Finding:
+    """The same finding with its collections sorted and without repetitions."""
+    return msgspec.structs.replace(
+        finding,
+        fixed_in=tuple(sorted(set(finding.fixed_in))),
+        occurrences=tuple(sorted(finding.occurrences)),
+        links=tuple(sorted(set(finding.links))),
+        notes=tuple(sorted(set(finding.notes))),
+        history=tuple(sorted(set(finding.history))),
+    )
+
+
+def as_document(finding: Finding) -> dict[str, object]:
+    """The finding as every machine-readable output has it."""
+    return {
+        "schema": SCHEMA,
+        "id": finding.id,
+        "title": finding.title,
+        "kind": finding.kind,
+        "cause": finding.cause,
+        "site": msgspec.to_builtins(finding.site),
+        "anchor": finding.anchor,
+        "ops": list(finding.ops),
+        "expression": finding.expression,
+        "stages": list(finding.stages),
+        "verdicts": finding.verdicts,
+        "state": finding.state,
+        "duplicate_of": finding.duplicate_of,
+        "fixed_in": list(finding.fixed_in),
+        "steps": finding.steps,
+        "program": finding.minimal,
+        "original": finding.original,
+        "attempts": finding.attempts,
+        "confirmed": msgspec.to_builtins(finding.confirmed),
+        "torch": list(finding.torch_versions),
+        "count": finding.count,
+        "first_seen": finding.first_seen,
+        "last_seen": finding.last_seen,
+        "occurrences": msgspec.to_builtins(finding.occurrences),
+        "links": list(finding.links),
+        "notes": msgspec.to_builtins(finding.notes),
+        "history": msgspec.to_builtins(finding.history),
+        "failure": msgspec.to_builtins(finding.failure),
+    }

@@ -1,0 +1,96 @@
+"""Between the records of `model` and the rows of `schema`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ddefuzz.classify.signature import Signature
+from ddefuzz.errors import DatabaseError
+from ddefuzz.findings.model import Campaign, Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized
+from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow, Table
+from ddefuzz.oracles.failure import Failure
+
+
+def id_of(key: str, sequence: int) -> str:
+    """The id of the `sequence`-th finding (from 1) of a signature."""
+    return key if sequence == 1 else f"{key}-{sequence}"
+
+
+def sequence_of(finding_id: str, signature: Signature) -> int | None:
+    """The inverse of `id_of`; None if this is not an id of this signature."""
+    if finding_id == signature.key:
+        return 1
+    match = re.fullmatch(r"-([2-9]|[1-9][0-9]{1,5})", finding_id.removeprefix(signature.key))
+    return int(match[1]) if match else None
+
+
+def to_row(finding: Finding) -> FindingRow:
+    """A new row with all that belongs to it."""
+    finding = normalized(finding)
+    sequence = sequence_of(finding.id, finding.signature)
+    if sequence is None:
+        raise DatabaseError(f"finding {finding.id!r}: not an id of its signature, expected {finding.signature.key}")
+    return FindingRow(
+        id=finding.id,
+        key=finding.signature.key,
+        sequence=sequence,
+        kind=finding.kind,
+        cause=finding.cause,
+        language=finding.site.language,
+        module=finding.site.module,
+        function=finding.site.function,
+        anchor=finding.anchor,
+        title=finding.title,
+        state=finding.state,
+        duplicate_of=finding.duplicate_of,
+        fixed_in=list(finding.fixed_in),
+        expression=finding.expression,
+        original=finding.original,
+        minimal=finding.minimal,
+        steps=finding.steps,
+        attempts=finding.attempts,
+        confirmed_k=finding.confirmed.k if finding.confirmed else None,
+        confirmed_n=finding.confirmed.n if finding.confirmed else None,
+        failure=None if finding.failure is None else msgspec.json.encode(finding.failure).decode(),
+        occurrences=[OccurrenceRow(**msgspec.structs.asdict(seen)) for seen in finding.occurrences],
+        links=[LinkRow(url=url) for url in finding.links],
+        notes=[NoteRow(**msgspec.structs.asdict(note)) for note in finding.notes],
+        history=[HistoryRow(**msgspec.structs.asdict(entry)) for entry in finding.history],
+    )
+
+
+def to_finding(row: FindingRow) -> Finding:
+    """The record of a row; raises `DatabaseError` if what is stored is not of the model."""
+    fields = {
+        **{name: getattr(row, name) for name in _SAME},
+        "site": {"language": row.language, "module": row.module, "function": row.function},
+        "confirmed": None if row.confirmed_n is None else Confirmation(row.confirmed_k or 0, row.confirmed_n),
+        "occurrences": [_fields(seen, Occurrence) for seen in row.occurrences],
+        "links": [link.url for link in row.links],
+        "notes": [_fields(note, Note) for note in row.notes],
+        "history": [_fields(entry, HistoryEntry) for entry in row.history],
+    }
+    try:
+        failure = None if row.failure is None else msgspec.json.decode(row.failure, type=Failure)
+        return normalized(msgspec.convert({**fields, "failure": failure}, Finding, from_attributes=True))
+    except msgspec.MsgspecError as error:
+        raise DatabaseError(f"finding {row.id!r} in the database: {error}") from error
+
+
+_SAME = (
+    *("id", "kind", "cause", "anchor", "title", "state", "duplicate_of", "fixed_in", "expression"),
+    *("original", "minimal", "steps", "attempts"),
+)
+"""The columns that are called as their fields and need no conversion."""
+
+
+def to_campaign(row: CampaignRow) -> Campaign:
+    """The record of a campaign's row."""
+    return Campaign(**_fields(row, Campaign))
+
+
+def _fields(row: Table, record: type[msgspec.Struct]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in record.__struct_fields__}

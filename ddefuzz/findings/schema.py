@@ -1,0 +1,117 @@
+"""The tables of the findings database; `migrations/` makes them, and a test holds that both agree."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+
+class Table(DeclarativeBase):
+    """What SQLAlchemy asks of its tables."""
+
+    type_annotation_map: ClassVar = {str: Text, dict[str, Any]: JSON, list[str]: JSON}
+
+
+class OccurrenceRow(Table):
+    """`model.Occurrence`."""
+
+    __tablename__ = "occurrences"
+
+    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
+    torch: Mapped[str] = mapped_column(primary_key=True)
+    stage: Mapped[str] = mapped_column(primary_key=True)
+    semantics: Mapped[str] = mapped_column(primary_key=True)
+    op: Mapped[str] = mapped_column(primary_key=True)
+    verdict: Mapped[str]
+    count: Mapped[int]
+    first_seen: Mapped[str]
+    last_seen: Mapped[str]
+
+
+class LinkRow(Table):
+    """An upstream issue, pull request or discussion."""
+
+    __tablename__ = "links"
+
+    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
+    url: Mapped[str] = mapped_column(primary_key=True)
+
+
+class NoteRow(Table):
+    """`model.Note`."""
+
+    __tablename__ = "notes"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
+    when: Mapped[str]
+    who: Mapped[str]
+    text: Mapped[str]
+
+
+class HistoryRow(Table):
+    """`model.HistoryEntry`."""
+
+    __tablename__ = "history"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
+    when: Mapped[str]
+    who: Mapped[str]
+    field: Mapped[str]
+    before: Mapped[str]
+    after: Mapped[str]
+
+
+class FindingRow(Table):
+    """`model.Finding`; `key` is the signature's, `failure` the JSON of an `oracles.failure.Failure`."""
+
+    __tablename__ = "findings"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(index=True)
+    sequence: Mapped[int]
+    kind: Mapped[str]
+    cause: Mapped[str]
+    language: Mapped[str]
+    module: Mapped[str | None]
+    function: Mapped[str | None]
+    anchor: Mapped[str]
+    title: Mapped[str]
+    state: Mapped[str]
+    duplicate_of: Mapped[str | None] = mapped_column(
+        # Deferred, so that one transaction can bring findings in in any order.
+        ForeignKey("findings.id", deferrable=True, initially="DEFERRED")
+    )
+    fixed_in: Mapped[list[str]]
+    expression: Mapped[str]
+    original: Mapped[str | None]
+    minimal: Mapped[str | None]
+    steps: Mapped[int | None]
+    attempts: Mapped[int | None]
+    confirmed_k: Mapped[int | None]
+    confirmed_n: Mapped[int | None]
+    failure: Mapped[str | None]
+
+    occurrences: Mapped[list[OccurrenceRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
+    links: Mapped[list[LinkRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
+    notes: Mapped[list[NoteRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
+    history: Mapped[list[HistoryRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
+
+
+class CampaignRow(Table):
+    """`model.Campaign`."""
+
+    __tablename__ = "campaigns"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    profile: Mapped[str]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    generator: Mapped[str]
+    options: Mapped[dict[str, Any]]
+    next_index: Mapped[int] = mapped_column(BigInteger)
+    finished: Mapped[bool]
+    started: Mapped[str]
+    updated: Mapped[str]
