@@ -1,0 +1,93 @@
+"""Evaluation of expressions on concrete values: what a program does, step by step, without its text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, reduce
+from typing import Any
+
+import torch
+
+from ddefuzz.errors import UnsupportedError
+from ddefuzz.program.expressions import BINARY, BUILTINS, METHOD_PREFIX, UNARY
+from ddefuzz.program.model import (
+    Attribute,
+    Binary,
+    Call,
+    Conditional,
+    Constant,
+    Ellipsis_,
+    Expr,
+    Index,
+    Literal,
+    Name,
+    Program,
+    Sequence,
+    Slice,
+    Step,
+    Unary,
+)
+
+
+def run_steps(program: Program, inputs: Mapping[str, object]) -> object:
+    """The value that the program returns for `inputs`; raises whatever a step raises."""
+    env = dict(inputs)
+    for step in program.steps:
+        env.update(run_step(step, env))
+    return evaluate(program.returns, env)
+
+
+def run_step(step: Step, env: Mapping[str, object]) -> dict[str, object]:
+    """The targets of one step with their values; ValueError where the value does not unpack into them."""
+    value: Any = evaluate(step.value, env)
+    if step.unpack:
+        return dict(zip(step.targets, value, strict=True))
+    return dict.fromkeys(step.targets, value)
+
+
+def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
+    """The value of `expr` with the names of `env`, in Python's order of evaluation."""
+    match expr:
+        case Name(id):
+            return env[id]
+        case Literal(value):
+            return value
+        case Call(function, args, kwargs):
+            call = resolve(function)
+            return call(*[evaluate(arg, env) for arg in args], **{name: evaluate(arg, env) for name, arg in kwargs})
+        case Sequence(items, is_list):
+            values = [evaluate(item, env) for item in items]
+            return values if is_list else tuple(values)
+        case Index(value, index):
+            return evaluate(value, env)[evaluate(index, env)]
+        case Binary(op, left, right):
+            return BINARY[op].compute(evaluate(left, env), evaluate(right, env))
+        case Attribute(value, name):
+            return getattr(evaluate(value, env), name)
+        case Slice(start, stop, step):
+            return slice(*[None if bound is None else evaluate(bound, env) for bound in (start, stop, step)])
+        case Constant(path):
+            return resolve(path)
+        case Unary(op, operand):
+            return UNARY[op].compute(evaluate(operand, env))
+        case Conditional(test, body, orelse):
+            return evaluate(body if evaluate(test, env) else orelse, env)
+        case Ellipsis_():
+            return ...
+
+
+@cache
+def resolve(name: str) -> Any:
+    """The function or constant of a catalogue name: `torch.chunk`, `torch.float32`, `int`, `Tensor.view` (unbound).
+
+    UnsupportedError where this torch does not have it.
+    """
+    if name in BUILTINS:
+        return BUILTINS[name]
+    is_method = name.startswith(METHOD_PREFIX)
+    owner: object = torch.Tensor if is_method else torch
+    path = name.removeprefix(METHOD_PREFIX if is_method else "torch.")
+    try:
+        return reduce(getattr, path.split("."), owner)
+    except AttributeError as error:
+        raise UnsupportedError(f"{name} is not in torch {torch.__version__}") from error

@@ -1,0 +1,108 @@
+"""The tensors that a program is run on, and the data sizes that they are dialled to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Literal, TypeAlias
+
+import torch
+
+from ddefuzz.program.evaluate import evaluate
+from ddefuzz.program.model import Dim, Input, Name, Program, Recipe
+from ddefuzz.program.recipes import ANNOTATIONS, DTYPES, LAYOUTS, RECIPES, elements, fault_of, input_expression
+
+__all__ = [
+    "ANNOTATIONS",
+    "DATA_SIZES",
+    "DTYPES",
+    "LAYOUTS",
+    "RECIPES",
+    "DataSize",
+    "dial",
+    "fault_of",
+    "materialize",
+]
+
+DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
+DATA_SIZES: Final[tuple[DataSize, ...]] = ("0", "1", "2", "equal", "all")
+
+_GENERATOR: Final = Name("generator")
+
+
+def materialize(program: Program) -> dict[str, torch.Tensor]:
+    """The program's inputs by name, as fresh tensors of the same values at every call.
+
+    Random values are seeded by the position of the input; the global generators are not touched.
+    """
+    return {
+        item.name: evaluate(input_expression(item, _GENERATOR), {"generator": torch.Generator().manual_seed(position)})
+        for position, item in enumerate(program.inputs)
+    }
+
+
+def dial(program: Program, data_size: DataSize) -> Program:
+    """The program with every size that its data decides set to `data_size`, as far as that is possible.
+
+    These are the k of `trues(k)` and `distinct(k)`, each entry of `sizes(...)`, and the dims with a symbol, all
+    dims of one symbol alike. `equal` is a static dim of another input, or of the same one where no other has any;
+    `all` is every element for `trues` and `distinct`, else the largest of the example and the static dims.
+    """
+    symbols = {
+        dim.symbol: _size(data_size, dim.size, _statics(program, item), None)
+        for item in program.inputs
+        for dim in item.shape
+        if dim.symbol is not None
+    }
+    return replace(
+        program, inputs=tuple(_dial_input(item, data_size, symbols, _statics(program, item)) for item in program.inputs)
+    )
+
+
+def _dial_input(item: Input, data_size: DataSize, symbols: dict[str, int], statics: tuple[int, ...]) -> Input:
+    shape = tuple(dim if dim.symbol is None else Dim(symbols[dim.symbol], dim.symbol) for dim in item.shape)
+    dialled = replace(item, shape=shape)
+    return replace(dialled, recipe=_dial_recipe(dialled, data_size, statics))
+
+
+def _dial_recipe(item: Input, data_size: DataSize, statics: tuple[int, ...]) -> Recipe:
+    recipe, count = item.recipe, elements(item)
+    match recipe.kind:
+        case "trues":
+            return Recipe("trues", (_size(data_size, count, statics, count),))
+        case "distinct":
+            most = min(count, 2) if item.dtype == "bool" else min(count, 100)
+            return Recipe("distinct", (max(_size(data_size, most, statics, most), min(most, 1)),))
+        case "sizes":
+            listed = _cycle(recipe.args, count)
+            return Recipe("sizes", tuple(_size(data_size, int(entry), statics, None) for entry in listed))
+        case "values":
+            return Recipe("values", _cycle(recipe.args, count))
+        case "spd":
+            return Recipe("spd", (item.shape[-1].size,))
+        case _:
+            return recipe
+
+
+def _size(data_size: DataSize, example: int, statics: tuple[int, ...], limit: int | None) -> int:
+    """`data_size` as a number, at most `limit`; `example` is the size that the program has now."""
+    match data_size:
+        case "0" | "1" | "2":
+            size = int(data_size)
+        case "equal":
+            # A size of 0, 1 or 2 has its own data size, and all of them is `all`: prefer any other.
+            telling = [static for static in statics if static > 2 and static != limit]
+            size = next(iter([*telling, *statics]), example)
+        case "all":
+            size = max((example, *statics)) if limit is None else limit
+    return size if limit is None else min(size, limit)
+
+
+def _statics(program: Program, item: Input) -> tuple[int, ...]:
+    """The sizes of the dims without a symbol, those of other inputs first."""
+    ordered = [*(other for other in program.inputs if other is not item), item]
+    return tuple(dim.size for other in ordered for dim in other.shape if dim.symbol is None)
+
+
+def _cycle(listed: tuple[int | float | bool, ...], count: int) -> tuple[int | float | bool, ...]:
+    """`listed` repeated or cut to `count` entries."""
+    return tuple(listed[position % len(listed)] if listed else 0 for position in range(count))

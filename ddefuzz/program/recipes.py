@@ -1,0 +1,232 @@
+"""What an input can be: the dtypes, the layouts, and the recipes of values, each as the expression that makes it.
+
+The expressions are programs' own, so `inputs.materialize` evaluates and the stand-alone repro prints the very same
+text. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Final, TypeAlias
+
+from ddefuzz.program.expressions import parse_expression
+from ddefuzz.program.model import Call, Constant, Expr, Input, Literal, Sequence, substitute
+
+DTYPES: Final[dict[str, str]] = {
+    "BFloat16": "bfloat16",
+    "Bool": "bool",
+    "Complex128": "complex128",
+    "Complex64": "complex64",
+    "Float16": "float16",
+    "Float32": "float32",
+    "Float64": "float64",
+    "Int16": "int16",
+    "Int32": "int32",
+    "Int64": "int64",
+    "Int8": "int8",
+    "UInt8": "uint8",
+}
+"""The annotation's name of a dtype (jaxtyping's) to torch's."""
+
+ANNOTATIONS: Final[dict[str, str]] = {dtype: annotation for annotation, dtype in DTYPES.items()}
+
+MAX_ELEMENTS: Final = 2**22
+MAX_LISTED: Final = 1_024
+"""How many values `values([...])` and `sizes(...)` may list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the elements lie in memory, valid for `min_rank` to `max_rank` dims of any size.
+
+    `source` lays `values` out; the names `dims` (the dims reversed) and `shape` may occur in it. No input is a
+    view (hence `detach` here and `clone` below): torch fakes a view by way of its base, which a program does not mean.
+    """
+
+    source: str
+    min_rank: int = 0
+    max_rank: int = 64
+
+
+LAYOUTS: Final[dict[str, Layout]] = {
+    "contiguous": Layout("values"),
+    "transposed": Layout("values.permute(dims).contiguous().permute(dims).detach()", min_rank=2),
+    "expanded": Layout("values[:1].expand(shape).detach()", min_rank=1),
+    "sliced": Layout("values.repeat_interleave(2, -1)[..., 1::2].detach()", min_rank=1),
+    "channels_last": Layout("values.contiguous(memory_format=torch.channels_last)", min_rank=4, max_rank=4),
+    "channels_last_3d": Layout("values.contiguous(memory_format=torch.channels_last_3d)", min_rank=5, max_rank=5),
+}
+"""transposed: the memory order of the dims reversed; expanded: dim 0 with stride 0; sliced: every second element of
+the last dim, from storage offset 1."""
+
+Fault: TypeAlias = tuple[str, str]
+"""What was found and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeKind:
+    """How values are made from its `parameters`, `args`, `n` (how many), `shape`, `batch`, `dtype` and `generator`.
+
+    `source` gives the values, `integral` where given those of integer and bool dtypes (from `low` to below `high`).
+    They come in `dtype` if it is None, and flat rather than in `shape` if `flat`.
+    `fault` says what is wrong with the recipe of an input, beyond the number of its arguments.
+    """
+
+    source: str
+    integral: str | None = None
+    parameters: tuple[str, ...] = ()
+    variadic: bool = False
+    dtype: str | None = None
+    flat: bool = False
+    fault: Callable[[Input], Fault | None] = lambda _: None
+
+
+def _count_fault(item: Input) -> Fault | None:
+    k, n = item.recipe.args[0], elements(item)
+    if isinstance(k, int) and 0 <= k <= n:
+        return None
+    return f"{item.recipe.kind}({k!r}) of {n} elements", f"a number from 0 to {n}"
+
+
+def _distinct_fault(item: Input) -> Fault | None:
+    k, n = item.recipe.args[0], elements(item)
+    least, most = min(n, 1), min(n, 2 if item.dtype == "bool" else 100)
+    if isinstance(k, int) and least <= k <= most:
+        return None
+    return f"distinct({k!r}) of {n} elements of {item.dtype}", f"a number from {least} to {most}"
+
+
+def _index_fault(item: Input) -> Fault | None:
+    n = item.recipe.args[0]
+    if isinstance(n, int) and 1 <= n < 2**31 and item.dtype in INTEGERS:
+        return None
+    return f"index({n!r}) of {item.dtype}", "a number from 1, and an integer dtype"
+
+
+def _listed_fault(item: Input) -> Fault | None:
+    given, n = len(item.recipe.args), elements(item)
+    if given == n and n <= MAX_LISTED:
+        return None
+    return f"{given} values in {item.recipe.kind}", f"{n}, one for each element, and at most {MAX_LISTED}"
+
+
+def _sizes_fault(item: Input) -> Fault | None:
+    if item.dtype not in INTEGERS:
+        return f"sizes of {item.dtype}", "an integer dtype"
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in item.recipe.args):
+        return f"sizes{item.recipe.args!r}", "sizes from 0"
+    return _listed_fault(item)
+
+
+def _spd_fault(item: Input) -> Fault | None:
+    sizes = [dim.size for dim in item.shape[-2:]]
+    if item.dtype in FLOATS and len(sizes) == 2 and sizes[0] == sizes[1] == item.recipe.args[0]:
+        return None
+    n = item.recipe.args[0]
+    return f"spd({n!r}) of {item.dtype} with last dims {sizes}", f"a float dtype with last dims [{n!r}, {n!r}]"
+
+
+FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+INTEGERS: Final = frozenset({"int8", "int16", "int32", "int64", "uint8"})
+DIFFERENTIABLE: Final = FLOATS | {"complex64", "complex128"}
+
+RECIPES: Final[dict[str, RecipeKind]] = {
+    "normal": RecipeKind(
+        "torch.randn(shape, dtype=dtype, generator=generator)",
+        integral="torch.randint(low, high, shape, dtype=dtype, generator=generator)",
+    ),
+    "uniform": RecipeKind(
+        "torch.rand(shape, dtype=dtype, generator=generator)",
+        integral="torch.randint(0, high, shape, dtype=dtype, generator=generator)",
+    ),
+    "ones": RecipeKind("torch.ones(shape, dtype=dtype)"),
+    "zeros": RecipeKind("torch.zeros(shape, dtype=dtype)"),
+    "arange": RecipeKind("torch.arange(n)", dtype="int64", flat=True),
+    # i * k % n falls below k exactly k times over i < n, at even distances.
+    "trues": RecipeKind("torch.arange(n) * k % n < k", parameters=("k",), dtype="bool", flat=True, fault=_count_fault),
+    "distinct": RecipeKind(
+        "torch.arange(n) * k // n", parameters=("k",), dtype="int64", flat=True, fault=_distinct_fault
+    ),
+    "sizes": RecipeKind("torch.tensor(args)", variadic=True, dtype="int64", flat=True, fault=_sizes_fault),
+    "index": RecipeKind(
+        "torch.randint(below, shape, dtype=dtype, generator=generator)", parameters=("below",), fault=_index_fault
+    ),
+    # Positive definite: the covariance of an autoregressive series (a Kac-Murdock-Szegő matrix), condition below 9.
+    "spd": RecipeKind(
+        "(0.5 ** (torch.arange(size)[:, None] - torch.arange(size)).abs()).repeat(batch)",
+        parameters=("size",),
+        dtype="float32",
+        fault=_spd_fault,
+    ),
+    "values": RecipeKind("torch.tensor(args, dtype=dtype)", variadic=True, flat=True, fault=_listed_fault),
+}
+"""normal and uniform: random, seeded by the input's position, small whole numbers where the dtype has no others.
+arange: 0, 1, 2 … trues(k): k nonzero elements spread evenly. distinct(k): k different values, in order.
+sizes(a, b, …): whole numbers that serve as sizes. index(n): whole numbers from 0 to below n. spd(n): symmetric positive
+definite matrices of n by n. values([…]): what must be literal, in row-major order."""
+
+
+def elements(item: Input) -> int:
+    """The number of elements of an input."""
+    return math.prod(dim.size for dim in item.shape)
+
+
+def fault_of(item: Input) -> Fault | None:
+    """What makes an input impossible, as what was found and what was expected; None if it is well formed."""
+    if item.dtype not in ANNOTATIONS:
+        return f"the dtype {item.dtype!r}", f"one of {', '.join(ANNOTATIONS)}"
+    if any(dim.size < 0 for dim in item.shape):
+        return f"a dim of size {min(dim.size for dim in item.shape)}", "sizes from 0"
+    if elements(item) > MAX_ELEMENTS:
+        return f"an input of {elements(item)} elements", f"at most {MAX_ELEMENTS}"
+    layout = LAYOUTS.get(item.layout)
+    if layout is None:
+        return f"the layout {item.layout!r}", f"one of {', '.join(LAYOUTS)}"
+    if not layout.min_rank <= len(item.shape) <= layout.max_rank:
+        return f"the layout {item.layout!r} of {len(item.shape)} dims", f"{layout.min_rank} to {layout.max_rank} dims"
+    if item.requires_grad and item.dtype not in DIFFERENTIABLE:
+        return f"grad of {item.dtype}", "a float or complex dtype"
+    kind = RECIPES.get(item.recipe.kind)
+    if kind is None:
+        return f"the recipe {item.recipe.kind!r}", f"one of {', '.join(RECIPES)}"
+    if not kind.variadic and len(item.recipe.args) != len(kind.parameters):
+        return f"{len(item.recipe.args)} arguments of {item.recipe.kind}", f"{len(kind.parameters)}"
+    return kind.fault(item)
+
+
+@lru_cache(maxsize=4_096)
+def input_expression(item: Input, generator: Expr) -> Expr:
+    """The expression that makes an input's tensor; `generator` is what stands for its `torch.Generator`."""
+    kind = RECIPES[item.recipe.kind]
+    is_integral = item.dtype in INTEGERS or item.dtype == "bool"
+    shape = Sequence(tuple(Literal(dim.size) for dim in item.shape))
+    values: dict[str, Expr] = {
+        "shape": shape,
+        "batch": Sequence((*shape.items[:-2], Literal(1), Literal(1))),
+        "n": Literal(elements(item)),
+        "dtype": Constant(f"torch.{item.dtype}"),
+        "generator": generator,
+        "args": Sequence(tuple(Literal(arg) for arg in item.recipe.args), is_list=True),
+        "low": Literal(0 if item.dtype in {"bool", "uint8"} else -4),
+        "high": Literal(2 if item.dtype == "bool" else 5),
+        **{name: Literal(arg) for name, arg in zip(kind.parameters, item.recipe.args, strict=False)},
+    }
+    source = kind.integral if kind.integral is not None and is_integral else kind.source
+    expr = substitute(_template(source), values)
+    if kind.flat and len(item.shape) != 1:
+        expr = Call("Tensor.reshape", (expr, shape))
+    if kind.dtype not in {None, item.dtype}:
+        expr = Call("Tensor.to", (expr, values["dtype"]))
+    elif isinstance(expr, Call) and expr.function == "Tensor.reshape":
+        expr = Call("Tensor.clone", (expr,))
+    reversed_dims = Sequence(tuple(Literal(dim) for dim in reversed(range(len(item.shape)))))
+    expr = substitute(_template(LAYOUTS[item.layout].source), {"values": expr, "shape": shape, "dims": reversed_dims})
+    return Call("Tensor.requires_grad_", (expr,)) if item.requires_grad else expr
+
+
+@cache
+def _template(source: str) -> Expr:
+    return parse_expression(source)
