@@ -1,0 +1,195 @@
+"""One run in this process: a clean slate, one stage under watch, and everything seen as one record."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import psutil
+import torch
+
+from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run
+from ddefuzz.execute.stages import STAGE_FUNCTIONS, NotJudgedError, graph_text
+from ddefuzz.execute.subject import Prepared, prepare
+from ddefuzz.instrument import frames, torch_api
+from ddefuzz.instrument.events import Guard, Raised
+from ddefuzz.instrument.guards import Recorder, watch
+
+OUTPUT_TAIL = 2000
+"""Characters kept of what a run prints."""
+
+MESSAGE_LIMIT = 6000
+"""Characters kept of an exception's message."""
+
+_MEGABYTE = 1e6
+
+_GENERATED = (
+    (re.compile(r"<eval_with_key>\.\d+"), "<eval_with_key>"),
+    (re.compile(r"\b0x[0-9a-f]{6,}"), "0x…"),
+    (re.compile(r"^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ (\S+)", re.MULTILINE), r"\1"),
+)
+"""What differs from run to run: generated function names, addresses, the time and process of torch's log lines."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is taken out of the watched run, with nothing of torch left in it."""
+
+    outcome: Outcome = "ok"
+    reason: str = ""
+    exceptions: tuple[ExceptionInfo, ...] = ()
+    raised: Raised | None = None
+    guards: tuple[Guard, ...] = ()
+    graph: str | None = None
+    compiles: int = 0
+    cpu_seconds: float = 0.0
+
+
+def observe(run: Run) -> Observation:
+    """Do one run in this process; whatever the subject raises becomes part of the observation.
+
+    Raises InputError where the subject cannot be used and UnsupportedError where this torch cannot be watched.
+    """
+    with _captured_output() as output, _clean_slate():
+        prepared = prepare(run.subject)
+        seen = _watched(prepared, run)
+    return Observation(
+        stage=run.stage,
+        semantics=run.semantics,
+        outcome=seen.outcome,
+        reason=seen.reason,
+        exceptions=seen.exceptions,
+        raised=seen.raised,
+        guards=seen.guards,
+        graph=seen.graph,
+        compiles=seen.compiles,
+        cpu_seconds=seen.cpu_seconds,
+        peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
+        output=_normalized(output.read())[-OUTPUT_TAIL:],
+    )
+
+
+def _watched(prepared: Prepared, run: Run) -> _Seen:
+    seen = _Seen()
+    stage = STAGE_FUNCTIONS[run.stage]
+    counters = torch_api.DYNAMO_COUNTERS.get()
+    counters.clear()
+    started = time.process_time()
+    with watch(run.semantics.mechanism, run.semantics.without) as recorder:
+        try:
+            graph = stage(prepared)
+            seen.cpu_seconds = time.process_time() - started
+            if run.graph and graph is not None:
+                seen.graph = graph_text(graph)
+        except NotJudgedError as error:
+            seen.outcome, seen.reason = "not-judged", str(error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 the subject is under test: whatever it raises is the observation
+            seen.cpu_seconds = time.process_time() - started
+            _note_failure(seen, error, recorder)
+        seen.guards = recorder.guards()
+    seen.compiles = int(counters["stats"]["unique_graphs"])
+    return seen
+
+
+def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None:
+    chain = exception_chain(error)
+    seen.outcome = "fail"
+    seen.exceptions = tuple(map(_exception_info, chain))
+    seen.raised = recorder.raised(chain)
+
+
+def exception_chain(error: BaseException) -> list[BaseException]:
+    """`error` and what led to it, by `__cause__`, else `__context__`, each once."""
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in chain:
+        chain.append(following)
+        following = following.__cause__ or following.__context__
+    return chain
+
+
+def _exception_info(error: BaseException) -> ExceptionInfo:
+    kind = type(error)
+    real_stack = getattr(error, "real_stack", None)
+    return ExceptionInfo(
+        type=f"{kind.__module__}.{kind.__qualname__}",
+        message=_normalized(_message(error))[:MESSAGE_LIMIT],
+        frames=frames.traceback_frames(error.__traceback__),
+        traced=frames.summary_frames(real_stack) if real_stack is not None else (),
+    )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 an exception whose own __str__ fails is still an observation
+        return f"<{type(failure).__name__} in __str__>"
+
+
+def _normalized(text: str) -> str:
+    for pattern, replacement in _GENERATED:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@contextmanager
+def _clean_slate() -> Iterator[None]:
+    """Reset what leaks from case to case, and set what every capture needs."""
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        random.seed(0)
+        torch.manual_seed(0)
+        default_dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+        stack.callback(torch.set_default_dtype, default_dtype)
+        stack.callback(torch.set_grad_enabled, grad)
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+        torch_api.bound(torch_api.DYNAMO_RESET)()
+        stack.enter_context(
+            torch_api.bound(torch_api.DYNAMO_CONFIG)(
+                capture_scalar_outputs=True,
+                capture_dynamic_output_shape_ops=True,
+                fake_tensor_cache_enabled=False,
+            )
+        )
+        yield
+
+
+@contextmanager
+def _captured_output() -> Iterator[io.StringIO]:
+    """File descriptors 1 and 2 into a buffer that is filled at the end: torch prints graphs below Python's streams."""
+    text = io.StringIO()
+    with tempfile.TemporaryFile() as file:
+        saved = [os.dup(1), os.dup(2)]
+        _flush()
+        try:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            yield text
+        finally:
+            _flush()
+            for number, descriptor in zip((1, 2), saved, strict=True):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 4 * OUTPUT_TAIL))
+            text.write(file.read().decode(errors="replace"))
+            text.seek(0)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()

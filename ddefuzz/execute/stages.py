@@ -1,0 +1,207 @@
+"""The stages, one small function each: how far torch takes a subject, and what graph comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.execute.subject import Prepared, UnbackedDim
+from ddefuzz.instrument import torch_api
+
+StageFunction: TypeAlias = Callable[[Prepared], GraphModule | None]
+"""Puts a subject through one stage; returns the graph where there is one, raises whatever torch raises."""
+
+
+class NotJudgedError(Exception):
+    """The stage cannot say anything of this subject here; the message is the reason."""
+
+
+class _Captured(torch.nn.Module):
+    """The subject as torch.export takes it: a module, with the dims to make unbacked rebuilt inside the graph.
+
+    The last arguments are the masks, all True, one for each symbol of `unbacked` in order of first use.
+    """
+
+    def __init__(self, call: Callable[..., Any], unbacked: tuple[UnbackedDim, ...], clone_scalars: bool) -> None:
+        super().__init__()
+        self.call = call
+        self.unbacked = unbacked
+        self.symbols = symbols_of(unbacked)
+        self.clone_scalars = clone_scalars
+
+    def forward(self, *args: Any) -> Any:
+        count = len(args) - len(self.symbols)
+        values = list(args[:count])
+        indices = {symbol: mask.nonzero().squeeze(1) for symbol, mask in zip(self.symbols, args[count:], strict=True)}
+        for place in self.unbacked:
+            values[place.arg] = values[place.arg].index_select(place.dim, indices[place.symbol])
+        if self.clone_scalars:
+            # torch.compile reads the value of a 0-d input and would make its .item() a backed integer.
+            values = [v.clone() if isinstance(v, torch.Tensor) and v.dim() == 0 else v for v in values]
+        return self.call(*values)
+
+
+def symbols_of(unbacked: tuple[UnbackedDim, ...]) -> tuple[str, ...]:
+    """The symbols, each once, in order of first use."""
+    return tuple(dict.fromkeys(place.symbol for place in unbacked))
+
+
+def eager(prepared: Prepared) -> None:
+    """Run it on its real arguments."""
+    prepared.call(*prepared.args)
+
+
+def fake(prepared: Prepared) -> None:
+    """Propagate shapes only, in one FakeTensorMode."""
+    env = torch_api.bound(torch_api.SHAPE_ENV)()
+    mode = torch_api.bound(torch_api.FAKE_MODE)(shape_env=env, allow_non_fake_inputs=True)
+    mode.allow_scalar_outputs = True
+    args = [
+        _fake_input(mode, arg, position, prepared.unbacked) if isinstance(arg, torch.Tensor) else arg
+        for position, arg in enumerate(prepared.args)
+    ]
+    with mode:
+        prepared.call(*args)
+
+
+def export(prepared: Prepared) -> GraphModule:
+    """`torch.export.export`, non-strict."""
+    masks = _masks(prepared)
+    module = _Captured(prepared.call, prepared.unbacked, clone_scalars=False)
+    shapes = prepared.dynamic_shapes
+    program = torch.export.export(
+        module,
+        (*prepared.args, *masks),
+        dynamic_shapes=None if shapes is None else ((*shapes, *(None for _ in masks)),),
+        strict=False,
+    )
+    return program.graph_module
+
+
+def export_strict(prepared: Prepared) -> GraphModule:
+    """`torch.export.export(strict=True)`: dynamo interprets the user's code."""
+    _mark(prepared)
+    module = _Captured(prepared.call, (), clone_scalars=False)
+    shapes = prepared.dynamic_shapes
+    program = torch.export.export(
+        module, prepared.args, dynamic_shapes=None if shapes is None else (shapes,), strict=True
+    )
+    return program.graph_module
+
+
+def compiled(backend: str) -> StageFunction:
+    """The stage that runs `torch.compile(fullgraph=True)` with one of dynamo's own backends."""
+
+    def stage(prepared: Prepared) -> GraphModule | None:
+        graphs: list[GraphModule] = []
+        compile_graph = torch_api.bound(torch_api.LOOKUP_BACKEND)(backend)
+
+        def capture(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+            graphs.append(graph)
+            made: Callable[..., Any] = compile_graph(graph, inputs)
+            return made
+
+        _mark(prepared)
+        module = _Captured(prepared.call, (), clone_scalars=True)
+        torch.compile(module, backend=capture, fullgraph=True)(*prepared.args)
+        return graphs[0] if graphs else None
+
+    return stage
+
+
+STAGE_FUNCTIONS: MappingProxyType[Stage, StageFunction] = MappingProxyType(
+    {
+        "eager": eager,
+        "fake": fake,
+        "export": export,
+        "export-strict": export_strict,
+        "compile": compiled("eager"),
+        "aot": compiled("aot_eager"),
+        "inductor": compiled("inductor"),
+    }
+)
+
+
+def _fake_input(mode: Any, tensor: torch.Tensor, position: int, unbacked: tuple[UnbackedDim, ...]) -> torch.Tensor:
+    places = {place.dim: place.symbol for place in unbacked if place.arg == position}
+    if not places:
+        static: torch.Tensor = mode.from_tensor(tensor, static_shapes=True)
+        return static
+    unbacked_dim, static_dim = torch_api.DIM_UNBACKED.get(), torch_api.DIM_STATIC.get()
+    context = torch_api.bound(torch_api.SYMBOLIC_CONTEXT)(
+        dynamic_sizes=[unbacked_dim if dim in places else static_dim for dim in range(tensor.dim())],
+        shape_ids=dict(places),
+    )
+    source = torch_api.bound(torch_api.CONSTANT_SOURCE)(f"input{position}")
+    made: torch.Tensor = mode.from_tensor(tensor, symbolic_context=context, source=source)
+    return made
+
+
+def _masks(prepared: Prepared) -> tuple[torch.Tensor, ...]:
+    """An all-True mask for each symbol, as long as the first dim that has it."""
+    first = {place.symbol: place for place in reversed(prepared.unbacked)}
+    return tuple(
+        torch.ones(prepared.args[first[symbol].arg].shape[first[symbol].dim], dtype=torch.bool)
+        for symbol in symbols_of(prepared.unbacked)
+    )
+
+
+def _mark(prepared: Prepared) -> None:
+    mark = torch_api.bound(torch_api.MARK_UNBACKED)
+    shared = {symbol for symbol in symbols_of(prepared.unbacked) if _uses(prepared, symbol) > 1}
+    for place in prepared.unbacked:
+        mark(prepared.args[place.arg], place.dim, shape_id=place.symbol if place.symbol in shared else None)
+
+
+def _uses(prepared: Prepared, symbol: str) -> int:
+    return sum(place.symbol == symbol for place in prepared.unbacked)
+
+
+def graph_text(graph: GraphModule) -> str:
+    """The graph as code whose names are positions: equal for two traces that do the same."""
+    names: dict[Node, str] = {}
+
+    def value(argument: object) -> object:
+        return names.get(argument, "?") if isinstance(argument, Node) else argument
+
+    lines = []
+    for node in graph.graph.nodes:
+        names[node] = f"v{len(names)}"
+        args = torch.fx.map_arg(node.args, lambda inner: _Shown(value(inner)))
+        kwargs = torch.fx.map_arg(node.kwargs, lambda inner: _Shown(value(inner)))
+        target = "" if node.op in {"placeholder", "output"} else _target(node.target)
+        shown = [repr(arg) for arg in args] + [f"{name}={arg!r}" for name, arg in kwargs.items()]
+        lines.append(_NODE_IN_MESSAGE.sub("", f"{names[node]} = {node.op} {target}({', '.join(shown)})"))
+    for name, child in graph.named_children():
+        if isinstance(child, GraphModule):
+            lines += [f"{name}:", *(f"    {line}" for line in graph_text(child).splitlines())]
+    return "\n".join(lines)
+
+
+class _Shown:
+    """A node's name among arguments that are printed with `repr`."""
+
+    def __init__(self, name: object) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return str(self.name)
+
+
+def _target(target: object) -> str:
+    if isinstance(target, str):
+        return target
+    return (
+        str(target)
+        if hasattr(target, "overloadpacket")
+        else f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+    )
+
+
+_NODE_IN_MESSAGE = re.compile(r" on node '[^']*'")

@@ -1,0 +1,149 @@
+"""What is run: a program's text or the user's own code, made into a callable, its arguments and its unbacked dims."""
+
+from __future__ import annotations
+
+import __future__
+
+import importlib.util
+import inspect
+import linecache
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Subject
+
+PROGRAM_FILE = "<program>"
+"""The file name that frames of a program have."""
+
+_PROGRAM_MODULE = "ddefuzz_program"
+_USER_MODULE = "ddefuzz_user_code"
+
+
+class UnbackedDim(NamedTuple):
+    """Dim `dim` of argument `arg` is to be unbacked; dims with one symbol share one size."""
+
+    arg: int
+    dim: int
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A subject ready to run once: `call(*args)`. `dynamic_shapes` has an entry an argument, as torch.export takes it."""
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    unbacked: tuple[UnbackedDim, ...] = ()
+    dynamic_shapes: tuple[Any, ...] | None = None
+
+
+def prepare(subject: Subject) -> Prepared:
+    """The subject with fresh arguments. Raises InputError where it cannot be used."""
+    match subject:
+        case ProgramSubject(text):
+            raise InputError(f"{text[:40]!r}: programs are not runnable yet")
+        case CallableSubject(path, name, case):
+            module = load_module(path)
+            if case is not None:
+                return _prepare_case(module, path, case)
+            if name is not None:
+                return _prepare_named(module, path, name)
+            raise InputError(f"{path}: found neither a name nor a case, expected FILE:NAME or a case of CASES")
+
+
+def case_ids(path: str) -> tuple[str, ...]:
+    """The ids of a module's list `CASES`, in order; InputError where there is none."""
+    return tuple(str(case["id"]) for case in _cases(load_module(path), path))
+
+
+@lru_cache(maxsize=64)
+def load_module(path: str) -> ModuleType:
+    """Run the user's module, once a process. Raises InputError where it is missing or fails to import."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"{path}: found no such file, expected a Python module")
+    name = f"{_USER_MODULE}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file.resolve())
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: found {file.suffix!r}, expected a Python module (.py)")
+    module = importlib.util.module_from_spec(spec)
+    # Dynamo finds the globals of a function that it inlines by the module's name.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's module raises is about the user's module
+        del sys.modules[name]
+        raise InputError(f"{path}: found a module that raises {type(error).__name__}: {error}") from error
+    return module
+
+
+def _prepare_case(module: ModuleType, path: str, case: str) -> Prepared:
+    cases = _cases(module, path)
+    found = next((entry for entry in cases if entry["id"] == case), None)
+    if found is None:
+        raise InputError(f"{path}: found no case {case!r}, expected one of {', '.join(str(c['id']) for c in cases)}")
+    shapes = found.get("dynamic_shapes")
+    return Prepared(
+        _instantiated(found["fn"]),
+        tuple(found["args"]()),
+        _unbacked(found.get("unbacked") or {}),
+        tuple(shapes(torch.export.Dim.DYNAMIC)) if shapes is not None else None,
+    )
+
+
+def _cases(module: ModuleType, path: str) -> list[dict[str, Any]]:
+    cases = getattr(module, "CASES", None)
+    if not isinstance(cases, list) or not all(isinstance(c, dict) and {"id", "fn", "args"} <= c.keys() for c in cases):
+        raise InputError(f"{path}: found no usable CASES, expected a list of dicts with id, fn and args")
+    return cases
+
+
+def _prepare_named(module: ModuleType, path: str, name: str) -> Prepared:
+    """The convention for `FILE:NAME`.
+
+    NAME is a function, an nn.Module class (made without arguments) or instance, with its example arguments in
+    `NAME_args` or else `example_args`: a tuple, or a function without parameters that returns a fresh one. Or NAME is
+    a function without parameters that returns (callable, args). `NAME_unbacked`, optional, is {argument: [dims]}.
+    """
+    target = getattr(module, name, None)
+    if not callable(target):
+        known = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+        raise InputError(f"{path}:{name}: found {target!r}, expected a callable; the module has {', '.join(known)}")
+    unbacked = _unbacked(getattr(module, f"{name}_unbacked", {}))
+    for source in (f"{name}_args", "example_args"):
+        args = getattr(module, source, None)
+        if callable(args):
+            args = args()
+        if args is None:
+            continue
+        if not isinstance(args, tuple | list):
+            raise InputError(f"{path}:{source}: found {type(args).__name__}, expected a tuple of example arguments")
+        return Prepared(_instantiated(target), tuple(args), unbacked)
+    if inspect.isfunction(target) and not inspect.signature(target).parameters:
+        match target():
+            case (made, tuple(args)) if callable(made):
+                return Prepared(_instantiated(made), args, unbacked)
+    raise InputError(
+        f"{path}:{name}: found no example arguments, expected {name}_args or example_args "
+        "(a tuple or a function that returns one), or a function without parameters that returns (callable, args)"
+    )
+
+
+def _instantiated(target: Callable[..., Any]) -> Callable[..., Any]:
+    if isinstance(target, type) and issubclass(target, torch.nn.Module):
+        made: torch.nn.Module = target()
+        return made
+    return target
+
+
+def _unbacked(spec: Mapping[int, list[int]]) -> tuple[UnbackedDim, ...]:
+    places = [(arg, dim) for arg, dims in spec.items() for dim in dims]
+    return tuple(UnbackedDim(arg, dim, f"u{number}") for number, (arg, dim) in enumerate(places))

@@ -1,0 +1,207 @@
+"""Stacks of the three kinds: the real Python one, the one that dynamo interprets, and the native one.
+
+Taking a stack is cheap (code objects and instruction offsets, 10 µs) because most of what is taken is thrown away;
+turning it into `Frame`s reads source and happens once, for the failure that is reported. Nothing here says which
+frame matters: that is `classify`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sysconfig
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple, TypeAlias
+
+import ddefuzz
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Frame
+
+HOOK_PREFIX = "ddefuzz_"
+"""What the names of hook functions begin with: they wear torch's file name (see `guards`), so their own tells them."""
+
+_TORCH_PARENT = f"{torch_api.torch_parent()}{os.sep}"
+_TORCH = f"{_TORCH_PARENT}torch{os.sep}"
+_DDEFUZZ = f"{Path(ddefuzz.__file__).parent}{os.sep}"
+_STDLIB = f"{sysconfig.get_paths()['stdlib']}{os.sep}"
+_UNKNOWN = "??"
+
+
+class Span(NamedTuple):
+    """Where an instruction is in the source: lines from 1, columns in UTF-8 bytes; None where the compiler kept none."""
+
+    line: int | None
+    end_line: int | None
+    column: int | None
+    end_column: int | None
+
+
+class RawFrame(NamedTuple):
+    """A frame before its source is read."""
+
+    code: CodeType
+    line: int
+    span: Span | None
+
+
+RealStack: TypeAlias = tuple[tuple[CodeType, int, int], ...]
+"""Code object, offset of the instruction and line of each frame, innermost first."""
+
+
+class Stacks(NamedTuple):
+    """Both Python stacks of one moment, each innermost first."""
+
+    real: RealStack
+    traced: tuple[RawFrame, ...]
+
+
+def take(frame: FrameType | None, root: CodeType | None) -> Stacks:
+    """The stacks of `frame`, up to but without the frame that runs `root`."""
+    step = _step_code()
+    real: list[tuple[CodeType, int, int]] = []
+    translators: list[Any] = []
+    while frame is not None and frame.f_code is not root:
+        code = frame.f_code
+        real.append((code, frame.f_lasti, frame.f_lineno))
+        if code is step:
+            translators.append(frame.f_locals["self"])
+        frame = frame.f_back
+    return Stacks(tuple(real), interpreted(translators) if translators else ())
+
+
+def interpreted(translators: list[Any]) -> tuple[RawFrame, ...]:
+    """What dynamo's instruction translators, innermost first, are at; empty while a backend compiles what they traced."""
+    if not torch_api.bound(torch_api.TRACING_CONTEXT)():
+        return ()
+    frames = []
+    for translator in translators:
+        at = translator.current_instruction.positions
+        span = Span(at.lineno, at.end_lineno, at.col_offset, at.end_col_offset) if at is not None else None
+        frames.append(RawFrame(translator.f_code, translator.lineno, span))
+    return tuple(frames)
+
+
+@lru_cache(maxsize=1)
+def _step_code() -> CodeType:
+    code: CodeType = torch_api.bound(torch_api.INTERPRETER_STEP).__code__
+    return code
+
+
+def is_own(code: CodeType) -> bool:
+    """Whether a frame is ddefuzz's own: its package or a hook in torch's clothes."""
+    return code.co_filename.startswith(_DDEFUZZ) or code.co_name.startswith(HOOK_PREFIX)
+
+
+def display_file(file: str) -> str:
+    """The file as records name it: relative to torch's parent folder, the standard library's or the current one."""
+    for prefix in (_TORCH_PARENT, _STDLIB, f"{Path.cwd()}{os.sep}"):
+        if file.startswith(prefix):
+            return file.removeprefix(prefix)
+    return file
+
+
+def python_frames(real: RealStack) -> tuple[Frame, ...]:
+    """The real stack as records, outermost first, without ddefuzz's own frames."""
+    return tuple(
+        _render(RawFrame(code, line, _span_at(code, offset)))
+        for code, offset, line in reversed(real)
+        if not is_own(code)
+    )
+
+
+def traced_frames(traced: tuple[RawFrame, ...]) -> tuple[Frame, ...]:
+    """The interpreted stack as records, outermost first, without ddefuzz's own frames."""
+    return tuple(_render(frame) for frame in reversed(traced) if not is_own(frame.code))
+
+
+def traceback_frames(traceback: TracebackType | None) -> tuple[Frame, ...]:
+    """The frames of an exception's traceback, outermost first, without ddefuzz's own."""
+    real: list[tuple[CodeType, int, int]] = []
+    while traceback is not None:
+        real.append((traceback.tb_frame.f_code, traceback.tb_lasti, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    return python_frames(tuple(reversed(real)))
+
+
+def summary_frames(summary: Any) -> tuple[Frame, ...]:
+    """A `traceback.StackSummary` as torch attaches it to exceptions: file, line and function, the line's text as code."""
+    return tuple(
+        Frame(
+            display_file(frame.filename), frame.lineno or 0, frame.name, _line_text(frame.filename, frame.lineno or 0)
+        )
+        for frame in summary
+        if not frame.filename.startswith(_DDEFUZZ) and not frame.name.startswith(HOOK_PREFIX)
+    )
+
+
+def is_from_own(stacks: Stacks) -> bool:
+    """Whether the innermost frame outside torch is ddefuzz's own code, as when a stage makes an input's dim unbacked."""
+    codes = (*(frame.code for frame in stacks.traced), *(code for code, _, _ in stacks.real))
+    outside = (
+        code for code in codes if not code.co_filename.startswith((_TORCH, _STDLIB)) and code.co_name[:8] != HOOK_PREFIX
+    )
+    first = next(outside, None)
+    return first is not None and is_own(first)
+
+
+def user_frame(stacks: Stacks) -> Frame | None:
+    """The innermost frame of the code under test, None where ddefuzz's own code comes first (an input made unbacked)."""
+    for raw in (*stacks.traced, *(RawFrame(code, line, _span_at(code, offset)) for code, offset, line in stacks.real)):
+        if raw.code.co_name.startswith(HOOK_PREFIX):
+            continue
+        if is_own(raw.code):
+            return None
+        file = raw.code.co_filename
+        if not file.startswith((_TORCH, _STDLIB)) and (not file.startswith("<") or linecache.getline(file, 1)):
+            return _render(raw)
+    return None
+
+
+def native_backtrace() -> Any:
+    """The native stack of this moment, not symbolized yet (10 µs)."""
+    return torch_api.bound(torch_api.CAPTURED_TRACEBACK)(cpp=True)
+
+
+def native_frames(backtrace: Any) -> tuple[Frame, ...]:
+    """The C++ frames of a native backtrace, outermost first, names as the symbolizer prints them.
+
+    The first call in a process costs 0.1–0.5 s, later ones 1–100 ms: for the failure that is reported only.
+    """
+    frames = []
+    for summary in backtrace.summary():
+        # The backtrace interleaves Python frames, in a wrong order on CPython 3.11; those have a Python file.
+        if summary.filename.endswith(".py") or (summary.filename.startswith("<") and "(" not in summary.name):
+            continue
+        frames.append(Frame(Path(summary.filename).name or _UNKNOWN, summary.lineno or 0, summary.name))
+    return tuple(frames)
+
+
+def _span_at(code: CodeType, offset: int) -> Span | None:
+    """The source span of the instruction at byte `offset` (`co_positions` has one entry a code unit of two bytes)."""
+    found = next(islice(code.co_positions(), max(offset, 0) // 2, None), None)
+    return None if found is None else Span(*found)
+
+
+def _render(raw: RawFrame) -> Frame:
+    file = raw.code.co_filename
+    segment = _segment(file, raw.span) if raw.span is not None else ""
+    code = segment or _line_text(file, raw.line)
+    return Frame(display_file(file), raw.line, raw.code.co_name, code, exact=bool(segment))
+
+
+def _segment(file: str, span: Span) -> str:
+    if span.line is None or span.end_line is None or span.column is None or span.end_column is None:
+        return ""
+    lines = [line.encode() for line in linecache.getlines(file)[span.line - 1 : span.end_line]]
+    if len(lines) != span.end_line - span.line + 1:
+        return ""
+    lines[-1] = lines[-1][: span.end_column]
+    lines[0] = lines[0][span.column :]
+    return b"".join(lines).decode(errors="replace")
+
+
+def _line_text(file: str, line: int) -> str:
+    return linecache.getline(file, line).strip()

@@ -1,0 +1,328 @@
+"""Watching every guard that torch decides: which fell back, what the old mechanism would have said, which raised.
+
+The hooks sit at the door, `ShapeEnv.evaluate_sym_node`: below it an lru_cache hides every second site that asks the same
+expression. A hook wears the file name of what it replaces, because torch names the first frame outside its own
+plumbing in "Caused by:".
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Literal, NamedTuple, TypeAlias
+from unittest import mock
+
+from ddefuzz.instrument import frames, torch_api
+from ddefuzz.instrument.events import Counterfactual, Guard, Place, Raised, SymbolOrigin
+from ddefuzz.instrument.frames import Stacks
+from ddefuzz.instrument.torch_api import Api
+
+Mechanism: TypeAlias = Literal["explicit", "size-oblivious", "aggressive-1", "aggressive-2"]
+
+_AGGRESSIVE: dict[Mechanism, int] = {"aggressive-1": 1, "aggressive-2": 2}
+
+_PLUMBING = frozenset(
+    str(torch_api.torch_parent() / file)
+    for file in (
+        "torch/__init__.py",  # SymBool.__bool__, SymInt.__index__ …, torch._check
+        "torch/fx/experimental/symbolic_shapes.py",
+        "torch/fx/experimental/sym_node.py",
+        "torch/fx/experimental/recording.py",
+        "torch/fx/experimental/_size_hinting.py",
+        "torch/utils/_stats.py",  # the counting wrapper of SymNode methods
+        "torch/utils/_config_module.py",
+    )
+)
+"""The door's own files: the frame that asked is the first outside them."""
+
+_DYNAMO = str(torch_api.torch_parent() / "torch/_dynamo/_")[:-1]
+
+_OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
+"""Ops whose users know them by another name."""
+
+
+class _Asked(NamedTuple):
+    """A SymNode method in progress; `file` is empty when Python asked."""
+
+    method: str
+    file: str
+    line: int
+
+
+class _GuardKey(NamedTuple):
+    """What makes two fallbacks one `Guard`; the place is a code object and line, or C++'s file and line."""
+
+    where: CodeType | str
+    line: int
+    method: str
+    expression: Any
+    fallback: bool
+    counterfactual: Counterfactual
+
+
+class _Origin(NamedTuple):
+    op: str
+    stacks: Stacks
+
+
+class _RawRaise(NamedTuple):
+    """A data-dependent error before anything of it is rendered; `native` only where C++ asked."""
+
+    expression: Any
+    asked: _Asked
+    place: Place
+    stacks: Stacks
+    native: Any
+    withheld: bool
+    origins: tuple[tuple[str, _Origin], ...]
+
+
+@dataclass(slots=True)
+class Recorder:
+    """What one watched run asked; read it before the `watch` that yielded it ends."""
+
+    without: frozenset[Place] = frozenset()
+    root: CodeType | None = None
+    _asked: _Asked | None = None
+    _fell_back: bool = False
+    _withholding: bool = False
+    _fallen: set[tuple[Any, Any, bool]] = field(default_factory=set)
+    _oblivious: dict[tuple[Any, Any], bool | None] = field(default_factory=dict)
+    _guards: dict[_GuardKey, int] = field(default_factory=dict)
+    _places: dict[tuple[CodeType, int], Place] = field(default_factory=dict)
+    _origins: dict[Any, _Origin] = field(default_factory=dict)
+    _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
+
+    def guards(self) -> tuple[Guard, ...]:
+        """The guards that fell back, in order of first visit."""
+        text: dict[Any, str] = {}
+        found: dict[Guard, int] = {}
+        for key, count in self._guards.items():
+            if key.expression not in text:
+                text[key.expression] = str(key.expression)
+            if isinstance(key.where, str):
+                place, function = Place("C++", key.where, key.line), ""
+            else:
+                place, function = self._place(key.where, key.line), key.where.co_name
+            guard = Guard(place, key.method, text[key.expression], key.fallback, key.counterfactual, function)
+            found[guard] = found.get(guard, 0) + count
+        return tuple(
+            Guard(g.place, g.method, g.expression, g.fallback, g.counterfactual, g.function, n)
+            for g, n in found.items()
+        )
+
+    def raised(self, chain: Iterable[BaseException]) -> Raised | None:
+        """The first exception of `chain` that was seen being made, with its stacks; symbolizes where C++ asked."""
+        for error in chain:
+            raw = self._raises.get(error)
+            if raw is not None:
+                return Raised(
+                    expression=str(raw.expression),
+                    method=raw.asked.method,
+                    place=raw.place,
+                    python=frames.python_frames(raw.stacks.real),
+                    traced=frames.traced_frames(raw.stacks.traced),
+                    native=frames.native_frames(raw.native) if raw.native is not None else (),
+                    symbols=tuple(
+                        SymbolOrigin(symbol, origin.op, frames.user_frame(origin.stacks))
+                        for symbol, origin in raw.origins
+                    ),
+                    withheld=raw.withheld,
+                )
+        return None
+
+    # What follows is called by the hooks.
+
+    def fell(self, env: Any, expression: Any, fallback: bool, frame: FrameType) -> Place:
+        """Note that the asker under `frame` was answered with its fallback."""
+        asked, where, line = self._who(frame, "guard_or_true" if fallback else "guard_or_false")
+        key = _GuardKey(where, line, asked.method, expression, fallback, self._old_answer(env, expression, fallback))
+        self._guards[key] = self._guards.get(key, 0) + 1
+        return Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+
+    def made(self, error: BaseException, expression: Any, frame: FrameType) -> None:
+        """Remember a data-dependent error and everything needed to explain it, should it reach the end."""
+        asked, where, line = self._who(frame, "")
+        from_cpp = isinstance(where, str)
+        self._raises[error] = _RawRaise(
+            expression=expression,
+            asked=asked,
+            place=Place("C++", where, line) if isinstance(where, str) else self._place(where, line),
+            stacks=frames.take(frame, self.root),
+            native=frames.native_backtrace() if from_cpp else None,
+            withheld=self._withholding,
+            origins=tuple(
+                (str(symbol), self._origins[symbol])
+                for symbol in sorted(expression.free_symbols, key=str)
+                if symbol in self._origins
+            ),
+        )
+
+    def born(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:
+        """Remember which op made a symbol, and who called it."""
+        stacks = frames.take(frame, self.root)
+        origin = _Origin("input" if from_input or frames.is_from_own(stacks) else _making_op(frame), stacks)
+        for symbol in symbols:
+            self._origins[symbol] = origin
+
+    def _who(self, frame: FrameType | None, direct: str) -> tuple[_Asked, CodeType | str, int]:
+        """The method used, and the place that asked: C++'s file and line, or a code object and its line."""
+        asked = self._asked
+        if asked is not None and asked.file:
+            return asked, asked.file, asked.line
+        method = direct
+        while frame is not None and frame.f_code.co_filename in _PLUMBING:
+            if not frame.f_code.co_name.startswith(frames.HOOK_PREFIX):
+                method = frame.f_code.co_name
+            frame = frame.f_back
+        if frame is None:
+            raise AssertionError("a guard was asked by no frame at all")
+        code, line = frame.f_code, frame.f_lineno
+        if code.co_filename.startswith(_DYNAMO):
+            # Dynamo asks on behalf of the code that it interprets, which export runs for real.
+            traced = frames.take(frame, self.root).traced
+            if traced:
+                code, line = traced[0].code, traced[0].line
+        return asked or _Asked(method, "", 0), code, line
+
+    def _place(self, code: CodeType, line: int) -> Place:
+        key = (code, line)
+        if key not in self._places:
+            self._places[key] = Place("Python", frames.display_file(code.co_filename), line)
+        return self._places[key]
+
+    def _old_answer(self, env: Any, expression: Any, fallback: bool) -> Counterfactual:
+        # Once an expression, as the old mechanism's own lru_cache at the door would have answered it.
+        key = (env, expression)
+        if key not in self._oblivious:
+            answer = torch_api.bound(torch_api.EVALUATE_STATIC)(env, expression, size_oblivious=True)
+            self._oblivious[key] = None if answer is None else bool(answer)
+        old = self._oblivious[key]
+        return "undecided" if old is None else "same" if old is fallback else "other"
+
+
+@contextmanager
+def watch(mechanism: Mechanism = "explicit", without: Iterable[Place] = ()) -> Iterator[Recorder]:
+    """Answer guards by `mechanism`, except that the fallback is withheld at the places `without`, and record them.
+
+    Only for one thread at a time. Raises UnsupportedError where this torch lacks a private API.
+    """
+    recorder = Recorder(frozenset(without), sys._getframe(2).f_code)
+    config = torch_api.SHAPES_CONFIG
+    with ExitStack() as stack:
+        for api, hook in _hooks(recorder, mechanism):
+            stack.enter_context(mock.patch.object(api.owner(), api.name, hook))
+        if mechanism in _AGGRESSIVE:
+            stack.enter_context(mock.patch.object(config.owner(), config.name, _AGGRESSIVE[mechanism]))
+        yield recorder
+
+
+def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Callable[..., Any]]]:
+    yield torch_api.DOOR, _door(recorder, mechanism == "size-oblivious")
+    yield torch_api.LOG_SUPPRESSED, _log_suppressed(recorder)
+    yield torch_api.DATA_DEPENDENT_INIT, _data_dependent_error(recorder)
+    for api in torch_api.DOOR_METHODS:
+        yield api, _door_method(recorder, api)
+    for api in torch_api.SYMBOL_MAKERS:
+        yield api, _symbol_maker(recorder, api)
+
+
+def _disguised(api: Api, hook: Callable[..., Any]) -> Callable[..., Any]:
+    """`hook` with the file name of the function that it replaces."""
+    if not isinstance(hook, FunctionType):
+        raise TypeError(f"a hook is a function, not {hook!r}")
+    hook.__code__ = hook.__code__.replace(co_filename=sys.modules[api.path.partition(":")[0]].__file__ or "")
+    return hook
+
+
+def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.DOOR)
+
+    def ddefuzz_evaluate_sym_node(
+        env: Any, sym_node: Any, size_oblivious: bool = False, fallback_value: bool | None = None
+    ) -> Any:
+        if fallback_value is None:
+            return original(env, sym_node, size_oblivious, None)
+        if size_oblivious_only:
+            return original(env, sym_node, True, None)
+        recorder._fell_back = False
+        answer = original(env, sym_node, size_oblivious, fallback_value)
+        # torch's lru_cache answers a repeated question without falling back again: the memory makes it count.
+        question = (env, sym_node.expr, fallback_value)
+        if recorder._fell_back:
+            recorder._fallen.add(question)
+        elif question not in recorder._fallen:
+            return answer
+        place = recorder.fell(env, sym_node.expr, fallback_value, sys._getframe())
+        if place not in recorder.without:
+            return answer
+        recorder._withholding = True
+        try:
+            return original(env, sym_node, size_oblivious, None)
+        finally:
+            recorder._withholding = False
+
+    return _disguised(torch_api.DOOR, ddefuzz_evaluate_sym_node)
+
+
+def _log_suppressed(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.LOG_SUPPRESSED)
+
+    def ddefuzz_log_suppressed_dde(env: Any, expr: Any, assumed_value: bool) -> Any:
+        recorder._fell_back = True
+        return original(env, expr, assumed_value)
+
+    return _disguised(torch_api.LOG_SUPPRESSED, ddefuzz_log_suppressed_dde)
+
+
+def _data_dependent_error(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.DATA_DEPENDENT_INIT)
+
+    def ddefuzz_error_init(error: BaseException, cond: Any, *args: Any) -> None:
+        original(error, cond, *args)
+        recorder.made(error, cond, sys._getframe())
+
+    return _disguised(torch_api.DATA_DEPENDENT_INIT, ddefuzz_error_init)
+
+
+def _door_method(recorder: Recorder, api: Api) -> Callable[..., Any]:
+    original = torch_api.bound(api)
+    method = api.name
+
+    def ddefuzz_door_method(node: Any, file: str, line: int) -> Any:
+        outer = recorder._asked
+        recorder._asked = _Asked(method, file, line)
+        try:
+            return original(node, file, line)
+        finally:
+            recorder._asked = outer
+
+    return _disguised(api, ddefuzz_door_method)
+
+
+def _symbol_maker(recorder: Recorder, api: Api) -> Callable[..., Any]:
+    original = torch_api.bound(api)
+
+    def ddefuzz_create_unbacked(env: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(env, *args, **kwargs)
+        from_input = any(source is not None for source in (*args, *kwargs.values()))
+        recorder.born(made.node.expr.free_symbols, from_input, sys._getframe())
+        return made
+
+    return _disguised(api, ddefuzz_create_unbacked)
+
+
+def _making_op(frame: FrameType | None) -> str:
+    """The op in whose fake kernel `frame` is: `nonzero`, `item`; empty where no op is being run."""
+    dispatch = torch_api.bound(torch_api.FAKE_DISPATCH).__code__
+    while frame is not None:
+        if frame.f_code is dispatch:
+            # An OpOverload prints as namespace.op.overload.
+            name = str(frame.f_locals["func"]).removeprefix("aten.").rpartition(".")[0]
+            return _OP_NAMES.get(name, name)
+        frame = frame.f_back
+    return ""

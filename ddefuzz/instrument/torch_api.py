@@ -1,0 +1,192 @@
+"""Every private torch API in use, each named once: where it is, what for, and what must be true of it.
+
+`ddefuzz doctor` runs `check`; everything else reaches torch's private parts through these rows alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ddefuzz.errors import UnsupportedError
+
+OLDEST_TORCH = (2, 13)
+"""The oldest torch whose door takes `fallback_value`; the repro scripts alone go further back, to 2.6."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One private attribute: `module:dotted.path`, what it is for, and parameters that a call relies on."""
+
+    path: str
+    purpose: str
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The attribute's own name, as `setattr` on its owner takes it."""
+        return self.path.rpartition(":")[2].rpartition(".")[2]
+
+    def owner(self) -> Any:
+        """The class or module that has the attribute. Raises UnsupportedError where this torch has not."""
+        module, _, attributes = self.path.partition(":")
+        return self._walk(module, attributes.split(".")[:-1])
+
+    def get(self) -> Any:
+        """The attribute itself. Raises UnsupportedError where this torch has not."""
+        module, _, attributes = self.path.partition(":")
+        return self._walk(module, attributes.split("."))
+
+    def problem(self) -> str:
+        """What is wrong with it in this torch, else an empty string."""
+        try:
+            value = self.get()
+        except UnsupportedError as error:
+            return str(error)
+        if not self.parameters:
+            return ""
+        try:
+            signature = inspect.signature(value)
+        except (TypeError, ValueError) as error:
+            return f"{self.path} has no signature to check: {error}"
+        missing = [name for name in self.parameters if name not in signature.parameters]
+        return f"{self.path}{signature} lacks the parameters {missing}" if missing else ""
+
+    def _walk(self, module: str, attributes: list[str]) -> Any:
+        try:
+            value: Any = importlib.import_module(module)
+            for attribute in attributes:
+                value = getattr(value, attribute)
+        except (ImportError, AttributeError) as error:
+            raise UnsupportedError(
+                f"torch {torch.__version__} has no {self.path} ({self.purpose}): {error}; expected torch 2.13"
+            ) from error
+        return value
+
+
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
+_FAKE = "torch._subclasses.fake_tensor"
+
+# Watching (instrument/guards.py).
+DOOR = Api(
+    f"{_SHAPES}:ShapeEnv.evaluate_sym_node",
+    "the one door through which every guard is decided, above torch's lru_cache",
+    ("sym_node", "size_oblivious", "fallback_value"),
+)
+LOG_SUPPRESSED = Api(
+    f"{_SHAPES}:ShapeEnv._log_suppressed_dde",
+    "runs exactly when an undecided guard takes its fallback",
+    ("assumed_value",),
+)
+EVALUATE_STATIC = Api(
+    f"{_SHAPES}:ShapeEnv._maybe_evaluate_static",
+    "what the size-oblivious mechanism would have said, without side effects",
+)
+DATA_DEPENDENT_INIT = Api(
+    f"{_SHAPES}:GuardOnDataDependentSymNode.__init__",
+    "where an undecided guard becomes a raise, whoever builds the error",
+    ("cond",),
+)
+SYM_NODE = Api("torch.fx.experimental.sym_node:SymNode", "what C++ calls, with the file and line that asked")
+DOOR_METHODS = tuple(
+    Api(f"{SYM_NODE.path}.{method}", "a way to the door that is told who asked", ("file", "line"))
+    for method in (
+        "guard_bool",
+        "guard_int",
+        "guard_float",
+        "guard_or_false",
+        "guard_or_true",
+        "guard_size_oblivious",
+        "expect_true",
+    )
+)
+SYMBOL_MAKERS = tuple(
+    Api(f"{_SHAPES}:ShapeEnv.{method}", "where an unbacked symbol is made")
+    for method in ("create_unbacked_symint", "create_unbacked_symfloat", "create_unbacked_symbool")
+)
+SHAPES_CONFIG = Api(
+    "torch.fx.experimental._config:aggressive_guard_free_semantics", "torch's own levels of guarding less"
+)
+
+# Stacks (instrument/frames.py).
+INTERPRETER_STEP = Api(
+    "torch._dynamo.symbolic_convert:InstructionTranslatorBase.step",
+    "the real frames in which dynamo interprets an instruction: `self` has f_code and current_instruction",
+    ("self",),
+)
+TRACING_CONTEXT = Api(
+    "torch._guards:TracingContext.extract_stack", "tells whether dynamo is interpreting user code now"
+)
+CAPTURED_TRACEBACK = Api(
+    "torch.utils._traceback:CapturedTraceback.extract", "the native backtrace, symbolized only when asked", ("cpp",)
+)
+FAKE_DISPATCH = Api(f"{_FAKE}:FakeTensorMode.dispatch", "whose local `func` is the op that makes a symbol", ("func",))
+
+# Running (execute/).
+DYNAMO_RESET = Api("torch._dynamo:reset", "drops what dynamo remembers of earlier cases")
+DYNAMO_CONFIG = Api("torch._dynamo.config:patch", "scalar and dynamic-output capture on, FakeTensor cache off")
+LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name", ("compiler_fn",))
+DYNAMO_COUNTERS = Api("torch._dynamo.utils:counters", "how many frames were compiled")
+MARK_UNBACKED = Api(
+    "torch._dynamo.decorators:mark_unbacked", "makes an input dim unbacked in dynamo", ("index", "shape_id")
+)
+FAKE_MODE = Api(f"{_FAKE}:FakeTensorMode", "the fake stage", ("shape_env", "allow_non_fake_inputs"))
+SHAPE_ENV = Api(f"{_SHAPES}:ShapeEnv", "the fake stage")
+SYMBOLIC_CONTEXT = Api(f"{_SHAPES}:StatelessSymbolicContext", "unbacked inputs in the fake stage", ("dynamic_sizes",))
+DIM_UNBACKED = Api(f"{_SHAPES}:DimDynamic.UNBACKED", "unbacked inputs in the fake stage")
+DIM_STATIC = Api(f"{_SHAPES}:DimDynamic.STATIC", "the other dims of the fake stage")
+CONSTANT_SOURCE = Api("torch._dynamo.source:ConstantSource", "names the inputs of the fake stage", ("source_name",))
+
+
+def table() -> tuple[Api, ...]:
+    """Every row above."""
+    rows: list[Api] = []
+    for value in globals().values():
+        if isinstance(value, Api):
+            rows.append(value)
+        elif isinstance(value, tuple):
+            rows.extend(row for row in value if isinstance(row, Api))
+    return tuple(rows)
+
+
+class Check(NamedTuple):
+    """One line of a self-test: its name, whether it holds, and why not (or what was found)."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def check() -> list[Check]:
+    """Whether this torch has every private API in use, with the parameters that calls rely on."""
+    return [Check(row.path, not (problem := row.problem()), problem or row.purpose) for row in table()]
+
+
+def require() -> None:
+    """Raise UnsupportedError, in one line, unless this torch is one that ddefuzz can watch."""
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version < OLDEST_TORCH:
+        raise UnsupportedError(
+            f"torch {torch.__version__} is older than {'.'.join(map(str, OLDEST_TORCH))}, "
+            "the first whose guards ddefuzz can watch; only the repro scripts run under it"
+        )
+    broken = [row for row in check() if not row.ok]
+    if broken:
+        raise UnsupportedError(f"{broken[0].detail} (and {len(broken) - 1} more; see `ddefuzz doctor`)")
+
+
+def torch_parent() -> Path:
+    """The folder that holds the torch package: Python frames are named relative to it."""
+    return Path(torch.__file__).parent.parent
+
+
+def bound(api: Api) -> Callable[..., Any]:
+    """The callable behind a row."""
+    value: Callable[..., Any] = api.get()
+    return value
