@@ -21,6 +21,7 @@ __all__ = [
     "dial",
     "fault_of",
     "materialize",
+    "materialize_input",
 ]
 
 DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
@@ -34,10 +35,14 @@ def materialize(program: Program) -> dict[str, torch.Tensor]:
 
     Random values are seeded by the position of the input; the global generators are not touched.
     """
-    return {
-        item.name: evaluate(input_expression(item, _GENERATOR), {"generator": torch.Generator().manual_seed(position)})
-        for position, item in enumerate(program.inputs)
-    }
+    return {item.name: materialize_input(item, position) for position, item in enumerate(program.inputs)}
+
+
+def materialize_input(item: Input, position: int) -> torch.Tensor:
+    """The tensor of one input, the `position`-th of its program."""
+    generator = torch.Generator().manual_seed(position)
+    tensor: torch.Tensor = evaluate(input_expression(item, _GENERATOR), {"generator": generator})
+    return tensor
 
 
 def dial(program: Program, data_size: DataSize) -> Program:
