@@ -32,7 +32,7 @@ class Site(msgspec.Struct, frozen=True, order=True):
 
 
 class Signature(msgspec.Struct, frozen=True, order=True):
-    """Which bug a failure is. `anchor` is the code at the site, normalized by `ast.unparse`, or C++'s door and operator."""
+    """Which bug a failure is; `anchor` is the code at the site, as `ast.unparse` has it, or C++'s door and operator."""
 
     kind: Kind
     site: Site
@@ -41,7 +41,9 @@ class Signature(msgspec.Struct, frozen=True, order=True):
     @property
     def key(self) -> str:
         """A short stable name of the signature: kind and 10 hex digits of its content."""
-        content = "\x00".join((self.kind, self.site.language, self.site.module or "", self.site.function or "", self.anchor))
+        content = "\x00".join(
+            (self.kind, self.site.language, self.site.module or "", self.site.function or "", self.anchor)
+        )
         return f"{self.kind}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
 
     def __str__(self) -> str:

@@ -1,0 +1,105 @@
+"""The anchor: which of a site's decisions it was, in words without line numbers or sympy's order."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+
+from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.instrument.events import Frame, Raised
+
+_CXX_OPERATOR = re.compile(r"^c10::(?:Sym(?:Int|Float|Bool)::)?(operator(?:==|!=|<=|>=|<|>))$")
+_HEADER_OPERATOR = re.compile(r"\bsym_(eq|ne|lt|le|gt|ge)\(")
+_OPERATORS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_BOUND_OP = re.compile(r"^torch::autograd::THPVariable_(\w+)$|^at::_ops::(\w+)::")
+_BLOCKS = ("if", "while", "for", "with", "def", "class", "try", "match")
+
+
+def native_anchor(raised: Raised) -> str:
+    """The door method and the operator: `guard_bool operator==`; the method alone where no operator was used.
+
+    The operator is in the frame next to the guard, or, where the compiler inlined it, on the line of `SymInt.h` that
+    asked. The expression would not do: sympy turns relations around.
+    """
+    for frame in asking(raised.native):
+        match = _CXX_OPERATOR.match(function_name(frame.function))
+        if match:
+            return f"{raised.method} {match[1]}"
+    header = _HEADER_OPERATOR.search(raised.asked)
+    return f"{raised.method} operator{_OPERATORS[header[1]]}" if header else raised.method
+
+
+def bound_op(native: tuple[Frame, ...]) -> str:
+    """The op whose binding to Python the asking native call is in: `chunk`; empty where it is in none."""
+    for frame in asking(native):
+        match = _BOUND_OP.match(function_name(frame.function))
+        if match:
+            return match[1] or match[2]
+    return ""
+
+
+def python_anchor(frame: Frame) -> str:
+    """The smallest call or comparison at the frame's instruction, else its statement, as `ast.unparse` prints it."""
+    expression = _expression(frame.code)
+    if expression is not None:
+        return ast.unparse(expression)
+    statement = _statement(frame.code)
+    if statement is None:
+        return " ".join(frame.code.split())
+    return ast.unparse(_decision(statement) or statement)
+
+
+def callee(frame: Frame) -> str:
+    """What the frame's code calls, without receiver and arguments: `torch.arange`, `.chunk`; else its anchor."""
+    tree = _expression(frame.code) or _statement(frame.code)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    if not calls:
+        return python_anchor(frame)
+    match calls[0].func:
+        case ast.Attribute(value, attribute) if not _is_module_path(value):
+            return f".{attribute}"
+        case function:
+            return ast.unparse(function)
+
+
+def _expression(code: str) -> ast.expr | None:
+    try:
+        return ast.parse(f"({code.strip()}\n)", mode="eval").body if code.strip() else None
+    except SyntaxError:
+        return None
+
+
+def _statement(code: str) -> ast.stmt | None:
+    """One statement of its own; a header without its block gets one, `elif` is read as `if`."""
+    source = textwrap.dedent(code).strip().removeprefix("el") if code.strip().startswith("elif") else code.strip()
+    source = source.removeprefix("async ")
+    for candidate in (source, f"{source}\n    pass", f"{source} pass" if source.startswith(_BLOCKS) else source):
+        try:
+            body = ast.parse(textwrap.dedent(candidate)).body
+        except SyntaxError:
+            continue
+        return body[0] if body else None
+    return None
+
+
+def _decision(statement: ast.stmt) -> ast.expr | None:
+    """What a statement evaluates first of all to decide or to hand over."""
+    match statement:
+        case ast.If(test) | ast.While(test) | ast.Assert(test):
+            return test
+        case ast.For(_, iterated):
+            return iterated
+        case ast.Return(value) | ast.Expr(value) | ast.Assign(_, value) | ast.AugAssign(_, _, value):
+            return value
+        case ast.AnnAssign(_, _, value):
+            return value
+        case _:
+            return None
+
+
+def _is_module_path(node: ast.expr) -> bool:
+    """Whether an attribute's owner is a module by its looks: `torch.nn.functional`, `F`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in {"torch", "F", "aten", "prims", "_VF"}

@@ -1,0 +1,110 @@
+"""Whose fault it is: a table of rules, the first that applies decides. Every rule has a golden file that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ddefuzz.classify.anchor import bound_op
+from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
+from ddefuzz.classify.cxx import asking
+from ddefuzz.classify.signature import Cause, Site
+from ddefuzz.classify.site import USER_SITE
+from ddefuzz.oracles.capture import decisive
+from ddefuzz.oracles.failure import Failure
+
+NUMBER_METHODS = frozenset({"guard_int", "guard_float", "int_", "float_", "guard_scalar"})
+"""The ways to the door that want a number, not a truth."""
+
+NUMBER_OF_A_TENSOR = ("at::Tensor::item", "at::native::item", "at::native::_local_scalar_dense", "c10::Scalar")
+"""C++ through which a tensor's value becomes a Python number: it was asked for, by `int(t)` or `t.item()`."""
+
+STRUCTURAL = frozenset(
+    {
+        "chunk", "unsafe_chunk", "split", "unsafe_split", "hsplit", "vsplit", "dsplit", "tensor_split",
+        "tensor_split_sections", "unbind", "unbind_int",
+    }
+)  # fmt: skip
+"""Ops that return as many tensors as a size says: no answer to their question avoids it."""
+
+
+class Evidence(NamedTuple):
+    """What a rule may look at."""
+
+    failure: Failure
+    site: Site
+
+
+class Rule(NamedTuple):
+    """One row: `example` is a program that it decides, in a line."""
+
+    name: str
+    cause: Cause
+    example: str
+    applies: Callable[[Evidence], bool]
+
+
+def _no_kernel(evidence: Evidence) -> bool:
+    return evidence.failure.kind == "data-dependent-output" and _exception(evidence) == "UnsupportedOperatorException"
+
+
+def _output_by_data(evidence: Evidence) -> bool:
+    return evidence.failure.kind == "data-dependent-output"
+
+
+def _branch_on_a_tensor(evidence: Evidence) -> bool:
+    if evidence.failure.kind != "unsupported" or evidence.site != USER_SITE:
+        return False
+    return title_of(decisive(evidence.failure.observation)[1]) == DATA_DEPENDENT_BRANCHING
+
+
+def _int_in_schema(evidence: Evidence) -> bool:
+    """C++ wanted a number and no C++ but the binding of an op is there: the op's signature says int, not SymInt."""
+    raised = evidence.failure.observation.raised
+    if evidence.failure.kind != "dde" or raised is None or evidence.site.language == "C++":
+        return False
+    if raised.place.language != "C++" or raised.method not in NUMBER_METHODS or not bound_op(raised.native):
+        return False
+    names = [frame.function for frame in asking(raised.native)]
+    return not any(part in name for part in NUMBER_OF_A_TENSOR for name in names)
+
+
+def _own_branch(evidence: Evidence) -> bool:
+    return evidence.failure.kind == "dde" and evidence.site == USER_SITE
+
+
+def _output_structure(evidence: Evidence) -> bool:
+    if evidence.failure.kind != "dde" or evidence.site.function is None:
+        return False
+    return evidence.site.function.rpartition("::")[2].removesuffix("_symint") in STRUCTURAL
+
+
+def _wants_a_number(evidence: Evidence) -> bool:
+    raised = evidence.failure.observation.raised
+    return evidence.failure.kind == "dde" and raised is not None and raised.method in NUMBER_METHODS
+
+
+def _otherwise(evidence: Evidence) -> bool:
+    return True
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("no-fake-kernel", "unsupported-op", "torch.geqrf(x)", _no_kernel),
+    Rule("output-by-data", "unsupported-op", "torch.equal(x, y)", _output_by_data),
+    Rule("branch-on-a-tensor", "user", "y if x.sum() > 0 else z", _branch_on_a_tensor),
+    Rule("int-in-schema", "inherent", "torch.chunk(x, n.item())", _int_in_schema),
+    Rule("own-branch", "user", "y if x.nonzero().shape[0] > 3 else z", _own_branch),
+    Rule("output-structure", "inherent", "torch.chunk(x[mask], 2)", _output_structure),
+    Rule("wants-a-number", "inherent", "torch.combinations(x[mask])", _wants_a_number),
+    Rule("avoidable", "framework", "torch.diff(x[mask], dim=0)", _otherwise),
+)
+
+
+def cause(failure: Failure, site: Site) -> Rule:
+    """The rule that decides."""
+    evidence = Evidence(failure, site)
+    return next(rule for rule in RULES if rule.applies(evidence))
+
+
+def _exception(evidence: Evidence) -> str:
+    return decisive(evidence.failure.observation)[1].name

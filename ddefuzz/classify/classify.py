@@ -1,0 +1,51 @@
+"""From a failure to its signature and cause, by the tables of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ddefuzz.classify.anchor import bound_op, native_anchor, python_anchor
+from ddefuzz.classify.cause import cause
+from ddefuzz.classify.chain import Located, locate
+from ddefuzz.classify.signature import Cause, Signature
+from ddefuzz.classify.site import USER_SITE, site
+from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.oracles.failure import Failure
+
+
+class Classified(msgspec.Struct, frozen=True):
+    """A failure with its name: `frame` is the one that shows the site, `rule` the row of `cause.RULES` that decided."""
+
+    failure: Failure
+    signature: Signature
+    cause: Cause
+    rule: str
+    frame: Frame | None = None
+
+
+def classify(failure: Failure) -> Classified:
+    """The signature and cause of a failure."""
+    raised = failure.observation.raised
+    located = _guard(raised) if failure.kind == "dde" and raised is not None else locate(failure)
+    rule = cause(failure, located.site)
+    anchor = located.anchor
+    if rule.name == "int-in-schema" and located.site == USER_SITE and raised is not None:
+        # The user's call has names that another program has not; the op that wants the int is the bug.
+        anchor = f"{raised.method} {bound_op(raised.native)}"
+    return Classified(failure, Signature(failure.kind, located.site, anchor), rule.cause, rule.name, located.frame)
+
+
+def distinct(failures: Iterable[Failure]) -> tuple[Classified, ...]:
+    """The failures classified, one a signature: each in the first stage that shows it."""
+    found: dict[Signature, Classified] = {}
+    for failure in failures:
+        classified = classify(failure)
+        found.setdefault(classified.signature, classified)
+    return tuple(found.values())
+
+
+def _guard(raised: Raised) -> Located:
+    place, frame = site(raised)
+    return Located(place, frame, native_anchor(raised) if place.language == "C++" else python_anchor(frame))

@@ -1,0 +1,69 @@
+"""C++ frames: the plain name of a printed function, and the frames of the one native call that asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ddefuzz.classify.machinery import is_cxx_machinery
+from ddefuzz.instrument.events import Frame
+
+_ANONYMOUS = "(anonymous namespace)"
+_CLONE = re.compile(r"\s*\[clone [^\]]*\]")
+_OPERATOR = re.compile(r"operator\s*(\(\)|\[\]|<=>|->\*?|<<=?|>>=?|[<>]=?|[-+*/%^&|!=~]=?|==|&&|\|\||\+\+|--|,)")
+_STAND_INS = {"(": "\x01", ")": "\x02", "<": "\x03", ">": "\x04", " ": "\x05"}
+_BACK = str.maketrans({stand_in: char for char, stand_in in _STAND_INS.items()})
+_AWAY = str.maketrans(_STAND_INS)
+
+
+def function_name(printed: str) -> str:
+    """The function's qualified name: no return type, template arguments, parameters, `[clone …]` or lambda in it.
+
+    `std::conditional<false, at::Tensor&>::type at::native::(anonymous namespace)::_dropout_impl<true>(at::Tensor&)`
+    is `at::native::(anonymous namespace)::_dropout_impl`.
+    """
+    name = _CLONE.sub("", printed).replace(_ANONYMOUS, _ANONYMOUS.translate(_AWAY))
+    name = _OPERATOR.sub(lambda match: match[0].translate(_AWAY), name)
+    name = _without_templates(name).partition("(")[0]
+    name = re.sub(r"::\{lambda$|::\{lambda\b.*", "", name).rstrip()
+    conversion = re.search(r"\S*\boperator\s+\S+$", name)
+    name = conversion[0] if conversion else name.rpartition(" ")[2]
+    return name.removeprefix("*").removeprefix("&").translate(_BACK)
+
+
+def asking(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames of the native call that asked, innermost first: from the guard out to the interpreter.
+
+    A C++ op may be reached through Python that was itself called by another C++ op (a decomposition): only the inner
+    one asked. CPython's own functions are the ones with C names.
+    """
+    inner = next(
+        (index for index in reversed(range(len(native))) if "PythonSymNodeImpl" in native[index].function), None
+    )
+    frames = native if inner is None else native[: inner + 1]
+    return tuple(_until_interpreter(reversed(frames)))
+
+
+def innermost_site(native: tuple[Frame, ...]) -> Frame | None:
+    """The innermost frame of the asking call that is not machinery, None if all of it is."""
+    return next((frame for frame in asking(native) if not is_cxx_machinery(function_name(frame.function))), None)
+
+
+def _until_interpreter(frames: Iterator[Frame]) -> Iterator[Frame]:
+    for frame in frames:
+        if frame.function.isidentifier():
+            return
+        yield frame
+
+
+def _without_templates(name: str) -> str:
+    kept = []
+    depth = 0
+    for char in name:
+        if char == "<":
+            depth += 1
+        elif char == ">" and depth:
+            depth -= 1
+        elif not depth:
+            kept.append(char)
+    return "".join(kept)

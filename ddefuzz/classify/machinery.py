@@ -1,0 +1,156 @@
+"""Whose frames never are the site: the tables of machinery, C++ and Python, each row with its reason.
+
+A row says where a decision passes through on its way from who asks to the guard. Rows are prefixes (C++ names after
+`cxx.function_name`, Python files relative to the folder that holds torch), so a new one is one line here and a
+golden file that needs it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ddefuzz.instrument.events import Frame
+
+PROGRAM_FILE = "<program>"
+"""The file of a generated program's frames: they are the user's code."""
+
+
+class Row(NamedTuple):
+    """A prefix of a C++ function's name or of a Python file."""
+
+    prefix: str
+    reason: str
+
+
+CXX: tuple[Row, ...] = (
+    Row("c10::SymBool", "a symbolic value's own operators"),
+    Row("c10::SymInt", "a symbolic value's own operators"),
+    Row("c10::SymFloat", "a symbolic value's own operators"),
+    Row("c10::Scalar", "conversion of a value that holds a symbol"),
+    Row("c10::operator", "comparison of a symbol with a number"),
+    Row("c10::IValue::", "conversion of a boxed argument"),
+    Row("c10::impl::", "boxing and unboxing"),
+    Row("c10::Dispatcher::", "dispatch"),
+    Row("c10::BoxedKernel", "dispatch"),
+    Row("c10::KernelFunction", "dispatch"),
+    Row("c10::OperatorHandle", "dispatch"),
+    Row("c10::TypedOperatorHandle", "dispatch"),
+    Row("at::_ops::", "dispatch: the op as the dispatcher calls it"),
+    Row("at::(anonymous namespace)::wrapper_", "generated registration of a kernel"),
+    Row("at::(anonymous namespace)::(anonymous namespace)::wrapper_", "generated registration of a kernel"),
+    Row("at::Tensor::item", "a tensor's value as a number: whoever wants the number asked"),
+    Row("at::native::item", "a tensor's value as a number: whoever wants the number asked"),
+    Row("at::native::_local_scalar_dense", "a tensor's value as a number: whoever wants the number asked"),
+    Row("at::native::is_nonzero", "a tensor's value as a bool: whoever branches asked"),
+    Row("at::TensorBase::__dispatch_", "dispatch of a tensor's method"),
+    Row("torch::impl::PythonSymNodeImpl", "the way from a C++ symbol to Python"),
+    Row("torch::PythonSymNodeImpl", "the same, as older versions name it"),
+    Row("torch::detail::", "the Python dispatcher"),
+    Row("torch::PythonArgs::", "parsing of Python arguments"),
+    Row("torch::PythonArgParser", "parsing of Python arguments"),
+    Row("torch::FunctionSignature", "parsing of Python arguments"),
+    Row("torch::handle_torch_function", "overrides of torch functions in Python"),
+    Row("torch::autograd::THPVariable", "binding of an op to Python"),
+    Row("torch::autograd::dispatch_", "binding of an op to Python"),
+    Row("torch::autograd::VariableType::", "generated autograd kernel of an op"),
+    Row("torch::autograd::(anonymous namespace)::", "generated autograd kernel of an op"),
+    Row("torch::ADInplaceOrView::", "generated view and in-place kernel of an op"),
+    Row("torch::jit::", "calls by the op's schema"),
+    Row("torch::utils::", "conversion of Python arguments"),
+    Row("THPVariable", "binding of an op to Python"),
+    Row("pybind11::", "binding"),
+    Row("(anonymous namespace)::pythonFallback", "the Python dispatcher"),
+    Row("(anonymous namespace)::pythonTLSSnapshotFallback", "the Python dispatcher"),
+    Row("(anonymous namespace)::ConcretePyInterpreterVTable", "the Python dispatcher"),
+    Row("pushPyOutToStack", "the Python dispatcher"),
+    Row("std::", "the standard library"),
+)
+
+GUARDS: tuple[Row, ...] = (
+    Row("torch/fx/experimental/", "guards, symbols and proxies"),
+    Row("torch/utils/_sympy/", "symbolic arithmetic"),
+    Row("torch/__init__.py", "SymInt, SymBool and SymFloat"),
+    Row("sympy/", "symbolic arithmetic"),
+)
+"""What every guard passes through: never a site, not even when nothing else is left."""
+
+PYTHON: tuple[Row, ...] = (
+    *GUARDS,
+    Row("torch/_subclasses/", "fake and functional tensors"),
+    Row("torch/_ops.py", "dispatch"),
+    Row("torch/_dispatch/", "dispatch"),
+    Row("torch/_library/", "dispatch of custom ops"),
+    Row("torch/library.py", "dispatch of custom ops"),
+    Row("torch/_tensor.py", "methods of a tensor that go on to an op"),
+    Row("torch/_jit_internal.py", "boolean dispatch"),
+    Row("torch/overrides.py", "overrides of torch functions"),
+    Row("torch/_decomp/__init__.py", "registration of decompositions"),
+    Row("torch/_prims_common/wrappers.py", "decorators of decompositions"),
+    Row("torch/_prims/__init__.py", "prims as ops"),
+    Row("torch/_compile.py", "dynamo on and off"),
+    Row("torch/_dynamo/", "dynamo: its user's stack has the caller"),
+    Row("torch/_utils_internal.py", "decorators of dynamo"),
+    Row("torch/_logging/", "logging"),
+    Row("torch/_guards.py", "the context of a trace"),
+    Row("torch/_higher_order_ops/utils.py", "tracing of a branch"),
+    Row("torch/_functorch/", "tracing for autograd"),
+    Row("torch/_inductor/compile_fx.py", "entry of a backend"),
+    Row("torch/_inductor/debug.py", "entry of a backend"),
+    Row("torch/_inductor/graph.py", "running of a graph"),
+    Row("torch/_inductor/sizevars.py", "guards of a backend"),
+    Row("torch/_export/non_strict_utils.py", "overrides of torch functions"),
+    Row("torch/_export/wrappers.py", "wrapping of a module"),
+    Row("torch/_export/utils.py", "wrapping of a module"),
+    Row("torch/export/", "export itself"),
+    Row("torch/fx/_symbolic_trace.py", "tracing"),
+    Row("torch/fx/_lazy_graph_module.py", "running of a graph"),
+    Row("torch/fx/graph_module.py", "running of a graph"),
+    Row("torch/fx/interpreter.py", "running of a graph"),
+    Row("torch/fx/traceback.py", "tracing"),
+    Row("torch/nn/modules/module.py", "calling of a module"),
+    Row("torch/utils/_contextlib.py", "decorators"),
+    Row("torch/utils/_python_dispatch.py", "dispatch"),
+    Row("torch/utils/_pytree.py", "mapping over arguments"),
+    Row("torch/utils/_stats.py", "decorators"),
+    Row("torch/utils/_traceback.py", "stacks"),
+    Row("contextlib.py", "the standard library"),
+    Row("functools.py", "the standard library"),
+    Row("pebble/", "the worker that runs the case"),
+    Row("concurrent/", "the worker that runs the case"),
+    Row("multiprocessing/", "the worker that runs the case"),
+    Row("threading.py", "the worker that runs the case"),
+    Row("runpy.py", "the worker that runs the case"),
+)
+
+PYTHON_SITES: tuple[Row, ...] = (
+    Row("torch/_subclasses/fake_impls.py", "how an op computes on fake tensors: code of the op"),
+    Row("torch/_functorch/partitioners.py", "decides what is saved for backward"),
+    Row("torch/_functorch/_aot_autograd/functional_utils.py", "regenerates views"),
+)
+"""Files under a row of `PYTHON` that are no machinery."""
+
+TRACER = Row("torch/_dynamo/symbolic_convert.py", "dynamo interprets: what is outside of it is not the program's stack")
+
+
+def is_cxx_machinery(name: str) -> bool:
+    """Whether a C++ function, named as by `cxx.function_name`, only passes a decision on."""
+    return name in {"", "??"} or any(name.startswith(row.prefix) for row in CXX)
+
+
+def is_python_machinery(frame: Frame) -> bool:
+    """Whether a Python frame only passes a decision on. Generated code (`<string>`, `<eval_with_key>.3`) does too."""
+    if frame.file.startswith("<"):
+        return frame.file != PROGRAM_FILE
+    if any(frame.file.startswith(row.prefix) for row in PYTHON_SITES):
+        return False
+    return any(frame.file.startswith(row.prefix) for row in PYTHON)
+
+
+def is_guard_plumbing(frame: Frame) -> bool:
+    """Whether every guard passes through this frame's file."""
+    return any(frame.file.startswith(row.prefix) for row in GUARDS)
+
+
+def is_framework(frame: Frame) -> bool:
+    """Whether a Python frame is torch's own code."""
+    return frame.file.startswith("torch/")
