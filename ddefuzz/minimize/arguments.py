@@ -1,0 +1,123 @@
+"""Passes over expressions: arguments, numbers, displays, and an operation's operand in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ddefuzz.minimize.facts import Facts
+from ddefuzz.minimize.order import is_operation, literal_cost
+from ddefuzz.minimize.rewrite import everywhere, mapped, with_value
+from ddefuzz.program.model import (
+    Attribute,
+    Call,
+    Expr,
+    Index,
+    Literal,
+    Name,
+    Program,
+    Sequence,
+    Slice,
+    children,
+)
+
+
+def drop_arguments(program: Program, facts: Facts) -> Iterator[Program]:
+    """Calls without keyword arguments, all or one, and without their last positional ones."""
+    del facts
+
+    def simpler(node: Expr) -> Iterator[Expr]:
+        if not isinstance(node, Call):
+            return
+        if len(node.kwargs) > 1:
+            yield replace(node, kwargs=())
+        for i in range(len(node.kwargs)):
+            yield replace(node, kwargs=(*node.kwargs[:i], *node.kwargs[i + 1 :]))
+        for kept in range(1, len(node.args)):
+            yield replace(node, args=node.args[:kept])
+
+    yield from everywhere(program, simpler)
+
+
+def hoist(program: Program, facts: Facts) -> Iterator[Program]:
+    """An operand in place of its operation: `a + b` becomes `a`, `a if n > 3 else b` becomes `b`."""
+    del facts
+
+    def simpler(node: Expr) -> Iterator[Expr]:
+        if is_operation(node) or isinstance(node, Index | Attribute):
+            yield from (child for child in children(node) if not isinstance(child, Slice))
+
+    yield from everywhere(program, simpler)
+
+
+def shorten(program: Program, facts: Facts) -> Iterator[Program]:
+    """Displays with one item less, a display of one item as the item, slices with a bound less."""
+    del facts
+
+    def simpler(node: Expr) -> Iterator[Expr]:
+        match node:
+            case Sequence(items):
+                if len(items) == 1:
+                    yield items[0]
+                for i in range(len(items)):
+                    yield replace(node, items=(*items[:i], *items[i + 1 :]))
+            case Slice():
+                for bound in ("step", "stop", "start"):
+                    if getattr(node, bound) is not None:
+                        yield replace(node, **{bound: None})
+
+    yield from everywhere(program, simpler)
+
+
+def to_constants(program: Program, facts: Facts) -> Iterator[Program]:
+    """A number that is computed becomes the number that it is."""
+
+    def simpler(node: Expr) -> Iterator[Expr]:
+        scalar = facts.scalar(node)
+        if scalar is not None and not isinstance(node, Literal):
+            yield Literal(scalar.value)
+
+    yield from everywhere(program, simpler)
+
+
+def share_names(program: Program, facts: Facts) -> Iterator[Program]:
+    """One value is read in place of another of the same kind: `add(x, y)` becomes `add(x, x)`."""
+    inputs = {one.name: one for one in program.inputs}
+    for i, one in enumerate(program.inputs):
+        for other in program.inputs[:i]:
+            if (one.dtype, len(one.shape)) == (other.dtype, len(other.shape)):
+                yield with_value(program, Name(one.name), Name(other.name))
+
+    def simpler(node: Expr) -> Iterator[Expr]:
+        kind = facts.tensor(node) if isinstance(node, Name) and node.id not in inputs else None
+        if kind is not None:
+            yield from (Name(n) for n, one in inputs.items() if (one.dtype, one.shape) == (kind.dtype, kind.shape))
+
+    yield from everywhere(program, simpler)
+
+
+def lower_numbers(program: Program, facts: Facts) -> Iterator[Program]:
+    """Whole numbers toward 0, 1, 2 (all at once, then each), floats toward 0 and 1."""
+    del facts
+
+    def plainest(node: Expr) -> Expr:
+        if isinstance(node, Literal) and type(node.value) is int and node.value > 2:
+            return Literal(2)
+        return node
+
+    yield mapped(program, plainest)
+
+    def simpler(node: Expr) -> Iterator[Expr]:
+        if not isinstance(node, Literal):
+            return
+        value = node.value
+        options: tuple[int | float | bool, ...] = ()
+        if isinstance(value, bool):
+            options = (False,)
+        elif isinstance(value, int):
+            options = (0, 1, 2, 3, value // 2, value - 1, -1, -2, -3)
+        elif isinstance(value, float):
+            options = (0.0, 1.0)
+        yield from (Literal(o) for o in dict.fromkeys(options) if literal_cost(Literal(o)) < literal_cost(node))
+
+    yield from everywhere(program, simpler)

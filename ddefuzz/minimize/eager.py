@@ -1,0 +1,128 @@
+"""The facts of a program, from running it eagerly at its example size and at other data sizes.
+
+This is the one module of the room that imports torch. A program can crash or hang the process that runs it, so this
+runs where the program was captured: in a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import torch
+
+from ddefuzz.errors import UnsupportedError
+from ddefuzz.minimize.facts import Scalar, StandIn
+from ddefuzz.minimize.order import is_operation
+from ddefuzz.program.evaluate import evaluate, run_step
+from ddefuzz.program.inputs import DataSize, dial, materialize
+from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk
+
+OTHER_SIZES: tuple[DataSize, ...] = ("2", "all", "1", "0")
+"""Tried in this order, until two have run: what changes between them is decided by the data."""
+
+MAX_LISTED = 32
+"""Integer tensors of at most so many elements can be stood for by their values."""
+
+Sizes: TypeAlias = tuple[int, ...]
+Values: TypeAlias = dict[Expr, object]
+
+
+def inspect(program: Program, *, other_size: bool = False) -> Mapping[Expr, StandIn] | None:
+    """What could stand for each value; None if the program does not run.
+
+    With `other_size` it has to run at another data size too: one that does not cannot be captured for all sizes, and
+    an error in capturing it is no bug.
+    """
+    example = _values(program)
+    if example is None:
+        return None
+    others: list[Values] = []
+    for size in OTHER_SIZES:
+        dialled = dial(program, size)
+        if len(others) < 2 and dialled != program:
+            values = _values(dialled)
+            others += [] if values is None else [values]
+    if other_size and not others:
+        return None
+    symbols = _symbols(program, example, others)
+    facts: dict[Expr, StandIn] = {}
+    for expr, value in example.items():
+        stand_in = _stand_in(value, [other.get(expr) for other in others], symbols)
+        if stand_in is not None:
+            facts[expr] = stand_in
+    return facts
+
+
+def _values(program: Program) -> Values | None:
+    """All names and the operations inside of expressions, with their values; None if a step raises."""
+    try:
+        env: dict[str, object] = dict(materialize(program))
+        values: Values = {}
+        for step in program.steps:
+            values |= _inside(step.value, env)
+            env |= run_step(step, env)
+        evaluate(program.returns, env)
+        values |= _inside(program.returns, env)
+    except UnsupportedError:
+        raise
+    # Whatever torch raises at a program that is not valid: that it does not run is all that is asked here.
+    except Exception:  # noqa: BLE001
+        return None
+    return values | {Name(name): value for name, value in env.items()}
+
+
+def _inside(expr: Expr, env: Mapping[str, object]) -> Values:
+    """The operations below the outermost; those that write in place are left out, for they are run once more here."""
+    nested = (node for node in walk(expr) if node is not expr and is_operation(node))
+    return {node: evaluate(node, env) for node in nested if not _writes(node)}
+
+
+def _writes(expr: Expr) -> bool:
+    return any(getattr(node, "function", "").endswith("_") for node in walk(expr))
+
+
+def _symbols(program: Program, example: Values, others: list[Values]) -> dict[Sizes, str]:
+    """Sizes that vary, as they are at each data size → the symbol of the input dims that vary alike."""
+    symbols: dict[Sizes, str] = {}
+    for one in program.inputs:
+        for place, dim in enumerate(one.shape):
+            if dim.symbol is not None:
+                key = tuple(_shape(values[Name(one.name)])[place] for values in (example, *others))
+                symbols.setdefault(key, dim.symbol)
+    return symbols
+
+
+def _shape(value: object) -> Sizes:
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+def _stand_in(value: object, others: list[object], symbols: dict[Sizes, str]) -> StandIn | None:
+    if isinstance(value, bool | int | float):
+        varying = any(other != value for other in others)
+        sizes = tuple(int(size) for size in (value, *others) if isinstance(size, int | float))
+        return Scalar(value, _symbol(sizes, symbols) if varying else None)
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
+        return None
+    shapes = [_shape(value), *map(_shape, others)]
+    if any(len(shape) != value.dim() for shape in shapes):
+        return None
+    dims = tuple(
+        Dim(sizes[0], None if len(set(sizes)) == 1 else _symbol(sizes, symbols)) for sizes in zip(*shapes, strict=True)
+    )
+    dtype = str(value.dtype).removeprefix("torch.")
+    return Input("", dtype, dims, _recipe(value))
+
+
+def _symbol(sizes: Sizes, symbols: dict[Sizes, str]) -> str:
+    return symbols.setdefault(sizes, f"u{len(symbols) + 1_000}")
+
+
+def _recipe(value: torch.Tensor) -> Recipe:
+    if value.dtype == torch.bool:
+        return Recipe("trues", (int(value.sum()),))
+    if value.dtype.is_floating_point or value.dtype.is_complex:
+        return Recipe("normal")
+    if value.numel() <= MAX_LISTED:
+        return Recipe("values", tuple(int(entry) for entry in value.flatten().tolist()))
+    return Recipe("index", (max(1, int(value.max()) + 1),))

@@ -1,0 +1,174 @@
+"""Passes over the inputs: dtype, layout, values, number of dims, sizes, and which dims are unbacked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ddefuzz.minimize.facts import Facts
+from ddefuzz.minimize.order import size_cost
+from ddefuzz.minimize.rewrite import mapped, with_value
+from ddefuzz.program.model import DEFAULT_UNBACKED_SIZE, Call, Dim, Expr, Input, Literal, Program, Recipe
+from ddefuzz.program.recipes import LAYOUTS
+
+
+def plain_inputs(program: Program, facts: Facts) -> Iterator[Program]:
+    """Contiguous float32 inputs of normal values without grad: all, each input, each property of each input."""
+    del facts
+    plain = [_fitted(_plain(one)) for one in program.inputs]
+    yield replace(program, inputs=tuple(plain))
+    yield replace(
+        program, inputs=tuple(replace(one, requires_grad=False, layout="contiguous") for one in program.inputs)
+    )
+    for place, one in enumerate(program.inputs):
+        yield _with(program, place, plain[place])
+        for simpler in (
+            replace(one, requires_grad=False),
+            replace(one, layout="contiguous"),
+            *(replace(one, dtype=dtype) for dtype in ("float32", "int64")),
+        ):
+            yield _with(program, place, simpler)
+
+
+def plain_values(program: Program, facts: Facts) -> Iterator[Program]:
+    """Simpler recipes of values."""
+    del facts
+    for place, one in enumerate(program.inputs):
+        for recipe in _simpler_recipes(one):
+            yield _with(program, place, replace(one, recipe=recipe))
+
+
+def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
+    """Dims that are not unbacked, one symbol at a time, then one dim at a time; then one symbol for two."""
+    del facts
+    symbols = sorted({dim.symbol for one in program.inputs for dim in one.shape if dim.symbol})
+    for symbol in symbols:
+        yield _with_dims(program, lambda dim: Dim(2) if dim.symbol == symbol else dim)  # noqa: B023
+        yield _with_dims(program, lambda dim: Dim(dim.size) if dim.symbol == symbol else dim)  # noqa: B023
+    for place, one in enumerate(program.inputs):
+        for i, dim in enumerate(one.shape):
+            if dim.symbol:
+                for size in dict.fromkeys((2, dim.size)):
+                    yield _with(program, place, _with_dim(one, i, Dim(size)))
+    for i, symbol in enumerate(symbols):
+        for kept in symbols[:i]:
+            size = next(dim.size for one in program.inputs for dim in one.shape if dim.symbol == kept)
+            yield _with_dims(program, lambda dim: Dim(size, kept) if dim.symbol == symbol else dim)  # noqa: B023
+
+
+def drop_dims(program: Program, facts: Facts) -> Iterator[Program]:
+    """Inputs with a dim less: of all inputs of that rank, then of one; dims in arguments that point past it move in."""
+    del facts
+    for rank in sorted({len(one.shape) for one in program.inputs} - {0}, reverse=True):
+        for axis in range(rank):
+            fewer = tuple(_without_dim(one, axis) if len(one.shape) == rank else one for one in program.inputs)
+            yield from _with_axes(replace(program, inputs=fewer), rank)
+    for place, one in enumerate(program.inputs):
+        for axis in range(len(one.shape)):
+            yield from _with_axes(_with(program, place, _without_dim(one, axis)), len(one.shape))
+
+
+def shrink_sizes(program: Program, facts: Facts) -> Iterator[Program]:
+    """Sizes toward 2 (unbacked dims: toward the usual size): everywhere, each size, each dim."""
+    del facts
+    yield _with_dims(program, _plain_dim)
+    backed = {dim.size for one in program.inputs for dim in one.shape if dim.symbol is None}
+    for size in sorted(backed, reverse=True):
+        for smaller in _smaller(Dim(size)):
+            resized = _with_dims(program, lambda dim: smaller if dim == Dim(size) else dim)  # noqa: B023
+            yield resized
+            # Numbers in the program may speak of that size.
+            yield with_value(resized, Literal(size), Literal(smaller.size))
+    yield _with_dims(program, lambda dim: _plain_dim(dim) if dim.symbol else dim)
+    for place, one in enumerate(program.inputs):
+        for i, dim in enumerate(one.shape):
+            for smaller in _smaller(dim):
+                yield _with(program, place, _with_dim(one, i, smaller))
+
+
+def _plain(one: Input) -> Input:
+    dtype = one.dtype if one.dtype in {"bool", "int64"} else "float32"
+    recipe = Recipe("normal") if dtype == "float32" else one.recipe
+    return replace(one, dtype=dtype, recipe=recipe, layout="contiguous", requires_grad=False)
+
+
+def _simpler_recipes(one: Input) -> Iterator[Recipe]:
+    count = math.prod(dim.size for dim in one.shape)
+    if one.dtype not in {"bool", "int64"}:
+        yield Recipe("normal")
+    if one.recipe.kind == "values" and one.dtype != "bool":
+        yield Recipe("index", (max(1, 1 + max((int(value) for value in one.recipe.args), default=0)),))
+    yield from (Recipe("ones"), Recipe("zeros"))
+    if one.dtype == "bool":
+        yield from (Recipe("trues", (k,)) for k in dict.fromkeys((min(2, count), min(count, 3), count // 2, count)))
+    if one.recipe.kind == "index":
+        yield from (Recipe("index", (n,)) for n in (1, 2, 3))
+    if one.recipe.kind == "sizes":
+        yield Recipe("sizes", (2,) * len(one.recipe.args))
+        yield Recipe("sizes", (3,) * len(one.recipe.args))
+
+
+def _smaller(dim: Dim) -> Iterator[Dim]:
+    sizes = (DEFAULT_UNBACKED_SIZE,) if dim.symbol else (2, 1, 3, 4, dim.size // 2, dim.size - 1)
+    for size in dict.fromkeys(sizes):
+        other = Dim(size, dim.symbol)
+        if size >= 0 and size_cost(other) < size_cost(dim):
+            yield other
+
+
+def _plain_dim(dim: Dim) -> Dim:
+    return Dim(DEFAULT_UNBACKED_SIZE, dim.symbol) if dim.symbol else Dim(min(dim.size, 2))
+
+
+def _with(program: Program, place: int, one: Input) -> Program:
+    return replace(program, inputs=(*program.inputs[:place], one, *program.inputs[place + 1 :]))
+
+
+def _with_dim(one: Input, place: int, dim: Dim) -> Input:
+    return _fitted(replace(one, shape=(*one.shape[:place], dim, *one.shape[place + 1 :])))
+
+
+def _without_dim(one: Input, axis: int) -> Input:
+    return _fitted(replace(one, shape=one.shape[:axis] + one.shape[axis + 1 :]))
+
+
+def _with_dims(program: Program, change: Callable[[Dim], Dim]) -> Program:
+    changed = (replace(one, shape=tuple(map(change, one.shape))) for one in program.inputs)
+    return replace(program, inputs=tuple(map(_fitted, changed)))
+
+
+def _with_axes(program: Program, rank: int) -> Iterator[Program]:
+    """As it is, and with the numbers in calls that were the last of `rank` dims made the last of one dim less."""
+    yield program
+
+    def moved(node: Expr) -> Expr:
+        if not isinstance(node, Call):
+            return node
+        last = Literal(rank - 1)
+        args = tuple(Literal(rank - 2) if arg == last else arg for arg in node.args)
+        return replace(
+            node, args=args, kwargs=tuple((k, Literal(rank - 2) if v == last else v) for k, v in node.kwargs)
+        )
+
+    if rank > 1:
+        yield mapped(program, moved)
+
+
+def _fitted(one: Input) -> Input:
+    """The input with a recipe and a layout that its new shape and dtype allow."""
+    count, rank = math.prod(dim.size for dim in one.shape), len(one.shape)
+    layout = LAYOUTS[one.layout]
+    if not layout.min_rank <= rank <= layout.max_rank:
+        one = replace(one, layout="contiguous")
+    args = one.recipe.args
+    match one.recipe.kind:
+        case "trues" | "distinct":
+            return replace(one, recipe=replace(one.recipe, args=(min(int(args[0]), count),)))
+        case "values" | "sizes":
+            listed = tuple(args[i % len(args)] if args else 0 for i in range(count))
+            return replace(one, recipe=replace(one.recipe, args=listed))
+        case "spd" if one.shape:
+            return replace(one, recipe=Recipe("spd", (one.shape[-1].size,)))
+        case _:
+            return one

@@ -1,0 +1,83 @@
+"""The driver: it alone asks whether a candidate still shows the same bug, and goes on until no pass helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ddefuzz.minimize.facts import Facts, Inspect, know_nothing
+from ddefuzz.minimize.order import sort_key
+from ddefuzz.minimize.passes import PASSES, Pass
+from ddefuzz.minimize.rewrite import tidy
+from ddefuzz.program.model import Program
+from ddefuzz.program.recipes import fault_of
+from ddefuzz.program.text import digest
+
+
+@dataclass(frozen=True, slots=True)
+class Minimized:
+    """The smallest program found. `attempts` counts what was asked of `accepts`.
+
+    `exhausted` says that the attempts ran out before the passes did: there may be a smaller one.
+    """
+
+    program: Program
+    attempts: int
+    exhausted: bool
+
+
+def minimize(
+    program: Program,
+    accepts: Callable[[Program], bool],
+    *,
+    max_attempts: int = 200,
+    inspect: Inspect = know_nothing,
+    failing_functions: tuple[str, ...] = (),
+    on_improvement: Callable[[Program], None] | None = None,
+    passes: tuple[Pass, ...] = PASSES,
+) -> Minimized:
+    """The smallest program that `accepts` takes, as far as the passes lead; `program` itself must be one.
+
+    `accepts` is asked only of programs that are smaller than the best so far, that `inspect` can run, and never
+    twice of the same. `on_improvement` gets every better program as soon as it is known, so that whatever interrupts
+    this (Ctrl-C passes through) loses nothing. `failing_functions` are tried on their own first.
+    """
+    best, facts = program, Facts(inspect(program) or {}, failing_functions)
+    tried = {digest(program)}
+    attempts = 0
+
+    def first_better(one_pass: Pass) -> tuple[Program, Facts] | None:
+        """The first candidate that is accepted; None if none is, or no attempt is left."""
+        nonlocal attempts
+        smallest_yet = sort_key(best)
+        for candidate in map(tidy, one_pass(best, facts)):
+            name = digest(candidate)
+            if name in tried or any(map(fault_of, candidate.inputs)) or sort_key(candidate) >= smallest_yet:
+                continue
+            tried.add(name)
+            values = inspect(candidate)
+            if values is None:
+                continue
+            if attempts == max_attempts:
+                return None
+            attempts += 1
+            if accepts(candidate):
+                return candidate, Facts(values, failing_functions)
+        return None
+
+    at_rest = False
+    while not at_rest and attempts < max_attempts:
+        at_rest = True
+        for one_pass in (_as_it_is, *passes):
+            while (found := first_better(one_pass)) is not None:
+                at_rest = False
+                best, facts = found
+                if on_improvement is not None:
+                    on_improvement(best)
+    return Minimized(best, attempts, exhausted=not at_rest)
+
+
+def _as_it_is(program: Program, facts: Facts) -> Iterator[Program]:
+    """The program itself, for the driver to make tidy."""
+    del facts
+    yield program

@@ -1,0 +1,118 @@
+"""When is a program smaller than another? A total order, so that every road ends at the same program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from ddefuzz.program.model import (
+    DEFAULT_UNBACKED_SIZE,
+    Attribute,
+    Binary,
+    Call,
+    Conditional,
+    Dim,
+    Expr,
+    Index,
+    Input,
+    Literal,
+    Name,
+    Program,
+    Recipe,
+    Unary,
+    walk,
+)
+from ddefuzz.program.text import print_program
+
+SortKey: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, str]
+
+DTYPES = ("float32", "int64", "bool")
+"""Simplest first; all others come after these."""
+
+RECIPES = ("normal", "ones", "zeros", "trues", "index")
+"""Simplest first; all others come after these."""
+
+
+def sort_key(program: Program) -> SortKey:
+    """What is compared, the most important first: what the reader has to follow, then what is to be imagined."""
+    dims = [dim for one in program.inputs for dim in one.shape]
+    nodes = [node for expr in expressions(program) for node in walk(expr)]
+    return (
+        operations(program),
+        len(program.steps),
+        sum(2 if isinstance(node, Name) else 1 for node in nodes),
+        len(program.inputs),
+        len({dim.symbol for dim in dims if dim.symbol}),
+        len(dims),
+        sum(dim.symbol is not None for dim in dims),
+        sum(one.requires_grad for one in program.inputs),
+        sum(one.layout != "contiguous" for one in program.inputs),
+        sum(_rank(DTYPES, one.dtype) for one in program.inputs),
+        sum(recipe_cost(one.recipe) for one in program.inputs),
+        sum(map(size_cost, dims)),
+        sum(literal_cost(node) for node in nodes if isinstance(node, Literal)),
+        print_program(program),
+    )
+
+
+def expressions(program: Program) -> Iterator[Expr]:
+    """The steps' values and what is returned, in order."""
+    yield from (step.value for step in program.steps)
+    yield program.returns
+
+
+def is_operation(expr: Expr) -> bool:
+    """Whether something is computed here; reading a size (`x.shape[0]`) is not."""
+    match expr:
+        case Index(Attribute(_, "shape")):
+            return False
+        case Attribute(_, name):
+            return name != "shape"
+        case _:
+            return isinstance(expr, Call | Index | Binary | Unary | Conditional)
+
+
+def operations(program: Program) -> int:
+    """How many operations the program does: what is told as its number of steps, however they are written in lines."""
+    return sum(is_operation(node) for expr in expressions(program) for node in walk(expr))
+
+
+def size_cost(dim: Dim) -> int:
+    """2 is the plainest size, then 1 (which broadcasts), 3, 4 …, and 0 last; an unbacked dim has its usual one."""
+    if dim.symbol is not None:
+        return abs(dim.size - DEFAULT_UNBACKED_SIZE)
+    return {2: 0, 1: 1, 0: 1_000}.get(dim.size, dim.size - 1)
+
+
+def recipe_cost(recipe: Recipe) -> int:
+    """The kind decides, then how much it says."""
+    return 100 * _rank(RECIPES, recipe.kind) + sum(1 + min(abs(int(arg)), 10) for arg in recipe.args)
+
+
+def literal_cost(literal: Literal) -> int:
+    """0, 1, 2 are plain, negative numbers less so; in the units of an int's size."""
+    match literal.value:
+        case None:
+            return 0
+        case bool(value):
+            return int(value)
+        case int(value):
+            return value if value >= 0 else 2 - value
+        case float(value):
+            return {0.0: 0, 1.0: 1}.get(value, 2 + len(repr(value)))
+        case complex() | str():
+            return len(repr(literal.value))
+
+
+def recipe_rank(kind: str) -> int:
+    """The place of a recipe among the plain ones."""
+    return _rank(RECIPES, kind)
+
+
+def _rank(order: tuple[str, ...], name: str) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def input_cost(one: Input) -> tuple[int, int, int]:
+    """How plain an input is besides its shape."""
+    return one.requires_grad + (one.layout != "contiguous"), _rank(DTYPES, one.dtype), recipe_cost(one.recipe)

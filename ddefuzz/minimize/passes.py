@@ -1,0 +1,39 @@
+"""The passes, in the order in which they are tried: what takes most away comes first.
+
+A pass is a pure generator of smaller candidates. It runs nothing, asks nothing and never loops to a fixed point:
+that is the driver's. To add one, write the function and name it here; `tests/quality` says what it must achieve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from ddefuzz.minimize.arguments import drop_arguments, hoist, lower_numbers, share_names, shorten, to_constants
+from ddefuzz.minimize.facts import Facts
+from ddefuzz.minimize.inputs import back_dims, drop_dims, plain_inputs, plain_values, shrink_sizes
+from ddefuzz.minimize.structure import cut, drop_dead, drop_steps, inline, isolate, promote, return_less
+from ddefuzz.program.model import Program
+
+Pass: TypeAlias = Callable[[Program, Facts], Iterator[Program]]
+
+PASSES: tuple[Pass, ...] = (
+    isolate,
+    promote,
+    return_less,
+    drop_dead,
+    cut,
+    drop_steps,
+    hoist,
+    drop_arguments,
+    to_constants,
+    plain_inputs,
+    back_dims,
+    share_names,
+    drop_dims,
+    shrink_sizes,
+    shorten,
+    lower_numbers,
+    plain_values,
+    inline,
+)

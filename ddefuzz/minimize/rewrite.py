@@ -1,0 +1,233 @@
+"""The tools of the passes: replacing parts of a program, dropping what became dead, and its tidy form."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+
+from ddefuzz.minimize.order import expressions
+from ddefuzz.program.model import (
+    Attribute,
+    Binary,
+    Call,
+    Conditional,
+    Expr,
+    Index,
+    Literal,
+    Name,
+    Program,
+    Sequence,
+    Slice,
+    Step,
+    Unary,
+    names_in,
+    substitute,
+    walk,
+)
+
+
+def with_children(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """`expr` with `change` done to each of its direct subexpressions."""
+    match expr:
+        case Sequence(items):
+            return replace(expr, items=tuple(map(change, items)))
+        case Slice(start, stop, step):
+            return Slice(*(None if part is None else change(part) for part in (start, stop, step)))
+        case Call(_, args, kwargs):
+            return replace(expr, args=tuple(map(change, args)), kwargs=tuple((k, change(v)) for k, v in kwargs))
+        case Index(value, index):
+            return Index(change(value), change(index))
+        case Attribute(value):
+            return replace(expr, value=change(value))
+        case Binary(_, left, right):
+            return replace(expr, left=change(left), right=change(right))
+        case Unary(_, operand):
+            return replace(expr, operand=change(operand))
+        case Conditional(test, body, orelse):
+            return Conditional(change(test), change(body), change(orelse))
+        case _:
+            return expr
+
+
+def variants(expr: Expr, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[Expr]:
+    """`expr` with exactly one of its nodes, outermost first, made simpler in each of the ways that `simpler` knows."""
+    yield from simpler(expr)
+    places = count()
+    for place, node in enumerate(_children(expr)):
+        for smaller in variants(node, simpler):
+            places = count()
+
+            def change(child: Expr, places: Iterator[int] = places, place: int = place, new: Expr = smaller) -> Expr:
+                return new if next(places) == place else child
+
+            yield with_children(expr, change)
+
+
+def _children(expr: Expr) -> list[Expr]:
+    found: list[Expr] = []
+
+    def keep(child: Expr) -> Expr:
+        found.append(child)
+        return child
+
+    with_children(expr, keep)
+    return found
+
+
+def everywhere(program: Program, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[Program]:
+    """The program with exactly one node of its expressions made simpler; the last step first, what is returned last."""
+    for place in reversed(range(len(program.steps))):
+        step = program.steps[place]
+        for value in variants(step.value, simpler):
+            if not step.targets and not isinstance(value, Call):
+                continue  # a statement without a target is a call
+            yield newly_dead_dropped(program, replace(program, steps=_with(program.steps, place, value)))
+    for returns in variants(program.returns, simpler):
+        yield newly_dead_dropped(program, replace(program, returns=returns))
+
+
+def _with(steps: tuple[Step, ...], place: int, value: Expr) -> tuple[Step, ...]:
+    return (*steps[:place], replace(steps[place], value=value), *steps[place + 1 :])
+
+
+def mapped(program: Program, change: Callable[[Expr], Expr]) -> Program:
+    """The program with `change` done to every node, innermost first."""
+
+    def deep(expr: Expr) -> Expr:
+        return change(with_children(expr, deep))
+
+    steps = tuple(replace(step, value=deep(step.value)) for step in program.steps)
+    return replace(program, steps=steps, returns=deep(program.returns))
+
+
+def with_value(program: Program, old: Expr, new: Expr) -> Program:
+    """The program with every `old` replaced."""
+    return mapped(program, lambda node: new if node == old else node)
+
+
+def without_steps(program: Program, dropped: Iterable[int], values: Mapping[str, Expr]) -> Program:
+    """The program without the steps at these places, their targets replaced by `values`, and what is dead by that."""
+    gone = set(dropped)
+    given = dict(values)
+    steps = tuple(
+        replace(step, value=substitute(step.value, given)) for i, step in enumerate(program.steps) if i not in gone
+    )
+    return newly_dead_dropped(program, replace(program, steps=steps, returns=substitute(program.returns, given)))
+
+
+def uses(program: Program) -> Counter[str]:
+    """How often each name is read."""
+    return Counter(node.id for expr in expressions(program) for node in walk(expr) if isinstance(node, Name))
+
+
+def live_steps(steps: tuple[Step, ...], returns: Expr, kept: frozenset[str] = frozenset()) -> tuple[Step, ...]:
+    """The steps that `returns` needs, with those that have a target in `kept` and what these need."""
+    needed = set(names_in(returns)) | kept
+    live: list[Step] = []
+    for step in reversed(steps):
+        if not needed.isdisjoint(step.targets):
+            live.append(step)
+            needed |= names_in(step.value)
+    return tuple(reversed(live))
+
+
+def newly_dead_dropped(before: Program, after: Program) -> Program:
+    """`after` without the steps whose targets were read in `before` and no longer are; a bare call is never dead."""
+    read_before = uses(before)
+    unread = frozenset(t for step in before.steps for t in step.targets if not read_before[t])
+    needed = set(names_in(after.returns)) | unread
+    live: list[Step] = []
+    for step in reversed(after.steps):
+        if not step.targets or not needed.isdisjoint(step.targets):
+            live.append(step)
+            needed |= names_in(step.value)
+    return replace(after, steps=tuple(reversed(live)))
+
+
+def fresh_name(program: Program, stem: str = "new") -> str:
+    """A name that the program does not have; `tidy` gives it a better one."""
+    taken = {one.name for one in program.inputs} | {t for step in program.steps for t in step.targets}
+    return next(name for i in count() if (name := f"{stem}{i}") not in taken)
+
+
+def tidy(program: Program) -> Program:
+    """The same program without unread inputs, these in order of use, and with the usual names.
+
+    Every candidate is put into this form before it is tried, so that names cost no attempts.
+    """
+    read = list(uses(program))
+    inputs = sorted((one for one in program.inputs if one.name in read), key=lambda one: read.index(one.name))
+    names = _usual_names(replace(program, inputs=tuple(inputs)))
+    symbols: dict[str, str] = {}
+    for one in inputs:
+        for dim in one.shape:
+            if dim.symbol is not None:
+                symbols.setdefault(dim.symbol, f"u{len(symbols)}")
+    renamed: dict[str, Expr] = {old: Name(new) for old, new in names.items()}
+    return Program(
+        inputs=tuple(
+            replace(
+                one,
+                name=names[one.name],
+                shape=tuple(replace(dim, symbol=symbols[dim.symbol]) if dim.symbol else dim for dim in one.shape),
+            )
+            for one in inputs
+        ),
+        steps=tuple(
+            replace(step, targets=tuple(names[t] for t in step.targets), value=substitute(step.value, renamed))
+            for step in program.steps
+        ),
+        returns=substitute(program.returns, renamed),
+    )
+
+
+INPUT_STEMS = {"bool": ("mask",), "int64": ("index",)}
+TENSOR_STEMS = ("x", "y", "z", "w")
+SIZE_STEMS = ("n", "m", "k")
+VALUE_STEMS = ("a", "b", "c", "d")
+
+
+def _usual_names(program: Program) -> dict[str, str]:
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+
+    def give(old: str, stems: tuple[str, ...]) -> None:
+        numbered = (f"{stems[0]}{i}" for i in count(len(stems)))
+        new = next(name for name in (*stems, *(next(numbered) for _ in range(len(taken) + 1))) if name not in taken)
+        names[old] = new
+        taken.add(new)
+
+    for one in program.inputs:
+        give(one.name, INPUT_STEMS.get(one.dtype, TENSOR_STEMS))
+    sizes: set[str] = set()
+    for step in program.steps:
+        is_size = _is_size(step.value, sizes)
+        for target in step.targets:
+            if is_size:
+                sizes.add(target)
+            give(target, SIZE_STEMS if is_size else VALUE_STEMS)
+    return names
+
+
+_SIZE_FUNCTIONS = frozenset({"int", "len", "Tensor.item", "Tensor.size", "Tensor.numel", "Tensor.dim", "min", "max"})
+
+
+def _is_size(value: Expr, sizes: set[str]) -> bool:
+    """Whether this looks like a Python number, which is called n, not a."""
+    match value:
+        case Call(function):
+            return function in _SIZE_FUNCTIONS
+        case Attribute(_, name):
+            return name in {"shape", "ndim"}
+        case Index(Attribute(_, "shape")) | Literal():
+            return True
+        case Name(name):
+            return name in sizes
+        case Binary(_, left, right):
+            return _is_size(left, sizes) and _is_size(right, sizes)
+        case Unary(_, operand):
+            return _is_size(operand, sizes)
+        case _:
+            return False

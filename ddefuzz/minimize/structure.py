@@ -1,0 +1,271 @@
+"""Passes over the flow of a program: what it computes, from what, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ddefuzz.minimize.facts import Facts, Scalar
+from ddefuzz.minimize.order import expressions, is_operation, operations
+from ddefuzz.minimize.rewrite import (
+    fresh_name,
+    live_steps,
+    newly_dead_dropped,
+    uses,
+    with_children,
+    with_value,
+    without_steps,
+)
+from ddefuzz.program.model import (
+    Attribute,
+    Binary,
+    Call,
+    Conditional,
+    Dim,
+    Expr,
+    Index,
+    Input,
+    Literal,
+    Name,
+    Program,
+    Recipe,
+    Sequence,
+    Step,
+    Unary,
+    children,
+    names_in,
+    substitute,
+    walk,
+)
+
+Replacement = tuple[Expr, Input | None]
+"""What stands for a value, and the new input that it needs."""
+
+
+def isolate(program: Program, facts: Facts) -> Iterator[Program]:
+    """One operation alone, on inputs that stand for its operands: most findings are that."""
+    if operations(program) < 2:
+        return
+    for operation, is_statement in _by_promise(program, facts):
+        operands = [expr for expr in _operands(operation) if expr not in {Name(one.name) for one in program.inputs}]
+        yield from _alone(program, facts, operation, operands, is_statement)
+        # With numbers taken from a tensor (`item`), which are not what a size of an input is, left as they are.
+        tensors = [expr for expr in operands if facts.tensor(expr)]
+        if len(tensors) < len(operands):
+            yield from _alone(program, facts, operation, tensors, is_statement)
+
+
+def _alone(
+    program: Program, facts: Facts, operation: Expr, operands: list[Expr], is_statement: bool
+) -> Iterator[Program]:
+    choices = [list(stand_ins(program, facts, operand, f"operand{i}_")) for i, operand in enumerate(operands)]
+    for chosen in _one_by_one(choices):
+        given = {operand: expr for operand, (expr, _) in zip(operands, chosen, strict=True)}
+        value = replaced(operation, given)
+        added = tuple(one for _, one in chosen if one is not None)
+        inputs = (*program.inputs, *added)
+        steps = live_steps(program.steps, value)
+        if not is_statement:
+            yield Program(inputs, steps, value)
+        if inputs and (is_statement or facts.scalar(operation)):  # a capture may want a tensor to return
+            yield Program(
+                inputs, (*steps, Step((), value) if is_statement else Step(("result",), value)), Name(inputs[-1].name)
+            )
+
+
+def _one_by_one(choices: list[list[Replacement]]) -> Iterator[tuple[Replacement, ...]]:
+    """The first choice of each together, then the others together: not every combination is worth a capture."""
+    for place in range(max(map(len, choices), default=1)):
+        yield tuple(options[min(place, len(options) - 1)] for options in choices)
+
+
+def _by_promise(program: Program, facts: Facts) -> list[tuple[Expr, bool]]:
+    """The operations: those that are known to fail first, then from the last on; with whether it is a statement."""
+    found: dict[Expr, bool] = {}
+    for node in walk(program.returns):
+        if is_operation(node):
+            found.setdefault(node, False)
+    for step in reversed(program.steps):
+        for node in walk(step.value):
+            if is_operation(node):
+                found.setdefault(node, not step.targets and node is step.value)
+    return sorted(found.items(), key=lambda item: not (isinstance(item[0], Call) and item[0].function in facts.failing))
+
+
+def _operands(operation: Expr) -> list[Expr]:
+    """The outermost parts that are values of their own, each once."""
+    found: dict[Expr, None] = {}
+
+    def visit(expr: Expr) -> None:
+        if isinstance(expr, Name | Attribute) or is_operation(expr) or isinstance(expr, Index):
+            found.setdefault(expr)
+        else:
+            for child in children(expr):
+                visit(child)
+
+    for child in children(operation):
+        visit(child)
+    return list(found)
+
+
+def stand_ins(program: Program, facts: Facts, value: Expr, stem: str = "new") -> Iterator[Replacement]:
+    """What can be put in the place of a value, the best first; the value itself if nothing is known of it."""
+    tensor, scalar = facts.tensor(value), facts.scalar(value)
+    name = fresh_name(program, stem)
+    if tensor is not None:
+        for recipe in _recipes(tensor):
+            yield Name(name), replace(tensor, name=name, recipe=recipe)
+    elif scalar is not None:
+        yield from _sizes(program, scalar, name)
+        yield Literal(scalar.value), None
+    else:
+        yield value, None
+
+
+def _recipes(tensor: Input) -> Iterator[Recipe]:
+    """What may do for the values: for whole numbers from 0, random ones that index the same things, then themselves."""
+    listed = [value for value in tensor.recipe.args if isinstance(value, int)]
+    if tensor.recipe.kind == "values" and listed and min(listed) >= 0:
+        yield Recipe("index", (max(listed) + 1,))
+    yield tensor.recipe
+
+
+def _sizes(program: Program, scalar: Scalar, name: str) -> Iterator[Replacement]:
+    """An unbacked size as that of an input's dim."""
+    if scalar.symbol is None or isinstance(scalar.value, bool | float) or scalar.value < 0:
+        return
+    for one in program.inputs:
+        for place, dim in enumerate(one.shape):
+            if dim.symbol == scalar.symbol and dim.size == scalar.value:
+                yield Index(Attribute(Name(one.name), "shape"), Literal(place)), None
+                return
+    sized = Input(name, "float32", (Dim(scalar.value, scalar.symbol),), Recipe("normal"))
+    yield Index(Attribute(Name(name), "shape"), Literal(0)), sized
+
+
+def replaced(expr: Expr, given: dict[Expr, Expr]) -> Expr:
+    """`expr` with its parts replaced, the outermost first."""
+    if expr in given:
+        return given[expr]
+    return with_children(expr, lambda child: replaced(child, given))
+
+
+def promote(program: Program, facts: Facts) -> Iterator[Program]:
+    """An intermediate value is returned in place of all else, with only what it needs; the failing call's first."""
+    calls = [i for i, step in enumerate(program.steps) if step.targets and _calls(step.value, facts.failing)]
+    for place in dict.fromkeys((*calls, *range(len(program.steps)))):
+        step = program.steps[place]
+        if step.targets:
+            returns: Expr = Name(step.targets[0])
+            yield Program(program.inputs, live_steps(program.steps[: place + 1], returns), returns)
+
+
+def _calls(value: Expr, functions: tuple[str, ...]) -> bool:
+    return any(isinstance(node, Call) and node.function in functions for node in walk(value))
+
+
+def return_less(program: Program, facts: Facts) -> Iterator[Program]:
+    """A part of what is returned, or a display with one item less."""
+    del facts
+    returns = program.returns
+    parts: list[Expr] = list(children(returns)) if not isinstance(returns, Name) else []
+    if isinstance(returns, Sequence) and len(returns.items) > 2:
+        parts += [
+            replace(returns, items=(*returns.items[:i], *returns.items[i + 1 :])) for i in range(len(returns.items))
+        ]
+    for part in parts:
+        if names_in(part):
+            yield replace(program, returns=part, steps=live_steps(program.steps, part))
+            yield newly_dead_dropped(program, replace(program, returns=part))
+    for one in program.inputs:
+        if returns != Name(one.name):
+            yield replace(program, returns=Name(one.name))
+
+
+def drop_dead(program: Program, facts: Facts) -> Iterator[Program]:
+    """Without the steps that nothing returned needs: all of them, then each."""
+    del facts
+    yield replace(program, steps=live_steps(program.steps, program.returns))
+    read = uses(program)
+    for place in reversed(range(len(program.steps))):
+        if not any(read[target] for target in program.steps[place].targets):
+            yield without_steps(program, (place,), {})
+
+
+def drop_steps(program: Program, facts: Facts) -> Iterator[Program]:
+    """Runs of steps are skipped, their targets replaced by what they were computed from: halves, quarters … ones."""
+    count = len(program.steps)
+    length = count // 2
+    while length >= 1:
+        for start in range(count - length, -1, -length):
+            yield from _skipped(program, facts, range(start, start + length))
+        length //= 2
+
+
+def _skipped(program: Program, facts: Facts, places: range) -> Iterator[Program]:
+    options: list[list[Expr]] = []
+    targets: list[str] = []
+    for place in places:
+        step = program.steps[place]
+        for target in step.targets:
+            targets.append(target)
+            wanted = facts.tensor(Name(target))
+            operands: list[Expr] = [Name(name) for name in sorted(names_in(step.value))]
+            # An operand of the very same kind of value is the likeliest to fit.
+            operands.sort(key=lambda operand: not _alike(facts.tensor(operand), wanted))
+            options.append(operands)
+    if not all(options):
+        return
+    width = max(map(len, options), default=1) if len(places) == 1 else 1
+    for choice in range(width):
+        values: dict[str, Expr] = {}
+        for target, operands in zip(targets, options, strict=True):
+            operand = operands[min(choice, len(operands) - 1)]
+            values[target] = substitute(operand, values)
+        yield without_steps(program, places, values)
+
+
+def _alike(one: Input | None, other: Input | None) -> bool:
+    return one is not None and other is not None and (one.dtype, one.shape) == (other.dtype, other.shape)
+
+
+def cut(program: Program, facts: Facts) -> Iterator[Program]:
+    """A computed value becomes an input (with an unbacked dim where its size is the data's), or a constant."""
+    for place in reversed(range(len(program.steps))):
+        targets = program.steps[place].targets
+        if not targets or any(Name(target) not in facts.values for target in targets):
+            continue
+        choices = [list(stand_ins(program, facts, Name(target), f"{target}_")) for target in targets]
+        for chosen in _one_by_one(choices):
+            values = {target: expr for target, (expr, _) in zip(targets, chosen, strict=True)}
+            added = tuple(one for _, one in chosen if one is not None)
+            yield without_steps(replace(program, inputs=(*program.inputs, *added)), (place,), values)
+    yield from _cut_inside(program, facts)
+
+
+def _cut_inside(program: Program, facts: Facts) -> Iterator[Program]:
+    whole = {step.value for step in program.steps} | {program.returns}
+    inner = [node for expr in expressions(program) for node in walk(expr) if is_operation(node) and node not in whole]
+    for value in dict.fromkeys(inner):
+        if value in facts.values:
+            for new, added in stand_ins(program, facts, value):
+                inputs = program.inputs if added is None else (*program.inputs, added)
+                yield newly_dead_dropped(program, with_value(replace(program, inputs=inputs), value, new))
+
+
+def inline(program: Program, facts: Facts) -> Iterator[Program]:
+    """A value that is read once moves to where it is read, unless that nests calls, which read badly."""
+    del facts
+    read = uses(program)
+    for place in reversed(range(len(program.steps))):
+        step = program.steps[place]
+        if step.unpack or len(step.targets) != 1 or read[step.targets[0]] != 1:
+            continue
+        (target,) = step.targets
+        reader = next(expr for expr in expressions(program) if target in names_in(expr))
+        if reader == Name(target) or not (_nests(step.value) and _nests(reader)):
+            yield without_steps(program, (place,), {target: step.value})
+
+
+def _nests(expr: Expr) -> bool:
+    return any(isinstance(node, Call | Binary | Unary | Conditional) for node in walk(expr))
