@@ -43,11 +43,12 @@ def python_anchor(frame: Frame) -> str:
     """The smallest call or comparison at the frame's instruction, else its statement, as `ast.unparse` prints it."""
     expression = _expression(frame.code)
     if expression is not None:
-        return ast.unparse(expression)
+        return ast.unparse(_decided(expression))
     statement = _statement(frame.code)
     if statement is None:
         return " ".join(frame.code.split())
-    return ast.unparse(_decision(statement) or statement)
+    value = _decision(statement)
+    return ast.unparse(statement if value is None else _decided(value))
 
 
 def callee(frame: Frame) -> str:
@@ -96,6 +97,11 @@ def _decision(statement: ast.stmt) -> ast.expr | None:
             return value
         case _:
             return None
+
+
+def _decided(expression: ast.expr) -> ast.expr:
+    """What a branch in an expression decides by: the test of `a if test else b`."""
+    return expression.test if isinstance(expression, ast.IfExp) else expression
 
 
 def _is_module_path(node: ast.expr) -> bool:

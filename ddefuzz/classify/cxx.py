@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from ddefuzz.classify.machinery import is_cxx_machinery
 from ddefuzz.instrument.events import Frame
 
+BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
+"""What the functions that Python calls begin with: whatever is outside of one is another native call."""
+
 _ANONYMOUS = "(anonymous namespace)"
 _CLONE = re.compile(r"\s*\[clone [^\]]*\]")
 _OPERATOR = re.compile(r"operator\s*(\(\)|\[\]|<=>|->\*?|<<=?|>>=?|[<>]=?|[-+*/%^&|!=~]=?|==|&&|\|\||\+\+|--|,)")
@@ -35,13 +38,10 @@ def asking(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
     """The frames of the native call that asked, innermost first: from the guard out to the interpreter.
 
     A C++ op may be reached through Python that was itself called by another C++ op (a decomposition): only the inner
-    one asked. CPython's own functions are the ones with C names.
+    one asked, and it ends where Python bound it.
     """
-    inner = next(
-        (index for index in reversed(range(len(native))) if "PythonSymNodeImpl" in native[index].function), None
-    )
-    frames = native if inner is None else native[: inner + 1]
-    return tuple(_until_interpreter(reversed(frames)))
+    doors = [index for index, frame in enumerate(native) if "PythonSymNodeImpl" in frame.function]
+    return tuple(_until_python(reversed(native[: doors[-1] + 1] if doors else native)))
 
 
 def innermost_site(native: tuple[Frame, ...]) -> Frame | None:
@@ -49,11 +49,14 @@ def innermost_site(native: tuple[Frame, ...]) -> Frame | None:
     return next((frame for frame in asking(native) if not is_cxx_machinery(function_name(frame.function))), None)
 
 
-def _until_interpreter(frames: Iterator[Frame]) -> Iterator[Frame]:
+def _until_python(frames: Iterator[Frame]) -> Iterator[Frame]:
     for frame in frames:
-        if frame.function.isidentifier():
-            return
+        name = function_name(frame.function)
+        if name.isidentifier() and not name.startswith("THP"):
+            return  # a function of CPython: C++ has namespaces
         yield frame
+        if name.startswith(BINDINGS):
+            return
 
 
 def _without_templates(name: str) -> str:
