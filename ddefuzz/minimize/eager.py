@@ -6,7 +6,9 @@ runs where the program was captured: in a worker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
 from typing import TypeAlias
 
 import torch
@@ -24,6 +26,9 @@ OTHER_SIZES: tuple[DataSize, ...] = ("2", "all", "1", "0")
 MAX_LISTED = 32
 """Integer tensors of at most so many elements can be stood for by their values."""
 
+OTHER_VALUES = {"normal": Recipe("ones"), "uniform": Recipe("ones"), "index": Recipe("index", (1,))}
+"""By kind of recipe, one of the same size and range whose values are all equal."""
+
 Sizes: TypeAlias = tuple[int, ...]
 Values: TypeAlias = dict[Expr, object]
 
@@ -37,14 +42,10 @@ def inspect(program: Program, *, other_size: bool = False) -> Mapping[Expr, Stan
     example = _values(program)
     if example is None:
         return None
-    others: list[Values] = []
-    for size in OTHER_SIZES:
-        dialled = dial(program, size)
-        if len(others) < 2 and dialled != program:
-            values = _values(dialled)
-            others += [] if values is None else [values]
-    if other_size and not others:
+    dialled = _that_run(dial(program, size) for size in OTHER_SIZES if dial(program, size) != program)
+    if other_size and not dialled:
         return None
+    others = dialled + _that_run((_with_other_values(program),))
     symbols = _symbols(program, example, others)
     facts: dict[Expr, StandIn] = {}
     for expr, value in example.items():
@@ -52,6 +53,25 @@ def inspect(program: Program, *, other_size: bool = False) -> Mapping[Expr, Stan
         if stand_in is not None:
             facts[expr] = stand_in
     return facts
+
+
+def runs_at_other_sizes(program: Program) -> bool:
+    """Whether `inspect` finds the program valid `other_size`: if it is, its candidates should be so."""
+    return inspect(program, other_size=True) is not None
+
+
+def _that_run(programs: Iterable[Program]) -> list[Values]:
+    """The values of the first two programs that run."""
+    values = (_values(program) for program in programs)
+    return list(islice((found for found in values if found is not None), 2))
+
+
+def _with_other_values(program: Program) -> Program:
+    """The program on all equal values: what `nonzero` or `unique` finds then is decided by the data."""
+    return replace(
+        program,
+        inputs=tuple(replace(one, recipe=OTHER_VALUES.get(one.recipe.kind, one.recipe)) for one in program.inputs),
+    )
 
 
 def _values(program: Program) -> Values | None:

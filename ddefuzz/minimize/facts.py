@@ -27,7 +27,7 @@ StandIn: TypeAlias = Input | Scalar
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`values` has stand-ins for names and other subexpressions, as far as known; `failing` functions are tried first."""
+    """Stand-ins for names and other subexpressions as far as known, and the functions that are to be tried first."""
 
     values: Mapping[Expr, StandIn] = field(default_factory=dict)
     failing: tuple[str, ...] = ()
