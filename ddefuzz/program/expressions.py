@@ -288,7 +288,7 @@ def read_expression(node: ast.expr, scope: Scope) -> Expr:
 
 def refuse(node: ast.AST, path: str, expected: str) -> NoReturn:
     """Raise the ProgramError that names the place and the source of `node`."""
-    found = ast.unparse(node)
+    found = " ".join(ast.unparse(node).split())
     shown = found if len(found) <= 60 else f"{found[:57]}..."
     raise ProgramError(path, getattr(node, "lineno", 1), repr(shown), expected)
 
@@ -347,12 +347,12 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """`torch.a.b` as text; None for what does not start at the name `torch`."""
+    """`torch.a.b` as text; None for what does not start at the name `torch`, and for what is read of a constant."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    if not isinstance(node, ast.Name) or node.id != "torch":
+    if not isinstance(node, ast.Name) or node.id != "torch" or (len(parts) > 1 and f"torch.{parts[-1]}" in CONSTANTS):
         return None
     return ".".join((node.id, *reversed(parts)))
 
