@@ -1,7 +1,7 @@
 """Watching every guard that torch decides: which fell back, what the old mechanism would have said, which raised.
 
-The hooks sit at the door, `ShapeEnv.evaluate_sym_node`: below it an lru_cache hides every second site that asks the same
-expression. A hook wears the file name of what it replaces, because torch names the first frame outside its own
+The hooks sit at the door, `ShapeEnv.evaluate_sym_node`: below it an lru_cache hides every second site that asks the
+same expression. A hook wears the file name of what it replaces, because torch names the first frame outside its own
 plumbing in "Caused by:".
 """
 
@@ -118,7 +118,8 @@ class Recorder:
     def raised(self, chain: Iterable[BaseException]) -> Raised | None:
         """The first exception of `chain` that was seen being made, with its stacks; symbolizes where C++ asked."""
         for error in chain:
-            raw = self._raises.get(error)
+            # Only an error that was seen can be looked up: others may refuse weak references or a hash.
+            raw = self._raises[error] if any(error is seen for seen in self._raises) else None
             if raw is not None:
                 return Raised(
                     expression=str(raw.expression),
@@ -132,6 +133,7 @@ class Recorder:
                         for symbol, origin in raw.origins
                     ),
                     withheld=raw.withheld,
+                    asked=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
                 )
         return None
 
@@ -173,7 +175,7 @@ class Recorder:
         """The method used, and the place that asked: C++'s file and line, or a code object and its line."""
         asked = self._asked
         if asked is not None and asked.file:
-            return asked, asked.file, asked.line
+            return asked, frames.display_cpp_file(asked.file), asked.line
         method = direct
         while frame is not None and frame.f_code.co_filename in _PLUMBING:
             if not frame.f_code.co_name.startswith(frames.HOOK_PREFIX):
