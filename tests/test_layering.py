@@ -13,6 +13,7 @@ PACKAGE = ROOT / "ddefuzz"
 
 ROOMS = (
     "errors",
+    "files",
     "program",
     "ops",
     "generate",

@@ -80,7 +80,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, order=True, forbid_unknown_field
     after: str
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything known of one signature.
 
     `failure` is the first failure with its raw frames, without its guards and graph: better rules can classify it
@@ -177,9 +177,12 @@ def title_of(signature: Signature) -> str:
 
 
 def slim(failure: Failure) -> Failure:
-    """The failure as it is stored: what classification reads, without the guards that fell back and the graph."""
+    """The failure as it is stored: what classification reads, without guards that fell back, graph and measurements."""
     return msgspec.structs.replace(
-        failure, observation=msgspec.structs.replace(failure.observation, guards=(), graph=None)
+        failure,
+        observation=msgspec.structs.replace(
+            failure.observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0
+        ),
     )
 
 

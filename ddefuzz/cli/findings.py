@@ -1,0 +1,265 @@
+"""`ddefuzz findings`: list, show and triage what campaigns found; it never imports torch."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import rich_click as click
+
+from ddefuzz.classify.signature import Cause
+from ddefuzz.cli.findings_page import list_page, show_page
+from ddefuzz.cli.output import deliver, json_writers, output_options
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import MEANING, STATES, State
+from ddefuzz.findings.model import Finding, as_document
+from ddefuzz.findings.textform import read_findings, write_findings
+from ddefuzz.ops import catalogue
+
+DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
+DEFAULT_TEXT = Path("findings")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+db_option = click.option(
+    "--db", "db", metavar="URL", envvar="DDEFUZZ_DB", default=DEFAULT_DB, show_default=True, help="Findings database."
+)
+
+
+def who_option(command: Command) -> Command:
+    """Who decides, for the history."""
+    return click.option("--by", "who", default=_user, metavar="NAME", help="Who decides this (default: you).")(command)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no entry for this user, as in some containers
+        return "unknown"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@click.group("findings")
+def command() -> None:
+    """List, show and triage findings."""
+
+
+@command.command("list")
+@db_option
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these states.")
+@click.option("--cause", "causes", type=click.Choice(get_args(Cause)), multiple=True, help="Only these causes.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only these kinds.")
+@click.option("--op", "ops", multiple=True, metavar="OP", help="Only what these functions reach.")
+@output_options("text", "json", "jsonl")
+def list_(
+    db: str,
+    states: tuple[str, ...],
+    causes: tuple[str, ...],
+    kinds: tuple[str, ...],
+    ops: tuple[str, ...],
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+) -> None:
+    """List the findings."""
+    with Database.open(db, create=False) as database:
+        found = [
+            finding
+            for finding in database.findings()
+            if (not states or finding.state in states)
+            and (not causes or finding.cause in causes)
+            and (not kinds or finding.kind in kinds)
+            and (not ops or set(ops) & set(finding.ops))
+        ]
+    found.sort(key=lambda finding: (finding.kind, finding.cause, finding.site.language, str(finding.site), finding.id))
+    writers = {"text": lambda page: list_page(found, page), **json_writers([as_document(one) for one in found])}
+    deliver(writers, format_, outputs)
+
+
+@command.command("show")
+@click.argument("finding_id", metavar="ID")
+@click.option("--repro", is_flag=True, help="Print the stand-alone repro: needs torch alone, exits 1 if it fails.")
+@click.option("--minimal", is_flag=True, help="Print the smallest program.")
+@click.option("--original", is_flag=True, help="Print the program that it was found with.")
+@click.option("--stage", type=click.Choice(CAPTURE_STAGES), help="The repro's stage (default: the first that fails).")
+@db_option
+@output_options("text", "json")
+def show(
+    finding_id: str,
+    repro: bool,
+    minimal: bool,
+    original: bool,
+    stage: Stage | None,
+    db: str,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+) -> None:
+    """Show all that is known of one finding. A unique beginning of its ID is enough."""
+    with Database.open(db, create=False) as database:
+        finding = database.resolve(finding_id)
+    if repro:
+        click.echo(_repro(finding, stage), nl=False)
+    elif minimal or original:
+        click.echo(_program(finding, minimal=minimal), nl=False)
+    else:
+        one_line = json_writers([as_document(finding)])["jsonl"]
+        writers = {"text": lambda page: show_page(finding, page), "json": one_line}
+        deliver(writers, format_, outputs)
+
+
+def _program(finding: Finding, *, minimal: bool) -> str:
+    text = finding.minimal if minimal else finding.original
+    if text is None:
+        missing = (
+            "smallest program yet: `ddefuzz minimize` makes it" if minimal else "program: it is of a user's own code"
+        )
+        raise InputError(f"{finding.id}: has no {missing}")
+    return text
+
+
+def _repro(finding: Finding, stage: Stage | None) -> str:
+    # Only this one option needs what makes repros.
+    from ddefuzz.program.repro import repro_script  # noqa: PLC0415
+
+    text = finding.minimal or _program(finding, minimal=False)
+    case = catalogue.parse(text, f"{finding.id}.py")
+    stages = [seen for seen in finding.stages if seen in CAPTURE_STAGES]
+    return repro_script(case.program, stage or next(iter(stages), "export"))
+
+
+@command.command("set")
+@click.argument("finding_id", metavar="ID")
+@click.argument("state", type=click.Choice([state for state in STATES if state != "dup"]), required=False)
+@click.option(
+    "--in", "fixed_in", multiple=True, metavar="VERSION", help="With `fixed`: the torch versions (default: all)."
+)
+@click.option("--cause", type=click.Choice(get_args(Cause)), help="Correct the cause.")
+@click.option("--title", help="Give it a better title.")
+@db_option
+@who_option
+def set_(
+    finding_id: str,
+    state: State | None,
+    fixed_in: tuple[str, ...],
+    cause: Cause | None,
+    title: str | None,
+    db: str,
+    who: str,
+) -> None:
+    """Decide on a finding: its STATE, cause or title. Every decision is logged and can be taken back."""
+    if state is None and cause is None and title is None:
+        raise click.UsageError("nothing to set: expected a STATE, --cause or --title")
+    if fixed_in and state != "fixed":
+        raise click.UsageError("--in goes with the state 'fixed'")
+    when = _now()
+    with Database.open(db, create=False) as database, database.transaction():
+        finding = database.resolve(finding_id)
+        if state is not None:
+            database.set_state(finding.id, state, who=who, when=when, fixed_in=fixed_in)
+        if cause is not None:
+            database.set_cause(finding.id, cause, who=who, when=when)
+        if title is not None:
+            database.set_title(finding.id, title, who=who, when=when)
+    parts = [f"{finding.state} → {state} ({MEANING[state]})" if state else "", cause and f"cause {cause}", title]
+    _say(finding.id, "; ".join(part for part in parts if part))
+
+
+@command.command("note")
+@click.argument("finding_id", metavar="ID")
+@click.argument("text")
+@db_option
+@who_option
+def note(finding_id: str, text: str, db: str, who: str) -> None:
+    """Add a remark."""
+    with Database.open(db, create=False) as database, database.transaction():
+        finding = database.resolve(finding_id)
+        database.note(finding.id, text, who=who, when=_now())
+    _say(finding.id, f"noted: {text}")
+
+
+@command.command("dup")
+@click.argument("finding_id", metavar="ID")
+@click.argument("of", metavar="OF")
+@db_option
+@who_option
+def dup(finding_id: str, of: str, db: str, who: str) -> None:
+    """Say that ID is the same bug as OF."""
+    with Database.open(db, create=False) as database, database.transaction():
+        finding, original = database.resolve(finding_id), database.resolve(of)
+        database.dup(finding.id, original.id, who=who, when=_now())
+    _say(finding.id, f"a duplicate of {original.id}")
+
+
+@command.command("undup")
+@click.argument("finding_id", metavar="ID")
+@db_option
+@who_option
+def undup(finding_id: str, db: str, who: str) -> None:
+    """Take a `dup` back."""
+    with Database.open(db, create=False) as database, database.transaction():
+        finding = database.resolve(finding_id)
+        database.undup(finding.id, who=who, when=_now())
+        state = database.get(finding.id).state
+    _say(finding.id, f"no duplicate of {finding.duplicate_of}; again {state}")
+
+
+@command.command("link")
+@click.argument("finding_id", metavar="ID")
+@click.argument("url")
+@db_option
+@who_option
+def link(finding_id: str, url: str, db: str, who: str) -> None:
+    """Add the address of an upstream issue or pull request."""
+    if not url.startswith(("https://", "http://")):
+        raise InputError(f"link {url!r}: expected an address that starts with https://")
+    with Database.open(db, create=False) as database, database.transaction():
+        finding = database.resolve(finding_id)
+        database.link(finding.id, url, who=who, when=_now())
+    _say(finding.id, f"linked to {url}")
+
+
+@command.command("export")
+@click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
+@db_option
+def export(folder: Path, db: str) -> None:
+    """Write the findings as reviewable text: a folder each, and known.toml (default FOLDER: findings)."""
+    with Database.open(db, create=False) as database:
+        found = database.findings()
+    write_findings(found, folder)
+    click.echo(f"{len(found)} findings written to {folder}", err=True)
+
+
+@command.command("import")
+@click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
+@db_option
+def import_(folder: Path, db: str) -> None:
+    """Add what a text form says to the database (default FOLDER: findings). Doing so again changes nothing."""
+    found = read_findings(folder, _now())
+    with Database.open(db) as database:
+        database.merge(found)
+    click.echo(f"{len(found)} findings read from {folder}", err=True)
+
+
+@command.command("merge")
+@click.argument("others", metavar="URL...", nargs=-1, required=True)
+@db_option
+def merge(others: tuple[str, ...], db: str) -> None:
+    """Add what other databases know, such as those of shards. Their order does not matter."""
+    with Database.open(db) as database, database.transaction():
+        before = {finding.id for finding in database.findings()}
+        for url in others:
+            with Database.open(url if "://" in url else f"sqlite:///{url}", create=False) as other:
+                database.merge(other.findings())
+        after = {finding.id for finding in database.findings()}
+    click.echo(f"{len(after)} findings, {len(after - before)} of them new", err=True)
+
+
+def _say(finding_id: str, what: str) -> None:
+    click.echo(f"{finding_id}: {what}", err=True)

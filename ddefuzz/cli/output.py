@@ -1,0 +1,114 @@
+"""The options that every command with data has: `--format` for stdout, and `--output FORMAT=PATH` for files.
+
+A format is a name and a function from the page it is for to text; a command gives a table of its formats.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import rich_click as click
+from rich.console import Console, RenderableType
+
+from ddefuzz.files import write_atomically
+
+FILE_WIDTH = 160
+"""Columns of text in files and pipes."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What text is laid out for."""
+
+    width: int
+    color: bool = False
+
+
+Writer = Callable[[Page], str]
+
+
+class OutputOption(click.ParamType[tuple[str, Path]]):
+    """`FORMAT=PATH`, of the given formats."""
+
+    name = "FORMAT=PATH"
+
+    def __init__(self, formats: tuple[str, ...]) -> None:
+        self.formats = formats
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        """Split and check; what does not fit is a usage error."""
+        if isinstance(value, tuple):
+            return value
+        name, separator, path = str(value).partition("=")
+        if not separator or not path:
+            self.fail(f"found {value!r}, expected FORMAT=PATH", param, ctx)
+        if name not in self.formats:
+            self.fail(f"found the format {name!r}, expected one of {', '.join(self.formats)}", param, ctx)
+        return name, Path(path)
+
+
+def output_options(*formats: str) -> Callable[[Command], Command]:
+    """Give a command the parameters `format_` and `outputs`, to be handed to `deliver`; the first format is default."""
+
+    def decorate(command: Command) -> Command:
+        for_stdout = click.option(
+            "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True, help="Of stdout."
+        )
+        for_files = click.option(
+            "--output", "outputs", type=OutputOption(formats), multiple=True, help="Also to a file; can be repeated."
+        )
+        return for_stdout(for_files(command))
+
+    return decorate
+
+
+def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple[str, Path]]) -> None:
+    """Write the files, each whole or not at all, and then stdout."""
+    for name, path in outputs:
+        write_atomically(path, writers[name](Page(FILE_WIDTH)))
+    sys.stdout.write(writers[format_](stdout_page()))
+    sys.stdout.flush()
+
+
+def stdout_page() -> Page:
+    """The terminal's width and whether it wants color (`NO_COLOR` is honoured); without a terminal that of files.
+
+    `COLUMNS` has the last word, as everywhere.
+    """
+    console = Console()
+    if console.is_terminal:
+        return Page(console.width, not console.no_color)
+    return Page(console.width if os.environ.get("COLUMNS", "").isdigit() else FILE_WIDTH)
+
+
+def rendered(renderable: RenderableType, page: Page) -> str:
+    """Text of what rich can lay out."""
+    console = Console(
+        file=io.StringIO(),
+        width=page.width,
+        force_terminal=page.color,
+        no_color=not page.color,
+        color_system="standard" if page.color else None,
+        highlight=False,
+        emoji=False,
+    )
+    with console.capture() as capture:
+        console.print(renderable)
+    return "\n".join(line.rstrip() for line in capture.get().split("\n"))
+
+
+def json_writers(documents: list[dict[str, Any]]) -> dict[str, Writer]:
+    """`json`: one array; `jsonl`: a line for each."""
+    return {
+        "json": lambda _page: json.dumps(documents, indent=2, ensure_ascii=False) + "\n",
+        "jsonl": lambda _page: "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in documents),
+    }

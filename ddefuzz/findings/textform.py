@@ -1,0 +1,187 @@
+"""Findings as reviewable text: a folder each (finding.toml, minimal.py, original.py) and one known.toml of decisions.
+
+The same findings give the same bytes, so a diff shows what changed. Programs are parsed to be read, never executed;
+an unknown key is an error. What `known.toml` says overrides the folders: it is where a person writes a decision.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Container, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from ddefuzz.errors import InputError
+from ddefuzz.files import write_atomically
+from ddefuzz.findings.lifecycle import State
+from ddefuzz.findings.model import SCHEMA, Finding, HistoryEntry, normalized, stamp
+from ddefuzz.findings.rows import sequence_of
+from ddefuzz.ops import catalogue
+
+FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"
+
+
+class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision in known.toml; `title` and `site` are for its readers."""
+
+    state: State
+    title: str = ""
+    site: str = ""
+    duplicate_of: str | None = None
+    fixed_in: tuple[str, ...] = ()
+
+
+def write_findings(findings: Iterable[Finding], folder: Path) -> None:
+    """Make `folder` the text form of exactly these findings. Files in it that are not of this form are left alone."""
+    wanted = sorted(map(normalized, findings), key=lambda finding: finding.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    for finding in wanted:
+        place = folder / finding.id
+        place.mkdir(exist_ok=True)
+        for name, text in (
+            (MINIMAL, finding.minimal),
+            (ORIGINAL, finding.original),
+            (FINDING, _toml(_fields(finding))),
+        ):
+            if text is None:
+                (place / name).unlink(missing_ok=True)
+            else:
+                write_atomically(place / name, text)
+    write_atomically(folder / KNOWN, _toml({finding.id: _decision(finding) for finding in wanted if _decided(finding)}))
+    for gone in sorted(set(_finding_folders(folder)) - {folder / finding.id for finding in wanted}):
+        for name in (MINIMAL, ORIGINAL, FINDING):
+            (gone / name).unlink(missing_ok=True)
+        if not any(gone.iterdir()):
+            gone.rmdir()
+
+
+def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
+    """The findings of a text form, by id; raises `InputError` with the path, what was found and what was expected.
+
+    `when` is the time of the decisions that known.toml adds to what the folders say.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder, expected one that `ddefuzz findings export` made")
+    findings = {finding.id: finding for finding in map(_read_finding, _finding_folders(folder))}
+    for finding in findings.values():
+        _check_dup(str(folder / finding.id / FINDING), finding.state, finding.duplicate_of, findings)
+    for finding_id, known in _read_known(folder / KNOWN).items():
+        if finding_id not in findings:
+            raise InputError(f"{folder / KNOWN}: found {finding_id!r}, expected a finding that has a folder beside it")
+        findings[finding_id] = _with_decision(findings[finding_id], known, folder / KNOWN, when, findings)
+    return tuple(findings[finding_id] for finding_id in sorted(findings))
+
+
+def _finding_folders(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in folder.glob(f"*/{FINDING}"))
+
+
+def _fields(finding: Finding) -> dict[str, Any]:
+    """What goes into finding.toml, in the order of the record; the programs have files of their own."""
+    fields: dict[str, Any] = msgspec.to_builtins(finding)
+    del fields["minimal"], fields["original"]
+    return {"schema": SCHEMA, **fields}
+
+
+def _toml(fields: dict[str, Any]) -> str:
+    text = tomli_w.dumps(_without_none(fields), multiline_strings=False)
+    if tomllib.loads(text) != _without_none(fields):
+        raise AssertionError("a finding does not survive TOML")
+    return text
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: what is None is left out."""
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(item) for item in value]
+    return value
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _read_finding(place: Path) -> Finding:
+    path = place / FINDING
+    fields = _read_toml(path)
+    if (schema := fields.pop("schema", None)) != SCHEMA:
+        raise InputError(f"{path}: found schema {schema!r}, expected {SCHEMA!r}")
+    for name in ("minimal", "original"):
+        if name in fields:
+            raise InputError(f"{path}: found the key {name!r}, expected the program in {name}.py")
+    programs = {"minimal": _read_program(place / MINIMAL), "original": _read_program(place / ORIGINAL)}
+    site = fields.get("site")
+    if isinstance(site, dict):
+        fields["site"] = {"module": None, "function": None, **site}
+    try:
+        finding: Finding = normalized(msgspec.convert({**fields, **programs}, Finding))
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}: {error}") from error
+    if finding.id != place.name:
+        raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
+    if sequence_of(finding.id, finding.signature) is None:
+        raise InputError(f"{path}: id {finding.id!r} is not of this signature, expected {finding.signature.key!r}")
+    return finding
+
+
+def _read_program(path: Path) -> str | None:
+    if not path.exists():
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}") from error
+    catalogue.parse(text, str(path))
+    return text
+
+
+def _decided(finding: Finding) -> bool:
+    return finding.state != "open"
+
+
+def _decision(finding: Finding) -> dict[str, Any]:
+    decision = Known(finding.state, finding.title, str(finding.site), finding.duplicate_of, finding.fixed_in)
+    fields: dict[str, Any] = msgspec.to_builtins(decision)
+    return {key: value for key, value in fields.items() if value != []}
+
+
+def _read_known(path: Path) -> dict[str, Known]:
+    if not path.exists():
+        return {}
+    try:
+        known: dict[str, Known] = msgspec.convert(_read_toml(path), dict[str, Known])
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: {error}") from error
+    return known
+
+
+def _with_decision(finding: Finding, known: Known, path: Path, when: datetime, findings: Container[str]) -> Finding:
+    """The finding as `known` has it; where that differs, with history."""
+    _check_dup(f"{path}: {finding.id}", known.state, known.duplicate_of, findings)
+    changes = {"state": known.state, "duplicate_of": known.duplicate_of, "fixed_in": known.fixed_in}
+    history = tuple(
+        HistoryEntry(stamp(when), KNOWN, field, _shown(getattr(finding, field)), _shown(after))
+        for field, after in changes.items()
+        if getattr(finding, field) != after
+    )
+    return normalized(msgspec.structs.replace(finding, **changes, history=finding.history + history))
+
+
+def _shown(value: str | tuple[str, ...] | None) -> str:
+    return " ".join(value) if isinstance(value, tuple) else value or ""
+
+
+def _check_dup(where: str, state: State, duplicate_of: str | None, findings: Container[str]) -> None:
+    if (state == "dup") != (duplicate_of is not None):
+        raise InputError(f"{where}: found state {state!r} and duplicate_of {duplicate_of!r}, expected both or neither")
+    if duplicate_of is not None and duplicate_of not in findings:
+        raise InputError(f"{where}: duplicate_of {duplicate_of!r} is not here, expected the id of another finding")
