@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import torch
 
 from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run
@@ -140,6 +140,8 @@ def _message(error: BaseException) -> str:
 def _normalized(text: str) -> str:
     for pattern, replacement in _GENERATED:
         text = pattern.sub(replacement, text)
+    for folder in frames.folders():
+        text = text.replace(folder, "")
     return text
 
 

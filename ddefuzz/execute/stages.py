@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from ddefuzz.execute.protocol import Stage
@@ -20,6 +21,10 @@ StageFunction: TypeAlias = Callable[[Prepared], GraphModule | None]
 
 class NotJudgedError(Exception):
     """The stage cannot say anything of this subject here; the message is the reason."""
+
+
+_NODE_IN_MESSAGE = re.compile(r" on node '[^']*'")
+"""The messages of run-time assertions name the node that they check."""
 
 
 class _Captured(torch.nn.Module):
@@ -75,13 +80,14 @@ def export(prepared: Prepared) -> GraphModule:
     masks = _masks(prepared)
     module = _Captured(prepared.call, prepared.unbacked, clone_scalars=False)
     shapes = prepared.dynamic_shapes
-    program = torch.export.export(
+    program: ExportedProgram = torch.export.export(
         module,
         (*prepared.args, *masks),
         dynamic_shapes=None if shapes is None else ((*shapes, *(None for _ in masks)),),
         strict=False,
     )
-    return program.graph_module
+    graph: GraphModule = program.graph_module
+    return graph
 
 
 def export_strict(prepared: Prepared) -> GraphModule:
@@ -89,10 +95,11 @@ def export_strict(prepared: Prepared) -> GraphModule:
     _mark(prepared)
     module = _Captured(prepared.call, (), clone_scalars=False)
     shapes = prepared.dynamic_shapes
-    program = torch.export.export(
+    program: ExportedProgram = torch.export.export(
         module, prepared.args, dynamic_shapes=None if shapes is None else (shapes,), strict=True
     )
-    return program.graph_module
+    graph: GraphModule = program.graph_module
+    return graph
 
 
 def compiled(backend: str) -> StageFunction:
@@ -166,42 +173,36 @@ def _uses(prepared: Prepared, symbol: str) -> int:
 def graph_text(graph: GraphModule) -> str:
     """The graph as code whose names are positions: equal for two traces that do the same."""
     names: dict[Node, str] = {}
-
-    def value(argument: object) -> object:
-        return names.get(argument, "?") if isinstance(argument, Node) else argument
-
     lines = []
     for node in graph.graph.nodes:
         names[node] = f"v{len(names)}"
-        args = torch.fx.map_arg(node.args, lambda inner: _Shown(value(inner)))
-        kwargs = torch.fx.map_arg(node.kwargs, lambda inner: _Shown(value(inner)))
+        shown = [_shown(arg, names) for arg in node.args]
+        shown += [f"{name}={_shown(arg, names)}" for name, arg in node.kwargs.items()]
         target = "" if node.op in {"placeholder", "output"} else _target(node.target)
-        shown = [repr(arg) for arg in args] + [f"{name}={arg!r}" for name, arg in kwargs.items()]
-        lines.append(_NODE_IN_MESSAGE.sub("", f"{names[node]} = {node.op} {target}({', '.join(shown)})"))
+        lines.append(f"{names[node]} = {node.op} {target}({', '.join(shown)})")
     for name, child in graph.named_children():
         if isinstance(child, GraphModule):
             lines += [f"{name}:", *(f"    {line}" for line in graph_text(child).splitlines())]
     return "\n".join(lines)
 
 
-class _Shown:
-    """A node's name among arguments that are printed with `repr`."""
-
-    def __init__(self, name: object) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return str(self.name)
+def _shown(argument: object, names: Mapping[Node, str]) -> str:
+    match argument:
+        case Node():
+            return names[argument]
+        case list() | tuple():
+            return f"[{', '.join(_shown(item, names) for item in argument)}]"
+        case dict():
+            return f"{{{', '.join(f'{key}: {_shown(item, names)}' for key, item in argument.items())}}}"
+        case slice():
+            return ":".join(_shown(bound, names) for bound in (argument.start, argument.stop, argument.step))
+        case str():
+            return repr(_NODE_IN_MESSAGE.sub("", argument))
+        case _:
+            return repr(argument)
 
 
 def _target(target: object) -> str:
-    if isinstance(target, str):
-        return target
-    return (
-        str(target)
-        if hasattr(target, "overloadpacket")
-        else f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
-    )
-
-
-_NODE_IN_MESSAGE = re.compile(r" on node '[^']*'")
+    if isinstance(target, str) or hasattr(target, "overloadpacket"):
+        return str(target)
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"

@@ -1,7 +1,6 @@
 """What is run: a program's text or the user's own code, made into a callable, its arguments and its unbacked dims."""
 
 from __future__ import annotations
-
 import __future__
 
 import importlib.util
@@ -19,6 +18,9 @@ import torch
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Subject
+from ddefuzz.ops import catalogue
+from ddefuzz.program import inputs
+from ddefuzz.program.model import Program
 
 PROGRAM_FILE = "<program>"
 """The file name that frames of a program have."""
@@ -37,7 +39,7 @@ class UnbackedDim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A subject ready to run once: `call(*args)`. `dynamic_shapes` has an entry an argument, as torch.export takes it."""
+    """A subject to run once, by `call(*args)`. `dynamic_shapes` has an entry an argument, as torch.export takes it."""
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
@@ -49,7 +51,7 @@ def prepare(subject: Subject) -> Prepared:
     """The subject with fresh arguments. Raises InputError where it cannot be used."""
     match subject:
         case ProgramSubject(text):
-            raise InputError(f"{text[:40]!r}: programs are not runnable yet")
+            return _prepare_program(text)
         case CallableSubject(path, name, case):
             module = load_module(path)
             if case is not None:
@@ -83,6 +85,31 @@ def load_module(path: str) -> ModuleType:
         del sys.modules[name]
         raise InputError(f"{path}: found a module that raises {type(error).__name__}: {error}") from error
     return module
+
+
+def _prepare_program(text: str) -> Prepared:
+    program, code = _compiled(text)
+    module = ModuleType(_PROGRAM_MODULE)
+    module.__dict__["torch"] = torch
+    sys.modules[_PROGRAM_MODULE] = module
+    lines = text.splitlines(keepends=True)
+    linecache.cache[PROGRAM_FILE] = (len(text), None, lines, PROGRAM_FILE)
+    # The text has been parsed as a program, so this defines one function and calls nothing.
+    exec(code, module.__dict__)
+    unbacked = tuple(
+        UnbackedDim(position, dim, size.symbol)
+        for position, item in enumerate(program.inputs)
+        for dim, size in enumerate(item.shape)
+        if size.symbol is not None
+    )
+    return Prepared(module.__dict__["program"], tuple(inputs.materialize(program).values()), unbacked)
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> tuple[Program, CodeType]:
+    program = catalogue.parse(text, PROGRAM_FILE).program
+    flags = __future__.annotations.compiler_flag
+    return program, compile(text, PROGRAM_FILE, "exec", flags=flags, dont_inherit=True)
 
 
 def _prepare_case(module: ModuleType, path: str, case: str) -> Prepared:

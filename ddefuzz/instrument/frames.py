@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sysconfig
 from functools import lru_cache
 from itertools import islice
@@ -27,11 +28,13 @@ _TORCH_PARENT = f"{torch_api.torch_parent()}{os.sep}"
 _TORCH = f"{_TORCH_PARENT}torch{os.sep}"
 _DDEFUZZ = f"{Path(ddefuzz.__file__).parent}{os.sep}"
 _STDLIB = f"{sysconfig.get_paths()['stdlib']}{os.sep}"
-_UNKNOWN = "??"
+_BUILD_ROOT = re.compile(r"^.*?/(?=(?:aten|c10|caffe2|torch)/)")
+_TAKING_A_BACKTRACE = ("torch::unwind::", "torch::CapturedTraceback::gather", "pybind11::cpp_function::")
+"""The innermost native frames of every backtrace: taking it."""
 
 
 class Span(NamedTuple):
-    """Where an instruction is in the source: lines from 1, columns in UTF-8 bytes; None where the compiler kept none."""
+    """Where an instruction is in the source: lines from 1, columns in UTF-8 bytes; None where none was kept."""
 
     line: int | None
     end_line: int | None
@@ -73,7 +76,7 @@ def take(frame: FrameType | None, root: CodeType | None) -> Stacks:
 
 
 def interpreted(translators: list[Any]) -> tuple[RawFrame, ...]:
-    """What dynamo's instruction translators, innermost first, are at; empty while a backend compiles what they traced."""
+    """What dynamo's instruction translators, innermost first, are at; empty while a backend compiles their graph."""
     if not torch_api.bound(torch_api.TRACING_CONTEXT)():
         return ()
     frames = []
@@ -95,11 +98,18 @@ def is_own(code: CodeType) -> bool:
     return code.co_filename.startswith(_DDEFUZZ) or code.co_name.startswith(HOOK_PREFIX)
 
 
+def folders() -> tuple[str, ...]:
+    """What is left off the front of file names: torch's parent folder, the standard library, the current folder."""
+    return _TORCH_PARENT, _STDLIB, f"{Path.cwd()}{os.sep}"
+
+
 def display_file(file: str) -> str:
-    """The file as records name it: relative to torch's parent folder, the standard library's or the current one."""
-    for prefix in (_TORCH_PARENT, _STDLIB, f"{Path.cwd()}{os.sep}"):
-        if file.startswith(prefix):
-            return file.removeprefix(prefix)
+    """The file as records name it."""
+    if file.startswith("<eval_with_key>"):
+        return "<eval_with_key>"
+    for folder in folders():
+        if file.startswith(folder):
+            return file.removeprefix(folder)
     return file
 
 
@@ -127,7 +137,7 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[Frame, ...]:
 
 
 def summary_frames(summary: Any) -> tuple[Frame, ...]:
-    """A `traceback.StackSummary` as torch attaches it to exceptions: file, line and function, the line's text as code."""
+    """A `traceback.StackSummary`, as torch attaches it to exceptions; `code` is the line's text."""
     return tuple(
         Frame(
             display_file(frame.filename), frame.lineno or 0, frame.name, _line_text(frame.filename, frame.lineno or 0)
@@ -138,7 +148,7 @@ def summary_frames(summary: Any) -> tuple[Frame, ...]:
 
 
 def is_from_own(stacks: Stacks) -> bool:
-    """Whether the innermost frame outside torch is ddefuzz's own code, as when a stage makes an input's dim unbacked."""
+    """Whether the innermost frame outside torch is ddefuzz's own, as when a stage makes an input's dim unbacked."""
     codes = (*(frame.code for frame in stacks.traced), *(code for code, _, _ in stacks.real))
     outside = (
         code for code in codes if not code.co_filename.startswith((_TORCH, _STDLIB)) and code.co_name[:8] != HOOK_PREFIX
@@ -148,7 +158,7 @@ def is_from_own(stacks: Stacks) -> bool:
 
 
 def user_frame(stacks: Stacks) -> Frame | None:
-    """The innermost frame of the code under test, None where ddefuzz's own code comes first (an input made unbacked)."""
+    """The innermost frame of the code under test, None where ddefuzz's own comes first (an input made unbacked)."""
     for raw in (*stacks.traced, *(RawFrame(code, line, _span_at(code, offset)) for code, offset, line in stacks.real)):
         if raw.code.co_name.startswith(HOOK_PREFIX):
             continue
@@ -168,15 +178,32 @@ def native_backtrace() -> Any:
 def native_frames(backtrace: Any) -> tuple[Frame, ...]:
     """The C++ frames of a native backtrace, outermost first, names as the symbolizer prints them.
 
-    The first call in a process costs 0.1–0.5 s, later ones 1–100 ms: for the failure that is reported only.
+    The first call in a process costs 0.1 to 0.5 s, later ones 1 to 100 ms: for the failure that is reported only. C++
+    functions print with their parameters; what prints without is C, and here that is Python's own interpreter. The
+    Python frames that torch interleaves, in a wrong order on CPython 3.11, print without them too.
     """
-    frames = []
-    for summary in backtrace.summary():
-        # The backtrace interleaves Python frames, in a wrong order on CPython 3.11; those have a Python file.
-        if summary.filename.endswith(".py") or (summary.filename.startswith("<") and "(" not in summary.name):
-            continue
-        frames.append(Frame(Path(summary.filename).name or _UNKNOWN, summary.lineno or 0, summary.name))
-    return tuple(frames)
+    kept = [frame for frame in backtrace.summary() if "(" in frame.name]
+    while kept and any(name in kept[-1].name for name in _TAKING_A_BACKTRACE):
+        kept.pop()
+    return tuple(
+        Frame(
+            display_cpp_file(frame.filename) if "/" in frame.filename else frame.filename, frame.lineno or 0, frame.name
+        )
+        for frame in kept
+    )
+
+
+def display_cpp_file(file: str) -> str:
+    """A C++ file as records name it: from torch's source root on, wherever torch was built."""
+    return _BUILD_ROOT.sub("", file)
+
+
+def header_line(file: str, line: int) -> str:
+    """The source line at a C++ place (`c10/core/SymInt.h`), empty unless torch ships that header."""
+    shipped = f"{_TORCH}include{os.sep}{file.removeprefix('aten/src/')}"
+    # Wheels wrap every header in an `#if` that was not there when torch was compiled.
+    wrapped = linecache.getline(shipped, 1).startswith("#if !defined(TORCH_STABLE_ONLY)")
+    return _line_text(shipped, line + wrapped)
 
 
 def _span_at(code: CodeType, offset: int) -> Span | None:

@@ -1,0 +1,189 @@
+"""Worker processes with hard limits of time and memory, forked from one server that has imported torch.
+
+What goes to a worker and comes back is JSON (msgspec), never a pickle of data. Whatever happens to a worker becomes a
+value: `Lost`, or an `Observation` with the outcome `crash` or `timeout`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from pebble import ProcessExpired, ProcessFuture, ProcessPool
+
+from ddefuzz.errors import DdefuzzError
+from ddefuzz.execute import worker
+from ddefuzz.execute.protocol import Observation, Run
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+PRELOAD = "ddefuzz.execute.preload"
+
+MEMORY_BYTES = 4_000_000_000
+"""What a worker may allocate (RLIMIT_DATA); beyond it torch's allocator raises, as it would on a full machine."""
+
+TASKS_PER_WORKER = 100
+"""A worker is replaced after so many tasks, because torch keeps about 0.6 MB of every case it captures."""
+
+_ENDING_SECONDS = 10.0
+"""How long a process that closed its pipe may take to end."""
+
+
+class Lost(msgspec.Struct, frozen=True, tag=True):
+    """A task whose worker died or was killed at its time limit."""
+
+    outcome: Literal["crash", "timeout"]
+    reason: str
+    worker: int = 0
+
+
+class Future(Generic[R]):
+    """The result of a task to come."""
+
+    def __init__(self, future: ProcessFuture[bytes], kind: Any, timeout: float) -> None:
+        self._future = future
+        self._kind = kind
+        self._timeout = timeout
+
+    def done(self) -> bool:
+        """Whether `result` returns at once."""
+        return self._future.done()
+
+    def cancel(self) -> None:
+        """Stop the task, its worker with it if it runs."""
+        self._future.cancel()  # type: ignore[no-untyped-call]
+
+    def add_done_callback(self, callback: Callable[[Future[R]], None]) -> None:
+        """Call back, in a thread of the pool's, once the result is there."""
+        self._future.add_done_callback(lambda _: callback(self))
+
+    def result(self) -> R | Lost:
+        """Wait for the result; re-raises what the task itself raised, and `concurrent.futures.CancelledError`."""
+        try:
+            encoded = self._future.result()
+        except TimeoutError:
+            return Lost("timeout", f"stopped after {self._timeout:g} s")
+        except ProcessExpired as error:
+            return Lost("crash", exit_reason(int(error.exitcode)), int(error.pid or 0))
+        result: R = msgspec.json.decode(encoded, type=self._kind)
+        return result
+
+
+class Pool:
+    """`workers` processes for tasks, and cold processes for confirmations; use it in a `with` block.
+
+    Leaving the block kills what still runs. `journal` is a folder for the workers' journals.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        journal: Path | None = None,
+        tasks_per_worker: int = TASKS_PER_WORKER,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        self._context = fork_server()
+        self._memory_bytes = memory_bytes
+        self._pool = ProcessPool(
+            max_workers=workers,
+            max_tasks=tasks_per_worker,
+            initializer=worker.start,
+            initargs=(journal, memory_bytes),
+            context=self._context,
+        )
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._pool.stop()  # type: ignore[no-untyped-call]
+        self._pool.join()
+
+    def submit(self, function: Callable[[A], R], argument: A, timeout: float) -> Future[R]:
+        """Run `function(argument)` in a worker, for at most `timeout` seconds.
+
+        A module-level function of one argument; its annotations say how argument and result are encoded.
+        """
+        _, kind = worker.signature(function)
+        payload = msgspec.json.encode(argument)
+        return Future(self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout), kind, timeout)
+
+    def observe(self, run: Run, timeout: float) -> Observation:
+        """One run in a warm worker."""
+        found = self.submit(worker.observe_run, run, timeout).result()
+        return lost_observation(run, found) if isinstance(found, Lost) else found
+
+    def observe_cold(self, run: Run, timeout: float) -> Observation:
+        """One run in a fresh fork that has captured nothing yet."""
+        return observe_cold(run, timeout, self._memory_bytes)
+
+
+def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> Observation:
+    """One run in a fresh fork that has captured nothing yet; a crash or a hang is its outcome.
+
+    Raises DdefuzzError where the process ends without a word.
+    """
+    context = fork_server()
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(
+        target=worker.cold_main, args=(sender, msgspec.json.encode(run), memory_bytes), daemon=True
+    )
+    process.start()
+    sender.close()
+    try:
+        found = _received(receiver, time.monotonic() + timeout)
+        if found is not None:
+            return msgspec.json.decode(found, type=Observation)
+        if process.is_alive() and not receiver.poll(0):
+            return lost_observation(run, Lost("timeout", f"stopped after {timeout:g} s"))
+        process.join(_ENDING_SECONDS)
+        code = process.exitcode or 0
+        if code < 0:
+            return lost_observation(run, Lost("crash", exit_reason(code)))
+        raise DdefuzzError(f"the cold process ended with exit code {code} and no observation; its error is above")
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        receiver.close()
+
+
+def _received(receiver: Any, deadline: float) -> bytes | None:
+    """The message, None where the other end closed or the deadline passed without one."""
+    try:
+        if receiver.poll(max(0.0, deadline - time.monotonic())):
+            message: bytes = receiver.recv_bytes()
+            return message
+    except (EOFError, OSError):
+        return None
+    return None
+
+
+def lost_observation(run: Run, lost: Lost) -> Observation:
+    """What is known of a run whose process was lost."""
+    return Observation(run.stage, run.semantics, lost.outcome, lost.reason)
+
+
+def exit_reason(code: int) -> str:
+    """A process's exit code in words: `SIGSEGV (Segmentation fault)`, `exit code 3`."""
+    if code >= 0:
+        return f"exit code {code}"
+    number = signal.Signals(-code)
+    return f"{number.name} ({signal.strsignal(number)})"
+
+
+def fork_server() -> ForkServerContext:
+    """The context whose server imports torch once; it starts with the first process."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([PRELOAD, "__main__"])
+    return context

@@ -1,0 +1,84 @@
+"""The inside of a worker process: its limits, its journal, and tasks that arrive and leave as JSON."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from ddefuzz.execute.journal import Entry, Journal
+from ddefuzz.execute.protocol import Observation, Run
+
+_PR_SET_PDEATHSIG = 1
+
+_journal: Journal | None = None
+
+
+def start(folder: Path | None, memory_bytes: int) -> None:
+    """Prepare this process as a worker of a pool: called once, before its first task."""
+    global _journal  # noqa: PLW0603 one journal a process is what a journal is
+    _confine(memory_bytes)
+    # A long life repays starting addr2line (0.4 s, then 0.03 s a new stack), where there is one.
+    os.environ["TORCH_SYMBOLIZE_MODE"] = "addr2line" if shutil.which("addr2line") else "fast"
+    _journal = Journal(folder) if folder is not None else None
+
+
+def note(entry: Entry) -> None:
+    """Journal what is about to be done; without a journal (a cold process, a test) nothing is written."""
+    if _journal is not None:
+        _journal.note(entry)
+
+
+def perform(function: Callable[[Any], Any], argument: bytes) -> bytes:
+    """Run one task: decode its argument, call, encode its result."""
+    kind, _ = signature(function)
+    result = function(msgspec.json.decode(argument, type=kind))
+    return msgspec.json.encode(result)
+
+
+def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """The types of a task's one argument and of its result, from its annotations."""
+    hints = get_type_hints(function)
+    result = hints.pop("return")
+    (kind,) = hints.values()
+    return kind, result
+
+
+def observe_run(run: Run) -> Observation:
+    """`observe.observe` as a task."""
+    # Late, because whoever hands this task to a pool must not have to import torch.
+    observed: Observation = import_module("ddefuzz.execute.observe").observe(run)
+    return observed
+
+
+def cold_main(connection: Connection, argument: bytes, memory_bytes: int) -> None:
+    """The whole life of a cold process: one run, its observation down the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _confine(memory_bytes)
+    # A short life does not: 0.12 s a new stack, no child process.
+    os.environ["TORCH_SYMBOLIZE_MODE"] = "fast"
+    connection.send_bytes(perform(observe_run, argument))
+    connection.close()
+
+
+def _confine(memory_bytes: int) -> None:
+    """Limit memory, die at once when told to, and die with the fork server, which dies with the campaign."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    if sys.platform == "linux":
+        server = os.getppid()
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:
+            os._exit(1)
+    import_module("torch").set_num_threads(1)
