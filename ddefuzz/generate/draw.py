@@ -1,0 +1,112 @@
+"""The n-th case of a campaign, as a pure function of the versions, the profile, the seed and the index."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from functools import cache, lru_cache
+from itertools import count
+from typing import Final, TypeAlias
+
+import hypothesis
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from ddefuzz.generate.choices import WORD_BITS
+from ddefuzz.generate.lockstep import Journal
+from ddefuzz.generate.profiles import PROFILES, profile_named
+from ddefuzz.generate.strategies import programs
+from ddefuzz.ops.catalogue import GROUPS, OPS
+from ddefuzz.ops.conversions import TEMPLATES
+from ddefuzz.program.model import Program
+
+GENERATOR_VERSION: Final = 1
+"""Raised when the code of `generate` changes what an index gives; tables are covered by their digest."""
+
+BUFFER_BYTES: Final = WORD_BITS // 8 * 128
+
+FOCUSED: Final = tuple(position for position, spec in enumerate(OPS) if spec not in GROUPS["pointwise"])
+"""The positions of the ops that take turns in focus: element by element there is little for a guard to ask."""
+
+Fuzz: TypeAlias = Callable[[bytes, Journal | None], Program | None]
+
+
+def generator_key(profile: str, seed: int) -> str:
+    """All that decides the set of cases, as one line: two campaigns of the same key draw the same programs."""
+    return (
+        f"generator={GENERATOR_VERSION} tables={_tables_digest()} torch={torch.__version__} "
+        f"hypothesis={hypothesis.__version__} profile={profile} seed={seed}"
+    )
+
+
+def case(profile: str, seed: int, index: int, journal: Journal | None = None) -> Program:
+    """The case `index` of a campaign; InputError for an unknown profile.
+
+    `journal` is told each step before it runs, so that one that kills the process is known.
+    """
+    rounds, position = divmod(index, len(FOCUSED))
+    focus = _round(seed, rounds)[position].to_bytes(2, "big")
+    for attempt in count():
+        stream = random.Random(f"{profile}:{seed}:{index}:{attempt}")
+        program = from_bytes(profile, focus + stream.randbytes(BUFFER_BYTES), journal)
+        if program is not None:
+            return program
+    raise AssertionError("unreachable")
+
+
+def from_bytes(profile: str, data: bytes, journal: Journal | None = None) -> Program | None:
+    """The program that a byte string spells; None where it is too short or no step of it is accepted.
+
+    The first two bytes choose the op in focus, and every 24 bytes after them one attempt at a step, so a change in
+    the middle keeps the steps before it.
+    """
+    return _fuzzer(profile)(data, journal)
+
+
+@lru_cache(maxsize=8)
+def _round(seed: int, number: int) -> tuple[int, ...]:
+    """The ops in focus in one round of cases, each once: a campaign reaches every op as soon as it can."""
+    return tuple(random.Random(f"{seed}:{number}").sample(FOCUSED, len(FOCUSED)))
+
+
+@cache
+def _fuzzer(profile: str) -> Fuzz:
+    """The profile's strategy behind Hypothesis's entry for fuzzers, which keeps no examples and reads no database."""
+    made: list[Program] = []
+    listeners: list[Journal] = []
+
+    def test_with(journal: Journal | None) -> Callable[[bytes], bytes | None]:
+        @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(programs(profile_named(profile), journal))
+        def keep(program: Program) -> None:
+            made.append(program)
+
+        fuzz: Callable[[bytes], bytes | None] = keep.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+        return fuzz
+
+    def tell(line: str) -> None:
+        listeners[-1](line)
+
+    silent, told = test_with(None), test_with(tell)
+
+    def run(data: bytes, journal: Journal | None) -> Program | None:
+        made.clear()
+        if journal is None:
+            silent(data)
+        else:
+            listeners.append(journal)
+            try:
+                told(data)
+            finally:
+                listeners.pop()
+        return made.pop() if made else None
+
+    return run
+
+
+@cache
+def _tables_digest() -> str:
+    """A digest of the catalogue, the conversions and the profiles."""
+    tables = repr((OPS, TEMPLATES, sorted(PROFILES.items())))
+    return hashlib.sha256(tables.encode()).hexdigest()[:10]

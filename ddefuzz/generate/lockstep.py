@@ -1,0 +1,192 @@
+"""A program under construction, run on two data sizes side by side as it grows.
+
+What differs between the two runs is decided by data. So no shape rules are needed to know which sizes will be
+unbacked in a capture, and a step that raises or warns on either side is not added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import torch
+
+from ddefuzz.errors import UnsupportedError
+from ddefuzz.program.evaluate import evaluate
+from ddefuzz.program.expressions import print_expression
+from ddefuzz.program.inputs import DataSize, dial, materialize_input
+from ddefuzz.program.model import Dim, Expr, Index, Input, Literal, Name, Program, Recipe, Sequence, Step, names_in
+
+MAX_NUMEL: Final = 4_096
+MAX_RANK: Final = 5
+MAX_INT: Final = 1_024
+MAX_PARTS: Final = 32
+MAX_UNPACKED: Final = 3
+
+Journal: TypeAlias = Callable[[str], None]
+
+REFUSALS: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    Warning,
+    UnsupportedError,
+)
+"""What torch raises for a call that does not fit, and `resolve` for one that this torch does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A value that steps may use: how it is written, its value at the example size and at the other data size."""
+
+    expr: Expr
+    left: Any
+    right: Any
+    varies: bool
+    """Whether data decides the size: the shape of a tensor, the value of an int."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a program had grown."""
+
+    inputs: int
+    steps: int
+    tensors: int
+    ints: int
+
+
+class Lockstep:
+    """The growing program: its inputs, its steps, and the values at hand, newest last."""
+
+    def __init__(self, other_size: DataSize, journal: Journal | None = None) -> None:
+        self.inputs: list[Input] = []
+        self.steps: list[Step] = []
+        self.tensors: list[Handle] = []
+        self.ints: list[Handle] = []
+        self._other_size: DataSize = other_size
+        self._journal = journal
+        self._left: dict[str, Any] = {}
+        self._right: dict[str, Any] = {}
+
+    def mark(self) -> Mark:
+        """The place to come back to if what is tried next does not work out."""
+        return Mark(len(self.inputs), len(self.steps), len(self.tensors), len(self.ints))
+
+    def rollback(self, mark: Mark) -> None:
+        """Take back all that was added since. No step changes an earlier value in place, so nothing else is needed."""
+        del self.inputs[mark.inputs :]
+        del self.steps[mark.steps :]
+        del self.tensors[mark.tensors :]
+        del self.ints[mark.ints :]
+
+    def add_input(self, dtype: str, shape: tuple[Dim, ...], recipe: Recipe, layout: str = "contiguous") -> Handle:
+        """A new input, made at both data sizes."""
+        position = len(self.inputs)
+        item = Input(f"x{position}", dtype, shape, recipe, layout)
+        # The sizes 0, 1 and 2 do not depend on other inputs, so one can be dialled by itself.
+        (dialled,) = dial(Program((item,), (), Literal(None)), self._other_size).inputs
+        left = self._left[item.name] = materialize_input(item, position)
+        right = left if dialled == item else materialize_input(dialled, position)
+        self._right[item.name] = right
+        self.inputs.append(item)
+        handle = handle_of(Name(item.name), left, right)
+        self.tensors.append(handle)
+        return handle
+
+    def evaluate(self, expr: Expr) -> Handle:
+        """The value of `expr` on both sides, added to nothing; raises what torch raises."""
+        return handle_of(expr, evaluate(expr, self._left), evaluate(expr, self._right))
+
+    def add_step(self, expr: Expr) -> tuple[Handle, ...] | None:
+        """Run a step on both sides and add it with its values; None where it is refused.
+
+        The handles are those of the tensors and ints that the step made, which may be none (`torch._check(...)`).
+        """
+        number = len(self.steps)
+        if self._journal is not None:
+            self._journal(f"{number}: {print_expression(expr)}")
+        try:
+            left, right = evaluate(expr, self._left), evaluate(expr, self._right)
+        except REFUSALS:
+            return None
+        if not _fits(left, right):
+            return None
+        if left is None:
+            self.steps.append(Step((), expr))
+            return ()
+        is_listed = isinstance(left, tuple | list)
+        if is_listed and len(left) == len(right) and 2 <= len(left) <= MAX_UNPACKED:
+            targets = tuple(f"{_initial(part)}{number}{'abc'[i]}" for i, part in enumerate(left))
+            self.steps.append(Step(targets, expr, unpack=True))
+            self._left.update(zip(targets, left, strict=True))
+            self._right.update(zip(targets, right, strict=True))
+            return self._offer([handle_of(Name(name), self._left[name], self._right[name]) for name in targets])
+        name = f"{_initial(left)}{number}"
+        self.steps.append(Step((name,), expr))
+        self._left[name], self._right[name] = left, right
+        if is_listed:
+            parts = min(len(left), len(right))
+            ends = sorted({0, parts - 1}) if parts else []
+            return self._offer([handle_of(Index(Name(name), Literal(i)), left[i], right[i]) for i in ends])
+        return self._offer([handle_of(Name(name), left, right)])
+
+    def _offer(self, handles: list[Handle]) -> tuple[Handle, ...]:
+        """Put the tensors and ints among `handles` at hand for later steps."""
+        tensors = [handle for handle in handles if isinstance(handle.left, torch.Tensor)]
+        ints = [handle for handle in handles if type(handle.left) is int]
+        self.tensors += tensors
+        self.ints += ints
+        return (*tensors, *ints)
+
+    def unused(self) -> frozenset[str]:
+        """The targets that no step reads."""
+        made = {target for step in self.steps for target in step.targets}
+        return frozenset(made.difference(*(names_in(step.value) for step in self.steps)))
+
+    def program(self) -> Program:
+        """The program that returns, in order, every value that no step reads: no step is dead code."""
+        unused = self.unused()
+        tails = [step for step in self.steps if unused.intersection(step.targets)]
+        names = [Name(target) for step in tails for target in step.targets if target in unused]
+        returns: Expr = names[0] if len(names) == 1 else Sequence(tuple(names))
+        return Program(tuple(self.inputs), tuple(self.steps), returns)
+
+
+def handle_of(expr: Expr, left: Any, right: Any) -> Handle:
+    """The handle of a value written `expr`."""
+    varies = left.shape != right.shape if isinstance(left, torch.Tensor) else type(left) is int and left != right
+    return Handle(expr, left, right, varies)
+
+
+def _fits(left: Any, right: Any) -> bool:
+    """Whether a value is of the same type on both sides, and small."""
+    if type(left) is not type(right):
+        return False
+    match left:
+        case torch.Tensor():
+            alike = left.dim() == right.dim() <= MAX_RANK and left.dtype == right.dtype
+            return alike and left.layout == torch.strided and max(left.numel(), right.numel()) <= MAX_NUMEL
+        case tuple() | list():
+            parts = min(len(left), len(right))
+            return max(len(left), len(right)) <= MAX_PARTS and all(map(_fits, left[:parts], right[:parts]))
+        case bool() | float() | None:
+            return True
+        case int():
+            return max(abs(left), abs(right)) <= MAX_INT
+        case _:
+            return False
+
+
+def _initial(value: Any) -> str:
+    """The first letter of a target's name: t(ensor), n(umber), p(arts), r(esult)."""
+    if isinstance(value, torch.Tensor):
+        return "t"
+    if isinstance(value, tuple | list):
+        return "p"
+    return "n" if type(value) is int else "r"

@@ -1,0 +1,89 @@
+"""What campaigns draw: each profile weighs the groups of the catalogue and says how long programs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import accumulate
+from typing import Final
+
+from ddefuzz.errors import InputError
+from ddefuzz.ops.catalogue import GROUPS
+from ddefuzz.ops.spec import OpSpec
+
+STOPS_WEIGHT: Final = 0.15
+"""How often an op that usually stops capture is drawn, beside others of its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Relative weights of op groups (1 where not named), of ways to start, and the range of the number of steps.
+
+    `unbacked_input` is the chance in 16 that a program starts from an input with unbacked dims rather than a source.
+    """
+
+    name: str
+    weights: Mapping[str, float] = field(default_factory=dict)
+    min_steps: int = 6
+    max_steps: int = 10
+    unbacked_input: int = 5
+
+
+_RARE: Final = {"sources": 1.0, "branches": 0.04, "attention": 0.3, "decompositions": 0.7, "losses": 0.6}
+
+
+def _focused(name: str, *groups: str) -> Profile:
+    return Profile(name, {**_RARE, **dict.fromkeys(groups, 8.0)})
+
+
+PROFILES: Final[dict[str, Profile]] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            "default",
+            {
+                **_RARE,
+                "sizes": 2.5,
+                "slicing": 3.0,
+                "reshape": 3.0,
+                "broadcast": 3.0,
+                "selection": 2.0,
+                "contiguity": 2.0,
+                "factories": 1.5,
+                "reductions": 1.5,
+                "pointwise": 1.0,
+            },
+        ),
+        _focused("sizes", "sizes", "factories"),
+        _focused("slicing", "slicing", "selection"),
+        _focused("reshape", "reshape", "contiguity"),
+        _focused("broadcast", "broadcast", "pointwise", "products"),
+        _focused("contiguity", "contiguity", "reshape"),
+        _focused("reductions", "reductions", "decompositions", "transforms"),
+        _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
+        Profile("short", _RARE, min_steps=2, max_steps=4),
+        Profile("long", {**_RARE, "attention": 0.1}, min_steps=16, max_steps=24),
+    )
+}
+
+
+def profile_named(name: str) -> Profile:
+    """The profile of that name; InputError where there is none."""
+    if name not in PROFILES:
+        raise InputError(f"found the profile {name!r}, expected one of {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+@cache
+def cumulative_weights(name: str) -> tuple[tuple[OpSpec, ...], tuple[int, ...]]:
+    """The ops of a profile and the running sums of their weights: a group's weight is shared out among its ops."""
+    profile = PROFILES[name]
+    ops: list[OpSpec] = []
+    weights: list[int] = []
+    for group, specs in GROUPS.items():
+        each = [STOPS_WEIGHT if spec.stops else 1.0 for spec in specs]
+        share = profile.weights.get(group, 1.0) / sum(each)
+        ops += specs
+        weights += [max(1, round(1_000_000 * share * weight)) for weight in each]
+    return tuple(ops), tuple(accumulate(weights))

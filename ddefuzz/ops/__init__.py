@@ -1,0 +1,1 @@
+"""What a program may call."""

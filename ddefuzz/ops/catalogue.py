@@ -1,0 +1,64 @@
+"""All that a program may call, by group, and the reading of case files that call it; nothing here imports torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ddefuzz.ops.broadcast import BROADCAST
+from ddefuzz.ops.contiguity import CONTIGUITY
+from ddefuzz.ops.conversions import TEMPLATES
+from ddefuzz.ops.factories import FACTORIES
+from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
+from ddefuzz.ops.losses import LOSSES
+from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
+from ddefuzz.ops.pointwise import POINTWISE
+from ddefuzz.ops.reductions import REDUCTIONS
+from ddefuzz.ops.reshape import RESHAPE
+from ddefuzz.ops.selection import SELECTION
+from ddefuzz.ops.sizes import BRANCHES, SIZES
+from ddefuzz.ops.slicing import SLICING
+from ddefuzz.ops.sources import SOURCES
+from ddefuzz.ops.spec import OpSpec, callables_in
+from ddefuzz.program import text as program_text
+from ddefuzz.program.text import Case
+
+GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
+    "sources": SOURCES,
+    "sizes": SIZES,
+    "branches": BRANCHES,
+    "factories": FACTORIES,
+    "slicing": SLICING,
+    "selection": SELECTION,
+    "reshape": RESHAPE,
+    "broadcast": BROADCAST,
+    "contiguity": CONTIGUITY,
+    "pointwise": POINTWISE,
+    "reductions": REDUCTIONS,
+    "products": PRODUCTS,
+    "decompositions": DECOMPOSITIONS,
+    "transforms": TRANSFORMS,
+    "normalization": NORMALIZATION,
+    "attention": ATTENTION,
+    "convolution": CONVOLUTION,
+    "pooling": POOLING,
+    "resampling": RESAMPLING,
+    "losses": LOSSES,
+}
+
+OPS: Final[tuple[OpSpec, ...]] = tuple(spec for specs in GROUPS.values() for spec in specs)
+
+CALLABLES: Final[frozenset[str]] = frozenset(
+    name for template in (*(spec.template for spec in OPS), *TEMPLATES) for name in callables_in(template)
+)
+"""The names that a program may call; whatever else a case file calls makes it unreadable."""
+
+
+def parse(text: str, path: str) -> Case:
+    """The case that a text spells; `path` is for messages. ProgramError where it is not a program of the catalogue."""
+    return program_text.parse(text, path, CALLABLES)
+
+
+def read(path: Path) -> Case:
+    """The case in a file; InputError where the file cannot be read, ProgramError where it is not a program."""
+    return program_text.read_case(path, CALLABLES)

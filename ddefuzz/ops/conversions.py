@@ -1,0 +1,71 @@
+"""How a tensor at hand becomes one of the kind, rank or shape that a slot asks for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ddefuzz.ops.spec import Kind
+
+TO_KIND: Final[dict[Kind, tuple[str, ...]]] = {
+    "float": ("x.float()", "x * 1.0"),
+    "int": ("x.long()", "x.to(torch.int64)"),
+    "bool": ("x > 0", "x != 0"),
+    "number": ("x.abs()",),
+    "complex": ("torch.complex(x, x)",),
+}
+"""`x` of another kind (for `complex`: a float)."""
+
+FROM_COMPLEX: Final = ("torch.view_as_real(x).sum(-1)", "x.abs()", "x.real")
+RAISE_RANK: Final = ("x.unsqueeze(0)", "x.unsqueeze(-1)", "x[None]", "torch.stack((x, x))")
+LOWER_RANK: Final = ("x.flatten(0, 1)", "x.sum(-1)", "x.sum(0)", "x[..., 0]", "x.amax(1)")
+
+ALIKE: Final[dict[Kind, tuple[str, ...]]] = {
+    "float": ("x * 2.0", "torch.ones_like(x, dtype=torch.float32)", "torch.cos(x)", "x.clone()"),
+    "int": ("torch.zeros_like(x, dtype=torch.int64)", "torch.ones_like(x, dtype=torch.int64)"),
+    "bool": ("x > 0", "x == x", "torch.zeros_like(x, dtype=torch.bool)"),
+    "complex": ("torch.complex(x, x)",),
+}
+"""Another tensor of the shape of `x`."""
+
+FRESH: Final[dict[Kind, tuple[str, ...]]] = {
+    "float": ("torch.ones(s)", "torch.full(s, 0.5)", "torch.zeros(s)"),
+    "int": ("torch.ones(s, dtype=torch.int64)", "torch.zeros(s, dtype=torch.int64)"),
+    "bool": ("torch.ones(s, dtype=torch.bool)", "torch.zeros(s, dtype=torch.bool)"),
+    "complex": ("torch.zeros(s, dtype=torch.complex64)",),
+}
+"""A tensor of the shape `s`."""
+
+BROADCASTABLE: Final = ("x[:1]", "x.sum(0)", "x.mean(-1, keepdim=True)", "x.amax(0, keepdim=True)")
+"""A tensor that broadcasts with `x`, of rank 1 at least."""
+
+ADJUST: Final = (
+    "n",
+    "n",
+    "n",
+    "n",
+    "n - 1",
+    "n + 1",
+    "n // 2",
+    "n * 2",
+    "(n + 1) // 2",
+    "min(n, 3)",
+    "max(n, 1)",
+    "n % 4",
+)
+"""Sizes computed from a size; the plain size is there several times, so that it is drawn more often."""
+
+INDICES: Final = (
+    "torch.arange(n)",
+    "torch.arange(n).flip(0)",
+    "torch.zeros(n, dtype=torch.int64)",
+    "torch.arange(n) // 2",
+)
+"""Index tensors of length `n`, with values below it (or 0)."""
+
+TEMPLATES: Final[tuple[str, ...]] = (
+    *(template for table in (TO_KIND, ALIKE, FRESH) for templates in table.values() for template in templates),
+    *(*FROM_COMPLEX, *RAISE_RANK, *LOWER_RANK, *BROADCASTABLE, *ADJUST, *INDICES),
+    "x % n",
+    "x[:n]",
+)
+"""All of the above, whose callables belong to the catalogue."""

@@ -1,0 +1,202 @@
+"""What an op of the catalogue is: one call written as Python, and how each name in it is filled.
+
+`op("torch.narrow(x, d, a, n)", x=Tensor(1), d=DimOf("x"), a=Size(0, high=At("x", "d")), n=Size(...))` is all there
+is to an op. The template is text in the language of programs, so calls, subscripts, arithmetic and branches are
+written alike. Slots are filled left to right in the order given, so a slot may refer to earlier ones by name.
+They say what is worth trying, not what is legal: torch itself is the type checker, and a call that raises is
+dropped.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeAlias
+
+from ddefuzz.program.model import Constant, Expr
+from ddefuzz.program.model import Literal as Value
+
+Kind: TypeAlias = Literal["float", "int", "bool", "complex", "number", "any"]
+"""Families of dtypes; `number` is float or int."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The size of a dim of an earlier tensor slot, plus `plus`; `dim` is a number or the name of a `DimOf` slot."""
+
+    slot: str
+    dim: int | str
+    plus: int = 0
+
+
+Extent: TypeAlias = int | str | At
+"""A number, the name of an earlier slot that is a size, or the size of a dim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor, by preference one that carries an unbacked size.
+
+    `shape` asks for exactly these sizes, `like` for the shape of an earlier slot, `broadcast` for one that
+    broadcasts with it; where no such tensor exists yet, one is made. `shape` overrides the ranks.
+    """
+
+    min_rank: int = 0
+    max_rank: int = 4
+    kind: Kind = "float"
+    shape: tuple[Extent, ...] | None = None
+    like: str | None = None
+    broadcast: str | None = None
+    max_numel: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Indices:
+    """An int64 tensor with values in [0, `below`), by preference of a data-dependent length."""
+
+    below: Extent
+    min_rank: int = 1
+    max_rank: int = 1
+    shape: tuple[Extent, ...] | None = None
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An int in [`low`, `high`], by preference computed from unbacked sizes; without `high` at most 24."""
+
+    low: Extent = 0
+    high: Extent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal int in [`low`, `high`]."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some expressions."""
+
+    options: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DimOf:
+    """A literal dim of an earlier tensor slot, in [-r, r) with r its rank plus `extra`."""
+
+    slot: str
+    extra: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DimsOf:
+    """A tuple of distinct dims of an earlier tensor slot: some of them, or all in some order (`permute`)."""
+
+    slot: str
+    permute: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A tuple of sizes, the product at most 512."""
+
+    min_rank: int = 1
+    max_rank: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapeOf:
+    """A shape of as many elements as an earlier slot: dims merged, split, swapped, reordered, one of them perhaps -1.
+
+    With `dim`, a shape of as many elements as that dim alone.
+    """
+
+    slot: str
+    dim: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandOf:
+    """A shape that an earlier slot can be expanded to."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOf:
+    """A list of sizes that add up to the size of a dim of an earlier slot; with `bounds`, positions in it."""
+
+    slot: str
+    dim: str
+    bounds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """An input whose values decide sizes: a bool `mask`, int64 `sizes`, or int64 values, some `distinct`."""
+
+    recipe: Literal["mask", "sizes", "distinct"]
+    shape: tuple[int, ...]
+
+
+Slot: TypeAlias = (
+    Tensor | Indices | Size | Number | Choice | DimOf | DimsOf | Shape | ReshapeOf | ExpandOf | SplitOf | Data
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """One way to call something of the catalogue.
+
+    `stops` marks what capture usually cannot get past on an unbacked size; it is drawn mainly in its turn, so that
+    programs live long enough to reach other sites.
+    """
+
+    template: str
+    slots: tuple[tuple[str, Slot], ...]
+    stops: bool = False
+
+    @property
+    def callables(self) -> tuple[str, ...]:
+        """The catalogue names that the template calls."""
+        return callables_in(self.template)
+
+    def __str__(self) -> str:
+        return self.template
+
+
+def op(template: str, /, *, stops: bool = False, **slots: Slot) -> OpSpec:
+    """The op written as `template`, with its names filled as `slots` say."""
+    return OpSpec(template, tuple(slots.items()), stops)
+
+
+def choice(*options: int | float | bool | str | Constant | None) -> Choice:
+    """One of these literals; a constant of torch is given as a `Constant`."""
+    return Choice(tuple(option if isinstance(option, Constant) else Value(option) for option in options))
+
+
+FLAG = choice(False, True)
+
+
+@cache
+def callables_in(template: str) -> tuple[str, ...]:
+    """The catalogue names that a template calls: `torch.chunk`, `int`, `Tensor.view`."""
+    calls = (node for node in ast.walk(ast.parse(template, mode="eval")) if isinstance(node, ast.Call))
+    return tuple(dict.fromkeys(_callable_name(call.func) for call in calls))
+
+
+def _callable_name(function: ast.expr) -> str:
+    """The dotted name of what starts at `torch`, a bare name as it is, and a method of anything else."""
+    path = []
+    node = function
+    while isinstance(node, ast.Attribute):
+        path.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name) and (node.id == "torch" or not path):
+        return ".".join((node.id, *reversed(path)))
+    return f"Tensor.{path[0]}"
