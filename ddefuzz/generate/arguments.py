@@ -66,9 +66,9 @@ class Arguments:
                 return self._dims(filled[name], permute)
             case spec.Shape(min_rank, max_rank):
                 return draw_shape(lockstep, choices, choices.between(min_rank, max_rank))
-            case spec.ReshapeOf(name, None):
-                return draw_reshape(choices, extents(filled[name]))
-            case spec.ReshapeOf(name, str(dim)):
+            case spec.ReshapeOf(name, dim):
+                if dim is None:
+                    return draw_reshape(choices, extents(filled[name]))
                 return draw_split(choices, self._extent(spec.At(name, dim)))
             case spec.ExpandOf(name):
                 return draw_expansion(lockstep, choices, filled[name])

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from ddefuzz.generate.choices import WORD_BITS
 from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.profiles import PROFILES, profile_named
-from ddefuzz.generate.strategies import programs
+from ddefuzz.generate.strategies import Drawn, drawn_programs
 from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.program.model import Program
@@ -29,7 +29,7 @@ BUFFER_BYTES: Final = WORD_BITS // 8 * 128
 FOCUSED: Final = tuple(position for position, spec in enumerate(OPS) if spec not in GROUPS["pointwise"])
 """The positions of the ops that take turns in focus: element by element there is little for a guard to ask."""
 
-Fuzz: TypeAlias = Callable[[bytes, Journal | None], Program | None]
+Fuzz: TypeAlias = Callable[[bytes, Journal | None], Drawn | None]
 
 
 def generator_key(profile: str, seed: int) -> str:
@@ -45,14 +45,16 @@ def case(profile: str, seed: int, index: int, journal: Journal | None = None) ->
 
     `journal` is told each step before it runs, so that one that kills the process is known.
     """
+    return drawn_case(profile, seed, index, journal).program
+
+
+def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = None) -> Drawn:
+    """The same, with what was asked of the program."""
     rounds, position = divmod(index, len(FOCUSED))
     focus = _round(seed, rounds)[position].to_bytes(2, "big")
-    for attempt in count():
-        stream = random.Random(f"{profile}:{seed}:{index}:{attempt}")
-        program = from_bytes(profile, focus + stream.randbytes(BUFFER_BYTES), journal)
-        if program is not None:
-            return program
-    raise AssertionError("unreachable")
+    attempts = (random.Random(f"{profile}:{seed}:{index}:{attempt}") for attempt in count())
+    drawn = (_fuzzer(profile)(focus + stream.randbytes(BUFFER_BYTES), journal) for stream in attempts)
+    return next(found for found in drawn if found is not None)
 
 
 def from_bytes(profile: str, data: bytes, journal: Journal | None = None) -> Program | None:
@@ -61,7 +63,8 @@ def from_bytes(profile: str, data: bytes, journal: Journal | None = None) -> Pro
     The first two bytes choose the op in focus, and every 24 bytes after them one attempt at a step, so a change in
     the middle keeps the steps before it.
     """
-    return _fuzzer(profile)(data, journal)
+    drawn = _fuzzer(profile)(data, journal)
+    return None if drawn is None else drawn.program
 
 
 @lru_cache(maxsize=8)
@@ -73,14 +76,14 @@ def _round(seed: int, number: int) -> tuple[int, ...]:
 @cache
 def _fuzzer(profile: str) -> Fuzz:
     """The profile's strategy behind Hypothesis's entry for fuzzers, which keeps no examples and reads no database."""
-    made: list[Program] = []
+    made: list[Drawn] = []
     listeners: list[Journal] = []
 
     def test_with(journal: Journal | None) -> Callable[[bytes], bytes | None]:
         @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(programs(profile_named(profile), journal))
-        def keep(program: Program) -> None:
-            made.append(program)
+        @given(drawn_programs(profile_named(profile), journal))
+        def keep(drawn: Drawn) -> None:
+            made.append(drawn)
 
         fuzz: Callable[[bytes], bytes | None] = keep.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
         return fuzz
@@ -90,7 +93,7 @@ def _fuzzer(profile: str) -> Fuzz:
 
     silent, told = test_with(None), test_with(tell)
 
-    def run(data: bytes, journal: Journal | None) -> Program | None:
+    def run(data: bytes, journal: Journal | None) -> Drawn | None:
         made.clear()
         if journal is None:
             silent(data)

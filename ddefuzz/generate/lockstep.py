@@ -170,8 +170,9 @@ def _fits(left: Any, right: Any) -> bool:
         return False
     match left:
         case torch.Tensor():
-            alike = left.dim() == right.dim() <= MAX_RANK and left.dtype == right.dtype
-            return alike and left.layout == torch.strided and max(left.numel(), right.numel()) <= MAX_NUMEL
+            alike: bool = left.dim() == right.dim() <= MAX_RANK and left.dtype == right.dtype
+            alike = alike and left.layout == torch.strided
+            return alike and max(left.numel(), right.numel()) <= MAX_NUMEL
         case tuple() | list():
             parts = min(len(left), len(right))
             return max(len(left), len(right)) <= MAX_PARTS and all(map(_fits, left[:parts], right[:parts]))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
-import torch
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from ddefuzz.generate.arguments import Arguments
 from ddefuzz.generate.choices import WORDS, Choices
+from ddefuzz.generate.eager import strict_eager
 from ddefuzz.generate.extents import NothingFitsError
 from ddefuzz.generate.lockstep import REFUSALS, Journal, Lockstep
 from ddefuzz.generate.profiles import Profile, cumulative_weights
@@ -31,9 +29,22 @@ ATTEMPTS_PER_STEP: Final = 4
 UNBACKED: Final = Tensor(1, 3)
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A program, and the number of steps that it was to have."""
+
+    program: Program
+    asked: int
+
+
+def programs(profile: Profile) -> st.SearchStrategy[Program]:
+    """Programs of a profile."""
+    return drawn_programs(profile).map(lambda drawn: drawn.program)
+
+
 @st.composite
-def programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = None) -> Program:
-    """Programs of a profile; `journal` is told each step before it runs."""
+def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = None) -> Drawn:
+    """Programs of a profile with what was asked of them; `journal` is told each step before it runs."""
 
     def choices() -> Choices:
         return Choices(draw(WORDS))
@@ -43,7 +54,7 @@ def programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = None) 
     asked = first.between(profile.min_steps, profile.max_steps)
     lockstep = Lockstep(first.pick(OTHER_SIZES), journal)
     due = 0 if first.one_in(2) else first.between(0, asked - 1)
-    with _strict_eager():
+    with strict_eager():
         if focus in GROUPS["sources"]:
             _attempt(lockstep, choices(), focus)
         elif first.below(16) < profile.unbacked_input:
@@ -63,7 +74,7 @@ def programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = None) 
             else:
                 _attempt(lockstep, step, _pick(profile, step))
     assume(lockstep.steps)
-    return lockstep.program()
+    return Drawn(lockstep.program(), asked)
 
 
 def _pick(profile: Profile, choices: Choices) -> OpSpec:
@@ -83,24 +94,3 @@ def _attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
         lockstep.rollback(mark)
         return False
     return True
-
-
-@contextmanager
-def _strict_eager() -> Iterator[None]:
-    """Eager torch on one thread, where warnings are errors and torch gives each of them every time.
-
-    So whether a step is dropped depends on nothing that happened before. One thread is also much faster: handing a
-    small convolution to a pool costs milliseconds on a busy machine.
-    """
-    warns_always, threads = torch.is_warn_always_enabled(), torch.get_num_threads()
-    torch.set_warn_always(True)
-    if threads != 1:
-        torch.set_num_threads(1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            yield
-    finally:
-        torch.set_warn_always(warns_always)
-        if threads != 1:
-            torch.set_num_threads(threads)

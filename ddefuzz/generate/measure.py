@@ -1,0 +1,167 @@
+"""What programs are like: the numbers behind `ddefuzz bench generation`, each with what it means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import torch
+
+from ddefuzz.generate.draw import drawn_case, generator_key
+from ddefuzz.generate.eager import tolerant_eager
+from ddefuzz.generate.lockstep import REFUSALS
+from ddefuzz.generate.strategies import Drawn
+from ddefuzz.generate.validity import is_valid
+from ddefuzz.ops.catalogue import CALLABLES
+from ddefuzz.program.evaluate import evaluate, run_step
+from ddefuzz.program.inputs import dial, materialize
+from ddefuzz.program.model import Binary, Call, Constant, Name, Program, Unary, functions_in, names_in, walk
+
+STEPS_ON_UNBACKED = 3
+
+
+class GenerationRecord(msgspec.Struct, frozen=True):
+    """Shares are of `draws`, from 0 to 1; `render` defines each in a line."""
+
+    key: str
+    draws: int
+    kept_steps: float
+    carried: float
+    kept_and_carried: float
+    valid: float
+    returned_differ: float
+    new_skeletons: float
+    mean_steps: float
+    mean_steps_on_unbacked: float
+    programs_per_cpu_second: float
+    callables_drawn: int
+    callables_never_drawn: tuple[str, ...]
+    schema: str = "ddefuzz/bench-generation/1"
+
+
+class _Traits(msgspec.Struct, frozen=True):
+    """What one program is like."""
+
+    kept: bool
+    on_unbacked: int
+    valid: bool
+    differs: bool
+
+
+def measure_generation(draws: int, seed: int, profile: str = "default") -> GenerationRecord:
+    """Draw the first cases of a campaign and see what they are like; only the drawing is timed."""
+    started = time.process_time()
+    drawn = [drawn_case(profile, seed, index) for index in range(draws)]
+    seconds = time.process_time() - started
+    traits = [_traits(each) for each in drawn]
+    called = {function for each in drawn for function in functions_in(each.program)}
+
+    def share(count: int) -> float:
+        return count / draws
+
+    return GenerationRecord(
+        key=generator_key(profile, seed),
+        draws=draws,
+        kept_steps=share(sum(each.kept for each in traits)),
+        carried=share(sum(each.on_unbacked >= STEPS_ON_UNBACKED for each in traits)),
+        kept_and_carried=share(sum(each.kept and each.on_unbacked >= STEPS_ON_UNBACKED for each in traits)),
+        valid=share(sum(each.valid for each in traits)),
+        returned_differ=share(sum(each.differs for each in traits)),
+        new_skeletons=share(len({skeleton(each.program) for each in drawn})),
+        mean_steps=share(sum(len(each.program.steps) for each in drawn)),
+        mean_steps_on_unbacked=share(sum(each.on_unbacked for each in traits)),
+        programs_per_cpu_second=draws / seconds,
+        callables_drawn=len(called),
+        callables_never_drawn=tuple(sorted(CALLABLES - called)),
+    )
+
+
+def skeleton(program: Program) -> tuple[tuple[str, ...], ...]:
+    """The ops of each step and the steps that they read from, without numbers, choices and input shapes."""
+    made_by = {target: str(number) for number, step in enumerate(program.steps) for target in step.targets}
+    return tuple(tuple(_skeleton_of(step.value, made_by)) for step in program.steps)
+
+
+def _skeleton_of(expr: Any, made_by: Mapping[str, str]) -> Iterator[str]:
+    for node in walk(expr):
+        match node:
+            case Name(id):
+                yield made_by.get(id, "input")
+            case Call(function):
+                yield function
+            case Binary(op) | Unary(op):
+                yield op
+            case Constant(path):
+                yield path
+            case _:
+                yield type(node).__name__
+
+
+def _traits(drawn: Drawn) -> _Traits:
+    program = drawn.program
+    # Lockstep ran the program at one of these two sizes beside its own.
+    runs = [_run(dial(program, "2")), _run(dial(program, "1"))]
+    left, right = _run(program), next((run for run in runs if run is not None), None)
+    if left is None or right is None:
+        return _Traits(len(program.steps) >= drawn.asked, 0, is_valid(program), differs=False)
+    varying = {name for name in left if _size_of(left[name]) != _size_of(right[name])}
+    return _Traits(
+        kept=len(program.steps) >= drawn.asked,
+        on_unbacked=sum(not varying.isdisjoint(names_in(step.value)) for step in program.steps),
+        valid=is_valid(program),
+        differs=_shapes(evaluate(program.returns, left)) != _shapes(evaluate(program.returns, right)),
+    )
+
+
+def _run(program: Program) -> dict[str, object] | None:
+    """Every value of a run by name; None if eager refuses it."""
+    env: dict[str, object] = dict(materialize(program))
+    try:
+        with tolerant_eager():
+            for step in program.steps:
+                env |= run_step(step, env)
+    except REFUSALS:
+        return None
+    return env
+
+
+def _size_of(value: object) -> object:
+    """What data may decide of a value: the shapes of its tensors, and its ints."""
+    if isinstance(value, int):
+        return value
+    return _shapes(value)
+
+
+def _shapes(value: object) -> tuple[object, ...]:
+    """The shapes of the tensors in a value, and how many there are."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    return tuple(map(_shapes, value)) if isinstance(value, tuple | list) else ()
+
+
+def render(record: GenerationRecord) -> str:
+    """The record as lines, each a number, what it counts and, where there is one, its target."""
+    percentages = (
+        (record.kept_steps, "have as many steps as asked for, none of them dead code"),
+        (record.carried, f"have {STEPS_ON_UNBACKED} steps or more, beside the source, that read a value whose size "
+                         "data decides: it differs between two data sizes"),
+        (record.kept_and_carried, "both of these; target 80%"),
+        (record.valid, "valid: eager accepts the example size and at least one of the data sizes 0, 1, 2, equal, all; "
+                       "target 90%"),
+        (record.returned_differ, "return tensors whose shapes differ between two data sizes; target 80%"),
+        (record.new_skeletons, "new: no earlier one has the same ops with the same data flow; target 60%"),
+    )  # fmt: skip
+    callables = record.callables_drawn + len(record.callables_never_drawn)
+    lines = [
+        f"{record.draws} programs of {record.key}",
+        *(f"{share:7.1%}  {meaning}" for share, meaning in percentages),
+        f"{record.mean_steps:7.1f}  steps a program",
+        f"{record.mean_steps_on_unbacked:7.1f}  of them read a value whose size data decides",
+        f"{record.programs_per_cpu_second:7.0f}  programs drawn a CPU-second, both eager runs included",
+        f"{record.callables_drawn:7d}  of the catalogue's {callables} callables were drawn",
+    ]
+    if record.callables_never_drawn:
+        lines.append(f"         never drawn: {', '.join(record.callables_never_drawn)}")
+    return "\n".join(lines)
