@@ -54,6 +54,10 @@ class Shard:
         return f"{self.index}/{self.total}"
 
 
+WHOLE = Shard()
+"""All cases."""
+
+
 def parse_budget(text: str) -> Budget:
     """`90s`, `10m`, `1h30m` or `1000x`; raises `InputError`."""
     if match := CASES.fullmatch(text):

@@ -1,0 +1,262 @@
+"""All of it, for a budget: cases in order, failures recorded at once, then minimized and confirmed cold.
+
+One loop owns the database and the budget. It keeps a short queue of work with the workers, so that what follows a
+finding comes before the next case, and stops drawing a little before a time budget ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from ddefuzz.campaign.budget import WHOLE, Budget, Shard
+from ddefuzz.campaign.lost import lost_case
+from ddefuzz.campaign.summary import Seen, Summary, Tally
+from ddefuzz.campaign.tasks import (
+    CaseResult,
+    CaseTask,
+    ConfirmResult,
+    MinimizeResult,
+    MinimizeTask,
+    Suspect,
+    run_case,
+    run_confirm,
+    run_minimize,
+)
+from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.execute.protocol import Semantics, Stage
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Sighting
+
+CASE_SECONDS = 60.0
+"""Limit of one case in all its stages."""
+
+MINIMIZE_SECONDS = 60.0
+CONFIRM_SECONDS = 30.0
+
+QUEUE_PER_JOB = 2
+"""Tasks handed out at a time for each worker: one running, one waiting so that no worker is ever idle."""
+
+TICK_SECONDS = 0.2
+
+GRACE_SECONDS = 2.0
+"""How long after the end of a time budget the last results are waited for."""
+
+CRASHES = frozenset({"crash", "timeout"})
+"""Kinds that a worker cannot minimize, because showing them ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is asked of a campaign. `start` is the first case, for one that is resumed."""
+
+    profile: str
+    seed: int
+    budget: Budget
+    jobs: int
+    stages: tuple[Stage, ...]
+    semantics: tuple[Semantics, ...]
+    shard: Shard = WHOLE
+    start: int = 0
+    minimize: bool = True
+
+
+class Workers(Protocol):
+    """What does the work: tasks in a warm worker, or in a process that has captured nothing yet."""
+
+    def submit(
+        self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
+    ) -> Future[Any]:
+        """Run `function(argument)`."""
+
+
+Event: TypeAlias = tuple[Literal["case", "found", "smaller", "confirmed", "lost"], str]
+"""What has just happened: a kind, and for all but `case` the finding or a line to show."""
+
+Listener: TypeAlias = Callable[[Event, Tally], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time as an argument: seconds since the start, and the date."""
+
+    seconds: Callable[[], float]
+    now: Callable[[], datetime]
+
+
+@dataclass(slots=True)
+class Campaign:
+    """A running campaign: what is out with the workers, what is to follow, what has been counted."""
+
+    plan: Plan
+    database: Database
+    workers: Workers
+    clock: Clock
+    journal: Path
+    torch: str
+    generator: str
+    listen: Listener
+    stopped: Callable[[], bool]
+    number: int
+    tally: Tally = field(default_factory=Tally)
+    out: int = 0
+    begun: dict[int, CaseTask] = field(default_factory=dict)
+    follow_ups: deque[Callable[[], None]] = field(default_factory=deque)
+    results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
+    next_undone: int = 0
+    interrupted: bool = False
+
+    def run(self) -> Summary:
+        """Work until the budget is spent or somebody stops it, with all that was found saved."""
+        cases = self.plan.shard.cases(self.plan.budget, self.plan.start)
+        self.next_undone = self.plan.start
+        while self._hand_out(cases) or self.out:
+            self._take_in()
+            self.interrupted = self.stopped()
+            if self.interrupted or self._over(self.plan.budget.seconds, GRACE_SECONDS):
+                break
+        if not self.interrupted:
+            self.database.finish_campaign(self.number, self.clock.now())
+        return self.summary()
+
+    def summary(self) -> Summary:
+        """The campaign so far."""
+        plan, tally = self.plan, self.tally
+        return Summary(
+            seed=plan.seed,
+            profile=plan.profile,
+            generator=self.generator,
+            torch=self.torch,
+            budget=str(plan.budget),
+            shard=str(plan.shard),
+            jobs=plan.jobs,
+            cases=len(tally.digests),
+            digests=tuple(tally.digests[index] for index in sorted(tally.digests)),
+            outcomes=tally.nested_outcomes(),
+            verdicts=tally.nested_verdicts(),
+            findings=tuple(tally.findings.values()),
+            cpu_seconds={name: round(seconds, 3) for name, seconds in sorted(tally.cpu_seconds.items())},
+            seconds=round(self.clock.seconds(), 2),
+            interrupted=self.interrupted,
+            unminimized=sum(seen.is_new and seen.steps is None for seen in tally.findings.values()),
+            lost=tally.lost,
+            campaign=self.number,
+        )
+
+    def _over(self, limit: float | None, grace: float = 0.0) -> bool:
+        return limit is not None and self.clock.seconds() > limit + grace
+
+    def _hand_out(self, cases: Iterator[int]) -> bool:
+        """Fill the queue, follow-ups first; False when there is nothing more to begin."""
+        while self.out < self.plan.jobs * QUEUE_PER_JOB:
+            if self.follow_ups and not self._over(self.plan.budget.seconds):
+                self.follow_ups.popleft()()
+            elif self._over(self.plan.budget.drawing_seconds) or (index := next(cases, None)) is None:
+                return False
+            else:
+                self._begin_case(index)
+        return True
+
+    def _take_in(self) -> None:
+        """Wait a tick for a result, and take in all that are there, in one transaction."""
+        try:
+            ready = [self.results.get(timeout=TICK_SECONDS)]
+        except Empty:
+            return
+        while not self.results.empty():
+            ready.append(self.results.get())
+        with self.database.transaction():
+            for take in ready:
+                self.out -= 1
+                take()
+            self.database.advance(self.number, self.next_undone, self.clock.now())
+
+    def _send(
+        self,
+        function: Callable[[Any], Any],
+        task: Any,
+        seconds: float,
+        take: Callable[[Any], None],
+        *,
+        cold: bool = False,
+    ) -> None:
+        self.out += 1
+        future = self.workers.submit(function, task, seconds, cold=cold)
+        future.add_done_callback(lambda done: self.results.put(lambda: take(done.result())))
+
+    def _begin_case(self, index: int) -> None:
+        task = CaseTask(self.plan.profile, self.plan.seed, index, self.plan.stages, self.plan.semantics)
+        self.begun[index] = task
+        self._send(run_case, task, CASE_SECONDS, lambda result: self._end_case(task, result))
+
+    def _end_case(self, task: CaseTask, result: CaseResult | Lost) -> None:
+        if isinstance(result, Lost):
+            self.tally.lost += 1
+            result = lost_case(task, result, self.journal, self.torch)
+        self.tally.add(result)
+        del self.begun[task.index]
+        self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
+        for sighting in result.sightings:
+            self._record(sighting)
+        self.listen(("case", ""), self.tally)
+
+    def _record(self, sighting: Sighting) -> None:
+        recorded = self.database.record(sighting, self.clock.now())
+        name, known = recorded.finding_id, self.tally.findings.get(recorded.finding_id)
+        if known is not None:
+            self.tally.findings[name] = msgspec.structs.replace(known, cases=known.cases + 1)
+            return
+        self.tally.findings[name] = Seen(
+            name, sighting.signature, sighting.cause, recorded.is_new, round(self.clock.seconds(), 2)
+        )
+        self.listen(("found", name), self.tally)
+        if recorded.is_new and self.plan.minimize and sighting.program is not None and sighting.cause != "user":
+            observation = sighting.failure.observation
+            suspect = Suspect(sighting.program, sighting.signature, observation.stage, observation.semantics)
+            task = MinimizeTask(suspect, sighting.ops)
+            if sighting.signature.kind in CRASHES:
+                self.follow_ups.append(lambda: self._confirm(name, suspect))
+            else:
+                self.follow_ups.append(lambda: self._minimize(name, task))
+
+    def _minimize(self, name: str, task: MinimizeTask) -> None:
+        self._send(run_minimize, task, MINIMIZE_SECONDS, lambda result: self._end_minimize(name, task, result))
+
+    def _end_minimize(self, name: str, task: MinimizeTask, result: MinimizeResult | Lost) -> None:
+        suspect = task.suspect
+        if isinstance(result, Lost):
+            self.listen(
+                ("lost", f"{name}: minimizing was lost: {result.reason}; the original program is kept"), self.tally
+            )
+        else:
+            self.tally.cpu_seconds["minimize"] += result.cpu_seconds
+            self.database.set_minimal(name, result.program, steps=result.steps, attempts=result.attempts)
+            self._update(name, steps=result.steps)
+            self.listen(("smaller", name), self.tally)
+            suspect = msgspec.structs.replace(suspect, program=result.program)
+        self.follow_ups.append(lambda: self._confirm(name, suspect))
+
+    def _confirm(self, name: str, suspect: Suspect) -> None:
+        self._send(
+            run_confirm, suspect, CONFIRM_SECONDS, lambda result: self._end_confirm(name, suspect, result), cold=True
+        )
+
+    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost) -> None:
+        if isinstance(result, Lost):
+            shown = result.outcome == suspect.signature.kind
+        else:
+            shown = result.shown
+            self.tally.cpu_seconds["confirm"] += result.cpu_seconds
+        self.database.set_confirmed(name, int(shown), 1)
+        self._update(name, confirmed=f"{int(shown)}/1")
+        self.listen(("confirmed", name), self.tally)
+
+    def _update(self, name: str, **changes: object) -> None:
+        self.tally.findings[name] = msgspec.structs.replace(self.tally.findings[name], **changes)

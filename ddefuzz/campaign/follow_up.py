@@ -1,0 +1,66 @@
+"""What follows a finding, as a worker does it: make its program smaller, and show it once more in a fresh process."""
+
+from __future__ import annotations
+
+import time
+
+from ddefuzz.campaign.tasks import ConfirmResult, MinimizeResult, MinimizeTask, Suspect
+from ddefuzz.classify.classify import classify
+from ddefuzz.classify.signature import Signature
+from ddefuzz.execute.journal import Entry
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner
+from ddefuzz.execute.worker import note
+from ddefuzz.minimize.eager import inspect
+from ddefuzz.minimize.minimizer import minimize
+from ddefuzz.minimize.order import operations
+from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.capture import judge
+from ddefuzz.program.model import Program
+from ddefuzz.program.text import print_program
+
+
+def signature_of(observation: Observation) -> Signature | None:
+    """The signature of a failed run, None of one that did not fail."""
+    failures = judge([observation])
+    return classify(failures[0]).signature if failures else None
+
+
+def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult:
+    """Make the suspect's program as small as its signature allows."""
+    started = time.process_time()
+    suspect = task.suspect
+
+    def accepts(candidate: Program) -> bool:
+        text = print_program(candidate)
+        note(Entry(-1, f"minimize {suspect.stage}", text))
+        return signature_of(runner(_run(suspect, text))) == suspect.signature
+
+    found = minimize(
+        parse(suspect.program, "<program>").program,
+        accepts,
+        max_attempts=task.max_attempts,
+        inspect=lambda candidate: inspect(candidate, other_size=True),
+        failing_functions=task.ops,
+    )
+    return MinimizeResult(
+        program=print_program(found.program),
+        steps=operations(found.program),
+        attempts=found.attempts,
+        exhausted=found.exhausted,
+        cpu_seconds=time.process_time() - started,
+    )
+
+
+def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
+    """Run the suspect's program as it is; the caller sees to it that the process is a fresh one."""
+    started = time.process_time()
+    observation = runner(_run(suspect, suspect.program))
+    seen = signature_of(observation)
+    shown = seen == suspect.signature
+    instead = "" if shown else str(seen or observation.outcome)
+    return ConfirmResult(shown, instead, time.process_time() - started)
+
+
+def _run(suspect: Suspect, text: str) -> Run:
+    return Run(ProgramSubject(text), suspect.stage, suspect.semantics)

@@ -1,0 +1,90 @@
+"""Starting a campaign, or going on with one: the workers, their versions, the database's entry, then the loop."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from ddefuzz.campaign.budget import parse_shard
+from ddefuzz.campaign.campaign import Campaign, Clock, Listener, Plan
+from ddefuzz.campaign.summary import Summary
+from ddefuzz.campaign.tasks import Answer, Ask, describe
+from ddefuzz.campaign.workers import Workers
+from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.execute.pool import Lost
+from ddefuzz.execute.protocol import Semantics, Stage
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Campaign as CampaignEntry
+
+Stopped: TypeAlias = Callable[[], bool]
+"""Asked now and then; True ends the campaign early."""
+
+START_SECONDS = 120.0
+"""How long the workers may take to import torch."""
+
+
+def start(plan: Plan, database: Database, listen: Listener, stopped: Stopped) -> Summary:
+    """Run a new campaign; everything is counted from this call on, the start of the workers included."""
+    return _launch(plan, database, listen, stopped, None)
+
+
+def resume(plan: Plan, entry: CampaignEntry, database: Database, listen: Listener, stopped: Stopped) -> Summary:
+    """Go on with a campaign, at its first case that was not done; raises InputError if it would draw other cases."""
+    return _launch(replace(plan, start=entry.next_index), database, listen, stopped, entry)
+
+
+def options_of(plan: Plan) -> dict[str, object]:
+    """What the database keeps of a plan beside profile and seed, so that it can be resumed as it was."""
+    return {
+        "stages": list(plan.stages),
+        "semantics": [one.mechanism for one in plan.semantics],
+        "shard": str(plan.shard),
+        "budget": str(plan.budget),
+    }
+
+
+def plan_of(entry: CampaignEntry, plan: Plan) -> Plan:
+    """The plan of an unfinished campaign; the budget and the number of jobs are the new plan's."""
+    stages: tuple[Stage, ...] = msgspec.convert(entry.options["stages"], tuple[Stage, ...])
+    mechanisms = msgspec.convert(entry.options["semantics"], tuple[str, ...])
+    semantics = tuple(msgspec.convert({"mechanism": name}, Semantics) for name in mechanisms)
+    shard = parse_shard(str(entry.options["shard"]))
+    return replace(plan, profile=entry.profile, seed=entry.seed, stages=stages, semantics=semantics, shard=shard)
+
+
+def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, entry: CampaignEntry | None) -> Summary:
+    begun = time.monotonic()
+    clock = Clock(lambda: time.monotonic() - begun, lambda: datetime.now(UTC))
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-journal-") as folder, Workers(plan.jobs, Path(folder)) as workers:
+        versions = workers.submit(describe, Ask(plan.profile, plan.seed), START_SECONDS).result()
+        if isinstance(versions, Lost):
+            raise UnsupportedError(f"the workers do not start: {versions.reason}; `ddefuzz doctor` says more")
+        number = _enter(plan, database, versions, clock, entry)
+        campaign = Campaign(
+            plan, database, workers, clock, Path(folder), versions.torch, versions.generator, listen, stopped, number
+        )
+        return campaign.run()
+
+
+def _enter(plan: Plan, database: Database, versions: Answer, clock: Clock, entry: CampaignEntry | None) -> int:
+    if entry is None:
+        return database.start_campaign(
+            profile=plan.profile,
+            seed=plan.seed,
+            generator=versions.generator,
+            options=options_of(plan),
+            when=clock.now(),
+        )
+    if entry.generator != versions.generator:
+        raise InputError(
+            f"--resume: campaign {entry.id} drew its cases with {entry.generator!r}, found {versions.generator!r}: "
+            "the same index would be another case; start a new campaign"
+        )
+    return entry.id

@@ -1,0 +1,97 @@
+"""What a campaign counts while it runs, and the one object that it ends with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ddefuzz.campaign.tasks import CaseResult
+from ddefuzz.classify.signature import Cause, Signature
+
+SCHEMA = "ddefuzz.campaign/1"
+
+BUG_CAUSES: frozenset[Cause] = frozenset({"framework", "inherent"})
+"""What is counted as found: failures of the user's own code and missing kernels are told apart from it."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A finding that this campaign came across: in how many cases, and after how many seconds first."""
+
+    finding: str
+    signature: Signature
+    cause: Cause
+    is_new: bool
+    first_seconds: float
+    cases: int = 1
+    steps: int | None = None
+    confirmed: str = ""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """A whole campaign.
+
+    `digests` are those of all cases done, in index order. `outcomes` counts runs by stage, semantics and outcome,
+    `verdicts` by stage. `cpu_seconds` are of the workers: by stage, for drawing, minimizing and confirming, and `other`
+    for what is around them; they do not hold the start of the processes.
+    """
+
+    seed: int
+    profile: str
+    generator: str
+    torch: str
+    budget: str
+    shard: str
+    jobs: int
+    cases: int
+    digests: tuple[str, ...]
+    outcomes: dict[str, dict[str, dict[str, int]]]
+    verdicts: dict[str, dict[str, int]]
+    findings: tuple[Seen, ...]
+    cpu_seconds: dict[str, float]
+    seconds: float
+    interrupted: bool
+    unminimized: int
+    lost: int
+    campaign: int
+    schema: str = SCHEMA
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is counted as results come in, in whatever order they do."""
+
+    digests: dict[int, str] = field(default_factory=dict)
+    outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    cpu_seconds: Counter[str] = field(default_factory=Counter)
+    findings: dict[str, Seen] = field(default_factory=dict)
+    lost: int = 0
+
+    def add(self, result: CaseResult) -> None:
+        """Count one case."""
+        self.digests[result.index] = result.digest
+        for run in result.outcomes:
+            self.outcomes[run.stage, run.semantics, run.outcome] += 1
+            if run.verdict:
+                self.verdicts[run.stage, run.verdict] += 1
+            self.cpu_seconds[run.stage] += run.cpu_seconds
+        self.cpu_seconds["draw"] += result.draw_seconds
+        self.cpu_seconds["other"] += (
+            result.cpu_seconds - result.draw_seconds - sum(run.cpu_seconds for run in result.outcomes)
+        )
+
+    def nested_outcomes(self) -> dict[str, dict[str, dict[str, int]]]:
+        """The outcomes as stage → semantics → outcome → number."""
+        nested: dict[str, dict[str, dict[str, int]]] = {}
+        for (stage, semantics, outcome), number in sorted(self.outcomes.items()):
+            nested.setdefault(stage, {}).setdefault(semantics, {})[outcome] = number
+        return nested
+
+    def nested_verdicts(self) -> dict[str, dict[str, int]]:
+        """The verdicts as stage → verdict → number."""
+        nested: dict[str, dict[str, int]] = {}
+        for (stage, judged), number in sorted(self.verdicts.items()):
+            nested.setdefault(stage, {})[judged] = number
+        return nested

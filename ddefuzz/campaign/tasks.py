@@ -1,0 +1,125 @@
+"""What a campaign asks of its workers and what they answer, as records; nothing here imports torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from ddefuzz.classify.signature import Signature
+from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
+from ddefuzz.findings.model import Sighting
+
+
+class CaseTask(msgspec.Struct, frozen=True):
+    """Which case to do: it is drawn where it is run, from its profile, seed and index."""
+
+    profile: str
+    seed: int
+    index: int
+    stages: tuple[Stage, ...]
+    semantics: tuple[Semantics, ...] = (EXPLICIT,)
+
+
+class StageOutcome(msgspec.Struct, frozen=True):
+    """How one run ended; `verdict` is set on the explicit run, which stands for the comparison of both mechanisms."""
+
+    stage: Stage
+    semantics: str
+    outcome: str
+    verdict: str
+    cpu_seconds: float
+
+
+class CaseResult(msgspec.Struct, frozen=True):
+    """What one case did: its digest, how each run ended, and what failed, classified.
+
+    `draw_seconds` and `cpu_seconds` are CPU seconds of the worker: for drawing, and for everything.
+    """
+
+    index: int
+    digest: str
+    outcomes: tuple[StageOutcome, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
+    draw_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    rss_mb: float = 0.0
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A program that is said to show a signature in a stage under a semantics."""
+
+    program: str
+    signature: Signature
+    stage: Stage
+    semantics: Semantics = EXPLICIT
+
+
+class MinimizeTask(msgspec.Struct, frozen=True):
+    """Make `suspect` smaller, in at most `max_attempts` captures; `ops` are tried on their own first."""
+
+    suspect: Suspect
+    ops: tuple[str, ...] = ()
+    max_attempts: int = 120
+
+
+class MinimizeResult(msgspec.Struct, frozen=True):
+    """The smallest program and its number of operations."""
+
+    program: str
+    steps: int
+    attempts: int
+    exhausted: bool
+    cpu_seconds: float = 0.0
+
+
+class ConfirmResult(msgspec.Struct, frozen=True):
+    """Whether a process that had captured nothing before saw the same signature, and what it saw instead."""
+
+    shown: bool
+    instead: str = ""
+    cpu_seconds: float = 0.0
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What a worker is asked about itself before the first case."""
+
+    profile: str
+    seed: int
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What decides a campaign's cases and observations: the generator's key (see `generate.draw`) and torch."""
+
+    generator: str
+    torch: str
+
+
+def describe(ask: Ask) -> Answer:
+    """The versions in the workers; raises UnsupportedError where this torch cannot be watched."""
+    result: Answer = _late("ddefuzz.campaign.case").describe(ask)
+    return result
+
+
+def run_case(task: CaseTask) -> CaseResult:
+    """Draw a case and put it through its stages."""
+    result: CaseResult = _late("ddefuzz.campaign.case").run_case(task)
+    return result
+
+
+def run_minimize(task: MinimizeTask) -> MinimizeResult:
+    """Make a suspect's program as small as its signature allows."""
+    result: MinimizeResult = _late("ddefuzz.campaign.follow_up").run_minimize(task)
+    return result
+
+
+def run_confirm(task: Suspect) -> ConfirmResult:
+    """Run a suspect's program as it is."""
+    result: ConfirmResult = _late("ddefuzz.campaign.follow_up").run_confirm(task)
+    return result
+
+
+def _late(module: str) -> Any:
+    # What runs in a worker imports torch; the campaign that hands it out must not have to wait for that.
+    return import_module(module)

@@ -1,0 +1,91 @@
+"""A campaign's progress on stderr: a live line on a terminal, now and then a plain one elsewhere."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event as Flag
+from types import FrameType, TracebackType
+
+from rich.console import Console
+from rich.status import Status
+
+from ddefuzz.campaign.campaign import Event, Plan
+from ddefuzz.campaign.summary import BUG_CAUSES, Tally
+
+LINE_SECONDS = 10.0
+"""How often a plain line is written where there is no terminal."""
+
+
+class Progress:
+    """Called with each event of a campaign; use it in a `with` block."""
+
+    def __init__(self, plan: Plan, replay: str) -> None:
+        self._plan = plan
+        self._console = Console(stderr=True, highlight=False)
+        self._began = self._last = time.monotonic()
+        self._status: Status | None = None
+        self._console.print(f"[bold]$[/] {replay}", soft_wrap=True)
+        self._starting = f"{plan.jobs} workers start (importing torch takes some seconds)"
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._status = self._console.status(self._starting)
+            self._status.start()
+        else:
+            self._console.print(self._starting)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, event: Event, tally: Tally) -> None:
+        """Show an event, and how far the campaign is."""
+        match event:
+            case "found", name if (seen := tally.findings[name]).is_new and seen.cause in BUG_CAUSES:
+                self._say(f"new  {seen.cause:<9}  {seen.signature.site}  [dim]{name}[/]")
+            case "lost", line:
+                self._say(line)
+        line = self._line(tally)
+        if self._status is not None:
+            self._status.update(line)
+        elif time.monotonic() - self._last >= LINE_SECONDS:
+            self._last = time.monotonic()
+            self._console.print(line)
+
+    def _say(self, line: str) -> None:
+        seconds = time.monotonic() - self._began
+        self._console.print(f"{seconds:6.1f}s  {line}", soft_wrap=True)
+
+    def _line(self, tally: Tally) -> str:
+        seconds = time.monotonic() - self._began
+        budget, cases = self._plan.budget, len(tally.digests)
+        bugs = [seen for seen in tally.findings.values() if seen.cause in BUG_CAUSES]
+        done = f"{seconds:.0f}/{budget.seconds:g} s" if budget.seconds is not None else f"{cases}/{budget.cases} cases"
+        new = sum(seen.is_new for seen in bugs)
+        return f"{done}  {cases} cases ({cases / max(seconds, 0.1):.1f}/s)  {len(bugs)} findings, {new} new"
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C asks to stop, so that what is at hand is saved whole; a second one stops at once."""
+    asked = Flag()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        sys.stderr.write("\nstopping; what was found is saved (Ctrl-C again stops at once)\n")
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
