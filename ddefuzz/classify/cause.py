@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ddefuzz.classify.anchor import bound_op
 from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
 from ddefuzz.classify.cxx import asking
+from ddefuzz.classify.machinery import SIZES_FOR_CXX
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.oracles.capture import decisive
@@ -69,6 +70,14 @@ def _int_in_schema(evidence: Evidence) -> bool:
     return not any(part in name for part in NUMBER_OF_A_TENSOR for name in names)
 
 
+def _symint_refused(evidence: Evidence) -> bool:
+    """The same, found out by matching the call with the op's schema (torch/csrc/jit, `FunctionSchema::checkArg`)."""
+    exceptions = evidence.failure.observation.exceptions
+    return evidence.failure.kind == "internal-error" and any(
+        "but instead found type 'SymInt'" in exception.message for exception in exceptions[-1:]
+    )
+
+
 def _own_branch(evidence: Evidence) -> bool:
     return evidence.failure.kind == "dde" and evidence.site == USER_SITE
 
@@ -77,6 +86,12 @@ def _output_structure(evidence: Evidence) -> bool:
     if evidence.failure.kind != "dde" or evidence.site.function is None:
         return False
     return evidence.site.function.rpartition("::")[2].removesuffix("_symint") in STRUCTURAL
+
+
+def _sizes_as_ints(evidence: Evidence) -> bool:
+    """C++ read sizes as ints where it could take them as SymInts."""
+    raised = evidence.failure.observation.raised
+    return evidence.site.language == "C++" and raised is not None and raised.place.file == SIZES_FOR_CXX
 
 
 def _wants_a_number(evidence: Evidence) -> bool:
@@ -93,9 +108,11 @@ RULES: tuple[Rule, ...] = (
     Rule("output-by-data", "unsupported-op", "torch.equal(x, y)", _output_by_data),
     Rule("branch-on-a-tensor", "user", "y if x.sum() > 0 else z", _branch_on_a_tensor),
     Rule("int-in-schema", "inherent", "torch.chunk(x, n.item())", _int_in_schema),
+    Rule("symint-refused", "inherent", "torch.ops.aten.chunk(x, n.item())", _symint_refused),
     Rule("own-branch", "user", "y if x.nonzero().shape[0] > 3 else z", _own_branch),
     Rule("output-structure", "inherent", "torch.chunk(x[mask], 2)", _output_structure),
-    Rule("wants-a-number", "inherent", "torch.combinations(x[mask])", _wants_a_number),
+    Rule("sizes-as-ints", "framework", "torch.kron(x[mask], y)", _sizes_as_ints),
+    Rule("wants-a-number", "inherent", "torch.nn.functional.one_hot(t)", _wants_a_number),
     Rule("avoidable", "framework", "torch.diff(x[mask], dim=0)", _otherwise),
 )
 

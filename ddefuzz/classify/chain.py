@@ -26,6 +26,9 @@ DATA_DEPENDENT_BRANCHING = "Data-dependent branching"
 BINDINGS_SITE = Site("Python", "torch/fx/experimental/symbolic_shapes.py", "compute_unbacked_bindings")
 """The one function that raises PendingUnbackedSymbolNotFound."""
 
+DYNAMO_SITE = Site("Python", "torch/_dynamo", None)
+"""Dynamo as a whole: which of its files gives up changes between versions, the title of the graph break does not."""
+
 _OP = re.compile(r"\b(\w+)\.(\w+)\.\w+\b")
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\b[usz]+f?\d+\b|\d+|(?:/[\w.+-]+)+/")
 _FATAL_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
@@ -66,27 +69,28 @@ def _output(observation: Observation) -> Located:
 
 
 def _unsupported(observation: Observation) -> Located:
+    """A branch on a tensor is at its branch; any other graph break is dynamo's own, known by its title."""
     _, exception = decisive(observation)
     traced = _traced(observation)
     title = title_of(exception)
-    if not traced:
-        return Located(_raised_at(exception), exception.frames[-1] if exception.frames else None, title)
-    site, frame = python_site((), traced)
-    if site == USER_SITE and title != DATA_DEPENDENT_BRANCHING:
-        return Located(Site("Python", "torch/_dynamo", None), frame, title)
-    return Located(site, frame, python_anchor(frame))
+    if traced and title == DATA_DEPENDENT_BRANCHING:
+        site, frame = python_site((), traced)
+        return Located(site, frame, python_anchor(frame))
+    return Located(DYNAMO_SITE, _user_frame(observation), " ".join([title, *_subject(exception)]))
 
 
 def _internal(observation: Observation) -> Located:
-    _, root = decisive(observation)
+    root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
     for exception in reversed(observation.exceptions):
         frames = [f for f in inside_tracer(exception.frames) if is_framework(f) and not is_python_machinery(f)]
         if frames:
             site, frame = python_site(tuple(frames), ())
             return Located(site, frame, f"{root.name}: {python_anchor(frame)}")
-    user = _user_frame(observation)
     said = f"{root.name}: {_lasting(root.message)}"
-    return Located(Site("C++", None, callee(user) if user is not None else None), user, said)
+    user = _user_frame(observation)
+    if user is None:
+        return Located(_raised_at(root), root.frames[-1] if root.frames else None, said)
+    return Located(Site("C++", None, callee(user)), user, said)
 
 
 def _died(observation: Observation) -> Located:
@@ -121,6 +125,12 @@ def title_of(exception: ExceptionInfo) -> str:
     return exception.message.strip().partition("\n")[0].strip()
 
 
+def _subject(exception: ExceptionInfo) -> list[str]:
+    """What a graph break is about: the first name in backquotes of its explanation."""
+    explanation = re.search(r"^\s*Explanation:[^`\n]*`([\w.]+)`", exception.message, re.MULTILINE)
+    return [explanation[1]] if explanation else []
+
+
 def _traced(observation: Observation) -> tuple[Frame, ...]:
     return next((exception.traced for exception in observation.exceptions if exception.traced), ())
 
@@ -133,7 +143,7 @@ def _user_frame(observation: Observation) -> Frame | None:
 
 def _raised_at(exception: ExceptionInfo) -> Site:
     frames = [frame for frame in exception.frames if is_framework(frame)]
-    return Site("Python", frames[-1].file, frames[-1].function) if frames else Site("Python", "torch/_dynamo", None)
+    return Site("Python", frames[-1].file, frames[-1].function) if frames else Site("Python", None, None)
 
 
 def _lasting(message: str) -> str:

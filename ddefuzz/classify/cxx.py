@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddefuzz.classify.machinery import is_cxx_machinery
-from ddefuzz.instrument.events import Frame
+from ddefuzz.classify.machinery import is_cxx_machinery, is_cxx_symbol, is_operator_file
+from ddefuzz.instrument.events import Frame, Raised
 
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
 """What the functions that Python calls begin with: whatever is outside of one is another native call."""
@@ -44,9 +44,17 @@ def asking(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return tuple(_until_python(reversed(native[: doors[-1] + 1] if doors else native)))
 
 
-def innermost_site(native: tuple[Frame, ...]) -> Frame | None:
-    """The innermost frame of the asking call that is not machinery, None if all of it is."""
-    return next((frame for frame in asking(native) if not is_cxx_machinery(function_name(frame.function))), None)
+def innermost_site(raised: Raised) -> Frame | None:
+    """The innermost frame of the asking call that is not machinery, None if all of it is.
+
+    A place outside of the operators' own files (`TensorImpl.h`) did ask, even where the compiler has inlined it into
+    machinery: then that is the frame to show.
+    """
+    frames = asking(raised.native)
+    proper = next((frame for frame in frames if not is_cxx_machinery(function_name(frame.function))), None)
+    if proper is not None or is_operator_file(raised.place.file):
+        return proper
+    return next((frame for frame in frames if not is_cxx_symbol(function_name(frame.function))), None)
 
 
 def _until_python(frames: Iterator[Frame]) -> Iterator[Frame]:

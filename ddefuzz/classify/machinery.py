@@ -22,48 +22,41 @@ class Row(NamedTuple):
     reason: str
 
 
-CXX: tuple[Row, ...] = (
+CXX_SYMBOLS: tuple[Row, ...] = (
+    Row("torch::impl::PythonSymNodeImpl", "the way from a C++ symbol to Python"),
     Row("c10::SymBool", "a symbolic value's own operators"),
     Row("c10::SymInt", "a symbolic value's own operators"),
     Row("c10::SymFloat", "a symbolic value's own operators"),
     Row("c10::Scalar", "conversion of a value that holds a symbol"),
     Row("c10::operator", "comparison of a symbol with a number"),
-    Row("c10::IValue::", "conversion of a boxed argument"),
+)
+"""The operators through which C++ asks: whoever is outside of them used them."""
+
+OPERATOR_FILES: tuple[Row, ...] = (
+    Row("c10/core/Sym", "the operators of SymInt.h, SymBool.h and SymFloat.h"),
+    Row("c10/core/Scalar", "the conversions of Scalar.h"),
+    Row("torch/csrc/", "the parsing of Python arguments"),
+    Row("aten/src/ATen/core/", "the conversion of boxed arguments"),
+)
+"""C++ files that hand over their own inline code as the place; from any other file it is the place that asked."""
+
+CXX: tuple[Row, ...] = (
+    *CXX_SYMBOLS,
     Row("c10::impl::", "boxing and unboxing"),
     Row("c10::Dispatcher::", "dispatch"),
     Row("c10::BoxedKernel", "dispatch"),
-    Row("c10::KernelFunction", "dispatch"),
-    Row("c10::OperatorHandle", "dispatch"),
-    Row("c10::TypedOperatorHandle", "dispatch"),
     Row("at::_ops::", "dispatch: the op as the dispatcher calls it"),
-    Row("at::(anonymous namespace)::wrapper_", "generated registration of a kernel"),
-    Row("at::(anonymous namespace)::(anonymous namespace)::wrapper_", "generated registration of a kernel"),
+    Row("at::TensorBase::size", "a tensor's sizes as plain ints: whoever reads them asked"),
+    Row("c10::TensorImpl::size", "a tensor's sizes as plain ints: whoever reads them asked"),
     Row("at::Tensor::item", "a tensor's value as a number: whoever wants the number asked"),
-    Row("at::native::item", "a tensor's value as a number: whoever wants the number asked"),
-    Row("at::native::_local_scalar_dense", "a tensor's value as a number: whoever wants the number asked"),
     Row("at::native::is_nonzero", "a tensor's value as a bool: whoever branches asked"),
-    Row("at::TensorBase::__dispatch_", "dispatch of a tensor's method"),
-    Row("torch::impl::PythonSymNodeImpl", "the way from a C++ symbol to Python"),
-    Row("torch::PythonSymNodeImpl", "the same, as older versions name it"),
     Row("torch::detail::", "the Python dispatcher"),
     Row("torch::PythonArgs::", "parsing of Python arguments"),
-    Row("torch::PythonArgParser", "parsing of Python arguments"),
-    Row("torch::FunctionSignature", "parsing of Python arguments"),
     Row("torch::handle_torch_function", "overrides of torch functions in Python"),
     Row("torch::autograd::THPVariable", "binding of an op to Python"),
     Row("torch::autograd::dispatch_", "binding of an op to Python"),
-    Row("torch::autograd::VariableType::", "generated autograd kernel of an op"),
-    Row("torch::autograd::(anonymous namespace)::", "generated autograd kernel of an op"),
-    Row("torch::ADInplaceOrView::", "generated view and in-place kernel of an op"),
     Row("torch::jit::", "calls by the op's schema"),
-    Row("torch::utils::", "conversion of Python arguments"),
-    Row("THPVariable", "binding of an op to Python"),
     Row("pybind11::", "binding"),
-    Row("(anonymous namespace)::pythonFallback", "the Python dispatcher"),
-    Row("(anonymous namespace)::pythonTLSSnapshotFallback", "the Python dispatcher"),
-    Row("(anonymous namespace)::ConcretePyInterpreterVTable", "the Python dispatcher"),
-    Row("pushPyOutToStack", "the Python dispatcher"),
-    Row("std::", "the standard library"),
 )
 
 GUARDS: tuple[Row, ...] = (
@@ -127,14 +120,28 @@ PYTHON_SITES: tuple[Row, ...] = (
     Row("torch/_functorch/partitioners.py", "decides what is saved for backward"),
     Row("torch/_functorch/_aot_autograd/functional_utils.py", "regenerates views"),
 )
-"""Files under a row of `PYTHON` that are no machinery."""
+"""What is under a row of `PYTHON` and yet no machinery."""
 
 TRACER = Row("torch/_dynamo/symbolic_convert.py", "dynamo interprets: what is outside of it is not the program's stack")
+
+
+SIZES_FOR_CXX = "torch/_subclasses/fake_tensor.py"
+"""The Python that answers C++ when it wants a tensor's sizes as plain ints: as a place, C++ asked through it."""
 
 
 def is_cxx_machinery(name: str) -> bool:
     """Whether a C++ function, named as by `cxx.function_name`, only passes a decision on."""
     return name in {"", "??"} or any(name.startswith(row.prefix) for row in CXX)
+
+
+def is_cxx_symbol(name: str) -> bool:
+    """Whether a C++ function, named as by `cxx.function_name`, is an operator of a symbolic value."""
+    return name in {"", "??"} or any(name.startswith(row.prefix) for row in CXX_SYMBOLS)
+
+
+def is_operator_file(file: str) -> bool:
+    """Whether a C++ place is the operator's own file, not the asker's."""
+    return any(file.startswith(row.prefix) for row in OPERATOR_FILES)
 
 
 def is_python_machinery(frame: Frame) -> bool:

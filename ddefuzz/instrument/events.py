@@ -68,9 +68,10 @@ class Raised(msgspec.Struct, frozen=True):
 
     Three stacks that are never interleaved, each outermost first: `python` is the real interpreter stack without
     the hook's own frames, `traced` the user's stack that dynamo was interpreting (empty in eager tracing), `native`
-    the C++ frames of the symbolizer, innermost last, function names as printed. `asked` is the source line at a C++
-    place when torch ships that header (`return sym_eq(o).guard_bool(__FILE__, __LINE__);`): the compiler may inline
-    the operator, and then no frame names it.
+    the C++ frames of the symbolizer where C++ asked (itself or through Python that answers it), innermost last,
+    function names as printed. `asked` is the source line at a C++ place when torch ships that header
+    (`return sym_eq(o).guard_bool(__FILE__, __LINE__);`): the compiler may inline the operator, and then no frame
+    names it.
     """
 
     expression: str

@@ -41,6 +41,9 @@ _PLUMBING = frozenset(
 
 _DYNAMO = str(torch_api.torch_parent() / "torch/_dynamo/_")[:-1]
 
+SIZES_FOR_CPP = "torch/_subclasses/fake_tensor.py"
+"""The Python that answers C++ when it wants sizes as plain ints (`_DISPATCH_META_HANDLERS`): C++ asked through it."""
+
 _OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
 """Ops whose users know them by another name."""
 
@@ -149,13 +152,13 @@ class Recorder:
     def made(self, error: BaseException, expression: Any, frame: FrameType) -> None:
         """Remember a data-dependent error and everything needed to explain it, should it reach the end."""
         asked, where, line = self._who(frame, "")
-        from_cpp = isinstance(where, str)
+        place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
         self._raises[error] = _RawRaise(
             expression=expression,
             asked=asked,
-            place=Place("C++", where, line) if isinstance(where, str) else self._place(where, line),
+            place=place,
             stacks=frames.take(frame, self.root),
-            native=frames.native_backtrace() if from_cpp else None,
+            native=frames.native_backtrace() if place.language == "C++" or place.file == SIZES_FOR_CPP else None,
             withheld=self._withholding,
             origins=tuple(
                 (str(symbol), self._origins[symbol])

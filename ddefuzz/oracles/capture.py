@@ -16,6 +16,7 @@ KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
         frozenset({"DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException"}),
         "data-dependent-output",
     ),
+    (frozenset({"TorchRuntimeError"}), "internal-error"),
     (frozenset({"Unsupported", "UncapturedHigherOrderOpError", "UserError"}), "unsupported"),
 )
 """The kind by the exceptions of the chain, wherever in it they are: dynamo wraps what it meets in a `UserError`,

@@ -1,0 +1,86 @@
+"""Make the golden files: the raw failure of every golden case in every stage, and how it is classified today.
+
+    python tests/classify/collect.py [ID ...]
+
+Rerun it for another torch or after a change of rules, then read the difference: it shows which failures a change
+merges, splits or blames elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE))
+
+import golden_cases  # type: ignore[import-not-found] # noqa: E402
+import torch  # noqa: E402
+
+from ddefuzz.classify.classify import classify  # noqa: E402
+from ddefuzz.execute.observe import observe  # noqa: E402
+from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Semantics, Stage  # noqa: E402
+from ddefuzz.instrument.events import Raised  # noqa: E402
+from ddefuzz.oracles.capture import judge  # noqa: E402
+
+STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
+INNER = 30
+"""Frames kept of a stack."""
+
+MESSAGE = 400
+"""Characters kept of a message: its title and explanation."""
+
+
+def main(ids: list[str]) -> None:
+    """Write the files of these cases, of all without any."""
+    path = Path(golden_cases.__file__).resolve().relative_to(ROOT)
+    for case in golden_cases.CASES:
+        if ids and case["id"] not in ids:
+            continue
+        failures = {}
+        for stage in STAGES:
+            run = Run(CallableSubject(str(path), case=case["id"]), stage, Semantics(case["semantics"]))
+            observation = trimmed(observe(run))
+            for failure in judge([observation]):
+                named = classify(failure)
+                failures[stage] = {
+                    "signature": msgspec.to_builtins(named.signature),
+                    "cause": named.cause,
+                    "rule": named.rule,
+                    "observation": msgspec.to_builtins(observation),
+                }
+                sys.stdout.write(f"{case['id']:24} {stage:14} {named.signature}  {named.cause} ({named.rule})\n")
+        if not failures:
+            sys.stdout.write(f"{case['id']:24} passes in every stage\n")
+        golden = {"schema": "ddefuzz-golden-1", "torch": torch.__version__, "why": case["why"], "failures": failures}
+        text = json.dumps(golden, indent=1, ensure_ascii=False)
+        (HERE / "golden" / f"{case['id']}.json").write_text(f"{text}\n")
+
+
+def trimmed(observation: Observation) -> Observation:
+    """What classification reads, without what differs from run to run."""
+    return msgspec.structs.replace(
+        observation,
+        exceptions=tuple(
+            msgspec.structs.replace(exception, message=exception.message[:MESSAGE], frames=exception.frames[-INNER:])
+            for exception in observation.exceptions
+        ),
+        raised=None if observation.raised is None else innermost(observation.raised),
+        guards=(),
+        cpu_seconds=0.0,
+        peak_rss_mb=0.0,
+        output="",
+    )
+
+
+def innermost(raised: Raised) -> Raised:
+    """The inner ends of the stacks: what is outside of them is the same for all."""
+    return msgspec.structs.replace(raised, python=raised.python[-INNER:], native=raised.native[-INNER:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,218 @@
+"""The programs whose raw failures are the golden files: one a rule, a machinery row or a shape of frames.
+
+`collect.py` runs them. Each entry's `rule` is what it is there for; `CASES` is the form that `ddefuzz check` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+CASES: list[dict[str, Any]] = []
+
+
+def case(name: str, why: str, *args: Tensor, semantics: str = "explicit") -> Callable[[Any], Any]:
+    def register(fn: Any) -> Any:
+        CASES.append({"id": name, "fn": fn, "args": lambda: args, "why": why, "semantics": semantics})
+        return fn
+
+    return register
+
+
+X = torch.arange(24, dtype=torch.float32).reshape(8, 3) - 9.5
+GRAD = X.clone().requires_grad_()
+KEEP = torch.tensor([True, False, True, True, False, True, True, False])
+N = torch.tensor([3])
+
+
+@case("chunk", "output structure; the operator is a frame of its own", X, KEEP)
+def _chunk(x: Tensor, keep: Tensor) -> Any:
+    return torch.chunk(x[keep], 2)
+
+
+@case("split-int", "output structure", X, KEEP)
+def _split(x: Tensor, keep: Tensor) -> Any:
+    return torch.split(x[keep], 2)
+
+
+@case("tensor-split", "output structure; a C++ name that ends in _symint", X, KEEP)
+def _tensor_split(x: Tensor, keep: Tensor) -> Any:
+    return torch.tensor_split(x[keep], 2)
+
+
+@case("unbind", "output structure asked for by a Python decomposition", X, KEEP)
+def _unbind(x: Tensor, keep: Tensor) -> Any:
+    return torch.unbind(x[keep])
+
+
+@case("iterate", "dynamo asks for a length itself, export goes through unbind", X, KEEP)
+def _iterate(x: Tensor, keep: Tensor) -> Any:
+    return [row + 1 for row in x[keep]]
+
+
+@case("diff", "an avoidable branch in C++; the innermost of two native functions", X, KEEP)
+def _diff(x: Tensor, keep: Tensor) -> Any:
+    return torch.diff(x[keep], dim=0)
+
+
+@case("diff-grad", "the same below an autograd kernel", GRAD, KEEP)
+def _diff_grad(x: Tensor, keep: Tensor) -> Any:
+    return torch.diff(x[keep], dim=0)
+
+
+@case("fft", "a function of an anonymous namespace, its operator inlined away", X, KEEP)
+def _fft(x: Tensor, keep: Tensor) -> Any:
+    return torch.fft.rfft(x[keep], n=4, dim=0)
+
+
+@case("cosine", "an operator inlined away: the header's line tells it", X, KEEP)
+def _cosine(x: Tensor, keep: Tensor) -> Any:
+    return functional.cosine_similarity(x[keep], x[~keep], dim=0)
+
+
+@case("cdist", "C++ called through a Python function of torch", X, KEEP)
+def _cdist(x: Tensor, keep: Tensor) -> Any:
+    return torch.cdist(x[keep], x[:, : x[keep].shape[0]])
+
+
+@case("sdpa", "a site outside of at::", X, KEEP)
+def _sdpa(x: Tensor, keep: Tensor) -> Any:
+    key = x[keep][None, None]
+    return functional.scaled_dot_product_attention(x[None, None], key, key)
+
+
+@case("alpha-dropout", "a template whose return type is one as well", X, KEEP)
+def _alpha_dropout(x: Tensor, keep: Tensor) -> Any:
+    return functional.alpha_dropout(x[keep], 0.5, training=True)
+
+
+@case("contiguity", "the shape's own bookkeeping in c10", X, KEEP)
+def _contiguity(x: Tensor, keep: Tensor) -> Any:
+    return x[keep].t().is_contiguous()
+
+
+@case("max-pool-channels-last", "memory format of a fake kernel's result, through two native functions", X, KEEP)
+def _max_pool(x: Tensor, keep: Tensor) -> Any:
+    return functional.adaptive_max_pool2d(x[keep][None, :, None, :].expand(2, -1, 2, -1), (2, 2))
+
+
+@case("roll", "an avoidable branch in a Python decomposition", X, KEEP)
+def _roll(x: Tensor, keep: Tensor) -> Any:
+    return torch.roll(x[keep], 1, 0)
+
+
+@case("batch-norm", "an avoidable branch in a library function, which dynamo inlines", X, KEEP)
+def _batch_norm(x: Tensor, keep: Tensor) -> Any:
+    return functional.batch_norm(x[keep], torch.zeros(3), torch.ones(3), training=True)
+
+
+@case("is-nonzero", "Python branches on a tensor through a native op that is machinery", X, torch.ones(8, 3))
+def _is_nonzero(x: Tensor, var: Tensor) -> Any:
+    return functional.gaussian_nll_loss(x, x, var)
+
+
+@case("addmv", "a decomposition under decorators", X, KEEP)
+def _addmv(x: Tensor, keep: Tensor) -> Any:
+    return torch.addmv(x[keep][:, 0], x[keep], x[0])
+
+
+@case("int-in-schema", "the user hands a data-dependent int to an op that takes no SymInt", X, N)
+def _int_in_schema(x: Tensor, n: Tensor) -> Any:
+    return torch.chunk(x, n[0].item())  # type: ignore[arg-type]
+
+
+@case("int-list-in-schema", "torch itself does", X, N)
+def _int_list_in_schema(x: Tensor, n: Tensor) -> Any:
+    return functional.adaptive_max_pool1d(x[None], n[0].item())  # type: ignore[arg-type]
+
+
+@case("kron", "C++ reads sizes as ints: Python answers it, C++ asked", X, KEEP)
+def _kron(x: Tensor, keep: Tensor) -> Any:
+    return torch.kron(x[keep], x)
+
+
+@case("cov", "the same through another reading function", X, KEEP)
+def _cov(x: Tensor, keep: Tensor) -> Any:
+    return torch.cov(x[keep])
+
+
+@case("one-hot", "a framework function that wants a Python int; dynamo refuses the op", torch.tensor([3, 0, 1]))
+def _one_hot(t: Tensor) -> Any:
+    return functional.one_hot(t)
+
+
+@case("list-index", "an index that becomes a tensor's data: a number is wanted in C++", X, N)
+def _list_index(x: Tensor, n: Tensor) -> Any:
+    return x[[n[0].item()]]
+
+
+@case("own-float", "the user's own float of a tensor", X, torch.tensor([0.5]))
+def _own_float(x: Tensor, p: Tensor) -> Any:
+    return x * float(p[0])
+
+
+@case("own-bool", "the user's own bool of a tensor", X, N)
+def _own_bool(x: Tensor, n: Tensor) -> Any:
+    return x + bool(n[0])
+
+
+@case("own-branch", "the user's own branch on a size", X, KEEP)
+def _own_branch(x: Tensor, keep: Tensor) -> Any:
+    kept = x[keep]
+    if kept.shape[0] > 2 and keep.dim() == 1:
+        return kept + 1
+    return kept
+
+
+@case("own-int", "the user's own int of a tensor", X, N)
+def _own_int(x: Tensor, n: Tensor) -> Any:
+    return x[: int(n[0])]
+
+
+@case("own-range", "the user's own loop", X, N)
+def _own_range(x: Tensor, n: Tensor) -> Any:
+    return [x + step for step in range(n[0].item())]  # type: ignore[arg-type]
+
+
+@case("branch-on-a-tensor", "a branch on a tensor: a guard in export, a graph break in dynamo", X)
+def _branch_on_a_tensor(x: Tensor) -> Any:
+    return x + 1 if x.sum() > 0 else x
+
+
+@case("equal", "an op whose output only the data decides", X)
+def _equal(x: Tensor) -> Any:
+    return x + 1 if torch.equal(x, x.flip(0)) else x
+
+
+@case("no-fake-kernel", "an op without a fake kernel", X, KEEP)
+def _no_fake_kernel(x: Tensor, keep: Tensor) -> Any:
+    return torch.geqrf(x[keep])
+
+
+@case("pending", "an unbacked symbol that no output has", N)
+def _pending(n: Tensor) -> Any:
+    return torch.arange(n[0], n[0] + 2)  # type: ignore[call-overload]
+
+
+@case("skipped-function", "dynamo refuses a function of torch", X)
+def _skipped(x: Tensor) -> Any:
+    return torch.ao.quantization.FakeQuantize()(x)  # type: ignore[no-untyped-call]
+
+
+@case("no-symint-in-schema", "an op that refuses a SymInt: neither guard nor graph break", X, N)
+def _no_symint(x: Tensor, n: Tensor) -> Any:
+    return torch.ops.aten.chunk(x, n[0].item())
+
+
+@case("old-narrow", "a C++ fallback that the old mechanism could not decide", X, N, semantics="size-oblivious")
+def _old_narrow(x: Tensor, n: Tensor) -> Any:
+    return x.narrow(0, n[0].item(), 2)  # type: ignore[arg-type]
+
+
+@case("old-slice", "a Python fallback that the old mechanism could not decide", X, N, semantics="size-oblivious")
+def _old_slice(x: Tensor, n: Tensor) -> Any:
+    return x[n[0].item() :]
