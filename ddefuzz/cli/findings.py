@@ -20,6 +20,7 @@ from ddefuzz.findings.lifecycle import MEANING, STATES, State
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.ops import catalogue
+from ddefuzz.program.repro import repro_script
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 DEFAULT_TEXT = Path("findings")
@@ -125,9 +126,6 @@ def _program(finding: Finding, *, minimal: bool) -> str:
 
 
 def _repro(finding: Finding, stage: Stage | None) -> str:
-    # Only this one option needs what makes repros.
-    from ddefuzz.program.repro import repro_script  # noqa: PLC0415
-
     text = finding.minimal or _program(finding, minimal=False)
     case = catalogue.parse(text, f"{finding.id}.py")
     stages = [seen for seen in finding.stages if seen in CAPTURE_STAGES]

@@ -6,7 +6,9 @@ Merging is commutative, associative and idempotent, so that shards can be merged
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
@@ -20,18 +22,12 @@ def merged(a: Finding, b: Finding) -> Finding:
     people decided (state, title, cause …) is taken from the record with the latest history.
     """
     a, b = normalized(a), normalized(b)
-    decided = max(a, b, key=lambda finding: (_latest(finding), _content(finding)))
-    smaller = min(a, b, key=_minimal_order)
-    seen_first = min(a, b, key=lambda finding: (finding.first_seen or "~", finding.original is None, _content(finding)))
+    groups = max(_decided(a), _decided(b)), min(_first(a), _first(b)), min(_minimal(a), _minimal(b))
+    chosen = {name: value for group in groups for name, value in group.fields.items()}
     return normalized(
         msgspec.structs.replace(
-            decided,
-            expression=seen_first.expression,
-            original=seen_first.original,
-            failure=seen_first.failure,
-            minimal=smaller.minimal,
-            steps=smaller.steps,
-            attempts=smaller.attempts,
+            a,
+            **chosen,
             confirmed=max(a.confirmed, b.confirmed, key=_confirmation_order),
             occurrences=_merged_occurrences((*a.occurrences, *b.occurrences)),
             links=a.links + b.links,
@@ -41,17 +37,40 @@ def merged(a: Finding, b: Finding) -> Finding:
     )
 
 
-def _latest(finding: Finding) -> str:
-    return max((entry.when for entry in finding.history), default="")
+@dataclass(frozen=True)
+class _Group:
+    """Fields that are taken together from one of the two, by an order over nothing but `rank` and these fields.
+
+    An order that looked at other fields would change by merging, and with it what is chosen next.
+    """
+
+    rank: tuple[str | int, ...]
+    fields: dict[str, Any]
+
+    def __lt__(self, other: _Group) -> bool:
+        return self._key() < other._key()
+
+    def _key(self) -> tuple[tuple[str | int, ...], bytes]:
+        return self.rank, msgspec.json.encode(self.fields)
 
 
-def _content(finding: Finding) -> bytes:
-    return msgspec.json.encode(finding)
+def _group(finding: Finding, names: tuple[str, ...], *rank: str | int) -> _Group:
+    return _Group(rank, {name: getattr(finding, name) for name in names})
 
 
-def _minimal_order(finding: Finding) -> tuple[bool, int, int, str, int]:
+def _decided(finding: Finding) -> _Group:
+    latest = max((entry.when for entry in finding.history), default="")
+    return _group(finding, ("cause", "title", "state", "duplicate_of", "fixed_in"), latest)
+
+
+def _first(finding: Finding) -> _Group:
+    return _group(finding, ("expression", "original", "failure"), finding.first_seen or "~", finding.original is None)
+
+
+def _minimal(finding: Finding) -> _Group:
     text = finding.minimal or ""
-    return finding.minimal is None, finding.steps or 0, len(text), text, finding.attempts or 0
+    rank = (finding.minimal is None, finding.steps or 0, len(text), text)
+    return _group(finding, ("minimal", "steps", "attempts"), *rank)
 
 
 def _confirmation_order(confirmed: Confirmation | None) -> tuple[int, int]:

@@ -199,14 +199,14 @@ def normalized(finding: Finding) -> Finding:
 
 
 def as_document(finding: Finding) -> dict[str, object]:
-    """The finding as every machine-readable output has it."""
-    return {
+    """The finding as every machine-readable output has it, in JSON's own types."""
+    document = {
         "schema": SCHEMA,
         "id": finding.id,
         "title": finding.title,
         "kind": finding.kind,
         "cause": finding.cause,
-        "site": msgspec.to_builtins(finding.site),
+        "site": finding.site,
         "anchor": finding.anchor,
         "ops": list(finding.ops),
         "expression": finding.expression,
@@ -219,14 +219,16 @@ def as_document(finding: Finding) -> dict[str, object]:
         "program": finding.minimal,
         "original": finding.original,
         "attempts": finding.attempts,
-        "confirmed": msgspec.to_builtins(finding.confirmed),
+        "confirmed": finding.confirmed,
         "torch": list(finding.torch_versions),
         "count": finding.count,
         "first_seen": finding.first_seen,
         "last_seen": finding.last_seen,
-        "occurrences": msgspec.to_builtins(finding.occurrences),
+        "occurrences": finding.occurrences,
         "links": list(finding.links),
-        "notes": msgspec.to_builtins(finding.notes),
-        "history": msgspec.to_builtins(finding.history),
-        "failure": msgspec.to_builtins(finding.failure),
+        "notes": finding.notes,
+        "history": finding.history,
+        "failure": finding.failure,
     }
+    plain: dict[str, object] = msgspec.json.decode(msgspec.json.encode(document))
+    return plain

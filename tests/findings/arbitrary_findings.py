@@ -1,0 +1,127 @@
+"""Hypothesis strategies of findings, as databases and text forms may hold them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import get_args
+
+import msgspec
+from hypothesis import strategies as st
+
+from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
+from ddefuzz.findings.lifecycle import State
+from ddefuzz.findings.model import (
+    Confirmation,
+    Finding,
+    HistoryEntry,
+    Note,
+    Occurrence,
+    Sighting,
+    normalized,
+    stamp,
+    title_of,
+)
+from ddefuzz.findings.rows import id_of
+from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.oracles.failure import Failure
+
+START = datetime(2025, 1, 31, 12, tzinfo=UTC)
+
+CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_int operator==")
+ROLL = Signature("dde", Site("Python", "torch/_refs/__init__.py", "roll"), "a.numel() == 0")
+
+PROGRAM = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0"]):
+    return torch.chunk(x, 2)
+"""
+
+OTHER_PROGRAM = PROGRAM.replace("chunk(x, 2)", "roll(x, 1)")
+
+# Any text that a database and TOML can hold: PostgreSQL takes no NUL, UTF-8 no surrogates.
+text = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
+times = st.integers(0, 5).map(lambda hours: stamp(START + timedelta(hours=hours)))
+
+
+def failure_of(signature: Signature, expression: str = "Eq(u0, 0)") -> Failure:
+    """A failure with raw frames."""
+    frame = Frame("torch/_refs/__init__.py", 4_098, "roll", "a.numel() == 0", exact=True)
+    raised = Raised(expression, "guard_bool", Place("Python", frame.file, frame.line), (frame,))
+    error = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
+    return Failure(signature.kind, Observation("export", EXPLICIT, "fail", "", (error,), raised), expression)
+
+
+def sighting(
+    signature: Signature = CHUNK, *, torch: str = "2.13.0", ops: tuple[str, ...] = ("torch.chunk",)
+) -> Sighting:
+    """A sighting as a campaign makes it."""
+    return Sighting(
+        signature=signature,
+        cause="framework",
+        failure=failure_of(signature),
+        verdict="open",
+        ops=ops,
+        torch=torch,
+        program=PROGRAM,
+    )
+
+
+occurrences = st.builds(
+    Occurrence,
+    torch=st.sampled_from(["2.13.0", "2.15.0"]),
+    stage=st.sampled_from(["export", "compile"]),
+    semantics=st.just("explicit"),
+    op=st.sampled_from(["", "torch.chunk", "torch.roll"]),
+    verdict=st.sampled_from(["open", "regressed"]),
+    count=st.integers(1, 9),
+    first_seen=times,
+    last_seen=times,
+)
+
+notes = st.builds(Note, when=times, who=text, text=text)
+entries = st.builds(
+    HistoryEntry, when=times, who=text, field=st.sampled_from(["state", "cause"]), before=text, after=text
+)
+programs = st.sampled_from([None, PROGRAM, OTHER_PROGRAM])
+states: st.SearchStrategy[State] = st.sampled_from(["open", "known", "fixed", "ignored"])
+
+
+@st.composite
+def findings(draw: st.DrawFn, signatures: tuple[Signature, ...] = (CHUNK, ROLL), sequences: int = 3) -> Finding:
+    """A finding that is no duplicate."""
+    one = draw(st.sampled_from(signatures))
+    minimal = draw(programs)
+    return normalized(
+        Finding(
+            id=id_of(one.key, draw(st.integers(1, sequences))),
+            kind=one.kind,
+            cause=draw(st.sampled_from(get_args(Cause))),
+            site=one.site,
+            anchor=one.anchor,
+            title=draw(st.just(title_of(one)) | text),
+            state=draw(states),
+            fixed_in=tuple(draw(st.lists(st.sampled_from(["2.13.0", "2.15.0"])))),
+            expression=draw(text),
+            occurrences=tuple(draw(st.lists(occurrences, max_size=3, unique_by=lambda seen: seen.place))),
+            original=draw(programs),
+            minimal=minimal,
+            steps=draw(st.integers(0, 9)) if minimal else None,
+            attempts=draw(st.integers(0, 99)) if minimal else None,
+            confirmed=draw(st.none() | st.builds(Confirmation, k=st.integers(0, 3), n=st.just(3))),
+            failure=draw(st.none() | text.map(lambda expression: failure_of(one, expression))),
+            links=tuple(draw(st.lists(text, max_size=2))),
+            notes=tuple(draw(st.lists(notes, max_size=2))),
+            history=tuple(draw(st.lists(entries, max_size=2))),
+        )
+    )
+
+
+@st.composite
+def databases(draw: st.DrawFn) -> tuple[Finding, ...]:
+    """Findings with different ids, some a duplicate of another; by id."""
+    found = sorted(draw(st.lists(findings(), max_size=4, unique_by=lambda one: one.id)), key=lambda one: one.id)
+    if len(found) > 1 and draw(st.booleans()):
+        found[1] = msgspec.structs.replace(found[1], state="dup", duplicate_of=found[0].id)
+    return tuple(found)

@@ -1,0 +1,254 @@
+"""What is recorded is there: plain use, a model of it under random use, and merging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from ddefuzz.classify.signature import Signature
+from ddefuzz.errors import InputError
+from ddefuzz.findings.connection import open_engine
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import State
+from ddefuzz.findings.merge import merged
+from ddefuzz.findings.model import Confirmation, Finding, as_document, stamp
+from ddefuzz.findings.schema import Table
+from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, findings, sighting
+
+PROPERTY = settings(database=None, deadline=None, derandomize=True)
+WHO = "ada"
+
+
+def url_in(folder: Path | str, name: str = "ddefuzz.db") -> str:
+    return f"sqlite:///{folder}/{name}"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database.open(url_in(tmp_path)) as opened:
+        yield opened
+
+
+def test_a_sighting_is_a_new_finding_once(database: Database) -> None:
+    first = database.record(sighting(), START)
+    again = database.record(sighting(ops=("torch.split",)), START + timedelta(hours=1))
+    assert (first.finding_id, first.is_new) == (CHUNK.key, True)
+    assert (again.finding_id, again.is_new) == (CHUNK.key, False)
+    (found,) = database.findings()
+    assert found.signature == CHUNK
+    assert found.ops == ("torch.chunk", "torch.split")
+    assert (found.first_seen, found.last_seen) == (stamp(START), stamp(START + timedelta(hours=1)))
+    assert found.count == 2
+    assert found.verdicts == {"export": "open"}
+    assert found.original == PROGRAM
+    assert found.expression == "Eq(u0, 0)"
+    assert found.failure is not None
+    assert found.failure.observation.raised is not None
+
+
+def test_what_comes_back_after_its_fix_is_a_new_finding(database: Database) -> None:
+    first = database.record(sighting(), START).finding_id
+    database.set_state(first, "fixed", who=WHO, when=START, fixed_in=["2.15.0"])
+    assert database.record(sighting(torch="2.13.0"), START).finding_id == first
+    again = database.record(sighting(torch="2.15.0"), START)
+    assert (again.finding_id, again.is_new) == (f"{CHUNK.key}-2", True)
+    assert database.record(sighting(torch="2.15.0"), START).finding_id == f"{CHUNK.key}-2"
+
+
+def test_minimal_program_and_confirmation(database: Database) -> None:
+    found = database.record(sighting(), START).finding_id
+    assert database.get(found).minimal is None
+    database.set_minimal(found, PROGRAM, steps=1, attempts=11)
+    database.set_confirmed(found, 3, 3)
+    assert database.get(found).steps == 1
+    assert database.get(found).confirmed == Confirmation(3, 3)
+
+
+def test_every_decision_is_logged(database: Database) -> None:
+    found = database.record(sighting(), START).finding_id
+    database.set_state(found, "known", who=WHO, when=START)
+    database.set_cause(found, "inherent", who=WHO, when=START)
+    database.set_title(found, "chunk asks for its size", who=WHO, when=START)
+    database.link(found, "https://github.com/pytorch/pytorch/issues/1", who=WHO, when=START)
+    database.note(found, "as seen in a model", who=WHO, when=START)
+    history = database.get(found).history
+    assert {(entry.field, entry.before, entry.after) for entry in history} == {
+        ("state", "open", "known"),
+        ("cause", "framework", "inherent"),
+        ("title", "dde at at::native::chunk", "chunk asks for its size"),
+        ("links", "", "https://github.com/pytorch/pytorch/issues/1"),
+    }
+    assert {entry.who for entry in history} == {WHO}
+    assert [note.text for note in database.get(found).notes] == ["as seen in a model"]
+
+
+@pytest.mark.parametrize("state", ["open", "known", "ignored"])
+def test_undup_goes_back_to_where_it_was(database: Database, state: State) -> None:
+    one, other = (database.record(sighting(of), START).finding_id for of in (CHUNK, ROLL))
+    if state != "open":
+        database.set_state(one, state, who=WHO, when=START)
+    before = database.get(one).state
+    database.dup(one, other, who=WHO, when=START + timedelta(seconds=1))
+    assert (database.get(one).state, database.get(one).duplicate_of) == ("dup", other)
+    database.undup(one, who=WHO, when=START + timedelta(seconds=2))
+    assert (database.get(one).state, database.get(one).duplicate_of) == (before, None)
+
+
+def test_duplicates_make_no_chains(database: Database) -> None:
+    one, other = (database.record(sighting(of), START).finding_id for of in (CHUNK, ROLL))
+    with pytest.raises(InputError, match="duplicate of itself"):
+        database.dup(one, one, who=WHO, when=START)
+    database.dup(one, other, who=WHO, when=START)
+    with pytest.raises(InputError, match=f"{one}: is itself a duplicate, expected {other}"):
+        database.dup(other, one, who=WHO, when=START)
+    with pytest.raises(InputError, match="'dup' needs the finding"):
+        database.set_state(other, "dup", who=WHO, when=START)
+
+
+def test_a_transaction_is_all_or_nothing(database: Database) -> None:
+    with pytest.raises(InputError), database.transaction():
+        database.record(sighting(), START)
+        database.get("dde-none")
+    assert database.findings() == ()
+
+
+@pytest.mark.parametrize("prefix", [CHUNK.key, CHUNK.key[:7], CHUNK.key.removeprefix("dde-")[:4]])
+def test_a_unique_beginning_of_the_id_is_enough(database: Database, prefix: str) -> None:
+    for signature in (CHUNK, ROLL):
+        database.record(sighting(signature), START)
+    assert database.resolve(prefix).id == CHUNK.key
+
+
+def test_an_unknown_or_ambiguous_id_says_which_there_are(database: Database) -> None:
+    for signature in (CHUNK, ROLL):
+        database.record(sighting(signature), START)
+    with pytest.raises(InputError, match=f"found 2 such, expected one of .*{CHUNK.key}"):
+        database.resolve("dde-")
+    with pytest.raises(InputError, match=f"did you mean .*{CHUNK.key}"):
+        database.resolve(CHUNK.key[:-1] + "x")
+
+
+def test_campaigns_can_be_resumed_until_they_are_finished(database: Database) -> None:
+    options: dict[str, object] = {"stages": ["export"], "shard": None}
+    seed = 2**63 - 1
+    campaign = database.start_campaign(profile="default", seed=seed, generator="1", options=options, when=START)
+    database.advance(campaign, 40, START)
+    database.advance(campaign, 30, START)
+    (unfinished,) = database.unfinished()
+    assert (unfinished.next_index, unfinished.seed, unfinished.options) == (40, seed, options)
+    database.finish_campaign(campaign, START)
+    assert database.unfinished() == ()
+
+
+def test_models_and_migrations_agree(tmp_path: Path) -> None:
+    with open_engine(url_in(tmp_path)).connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Table.metadata) == []
+
+
+@settings(PROPERTY, max_examples=25)
+@given(databases())
+def test_what_is_put_is_what_is_got(found: tuple[Finding, ...]) -> None:
+    with TemporaryDirectory() as folder, Database.open(url_in(folder)) as database:
+        database.put(found)
+        assert database.findings() == found
+        database.put(found)
+        database.merge(found)
+        assert database.findings() == found
+
+
+one_id = findings((CHUNK,), sequences=1)
+
+
+@PROPERTY
+@given(one_id, one_id, one_id)
+def test_merging_does_not_depend_on_order(a: Finding, b: Finding, c: Finding) -> None:
+    assert merged(a, a) == a
+    assert merged(a, b) == merged(b, a)
+    assert merged(merged(a, b), c) == merged(a, merged(b, c))
+
+
+@PROPERTY
+@given(findings())
+def test_documents_are_json(finding: Finding) -> None:
+    document = as_document(finding)
+    assert document["schema"] == "ddefuzz.finding/1"
+    assert msgspec.json.decode(msgspec.json.encode(document)) == document
+
+
+class DatabaseMachine(RuleBasedStateMachine):
+    """The database against the simplest model of it: counts, states and duplicates in dictionaries."""
+
+    known = Bundle("known")
+
+    @initialize()
+    def open(self) -> None:
+        self.folder = TemporaryDirectory()
+        self.database = Database.open(url_in(self.folder.name))
+        self.counts: dict[str, int] = {}
+        self.states: dict[str, State] = {}
+        self.seconds = 0
+
+    def teardown(self) -> None:
+        self.database.close()
+        self.folder.cleanup()
+
+    def now(self) -> timedelta:
+        self.seconds += 1
+        return timedelta(seconds=self.seconds)
+
+    @rule(target=known, signature=st.sampled_from([CHUNK, ROLL]), torch=st.sampled_from(["2.13.0", "2.15.0"]))
+    def record(self, signature: Signature, torch: str) -> str:
+        result = self.database.record(sighting(signature, torch=torch), START + self.now())
+        assert result.is_new == (result.finding_id not in self.counts)
+        self.counts[result.finding_id] = self.counts.get(result.finding_id, 0) + 1
+        self.states.setdefault(result.finding_id, "open")
+        return result.finding_id
+
+    @rule(finding=known, state=st.sampled_from(["open", "known", "fixed", "ignored"]))
+    def set_state(self, finding: str, state: State) -> None:
+        try:
+            self.database.set_state(finding, state, who=WHO, when=START + self.now())
+        except InputError:
+            return
+        self.states[finding] = state
+
+    @rule(finding=known, of=known)
+    def dup(self, finding: str, of: str) -> None:
+        try:
+            self.database.dup(finding, of, who=WHO, when=START + self.now())
+        except InputError:
+            return
+        self.states[finding] = "dup"
+
+    @rule(finding=consumes(known))
+    def undup(self, finding: str) -> None:
+        if self.states[finding] == "dup":
+            self.database.undup(finding, who=WHO, when=START + self.now())
+            self.states[finding] = self.database.get(finding).state
+            assert self.states[finding] != "dup"
+
+    @rule()
+    def open_again(self) -> None:
+        self.database.close()
+        self.database = Database.open(self.database.url, create=False)
+
+    @invariant()
+    def agrees(self) -> None:
+        found = self.database.findings()
+        assert {one.id: one.count for one in found} == self.counts
+        assert {one.id: one.state for one in found} == self.states
+        assert all((one.state == "dup") == (one.duplicate_of is not None) for one in found)
+
+
+TestDatabaseMachine = DatabaseMachine.TestCase
+TestDatabaseMachine.settings = settings(PROPERTY, max_examples=15, stateful_step_count=12)

@@ -1,0 +1,178 @@
+"""A database that cannot be used is one clear line, and what was recorded before is still there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.errors import DatabaseError
+from ddefuzz.findings.connection import check
+from ddefuzz.findings.database import Database
+from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
+
+ROOT = Path(__file__).parents[2]
+
+RECORD_AND_DIE = """
+import os, signal, sys
+from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
+from ddefuzz.findings.database import Database
+database = Database.open(sys.argv[1])
+database.record(sighting(CHUNK), START)
+with database.transaction():
+    database.record(sighting(ROLL), START)
+    if sys.argv[2] == "inside":
+        os.kill(os.getpid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+FILL = """
+import resource, signal, sys
+from dataclasses import replace
+from tests.findings.arbitrary_findings import CHUNK, START, sighting
+from ddefuzz.errors import DatabaseError
+from ddefuzz.findings.database import Database
+database = Database.open(sys.argv[1])
+done = 0
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+try:
+    while True:
+        database.note(database.record(sighting(CHUNK), START).finding_id, "x" * 10_000, who="ada", when=START)
+        done += 1
+except DatabaseError as error:
+    print(done)
+    print(error)
+"""
+
+
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def run(program: str, *args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", program, *args], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(("when", "survivors"), [("after", {CHUNK.key, ROLL.key}), ("inside", {CHUNK.key})])
+def test_what_is_recorded_survives_kill_9(tmp_path: Path, when: str, survivors: set[str]) -> None:
+    path = tmp_path / "ddefuzz.db"
+    assert run(RECORD_AND_DIE, url(path), when).returncode == -signal.SIGKILL
+    with Database.open(url(path), create=False) as database:
+        assert {finding.id for finding in database.findings()} == survivors
+
+
+def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ddefuzz.db"
+    result = run(FILL, url(path))
+    assert result.returncode == 0, result.stderr
+    done, message = result.stdout.splitlines()
+    assert "disk" in message
+    assert "expected" in message
+    with Database.open(url(path), create=False) as database:
+        (finding,) = database.findings()
+        assert finding.count >= int(done) > 0
+        assert finding.count - int(done) <= 1  # recorded, but the note did not fit
+
+
+def test_a_read_only_database_can_be_read_but_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "ddefuzz.db"
+    with Database.open(url(path)) as database:
+        database.record(sighting(), START)
+    with Database.open(f"sqlite:///file:{path}?mode=ro&uri=true", create=False) as database:
+        assert [finding.id for finding in database.findings()] == [CHUNK.key]
+        with pytest.raises(DatabaseError, match="it is read-only, expected a database that can be written"):
+            database.record(sighting(), START)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "ddefuzz.db"
+    path.write_text("these are my notes, not a database\n" * 100)
+    with pytest.raises(DatabaseError, match="not an SQLite database"):
+        Database.open(url(path))
+
+
+def test_a_corrupt_database(tmp_path: Path) -> None:
+    path = tmp_path / "ddefuzz.db"
+    with Database.open(url(path)) as database:
+        for signature in (CHUNK, ROLL):
+            for _ in range(20):
+                database.note(
+                    database.record(sighting(signature), START).finding_id, "x" * 3_000, who="ada", when=START
+                )
+    content = bytearray(path.read_bytes())
+    content[8_192:] = b"\xa5" * (len(content) - 8_192)
+    path.write_bytes(content)
+    with pytest.raises(DatabaseError, match="corrupt"):
+        check(url(path))
+    with (
+        pytest.raises(DatabaseError, match="corrupt, expected an intact database"),
+        Database.open(url(path)) as database,
+    ):
+        database.findings()
+
+
+def test_a_newer_schema(tmp_path: Path) -> None:
+    path = tmp_path / "ddefuzz.db"
+    Database.open(url(path)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(DatabaseError, match=r"schema 9999 is newer than this ddefuzz .*: upgrade ddefuzz"):
+        Database.open(url(path))
+
+
+def test_a_database_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "mail.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE mails (id INTEGER)")
+    connection.close()
+    with pytest.raises(DatabaseError, match="has tables but no schema version"):
+        Database.open(url(path))
+    assert path.exists()
+
+
+def test_a_database_that_is_held_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddefuzz.findings.connection.BUSY_TIMEOUT_S", 0.05)
+    path = tmp_path / "ddefuzz.db"
+    with Database.open(url(path)) as database:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DatabaseError, match="another process holds it locked"):
+            database.record(sighting(), START)
+        assert database.findings() == ()  # readers do not wait for writers
+        other.close()
+        database.record(sighting(), START)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("sqlite:///{tmp}/none.db", "no such file; `ddefuzz run` or `findings import` makes it"),
+        ("sqlite:///{tmp}", "found a folder, expected a file"),
+        ("findings.db", "not a URL, expected one like sqlite:///PATH"),
+        ("nonesuch://x/y", "no driver for it"),
+        ("mysql+nonesuch://x/y", "no driver for it"),
+    ],
+)
+def test_a_place_that_is_not_one(tmp_path: Path, given: str, message: str) -> None:
+    with pytest.raises(DatabaseError, match=message):
+        Database.open(given.format(tmp=tmp_path), create=False)
+
+
+def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DatabaseError) as caught:
+        Database.open("nonesuch://ada:secret@host/db")
+    assert "secret" not in str(caught.value)
+
+
+def test_check_tells_the_doctor(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "ddefuzz.db"
+    assert check(url(path)) == f"sqlite:///{path}: schema 0001, 0 findings, writable"

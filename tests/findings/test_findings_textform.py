@@ -1,0 +1,170 @@
+"""The text form says what the database says, in the same bytes each time, and is read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from ddefuzz.errors import InputError
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding, title_of
+from ddefuzz.findings.textform import read_findings, write_findings
+from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of
+
+
+def finding(signature: object = CHUNK) -> Finding:
+    assert signature in {CHUNK, ROLL}
+    one = CHUNK if signature == CHUNK else ROLL
+    return Finding(
+        id=one.key,
+        kind=one.kind,
+        cause="framework",
+        site=one.site,
+        anchor=one.anchor,
+        title=title_of(one),
+        original=PROGRAM,
+        minimal=PROGRAM,
+        steps=1,
+        failure=failure_of(one),
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@settings(database=None, deadline=None, derandomize=True, max_examples=25)
+@given(databases())
+def test_database_to_text_to_database(found: tuple[Finding, ...]) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "findings"
+        write_findings(found, folder)
+        written = files(folder)
+        assert read_findings(folder, START) == found
+        with Database.open(f"sqlite:///{name}/ddefuzz.db") as database:
+            database.merge(read_findings(folder, START))
+            assert database.findings() == found
+            write_findings(reversed(database.findings()), folder)
+        assert files(folder) == written
+
+
+def test_a_folder_a_finding(tmp_path: Path) -> None:
+    write_findings([finding()], tmp_path)
+    assert sorted(files(tmp_path)) == [
+        f"{CHUNK.key}/{name}" for name in ("finding.toml", "minimal.py", "original.py")
+    ] + ["known.toml"]
+    assert (tmp_path / CHUNK.key / "minimal.py").read_text() == PROGRAM
+
+
+def test_findings_that_are_gone_leave_but_other_files_stay(tmp_path: Path) -> None:
+    write_findings([finding(CHUNK), finding(ROLL)], tmp_path)
+    (tmp_path / "README.md").write_text("ours")
+    (tmp_path / ROLL.key / "notes.txt").write_text("ours too")
+    write_findings([], tmp_path)
+    assert sorted(files(tmp_path)) == ["README.md", f"{ROLL.key}/notes.txt", "known.toml"]
+
+
+def test_a_decision_written_into_known_toml_counts_and_is_logged(tmp_path: Path) -> None:
+    write_findings([finding()], tmp_path)
+    (tmp_path / "known.toml").write_text(f'[{CHUNK.key}]\nstate = "known"\n')
+    (read,) = read_findings(tmp_path, START + timedelta(hours=1))
+    assert read.state == "known"
+    (entry,) = read.history
+    assert (entry.who, entry.field, entry.before, entry.after) == ("known.toml", "state", "open", "known")
+
+
+Damage = Callable[[Path], object]
+DAMAGES: tuple[tuple[str, Damage, str], ...] = (
+    (
+        "an unknown key",
+        lambda place: append(place / "finding.toml", "typo = 1", at_start=True),
+        "finding.toml: .*unknown field `typo`",
+    ),
+    ("not TOML", lambda place: (place / "finding.toml").write_text("= 1"), "finding.toml: .*line 1"),
+    ("not text", lambda place: (place / "finding.toml").write_bytes(b"\xff"), "finding.toml: "),
+    (
+        "another schema",
+        lambda place: replace(place / "finding.toml", "ddefuzz.finding/1", "ddefuzz.finding/9"),
+        "found schema 'ddefuzz.finding/9', expected 'ddefuzz.finding/1'",
+    ),
+    ("another id", lambda place: replace(place / "finding.toml", CHUNK.key, ROLL.key), "expected that of its folder"),
+    (
+        "another signature",
+        lambda place: replace(place / "finding.toml", "guard_int", "guard_bool"),
+        "is not of this signature, expected 'dde-",
+    ),
+    (
+        "an unknown state",
+        lambda place: replace(place / "finding.toml", 'state = "open"', 'state = "done"'),
+        r"finding.toml: Invalid enum value 'done' - at `\$.state`",
+    ),
+    (
+        "a duplicate of nothing",
+        lambda place: replace(place / "finding.toml", 'state = "open"', 'state = "dup"'),
+        "found state 'dup' and duplicate_of None",
+    ),
+    (
+        "a hostile program",
+        lambda place: append(place / "minimal.py", "import os"),
+        r"minimal.py:\d+: found ",
+    ),
+    (
+        "a call that is not in the catalogue",
+        lambda place: replace(place / "original.py", "torch.chunk", "torch.load"),
+        r"original.py:4: found .*torch\.load",
+    ),
+    (
+        "a decision on nothing",
+        lambda place: append(place.parent / "known.toml", '["dde-0000000000"]\nstate = "known"'),
+        "known.toml: found 'dde-0000000000'",
+    ),
+    (
+        "an unknown key in a decision",
+        lambda place: append(place.parent / "known.toml", f'[{CHUNK.key}]\nstate = "known"\nwhy = "?"'),
+        "known.toml: .*unknown field `why`",
+    ),
+)
+
+
+def append(path: Path, text: str, *, at_start: bool = False) -> None:
+    old = path.read_text()
+    path.write_text(f"{text}\n{old}" if at_start else f"{old}\n{text}\n")
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(("damage", "message"), [pytest.param(d, m, id=name) for name, d, m in DAMAGES])
+def test_what_does_not_belong_is_said_with_its_place(tmp_path: Path, damage: Damage, message: str) -> None:
+    write_findings([finding()], tmp_path)
+    damage(tmp_path / CHUNK.key)
+    with pytest.raises(InputError, match=message):
+        read_findings(tmp_path, START)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        read_findings(tmp_path / "none", START)
+
+
+def test_a_full_disk_leaves_the_old_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_findings([finding()], tmp_path)
+    before = files(tmp_path)
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ddefuzz.files.os.fsync", full)
+    changed = msgspec.structs.replace(finding(), title="another")
+    with pytest.raises(InputError, match="cannot be written: No space left on device"):
+        write_findings([changed], tmp_path)
+    assert files(tmp_path) == before
