@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import msgspec
@@ -65,7 +65,7 @@ class Tally:
     digests: dict[int, str] = field(default_factory=dict)
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    cpu_seconds: Counter[str] = field(default_factory=Counter)
+    cpu_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     findings: dict[str, Seen] = field(default_factory=dict)
     lost: int = 0
 

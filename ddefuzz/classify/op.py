@@ -30,13 +30,11 @@ def failing_ops(observation: Observation) -> tuple[str, ...]:
 
 def _program_frame(observation: Observation) -> Frame | None:
     raised = observation.raised
-    stacks = (raised.traced, raised.python) if raised is not None else ()
-    of_exceptions = (stack for error in observation.exceptions for stack in (error.traced, error.frames))
-    for stack in (*stacks, *of_exceptions):
-        for frame in reversed(stack):
-            if frame.file == PROGRAM_FILE:
-                return frame
-    return None
+    stacks = [] if raised is None else [raised.traced, raised.python]
+    for error in observation.exceptions:
+        stacks += [error.traced, error.frames]
+    innermost_first = (frame for stack in stacks for frame in reversed(stack))
+    return next((frame for frame in innermost_first if frame.file == PROGRAM_FILE), None)
 
 
 def _function(node: ast.AST) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 from pathlib import Path
@@ -16,6 +15,7 @@ from ddefuzz.campaign.campaign import Plan
 from ddefuzz.campaign.launch import plan_of, resume, start
 from ddefuzz.campaign.summary import BUG_CAUSES, Summary
 from ddefuzz.cli.findings import db_option
+from ddefuzz.cli.jobs import jobs_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import Progress, stop_on_interrupt
 from ddefuzz.cli.run_page import summary_page
@@ -33,7 +33,7 @@ DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 @click.option("--budget", metavar="TIME|CASESx", help="90s, 10m, 1h30m, or a number of cases: 1000x. Default: 60s.")
 @click.option("--max-examples", type=click.IntRange(min=1), metavar="N", help="The same as --budget Nx.")
 @click.option("--seed", type=click.IntRange(min=0), help="Which cases are drawn. Default: a new one, which is printed.")
-@click.option("-j", "--jobs", metavar="N|auto", default="auto", show_default=True, help="Worker processes.")
+@jobs_option
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), default="default", show_default=True)
 @click.option(
     "--stage", "stages", type=click.Choice(STAGES), multiple=True, help="Can be repeated. Default: all three captures."
@@ -62,7 +62,7 @@ def command(
     budget: str | None,
     max_examples: int | None,
     seed: int | None,
-    jobs: str,
+    jobs: int,
     profile: str,
     stages: tuple[Stage, ...],
     mechanisms: tuple[Mechanism, ...],
@@ -79,7 +79,7 @@ def command(
         profile=profile,
         seed=secrets.randbelow(2**31) if seed is None else seed,
         budget=_budget(budget, max_examples),
-        jobs=_jobs(jobs),
+        jobs=jobs,
         stages=tuple(stage for stage in STAGES if stage in (stages or DEFAULT_STAGES)),
         semantics=tuple(Semantics(name) for name in mechanisms or ("explicit",)),
         shard=parse_shard(shard),
@@ -133,14 +133,6 @@ def _budget(budget: str | None, max_examples: int | None) -> Budget:
     if max_examples is not None:
         return Budget(cases=max_examples)
     return parse_budget(budget or "60s")
-
-
-def _jobs(text: str) -> int:
-    if text == "auto":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if text.isdigit() and int(text) > 0:
-        return int(text)
-    raise InputError(f"--jobs: found {text!r}, expected a number of processes or auto")
 
 
 def _replay_command(plan: Plan, db: str) -> str:

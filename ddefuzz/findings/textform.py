@@ -66,7 +66,7 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder, expected one that `ddefuzz findings export` made")
-    findings = {finding.id: finding for finding in map(_read_finding, _finding_folders(folder))}
+    findings = {finding.id: finding for finding in map(read_finding, _finding_folders(folder))}
     for finding in findings.values():
         _check_dup(str(folder / finding.id / FINDING), finding.state, finding.duplicate_of, findings)
     for finding_id, known in _read_known(folder / KNOWN).items():
@@ -110,7 +110,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: {error}") from error
 
 
-def _read_finding(place: Path) -> Finding:
+def read_finding(place: Path) -> Finding:
+    """The finding of one folder, without what known.toml decides of it; raises `InputError`."""
     path = place / FINDING
     fields = _read_toml(path)
     if (schema := fields.pop("schema", None)) != SCHEMA:

@@ -1,0 +1,154 @@
+"""The cases kept on purpose: programs with what is expected of them, findings in their text form, trusted user code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from ddefuzz.classify.signature import Site
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import (
+    EXPLICIT,
+    STAGES,
+    CallableSubject,
+    Mechanism,
+    ProgramSubject,
+    Semantics,
+    Stage,
+    Subject,
+)
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
+from ddefuzz.ops import catalogue
+from ddefuzz.oracles.failure import Kind
+from ddefuzz.program.text import is_program
+
+TRUSTED = "trusted.toml"
+"""The list of user modules that replay may execute, in the folder that is replayed."""
+
+EXPECTATION = re.compile(r"(?P<stage>[a-z-]+)/(?P<mechanism>[a-z0-9-]+) (?:ok|(?P<kind>[a-z-]+) at (?P<site>.+))")
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """What a case does in one stage: `kind` and `site` of its failure, or no kind where it has to pass."""
+
+    stage: Stage
+    semantics: Semantics = EXPLICIT
+    kind: Kind | None = None
+    site: str = ""
+    anchor: str | None = None
+
+    def __str__(self) -> str:
+        ends = f"{self.kind} at {self.site}" if self.kind else "ok"
+        return f"{self.stage}/{self.semantics} {ends}"
+
+
+class KeptCase(msgspec.Struct, frozen=True):
+    """One case of a corpus in one stage; `finding` is the known finding that it shows."""
+
+    id: str
+    subject: Subject
+    expect: Expectation
+    finding: str = ""
+
+
+class TrustedModule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry of `trusted.toml`: a module with a list `CASES`, and a JSON file of outcomes by case and stage."""
+
+    path: str
+    expected: str
+
+
+class Trusted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`trusted.toml`: user code is executed to be read, so it has to be named here."""
+
+    module: tuple[TrustedModule, ...]
+
+
+class ExpectedOutcome(msgspec.Struct, frozen=True):
+    """One stage of one case in the JSON file beside a trusted module."""
+
+    outcome: str
+    kind: Kind | None = None
+    site: Site | None = None
+
+
+def parse_expectation(text: str, where: str) -> Expectation:
+    """`export/explicit dde at at::native::chunk` or `export/explicit ok`; raises `InputError`."""
+    match = EXPECTATION.fullmatch(text.strip())
+    if match and match["stage"] in STAGES and match["mechanism"] in get_args(Mechanism):
+        kind, site = match["kind"], match["site"]
+        if kind is None or kind in get_args(Kind):
+            return msgspec.convert(
+                {
+                    "stage": match["stage"],
+                    "semantics": {"mechanism": match["mechanism"]},
+                    "kind": kind,
+                    "site": site or "",
+                },
+                Expectation,
+            )
+    raise InputError(
+        f"{where}: found the expectation {text.strip()!r}, expected STAGE/SEMANTICS ok or STAGE/SEMANTICS KIND at SITE"
+    )
+
+
+def kept_cases(paths: Iterable[Path]) -> tuple[KeptCase, ...]:
+    """All cases at or below the paths, sorted by id; raises `InputError` for a path or a case that cannot be read."""
+    found: dict[str, KeptCase] = {}
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: found nothing there, expected a case file or a folder of them")
+        files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        for file in files:
+            found |= {case.id: case for case in program_cases(file)}
+        for listed in sorted(path.rglob(TRUSTED)) if path.is_dir() else []:
+            found |= {case.id: case for case in _trusted_cases(listed)}
+    return tuple(found[key] for key in sorted(found))
+
+
+def program_cases(file: Path) -> Iterator[KeptCase]:
+    """The cases of a program file: by the finding beside it, else by its `# expect:` lines; other files have none."""
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if not is_program(text):
+        return
+    case = catalogue.parse(text, str(file))
+    beside = file.parent / FINDING
+    if file.name in (MINIMAL, ORIGINAL) and beside.exists():
+        finding = read_finding(file.parent)
+        yield KeptCase(str(file), ProgramSubject(text), expectation_of(finding), finding.id)
+        return
+    if not case.expect:
+        raise InputError(f"{file}: found no line '# expect: …', expected one, such as '# expect: export/explicit ok'")
+    for line in case.expect:
+        expect = parse_expectation(line, str(file))
+        yield KeptCase(f"{file}@{expect.stage}/{expect.semantics}", ProgramSubject(text), expect)
+
+
+def expectation_of(finding: Finding) -> Expectation:
+    """What the programs of a finding do, where it was first seen."""
+    if finding.failure is None:
+        raise InputError(f"{finding.id}: has no failure, so there is no stage to replay it in")
+    observation = finding.failure.observation
+    return Expectation(observation.stage, observation.semantics, finding.kind, str(finding.site), finding.anchor)
+
+
+def _trusted_cases(listed: Path) -> Iterator[KeptCase]:
+    try:
+        trusted = msgspec.toml.decode(listed.read_bytes(), type=Trusted)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{listed}: {error}") from error
+    for module in trusted.module:
+        path, expected = listed.parent / module.path, listed.parent / module.expected
+        try:
+            outcomes = msgspec.json.decode(expected.read_bytes(), type=dict[str, dict[Stage, ExpectedOutcome]])
+        except (OSError, msgspec.DecodeError) as error:
+            raise InputError(f"{expected}: {error}") from error
+        for case, stages in outcomes.items():
+            for stage, outcome in stages.items():
+                expect = Expectation(stage, EXPLICIT, outcome.kind, str(outcome.site or ""))
+                yield KeptCase(f"{path}:{case}@{stage}", CallableSubject(str(path), case=case), expect)

@@ -1,0 +1,83 @@
+"""Replaying kept cases: what must stay fixed is fixed, what is known still fails, what got fixed is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ddefuzz.campaign.corpus import KeptCase
+from ddefuzz.classify.classify import classify
+from ddefuzz.classify.signature import Signature
+from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.protocol import Observation, Run
+from ddefuzz.execute.worker import observe_run
+from ddefuzz.oracles.capture import judge
+
+CASE_SECONDS = 60.0
+
+Status: TypeAlias = Literal["as expected", "gone", "fails", "fails otherwise", "not judged"]
+"""
+as expected      passes, or fails as it is known to
+gone             was known to fail and passes now
+fails            had to pass
+fails otherwise  fails with another kind, site or anchor than the known one
+not judged       the stage could not say
+"""
+
+MISMATCHES: frozenset[Status] = frozenset({"fails", "fails otherwise", "not judged"})
+"""What makes a replay fail; a known failure that is gone is good news."""
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What became of one case; `seen` says how it ended, as an expectation does."""
+
+    case: KeptCase
+    status: Status
+    seen: str
+    evidence: str = ""
+
+
+def compare(case: KeptCase, observation: Observation) -> Replayed:
+    """Hold an observation against what is expected of the case."""
+    run = f"{observation.stage}/{observation.semantics}"
+    if observation.outcome == "not-judged":
+        return Replayed(case, "not judged", f"{run} not judged", observation.reason)
+    failures = judge([observation])
+    if not failures:
+        return Replayed(case, "gone" if case.expect.kind else "as expected", f"{run} ok")
+    signature = classify(failures[0]).signature
+    seen = f"{run} {signature.kind} at {signature.site}"
+    if case.expect.kind is None:
+        return Replayed(case, "fails", seen, failures[0].evidence)
+    return Replayed(case, "as expected" if _shows(case, signature) else "fails otherwise", seen, failures[0].evidence)
+
+
+def replay(
+    cases: Iterable[KeptCase], jobs: int, listen: Callable[[Replayed], None] = lambda _: None
+) -> tuple[Replayed, ...]:
+    """Run every case in a worker and compare; results in the order of the cases."""
+    with Pool(jobs) as pool:
+        sent = [(case, pool.submit(observe_run, run_of(case), CASE_SECONDS)) for case in cases]
+        results = []
+        for case, future in sent:
+            results.append(compare(case, arrived(case, future.result())))
+            listen(results[-1])
+    return tuple(results)
+
+
+def run_of(case: KeptCase) -> Run:
+    """The run that a case asks for."""
+    return Run(case.subject, case.expect.stage, case.expect.semantics)
+
+
+def arrived(case: KeptCase, result: Observation | Lost) -> Observation:
+    """The observation, also where the worker was lost."""
+    return lost_observation(run_of(case), result) if isinstance(result, Lost) else result
+
+
+def _shows(case: KeptCase, signature: Signature) -> bool:
+    expect = case.expect
+    same_site = not expect.site or str(signature.site) == expect.site
+    return signature.kind == expect.kind and same_site and expect.anchor in (None, signature.anchor)

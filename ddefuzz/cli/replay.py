@@ -1,0 +1,101 @@
+"""`ddefuzz replay`: the corpora and the known findings, held against what is expected of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ddefuzz.campaign.corpus import kept_cases
+from ddefuzz.campaign.replay import MISMATCHES, Replayed, replay
+from ddefuzz.cli.jobs import jobs_option
+from ddefuzz.cli.output import Page, Writer, deliver, output_options, rendered
+from ddefuzz.errors import EXIT_FOUND, NothingRanError
+
+SCHEMA = "ddefuzz.replay/1"
+
+DEFAULT_PATHS = (Path("corpora"), Path("findings"))
+
+
+@click.command("replay")
+@click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
+@jobs_option
+@output_options("text", "jsonl")
+def command(paths: tuple[Path, ...], jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+    """Replay kept cases. Default: all below corpora/ and findings/.
+
+    Exit code 1 if something fails that must not, or fails otherwise than it is known to; what got fixed is only said.
+    """
+    cases = kept_cases(paths or tuple(path for path in DEFAULT_PATHS if path.exists()))
+    if not cases:
+        raise NothingRanError("found no case to replay, expected program files below the paths given")
+    console = Console(stderr=True, highlight=False)
+    done = 0
+
+    with console.status(f"replaying {len(cases)} cases") as status:
+
+        def listen(result: Replayed) -> None:
+            nonlocal done
+            done += 1
+            status.update(f"{done}/{len(cases)} cases")
+            if result.status in MISMATCHES:
+                console.print(f"{result.status}: {result.case.id}", soft_wrap=True, markup=False)
+
+        results = replay(cases, jobs, listen)
+    deliver(_writers(results), format_, outputs)
+    if any(result.status in MISMATCHES for result in results):
+        raise SystemExit(EXIT_FOUND)
+
+
+def _writers(results: tuple[Replayed, ...]) -> dict[str, Writer]:
+    return {"text": lambda page: _page(results, page), "jsonl": lambda _page: _lines(results)}
+
+
+def _lines(results: tuple[Replayed, ...]) -> str:
+    lines = []
+    for result in results:
+        document = {
+            "schema": SCHEMA,
+            "case": result.case.id,
+            "finding": result.case.finding or None,
+            "status": result.status,
+            "expected": str(result.case.expect),
+            "seen": result.seen,
+            "evidence": result.evidence,
+        }
+        lines.append(msgspec.json.encode(document).decode() + "\n")
+    return "".join(lines)
+
+
+def _page(results: tuple[Replayed, ...], page: Page) -> str:
+    parts: list[RenderableType] = []
+    told = [result for result in results if result.status != "as expected"]
+    if told:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+        for title in ("case", "status", "expected", "seen"):
+            table.add_column(title, overflow="fold", no_wrap=title == "status")
+        for result in told:
+            table.add_row(Text(result.case.id), result.status, Text(str(result.case.expect)), Text(_seen(result)))
+        parts.append(table)
+    counts = Counter(result.status for result in results)
+    parts.append(f"{len(results)} cases: " + ", ".join(f"{number} {status}" for status, number in counts.items()))
+    gone = sorted({result.case.finding for result in told if result.status == "gone" and result.case.finding})
+    if gone:
+        parts.append("Next, if the pinned torch fixed it:")
+        parts += [f"  ddefuzz findings set {name} fixed" for name in gone[:5]]
+    mismatch = next((result for result in told if result.status in MISMATCHES), None)
+    if mismatch is not None:
+        target = mismatch.case.id.partition("@")[0]
+        path, _, case = target.partition(".py:")
+        parts += ["Next:", f"  ddefuzz check {path}.py --case {case}" if case else f"  ddefuzz check {target}"]
+    return rendered(Group(*parts), page)
+
+
+def _seen(result: Replayed) -> str:
+    return f"{result.seen}: {result.evidence}" if result.evidence else result.seen
