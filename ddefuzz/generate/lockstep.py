@@ -170,9 +170,10 @@ def _fits(left: Any, right: Any) -> bool:
         return False
     match left:
         case torch.Tensor():
-            alike: bool = left.dim() == right.dim() <= MAX_RANK and left.dtype == right.dtype
-            alike = alike and left.layout == torch.strided
-            return alike and max(left.numel(), right.numel()) <= MAX_NUMEL
+            is_strided = bool(left.layout == torch.strided)
+            is_small = max(int(left.numel()), int(right.numel())) <= MAX_NUMEL
+            is_alike = bool(left.dtype == right.dtype) and int(left.dim()) == int(right.dim()) <= MAX_RANK
+            return is_strided and is_small and is_alike
         case tuple() | list():
             parts = min(len(left), len(right))
             return max(len(left), len(right)) <= MAX_PARTS and all(map(_fits, left[:parts], right[:parts]))

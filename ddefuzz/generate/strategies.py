@@ -26,6 +26,7 @@ FOCUS: Final = st.integers(0, 2**16 - 1)
 
 OTHER_SIZES: Final[tuple[DataSize, ...]] = (*("2",) * 7, "1")
 ATTEMPTS_PER_STEP: Final = 4
+SPARE_ATTEMPTS: Final = 8
 UNBACKED: Final = Tensor(1, 3)
 
 
@@ -65,7 +66,7 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
             start = choices()
             _attempt(lockstep, start, start.pick(GROUPS["sources"]))
         is_focus_due = focus not in GROUPS["sources"]
-        for _ in range(ATTEMPTS_PER_STEP * asked):
+        for _ in range(SPARE_ATTEMPTS + ATTEMPTS_PER_STEP * asked):
             if len(lockstep.steps) >= asked:
                 break
             step = choices()
