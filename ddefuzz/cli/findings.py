@@ -20,6 +20,7 @@ from ddefuzz.findings.lifecycle import MEANING, STATES, State
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.capture import decisive
 from ddefuzz.program.repro import repro_script
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
@@ -126,10 +127,14 @@ def _program(finding: Finding, *, minimal: bool) -> str:
 
 
 def _repro(finding: Finding, stage: Stage | None) -> str:
-    text = finding.minimal or _program(finding, minimal=False)
-    case = catalogue.parse(text, f"{finding.id}.py")
-    stages = [seen for seen in finding.stages if seen in CAPTURE_STAGES]
-    return repro_script(case.program, stage or next(iter(stages), "export"))
+    """The repro of the smallest program there is, in the first stage that fails unless another is asked for."""
+    case = catalogue.parse(finding.minimal or _program(finding, minimal=False), f"{finding.id}.py")
+    captured = [seen for seen in finding.stages if seen in CAPTURE_STAGES] or [CAPTURE_STAGES[0]]
+    failing = stage or captured[0]
+    observation = finding.failure.observation if finding.failure else None
+    same = observation is not None and observation.outcome == "fail" and observation.stage == failing
+    exception = decisive(observation)[1].name if same and observation else None
+    return repro_script(case.program, failing, exception or None, finding.title)
 
 
 @command.command("set")

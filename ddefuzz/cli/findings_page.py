@@ -53,7 +53,7 @@ def list_page(findings: Sequence[Finding], page: Page) -> str:
             column.title, justify="right" if column.right else "left", no_wrap=fixed, overflow="fold", max_width=60
         )
     for finding in findings:
-        table.add_row(*(Text(column.cell(finding)) for column in columns))
+        table.add_row(*(plain(column.cell(finding)) for column in columns))
     first = findings[0].id
     return rendered(
         Group(
@@ -74,19 +74,31 @@ def show_page(finding: Finding, page: Page) -> str:
     facts.add_column(overflow="fold")
     for name, value in _facts(finding):
         if value:
-            facts.add_row(name, Text(value))
-    parts: list[RenderableType] = [Text(f"{finding.id}: {finding.title}", style="bold"), "", facts]
+            facts.add_row(name, plain(value))
+    parts: list[RenderableType] = [plain(f"{finding.id}: {finding.title}", style="bold"), "", facts]
     for title, text in (("smallest program", finding.minimal), ("found with", finding.original)):
         if text is not None:
-            parts += ["", Text(title, style="bold"), Syntax(text.rstrip(), "python", background_color="default")]
+            parts += [
+                "",
+                Text(title, style="bold"),
+                Syntax(plain(text.rstrip()).plain, "python", background_color="default"),
+            ]
     for title, frames in _stacks(finding):
-        parts += ["", Text(title, style="bold"), *(Text(_frame(frame)) for frame in frames[-LAST_FRAMES:])]
+        parts += ["", Text(title, style="bold"), *(plain(_frame(frame)) for frame in frames[-LAST_FRAMES:])]
     for entry in finding.history:
-        parts.append(Text(f"{entry.when[:16]} {entry.who}: {entry.field} {entry.before or '-'} → {entry.after or '-'}"))
+        parts.append(
+            plain(f"{entry.when[:16]} {entry.who}: {entry.field} {entry.before or '-'} → {entry.after or '-'}")
+        )
     for note in finding.notes:
-        parts.append(Text(f"{note.when[:16]} {note.who}: {note.text}"))
-    parts += ["", Text("next", style="bold"), *(Text(f"  {line}") for line in _next_commands(finding))]
+        parts.append(plain(f"{note.when[:16]} {note.who}: {note.text}"))
+    parts += ["", Text("next", style="bold"), *(plain(f"  {line}") for line in _next_commands(finding))]
     return rendered(Group(*parts), page)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Text as it is: no markup, and control characters are shown, not obeyed."""
+    shown = "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
+    return Text(shown, style=style)
 
 
 def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:

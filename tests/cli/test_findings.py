@@ -1,0 +1,224 @@
+"""`ddefuzz findings`: what people and scripts see, and that it needs no torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ddefuzz.cli.findings import command
+from ddefuzz.errors import InputError
+from ddefuzz.findings.database import Database
+from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, sighting
+
+HOSTILE = "[bold]]\x1b[31m"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A database of two findings, one of them minimized and confirmed."""
+    url = f"sqlite:///{tmp_path}/ddefuzz.db"
+    with Database.open(url) as database:
+        for signature in (CHUNK, ROLL):
+            database.record(sighting(signature), START)
+        database.set_minimal(CHUNK.key, PROGRAM, steps=1, attempts=11)
+        database.set_confirmed(CHUNK.key, 3, 3)
+    return url
+
+
+def findings(url: str, *args: str, columns: int = 160) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns), "DDEFUZZ_DB": url}).invoke(command, args, catch_exceptions=False)
+
+
+def test_the_table_on_a_wide_page(url: str) -> None:
+    shown = findings(url, "list").stdout
+    header = next(line for line in shown.splitlines() if "state" in line)
+    assert header.split() == ["id", "cause", "site", "anchor", "ops", "stages", "steps", "conf", "state"]
+    row = next(line for line in shown.splitlines() if CHUNK.key in line)
+    assert row.split() == [
+        *(CHUNK.key, "framework", "at::native::chunk", "guard_int", "operator==", "torch.chunk", "export"),
+        *("1", "3/3", "open"),
+    ]
+    assert "2 findings. Next:" in shown
+    assert f"ddefuzz findings show {CHUNK.key}" in shown
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120, 160, 200])
+def test_the_table_fits_the_page_and_shows_every_id(url: str, columns: int) -> None:
+    lines = findings(url, "list", columns=columns).stdout.splitlines()
+    table = lines[: next(i for i, line in enumerate(lines) if "findings. Next:" in line)]
+    assert max(map(len, table)) <= columns
+    for signature in (CHUNK, ROLL):
+        assert any(signature.key in line for line in table)
+
+
+def test_json_lists_all_fields(url: str) -> None:
+    documents = json.loads(findings(url, "list", "--format", "json").stdout)
+    assert [json.loads(line) for line in findings(url, "list", "--format", "jsonl").stdout.splitlines()] == documents
+    by_id = {document["id"]: document for document in documents}
+    assert set(by_id) == {CHUNK.key, ROLL.key}
+    chunk = by_id[CHUNK.key]
+    assert chunk["schema"] == "ddefuzz.finding/1"
+    assert chunk["site"] == {"language": "C++", "module": None, "function": "at::native::chunk"}
+    assert (chunk["kind"], chunk["cause"], chunk["anchor"], chunk["state"]) == (
+        "dde",
+        "framework",
+        CHUNK.anchor,
+        "open",
+    )
+    assert (chunk["ops"], chunk["stages"], chunk["verdicts"]) == (["torch.chunk"], ["export"], {"export": "open"})
+    assert (chunk["steps"], chunk["program"], chunk["confirmed"]) == (1, PROGRAM, {"k": 3, "n": 3})
+    assert (chunk["torch"], chunk["expression"]) == (["2.13.0"], "Eq(u0, 0)")
+    assert by_id[ROLL.key]["program"] is None
+
+
+def test_files_are_written_beside_stdout(url: str, tmp_path: Path) -> None:
+    result = findings(url, "list", "--output", f"json={tmp_path}/a.json", "--output", f"text={tmp_path}/a.txt")
+    assert len(json.loads((tmp_path / "a.json").read_text())) == 2
+    assert (tmp_path / "a.txt").read_text() == result.stdout
+    assert sorted(path.name for path in tmp_path.glob("[!d]*")) == ["a.json", "a.txt"]
+
+
+@pytest.mark.parametrize("args", [["--format", "xml"], ["--output", "xml=a"], ["--output", "json"], ["--state", "new"]])
+def test_what_is_not_an_option_is_a_usage_error(url: str, args: list[str]) -> None:
+    result = findings(url, "list", *args)
+    assert result.exit_code == 2
+    assert "expected" in result.stderr or "is not one of" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--state", "open"], {CHUNK.key, ROLL.key}),
+        (["--state", "known"], set()),
+        (["--cause", "framework", "--op", "torch.chunk"], {CHUNK.key, ROLL.key}),
+        (["--op", "torch.roll"], set()),
+        (["--kind", "crash"], set()),
+    ],
+)
+def test_filters(url: str, args: list[str], expected: set[str]) -> None:
+    documents = json.loads(findings(url, "list", "--format", "json", *args).stdout)
+    assert {document["id"] for document in documents} == expected
+
+
+def test_show_says_everything_and_what_to_type_next(url: str) -> None:
+    shown = findings(url, "show", CHUNK.key[:8]).stdout
+    for part in (
+        f"{CHUNK.key}: dde at at::native::chunk",
+        "at::native::chunk (C++)",
+        "return torch.chunk(x, 2)",
+        "3/3 cold replays",
+        "Eq(u0, 0)",
+        "torch/_refs/__init__.py:4098",
+        f"ddefuzz minimize {CHUNK.key}",
+        f"ddefuzz findings show {CHUNK.key} --repro > repro.py",
+    ):
+        assert part in shown
+
+
+def test_show_prints_programs_alone(url: str) -> None:
+    assert findings(url, "show", CHUNK.key, "--minimal").stdout == PROGRAM
+    assert findings(url, "show", ROLL.key, "--original").stdout == PROGRAM
+    with pytest.raises(InputError, match="has no smallest program yet"):
+        findings(url, "show", ROLL.key, "--minimal")
+
+
+def test_show_prints_the_repro_of_the_first_stage_that_fails(url: str) -> None:
+    repro = findings(url, "show", CHUNK.key, "--repro").stdout
+    compile(repro, "repro.py", "exec")
+    assert "torch.chunk(x, 2)" in repro
+    assert "strict=False" in repro
+    assert "strict=True" in findings(url, "show", CHUNK.key, "--repro", "--stage", "export-strict").stdout
+
+
+def test_what_is_stored_cannot_style_the_terminal(url: str) -> None:
+    findings(url, "set", CHUNK.key, "--title", HOSTILE)
+    findings(url, "note", CHUNK.key, HOSTILE)
+    for args in (["list"], ["show", CHUNK.key]):
+        shown = findings(url, *args).stdout
+        assert "\x1b" not in shown
+    assert "[bold]]" in findings(url, "show", CHUNK.key).stdout
+
+
+def test_triage(url: str) -> None:
+    steps = (
+        ("set", CHUNK.key[:8], "known", "--cause", "inherent", "--title", "chunk asks", "--by", "ada"),
+        ("note", CHUNK.key, "seen in a model", "--by", "ada"),
+        ("link", CHUNK.key, "https://github.com/pytorch/pytorch/issues/1", "--by", "ada"),
+        ("dup", ROLL.key, CHUNK.key, "--by", "ada"),
+    )
+    for step in steps:
+        result = findings(url, *step)
+        assert (result.exit_code, result.stdout) == (0, "")
+    with Database.open(url) as database:
+        chunk, roll = database.get(CHUNK.key), database.get(ROLL.key)
+    assert (chunk.state, chunk.cause, chunk.title) == ("known", "inherent", "chunk asks")
+    assert ([note.text for note in chunk.notes], len(chunk.links)) == (["seen in a model"], 1)
+    assert (roll.state, roll.duplicate_of) == ("dup", CHUNK.key)
+    assert {entry.who for entry in (*chunk.history, *roll.history)} == {"ada"}
+    assert "again open" in findings(url, "undup", ROLL.key).stderr
+
+
+@pytest.mark.parametrize("args", [[], ["known", "--in", "2.15.0"], ["dup"]])
+def test_triage_that_says_nothing_is_a_usage_error(url: str, args: list[str]) -> None:
+    assert findings(url, "set", CHUNK.key, *args).exit_code == 2
+
+
+def test_an_unknown_id_suggests_others(url: str) -> None:
+    with pytest.raises(InputError, match=f"did you mean .*{CHUNK.key}"):
+        findings(url, "show", CHUNK.key[:-2] + "zz")
+
+
+def test_export_and_import_to_another_database(url: str, tmp_path: Path) -> None:
+    findings(url, "export", str(tmp_path / "text"))
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert "2 findings read" in findings(other, "import", str(tmp_path / "text")).stderr
+    assert findings(other, "list", "--format", "json").stdout == findings(url, "list", "--format", "json").stdout
+
+
+def test_merge_takes_what_is_new(url: str, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path}/other.db"
+    with Database.open(other) as database:
+        database.record(sighting(CHUNK, torch="2.15.0"), START)
+    assert "2 findings, 1 of them new" in findings(other, "merge", str(tmp_path / "ddefuzz.db")).stderr
+    (chunk,) = (one for one in json.loads(findings(other, "list", "--format", "json").stdout) if one["id"] == CHUNK.key)
+    assert (chunk["torch"], chunk["steps"]) == (["2.13.0", "2.15.0"], 1)
+
+
+def test_reading_findings_never_imports_torch(url: str) -> None:
+    program = (
+        "import sys; from ddefuzz.cli.findings import command\n"
+        f"command(['show', {CHUNK.key!r}, '--repro'], standalone_mode=False)\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"DDEFUZZ_DB": url},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_exit_codes_and_one_line_errors(tmp_path: Path) -> None:
+    for args, code, line in (
+        (["--db", f"sqlite:///{tmp_path}/none.db"], 4, "no such file"),
+        (["--db", "none"], 4, "not a URL"),
+        (["--format", "xml"], 2, "Invalid value for '--format'"),
+    ):
+        result = subprocess.run(
+            [sys.executable, "-c", "from ddefuzz.cli.main import main; main()", "findings", "list", *args],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert (result.returncode, result.stdout) == (code, ""), result.stderr
+        assert line in result.stderr
+        assert "Traceback" not in result.stderr
