@@ -111,12 +111,14 @@ class Campaign:
     follow_ups: deque[Callable[[], None]] = field(default_factory=deque)
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     next_undone: int = 0
+    start_seconds: float = 0.0
     interrupted: bool = False
 
     def run(self) -> Summary:
         """Work until the budget is spent or somebody stops it, with all that was found saved."""
         cases = self.plan.shard.cases(self.plan.budget, self.plan.start)
         self.next_undone = self.plan.start
+        self.start_seconds = self.clock.seconds()
         while self._hand_out(cases) or self.out:
             self._take_in()
             self.interrupted = self.stopped()
@@ -144,6 +146,8 @@ class Campaign:
             findings=tuple(tally.findings.values()),
             cpu_seconds={name: round(seconds, 3) for name, seconds in sorted(tally.cpu_seconds.items())},
             seconds=round(self.clock.seconds(), 2),
+            start_seconds=round(self.start_seconds, 2),
+            peak_rss_mb=tally.peak_rss_mb,
             interrupted=self.interrupted,
             unminimized=sum(seen.is_new and seen.steps is None for seen in tally.findings.values()),
             lost=tally.lost,

@@ -47,12 +47,17 @@ def run_case(task: CaseTask) -> CaseResult:
     text = print_program(program)
     drawn = time.process_time() - started
 
+    rss = 0.0
+
     def runner(run: Run) -> Observation:
+        nonlocal rss
         note(Entry(task.index, run.stage, text, semantics=str(run.semantics)))
-        return observe(run)
+        observation = observe(run)
+        rss = max(rss, observation.peak_rss_mb)
+        return observation
 
     outcomes, sightings = judge_program(text, task.stages, task.semantics, runner)
-    return CaseResult(task.index, digest(program), outcomes, sightings, drawn, time.process_time() - started)
+    return CaseResult(task.index, digest(program), outcomes, sightings, drawn, time.process_time() - started, rss)
 
 
 def _note_step(index: int, step: str) -> None:

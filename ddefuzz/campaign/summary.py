@@ -34,7 +34,8 @@ class Summary(msgspec.Struct, frozen=True):
 
     `digests` are those of all cases done, in index order. `outcomes` counts runs by stage, semantics and outcome,
     `verdicts` by stage. `cpu_seconds` are of the workers: by stage, for drawing, minimizing and confirming, and `other`
-    for what is around them; they do not hold the start of the processes.
+    for what is around them; they do not hold the start of the processes, which took `start_seconds` of the wall clock's
+    `seconds`. `peak_rss_mb` is the most that a worker held after a case, in 10^6 bytes.
     """
 
     seed: int
@@ -51,6 +52,8 @@ class Summary(msgspec.Struct, frozen=True):
     findings: tuple[Seen, ...]
     cpu_seconds: dict[str, float]
     seconds: float
+    start_seconds: float
+    peak_rss_mb: float
     interrupted: bool
     unminimized: int
     lost: int
@@ -67,11 +70,13 @@ class Tally:
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     cpu_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     findings: dict[str, Seen] = field(default_factory=dict)
+    peak_rss_mb: float = 0.0
     lost: int = 0
 
     def add(self, result: CaseResult) -> None:
         """Count one case."""
         self.digests[result.index] = result.digest
+        self.peak_rss_mb = max(self.peak_rss_mb, result.rss_mb)
         for run in result.outcomes:
             self.outcomes[run.stage, run.semantics, run.outcome] += 1
             if run.verdict:

@@ -75,15 +75,20 @@ def fake(prepared: Prepared) -> None:
         prepared.call(*args)
 
 
+def as_exported(prepared: Prepared) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+    """What non-strict export is given: the module, and its arguments with a mask for each symbol."""
+    return _Captured(prepared.call, prepared.unbacked, clone_scalars=False), (*prepared.args, *_masks(prepared))
+
+
 def export(prepared: Prepared) -> GraphModule:
     """`torch.export.export`, non-strict."""
-    masks = _masks(prepared)
-    module = _Captured(prepared.call, prepared.unbacked, clone_scalars=False)
+    module, args = as_exported(prepared)
     shapes = prepared.dynamic_shapes
+    masks = len(args) - len(prepared.args)
     program: ExportedProgram = torch.export.export(
         module,
-        (*prepared.args, *masks),
-        dynamic_shapes=None if shapes is None else ((*shapes, *(None for _ in masks)),),
+        args,
+        dynamic_shapes=None if shapes is None else ((*shapes, *(None,) * masks),),
         strict=False,
     )
     graph: GraphModule = program.graph_module

@@ -1,0 +1,33 @@
+"""The other side of the throughput ratio: `torch.export.export` as anybody would call it, with nothing watched."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+import warnings
+
+import torch
+
+from ddefuzz.campaign.throughput import BareResult, BareTask
+from ddefuzz.execute.protocol import ProgramSubject
+from ddefuzz.execute.stages import as_exported
+from ddefuzz.execute.subject import prepare
+from ddefuzz.generate.draw import case as draw_case
+from ddefuzz.program.text import print_program
+
+
+def run_bare(task: BareTask) -> BareResult:
+    """Export each case once; only the calls are counted."""
+    spent = 0.0
+    warnings.simplefilter("ignore")
+    for index in range(task.start, task.stop):
+        module, args = as_exported(prepare(ProgramSubject(print_program(draw_case(task.profile, task.seed, index)))))
+        hushed = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+        with hushed[0], hushed[1]:
+            started = time.process_time()
+            # A program that cannot be exported costs what it costs.
+            with contextlib.suppress(Exception):
+                torch.export.export(module, args, strict=False)
+            spent += time.process_time() - started
+    return BareResult(spent)

@@ -1,0 +1,66 @@
+"""`ddefuzz bench`: what programs are like, and what a campaign costs beside torch itself."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.campaign.throughput import MEMORY_LIMIT_MB, Throughput, measure
+from ddefuzz.cli.output import deliver, output_options
+from ddefuzz.generate.profiles import PROFILES
+
+profile_option = click.option("--profile", type=click.Choice(sorted(PROFILES)), default="default", show_default=True)
+
+
+@click.group("bench")
+def command() -> None:
+    """Measure ddefuzz itself: ratios, side by side in one session."""
+
+
+@command.command("generation")
+@click.option("--draws", type=click.IntRange(min=1), default=5000, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@profile_option
+@output_options("text", "json")
+def generation(draws: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+    """What drawn programs are like: lengths, unbacked dims, validity, variety."""
+    # Drawing runs every step, so this imports torch, which no other command's --help has to wait for.
+    from ddefuzz.generate.measure import measure_generation, render  # noqa: PLC0415
+
+    record = measure_generation(draws, seed, profile)
+    document = msgspec.json.encode(record).decode() + "\n"
+    deliver({"text": lambda _page: render(record) + "\n", "json": lambda _page: document}, format_, outputs)
+
+
+@command.command("throughput")
+@click.option("--cases", type=click.IntRange(min=20), default=300, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@profile_option
+@output_options("text", "json")
+def throughput(cases: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+    """A campaign's CPU seconds over those of bare exports, speed-up, rates and memory."""
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder:
+        record = measure(profile, seed, cases, Path(folder), lambda line: print(line, file=sys.stderr))  # noqa: T201
+    document = msgspec.json.encode(record).decode() + "\n"
+    deliver({"text": lambda _page: throughput_text(record), "json": lambda _page: document}, format_, outputs)
+
+
+def throughput_text(record: Throughput) -> str:
+    """Each number with what it is."""
+    rates = "\n".join(f"{rate:8.1f}  {name}" for name, rate in record.programs_per_cpu_second.items())
+    return (
+        f"{record.cases} cases of profile {record.profile}, seed {record.seed}, torch {record.torch}; "
+        "the start of the processes is left out everywhere\n"
+        f"{record.ratio:8.2f}  CPU seconds of the campaign (export stage, verdicts included) over bare "
+        f"torch.export.export: {record.campaign_cpu:.1f} / {record.bare_cpu:.1f} (target ≤ 1.5)\n"
+        f"{record.speed_up:8.2f}  speed-up of two jobs over one: {record.seconds_one_job:.1f} s / "
+        f"{record.seconds_two_jobs:.1f} s (target ≥ 1.8)\n"
+        f"{record.memory_slope_kb:8.1f}  10^3 bytes that a worker grows a case, all stages\n"
+        f"{record.memory_peak_mb:8.1f}  10^6 bytes, the most that a worker held; recycled after "
+        f"{record.recycled_after} cases (limit {MEMORY_LIMIT_MB:g})\n"
+        f"programs a CPU second:\n{rates}\n"
+    )
