@@ -180,7 +180,7 @@ def _fits(left: Any, right: Any) -> bool:
         case bool() | float() | None:
             return True
         case int():
-            return max(abs(left), abs(right)) <= MAX_INT
+            return max(abs(left), abs(int(right))) <= MAX_INT
         case _:
             return False
 

@@ -1,0 +1,27 @@
+"""`ddefuzz bench generation`: what drawn programs are like."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.cli.output import deliver, json_writers, output_options
+from ddefuzz.generate.profiles import profile_named
+
+
+@click.command()
+@click.option("--draws", type=click.IntRange(1), default=5_000, show_default=True, help="How many programs to draw.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--profile", default="default", show_default=True)
+@output_options("text", "json")
+def command(draws: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+    """Draw programs and measure how many do what they are drawn for."""
+    profile_named(profile)
+    # Late: `ddefuzz bench --help` imports this module and must not import torch.
+    measure = import_module("ddefuzz.generate.measure")
+    record = measure.measure_generation(draws, seed, profile)
+    text = measure.render(record) + "\n"
+    deliver({"text": lambda _page: text, **json_writers([msgspec.to_builtins(record)])}, format_, outputs)
