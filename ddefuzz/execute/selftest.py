@@ -1,0 +1,97 @@
+"""What must hold for observations to be true, tried for real: `ddefuzz doctor` prints it."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator
+
+from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.torch_api import Check
+
+_SECONDS = 60.0
+
+CHUNK = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0 4"]):
+    return torch.chunk(x, 2)
+"""
+
+SYMBOLIZED = (
+    ("at::native::chunk", "return torch.chunk(x, 2)"),
+    ("at::native::diff_helper", "return torch.diff(x, dim=0)"),
+    ("at::native::(anonymous namespace)::resize_fft_input", "return torch.fft.rfft(x, n=3, dim=0)"),
+)
+"""C++ functions that must come out by name, an exported one, a static one and one without a name, and a way to each."""
+
+FALLING_BACK = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0 4"]):
+    return x.view(-1, 2)
+"""
+
+
+def crash(_: str) -> str:
+    """A task that reads address 0."""
+    return str(ctypes.string_at(0))
+
+
+def hang(_: str) -> str:
+    """A task that does not end."""
+    while True:
+        time.sleep(1)
+
+
+def checks() -> Iterator[Check]:
+    """The self-test, cheapest part first. Raises UnsupportedError where this torch cannot be watched at all."""
+    torch_api.require()
+    yield from torch_api.check()
+    with Pool(1) as pool:
+        yield from _symbolizer(pool)
+        yield from _planted(pool)
+        yield from _faults(pool)
+
+
+def _symbolizer(pool: Pool) -> Iterator[Check]:
+    for name, line in SYMBOLIZED:
+        seen = pool.observe(Run(ProgramSubject(CHUNK.replace("return torch.chunk(x, 2)", line)), "export"), _SECONDS)
+        native = seen.raised.native if seen.raised is not None else ()
+        found = any(frame.function.startswith(f"{name}(") for frame in native)
+        yield Check(f"symbolizer names {name}", found, "named" if found else _told(seen))
+
+
+def _planted(pool: Pool) -> Iterator[Check]:
+    stages: tuple[Stage, ...] = ("export", "export-strict", "compile")
+    for stage in stages:
+        seen = pool.observe_cold(Run(ProgramSubject(CHUNK), stage), _SECONDS)
+        ok = seen.raised is not None and seen.raised.place.language == "C++"
+        yield Check(f"a data-dependent error is seen in {stage}, in a cold process", ok, _told(seen))
+    watched = pool.observe(Run(ProgramSubject(FALLING_BACK), "export"), _SECONDS)
+    if not watched.guards:
+        yield Check("a guard that falls back is seen", False, _told(watched))
+        return
+    place = watched.guards[0].place
+    planted = Semantics(EXPLICIT.mechanism, (place,))
+    for stage in stages:
+        seen = pool.observe(Run(ProgramSubject(FALLING_BACK), stage, planted), _SECONDS)
+        ok = seen.raised is not None and seen.raised.withheld and seen.raised.place == place
+        yield Check(f"a fault planted at {place.file}:{place.line} is blamed in {stage}", ok, _told(seen))
+
+
+def _faults(pool: Pool) -> Iterator[Check]:
+    died = pool.submit(crash, "", _SECONDS).result()
+    yield Check("a worker that crashes is told", isinstance(died, Lost) and died.outcome == "crash", str(died))
+    hung = pool.submit(hang, "", 1.0).result()
+    yield Check("a worker that hangs is stopped", isinstance(hung, Lost) and hung.outcome == "timeout", str(hung))
+
+
+def _told(seen: Observation) -> str:
+    if seen.raised is not None:
+        return f"{seen.raised.expression} asked at {seen.raised.place.file}:{seen.raised.place.line}"
+    if seen.exceptions:
+        return f"{seen.exceptions[0].name}: {seen.exceptions[0].message.splitlines()[0]}"
+    return f"{seen.outcome} {seen.reason}".strip()

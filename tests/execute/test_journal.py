@@ -1,0 +1,39 @@
+"""The journal tells what a worker was doing, whatever ended it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddefuzz.execute.journal import Entry, Journal, entries, last_of_case, last_of_worker
+
+
+def test_the_last_entry_of_a_case(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    noted = [Entry(1, "draw", step=1), Entry(1, "export", "def program(): ..."), Entry(2, "draw", step=1)]
+    for entry in noted:
+        journal.note(entry)
+    pid = os.getpid()
+    assert list(entries(tmp_path / "journal")) == [msgspec.structs.replace(entry, worker=pid) for entry in noted]
+    assert last_of_case(tmp_path / "journal", 1) == Entry(1, "export", "def program(): ...", worker=pid)
+    assert last_of_case(tmp_path / "journal", 3) is None
+    assert last_of_worker(tmp_path / "journal", pid) == Entry(2, "draw", step=1, worker=pid)
+    assert last_of_worker(tmp_path / "journal", pid + 1) is None
+
+
+def test_a_folder_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
+    assert list(entries(tmp_path / "nothing")) == []
+
+
+@settings(deadline=None, database=None, derandomize=True)
+@given(st.text(max_size=40), st.binary(max_size=40).filter(lambda tail: b"\n" not in tail))
+def test_a_torn_last_line_is_passed_over(tmp_path_factory: object, program: str, tail: bytes) -> None:
+    folder = tmp_path_factory.mktemp("journal")  # type: ignore[attr-defined]
+    Journal(folder).note(Entry(1, "export", program))
+    path = folder / f"worker-{os.getpid()}.jsonl"
+    path.write_bytes(path.read_bytes() + msgspec.json.encode(Entry(2, "export", program))[:-1] + tail[:0])
+    assert [entry.case for entry in entries(folder)] == [1]

@@ -1,0 +1,210 @@
+"""Workers: JSON in and out, and every way of losing one is a value."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from ddefuzz.execute import journal, worker
+from ddefuzz.execute.pool import Lost, Pool, exit_reason
+from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
+
+PROGRAM = (
+    "# ddefuzz program v1\n"
+    "# inputs: x = normal\n"
+    'def program(x: Float32[Tensor, "u0 4"]):\n'
+    "    return torch.chunk(x, 2)\n"
+)
+SUBJECT = """\
+import ctypes, os, signal, time, torch
+def segfault(x):
+    ctypes.string_at(0)
+def killed(x):
+    os.kill(os.getpid(), signal.SIGKILL)
+def hang(x):
+    time.sleep(600)
+def allocate(x):
+    return torch.ones(8_000_000_000, dtype=torch.uint8)
+def leave(x):
+    os._exit(7)
+example_args = (1,)
+"""
+SECONDS = 60.0
+
+
+class Sum(msgspec.Struct, frozen=True):
+    left: int
+    right: int
+
+
+def add(numbers: Sum) -> list[int]:
+    return [numbers.left + numbers.right, os.getpid()]
+
+
+def fail(message: str) -> str:
+    raise ValueError(message)
+
+
+def crash_in_case(case: int) -> str:
+    worker.note(journal.Entry(case, "draw", step=1))
+    worker.note(journal.Entry(case, "export", "the program", step=2))
+    return str(ctypes.string_at(0))
+
+
+def shout(_: str) -> str:
+    return os.environ.get("TORCH_LOGS", "unset")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("journal")
+
+
+@pytest.fixture(scope="module")
+def pool(folder: Path) -> Iterator[Pool]:
+    with Pool(1, journal=folder) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("subject") / "losing.py"
+    path.write_text(SUBJECT)
+    return str(path)
+
+
+def without_cost(seen: Observation) -> Observation:
+    return msgspec.structs.replace(seen, cpu_seconds=0.0, peak_rss_mb=0.0)
+
+
+def test_arguments_and_results_are_typed(pool: Pool) -> None:
+    found = pool.submit(add, Sum(2, 3), SECONDS).result()
+    assert isinstance(found, list)
+    assert found[0] == 5
+    assert found[1] != os.getpid()
+
+
+def test_what_a_task_raises_is_raised_here(pool: Pool) -> None:
+    with pytest.raises(ValueError, match="said there"):
+        pool.submit(fail, "said there", SECONDS).result()
+
+
+def test_a_crash_is_told_with_what_was_being_done(pool: Pool, folder: Path) -> None:
+    lost = pool.submit(crash_in_case, 41, SECONDS).result()
+    assert isinstance(lost, Lost)
+    assert (lost.outcome, lost.reason.split()[0]) == ("crash", "SIGSEGV")
+    doing = journal.last_of_case(folder, 41)
+    assert doing is not None
+    assert (doing.stage, doing.program, doing.step, doing.worker) == ("export", "the program", 2, lost.worker)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "reason"),
+    [
+        ("segfault", "crash", "SIGSEGV (Segmentation fault)"),
+        ("killed", "crash", "SIGKILL (Killed)"),
+        ("leave", "crash", "exit code 7"),
+        ("hang", "timeout", "stopped after 2 s"),
+    ],
+)
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_lost_run_is_an_observation(
+    pool: Pool, subject: str, name: str, outcome: str, reason: str, cold: bool
+) -> None:
+    run = Run(CallableSubject(subject, name=name), "eager")
+    limit = 2.0 if name == "hang" else SECONDS
+    seen = pool.observe_cold(run, limit) if cold else pool.observe(run, limit)
+    assert seen == Observation("eager", run.semantics, seen.outcome, seen.reason)
+    assert (seen.outcome, seen.reason) == (outcome, reason)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_eight_gigabytes_are_refused(pool: Pool, subject: str, cold: bool) -> None:
+    run = Run(CallableSubject(subject, name="allocate"), "eager")
+    seen = pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
+    assert seen.outcome == "fail"
+    assert "can't allocate memory" in seen.exceptions[0].message
+
+
+def test_the_pool_goes_on_after_losses(pool: Pool, subject: str) -> None:
+    for _ in range(3):
+        pool.observe(Run(CallableSubject(subject, name="killed"), "eager"), SECONDS)
+    assert pool.submit(add, Sum(1, 1), SECONDS).result() is not None
+
+
+def test_cold_and_warm_observe_the_same(pool: Pool) -> None:
+    run = Run(ProgramSubject(PROGRAM), "export")
+    pool.observe(Run(ProgramSubject(PROGRAM), "compile"), SECONDS)
+    warm, cold = pool.observe(run, SECONDS), pool.observe_cold(run, SECONDS)
+    assert warm.raised is not None
+    assert without_cost(warm) == without_cost(cold)
+
+
+def test_workers_are_replaced() -> None:
+    with Pool(1, tasks_per_worker=2) as pool:
+        seen = [pool.submit(add, Sum(0, 0), SECONDS).result() for _ in range(4)]
+    pids = [found[1] for found in seen if isinstance(found, list)]
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+def test_leaving_the_block_stops_what_runs(subject: str) -> None:
+    with Pool(1) as pool:
+        warm = pool.submit(add, Sum(0, 0), SECONDS).result()
+        assert isinstance(warm, list)
+        running = pool.submit(worker.observe_run, Run(CallableSubject(subject, name="hang"), "eager"), 600.0)
+    assert running.done()
+    assert not psutil.pid_exists(warm[1]) or psutil.Process(warm[1]).status() == psutil.STATUS_ZOMBIE
+
+
+ORPHANS = """
+import sys, time
+from ddefuzz.execute.pool import Pool
+from ddefuzz.execute.protocol import CallableSubject, Run
+from ddefuzz.execute.worker import observe_run
+if __name__ == "__main__":
+    with Pool(2) as pool:
+        for _ in range(2):
+            pool.submit(observe_run, Run(CallableSubject(sys.argv[1], name="hang"), "eager"), 600.0)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_outlives_the_campaign(tmp_path: Path, subject: str, how: signal.Signals) -> None:
+    script = tmp_path / "campaign.py"
+    script.write_text(ORPHANS)
+    environment = {**os.environ, "TORCH_LOGS": ""}
+    campaign = subprocess.Popen(
+        [sys.executable, str(script), subject], env=environment, stderr=subprocess.DEVNULL, cwd=tmp_path
+    )
+    children = _descendants(campaign.pid, at_least=4)
+    campaign.send_signal(how)
+    campaign.wait(30)
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert alive == []
+
+
+def _descendants(pid: int, at_least: int) -> list[psutil.Process]:
+    """The fork server, the resource tracker and the workers, once they are there."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+        if len(found) >= at_least:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("the workers did not start")
+
+
+def test_exit_codes_in_words() -> None:
+    assert exit_reason(-11) == "SIGSEGV (Segmentation fault)"
+    assert exit_reason(3) == "exit code 3"

@@ -1,0 +1,122 @@
+"""Subjects: program texts, user code by name, and the cases of a module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ddefuzz.errors import InputError, ProgramError
+from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
+from ddefuzz.execute.subject import UnbackedDim, case_ids, prepare
+
+MODULE = """\
+import torch
+
+def double(x):
+    return x * 2
+double_args = (torch.ones(3),)
+double_unbacked = {0: [0]}
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(3))
+    def forward(self, x):
+        return x * self.scale
+
+layer = Layer()
+
+def example_args():
+    return (torch.ones(3),)
+
+def make():
+    return Layer(), (torch.ones(2, 3),)
+
+wrong_args = 3
+def wrong(x):
+    return x
+
+CASES = [
+    {"id": "one", "fn": double, "args": example_args, "unbacked": {0: [0]}},
+    {"id": "two", "fn": Layer, "args": example_args, "dynamic_shapes": lambda dim: ({0: dim},)},
+]
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> str:
+    path = tmp_path / "user_module.py"
+    path.write_text(MODULE)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["double", "Layer", "layer", "make"])
+def test_each_form_of_user_code(module: str, name: str) -> None:
+    prepared = prepare(CallableSubject(module, name=name))
+    result = prepared.call(*prepared.args)
+    assert isinstance(result, torch.Tensor)
+    assert prepared.unbacked == ((UnbackedDim(0, 0, "u0"),) if name == "double" else ())
+
+
+def test_arguments_are_fresh_at_each_preparation(module: str) -> None:
+    first, second = (prepare(CallableSubject(module, name="layer")).args[0] for _ in range(2))
+    assert first is not second
+
+
+def test_cases(module: str) -> None:
+    assert case_ids(module) == ("one", "two")
+    assert prepare(CallableSubject(module, case="one")).unbacked == (UnbackedDim(0, 0, "u0"),)
+    two = prepare(CallableSubject(module, case="two"))
+    assert isinstance(two.call, torch.nn.Module)
+    assert two.dynamic_shapes == ({0: torch.export.Dim.DYNAMIC},)
+
+
+@pytest.mark.parametrize(
+    ("subject", "message"),
+    [
+        ({"name": "nothing"}, "found None, expected a callable; the module has .*double"),
+        ({"name": "wrong"}, "wrong_args: found int, expected a tuple"),
+        ({"case": "three"}, "found no case 'three', expected one of one, two"),
+        ({}, "found neither a name nor a case"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(module: str, subject: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message) as info:
+        prepare(CallableSubject(module, **subject))
+    assert "\n" not in str(info.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("missing.py", None, "found no such file"),
+        ("broken.py", "1 / 0", "a module that raises ZeroDivisionError"),
+        ("syntax.py", "def", "a module that raises SyntaxError"),
+        ("data.txt", "x", "expected a Python module"),
+        ("bare.py", "def f(x):\n    return x\n", "found no example arguments, expected f_args or example_args"),
+    ],
+)
+def test_a_module_that_cannot_be_used(tmp_path: Path, name: str, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        prepare(CallableSubject(str(tmp_path / name), name="f"))
+
+
+def test_programs_share_one_unbacked_size() -> None:
+    text = (
+        "# ddefuzz program v1\n"
+        "# inputs: x = normal; y = normal\n"
+        'def program(x: Float32[Tensor, "u0 4"], y: Float32[Tensor, "2 u0"]):\n'
+        "    return y @ x\n"
+    )
+    prepared = prepare(ProgramSubject(text))
+    assert prepared.unbacked == (UnbackedDim(0, 0, "u0"), UnbackedDim(1, 1, "u0"))
+    assert prepared.call(*prepared.args).shape == (2, 4)
+
+
+def test_a_text_that_is_no_program_runs_nothing() -> None:
+    with pytest.raises(ProgramError, match="<program>:"):
+        prepare(ProgramSubject("# ddefuzz program v1\nimport os\n"))

@@ -1,0 +1,156 @@
+"""Watching guards: what falls back, what raises, what the old mechanism would have said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, guard_or_false, guard_or_true
+
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Guard, Place
+from ddefuzz.instrument.guards import Mechanism, Recorder, watch
+
+MECHANISMS: tuple[Mechanism, ...] = ("explicit", "size-oblivious", "aggressive-1", "aggressive-2")
+
+
+@contextmanager
+def fake_input() -> Iterator[torch.Tensor]:
+    """A fake tensor of shape (u0, 4), its mode entered."""
+    with torch_api.bound(torch_api.FAKE_MODE)(shape_env=ShapeEnv()) as mode:
+        mode.allow_scalar_outputs = True
+        yield torch.ones(6).nonzero().expand(-1, 4)
+
+
+def asked_here(recorder: Recorder) -> list[Guard]:
+    """The guards that this file asked for itself, not through an operator."""
+    return [guard for guard in recorder.guards() if guard.place.file.endswith("test_guards.py")]
+
+
+def caught(recorder: Recorder, call: Callable[[], Any]) -> Any:
+    with pytest.raises(GuardOnDataDependentSymNode) as info:
+        call()
+    return recorder.raised([info.value])
+
+
+def test_a_second_site_counts_though_torch_answers_from_its_cache() -> None:
+    with watch() as recorder, fake_input() as x:
+        size = x.shape[0]
+        guard_or_false(size == 5)
+        guard_or_false(size == 5)
+        for _ in range(3):
+            guard_or_false(size == 5)
+        guards = asked_here(recorder)
+    first = guards[0].place.line
+    assert [guard.place.line - first for guard in guards] == [0, 1, 3]
+    assert [guard.count for guard in guards] == [1, 1, 3]
+
+
+def test_an_answer_that_is_known_is_no_fallback() -> None:
+    with watch() as recorder, fake_input() as x:
+        assert guard_or_false(x.shape[0] >= 0)
+        torch._check(x.shape[0] >= 3)
+        assert not guard_or_true(x.shape[0] == 2)
+        assert asked_here(recorder) == []
+
+
+def test_each_counterfactual() -> None:
+    with watch() as recorder, fake_input() as x:
+        size = x.shape[0]
+        guard_or_false(size == 1)
+        guard_or_true(size == 1)
+        guard_or_false(size == 5)
+        seen = [(guard.method, guard.fallback, guard.counterfactual) for guard in asked_here(recorder)]
+    assert seen == [
+        ("guard_or_false", False, "same"),
+        ("guard_or_true", True, "other"),
+        ("guard_or_false", False, "undecided"),
+    ]
+
+
+def test_the_old_mechanism_raises_where_it_cannot_decide() -> None:
+    with watch("size-oblivious") as recorder, fake_input() as x:
+        size = x.shape[0]
+        assert guard_or_true(size == 1) is False
+        raised = caught(recorder, lambda: guard_or_true(size == 5))
+        assert recorder.guards() == ()
+    assert (raised.method, raised.expression, raised.withheld) == ("guard_or_true", "Eq(u0, 5)", False)
+
+
+def test_a_withheld_fallback_raises_at_its_place_alone() -> None:
+    with watch() as recorder, fake_input() as x:
+        guard_or_false(x.shape[0] == 5)
+        place = asked_here(recorder)[0].place
+    planted = Place(place.language, place.file, 2 + watched_twice.__code__.co_firstlineno)
+    with watch("explicit", [planted]) as recorder, fake_input() as x:
+        raised = caught(recorder, lambda: watched_twice(x))
+    assert raised.place == planted
+    assert raised.withheld
+
+
+def watched_twice(x: torch.Tensor) -> None:
+    guard_or_false(x.shape[0] == 5)
+    guard_or_false(x.shape[0] == 5)
+
+
+def test_a_raise_that_torch_catches_does_not_count() -> None:
+    with watch() as recorder, fake_input() as x:
+        env = x.shape[0].node.shape_env  # type: ignore[attr-defined]
+        assert not env.has_guarding_hint(x.shape[0].node.expr)  # type: ignore[attr-defined]
+        assert recorder.raised([RuntimeError("another failure")]) is None
+
+
+def test_torch_still_names_the_caller_as_the_cause() -> None:
+    with watch(), fake_input() as x, pytest.raises(GuardOnDataDependentSymNode, match=r"Caused by: .*test_guards\.py"):
+        bool(x.shape[0] == 5)
+
+
+def test_who_asked_in_python() -> None:
+    with watch() as recorder, fake_input() as x:
+        raised = caught(recorder, lambda: bool(x.shape[0] == 5))
+    assert raised.place.language == "Python"
+    assert raised.place.file.endswith("test_guards.py")
+    assert (raised.method, raised.native) == ("guard_bool", ())
+    frame = next(frame for frame in reversed(raised.python) if not frame.file.startswith("torch/"))
+    assert (frame.function, frame.code, frame.exact) == ("<lambda>", "bool(x.shape[0] == 5)", True)
+    assert [(origin.symbol, origin.op) for origin in raised.symbols] == [("u0", "nonzero")]
+    assert raised.symbols[0].frame.code == "torch.ones(6).nonzero()"
+
+
+@pytest.mark.parametrize(
+    ("call", "function"),
+    [
+        (lambda x: torch.chunk(x, 2), "at::native::chunk("),
+        (lambda x: torch.diff(x, dim=0), "at::native::diff_helper("),
+        (lambda x: torch.fft.rfft(x.float(), n=3, dim=0), "at::native::(anonymous namespace)::resize_fft_input("),
+    ],
+)
+def test_who_asked_in_cpp(call: Callable[[torch.Tensor], object], function: str) -> None:
+    with watch() as recorder, fake_input() as x:
+        raised = caught(recorder, lambda: call(x))
+    assert raised.place.language == "C++"
+    assert raised.place.file == "c10/core/SymInt.h"
+    assert "guard_bool(__FILE__, __LINE__)" in raised.asked
+    assert any(frame.function.startswith(function) for frame in raised.native)
+    assert all("PyEval" not in frame.function for frame in raised.native)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_nothing_is_left_behind(mechanism: Mechanism) -> None:
+    rows = (torch_api.DOOR, torch_api.LOG_SUPPRESSED, torch_api.SHAPES_CONFIG, *torch_api.DOOR_METHODS)
+    before = [row.get() for row in rows]
+    with watch(mechanism):
+        during = [row.get() for row in rows]
+    assert [row.get() for row in rows] == before
+    assert during != before
+
+
+@pytest.mark.parametrize(("mechanism", "level"), [("aggressive-1", 1), ("aggressive-2", 2)])
+def test_the_aggressive_levels_are_torchs(mechanism: Mechanism, level: int) -> None:
+    with watch(mechanism) as recorder, fake_input() as x:
+        assert torch_api.SHAPES_CONFIG.get() == level
+        guard_or_false(x.shape[0] == 5)
+        assert len(asked_here(recorder)) == 1
