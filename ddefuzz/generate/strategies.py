@@ -19,7 +19,7 @@ from ddefuzz.generate.tensors import draw_unbacked_input
 from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.spec import OpSpec, Tensor
 from ddefuzz.program.inputs import DataSize
-from ddefuzz.program.model import Program
+from ddefuzz.program.model import Program, names_in
 
 FOCUS: Final = st.integers(0, 2**16 - 1)
 """The first thing drawn: which op of the catalogue the program is to have (modulo their number)."""
@@ -84,14 +84,14 @@ def _pick(profile: Profile, choices: Choices) -> OpSpec:
 
 
 def _attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
-    """Add a call of `op`; False, with nothing added, where its arguments cannot be made or torch refuses it."""
+    """Add a call of `op`; False, with nothing added, where its arguments cannot be made, are all literal, or are refused."""
     mark = lockstep.mark()
     try:
         expr = Arguments(lockstep, choices).call(op)
     except (NothingFitsError, *REFUSALS):
         lockstep.rollback(mark)
         return False
-    if lockstep.add_step(expr) is None:
+    if not names_in(expr) or lockstep.add_step(expr) is None:
         lockstep.rollback(mark)
         return False
     return True

@@ -22,6 +22,7 @@ from ddefuzz.generate.extents import (
 from ddefuzz.generate.lockstep import Handle, Lockstep
 from ddefuzz.ops import conversions
 from ddefuzz.ops.spec import Data, Kind, Tensor
+from ddefuzz.program.inputs import LAYOUTS
 from ddefuzz.program.model import Dim, Name, Recipe, substitute
 
 CONVERSIONS: Final = 6
@@ -184,12 +185,9 @@ def draw_unbacked_input(lockstep: Lockstep, choices: Choices, slot: Tensor) -> H
 
 def _layout(choices: Choices, rank: int) -> str:
     """How a new input lies in memory: mostly contiguous."""
-    if rank < 2 or not choices.one_in(5):
+    if not rank or not choices.one_in(5):
         return "contiguous"
-    layouts = ["transposed", "sliced"]
-    if rank == 4:
-        layouts.append("channels_last")
-    return choices.pick(layouts)
+    return choices.pick([name for name, layout in LAYOUTS.items() if layout.min_rank <= rank <= layout.max_rank])
 
 
 def draw_data(lockstep: Lockstep, choices: Choices, slot: Data) -> Handle:

@@ -39,20 +39,20 @@ BROADCASTABLE: Final = ("x[:1]", "x.sum(0)", "x.mean(-1, keepdim=True)", "x.amax
 """A tensor that broadcasts with `x`, of rank 1 at least."""
 
 ADJUST: Final = (
-    "n",
-    "n",
-    "n",
-    "n",
+    *("n",) * 4,
     "n - 1",
     "n + 1",
     "n // 2",
     "n * 2",
     "(n + 1) // 2",
-    "min(n, 3)",
-    "max(n, 1)",
+    "torch.sym_min(n, 3)",
+    "torch.sym_max(n, 1)",
     "n % 4",
 )
-"""Sizes computed from a size; the plain size is there several times, so that it is drawn more often."""
+"""Sizes computed from a size; the plain size is there several times, so that it is drawn more often.
+
+Python's own `min` and `max` compare, which is a branch of the user's code.
+"""
 
 INDICES: Final = (
     "torch.arange(n)",

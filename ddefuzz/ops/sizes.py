@@ -13,7 +13,6 @@ SIZES: tuple[OpSpec, ...] = (
     op("x.shape[d]", x=X, d=DimOf("x")),
     op("x.numel()", x=X),
     op("torch.numel(x)", x=X),
-    op("len(x)", x=X),
     op("a + b", a=N, b=N),
     op("a - b", a=N, b=N),
     op("a * b", a=N, b=Size(1, 6)),
@@ -26,8 +25,6 @@ SIZES: tuple[OpSpec, ...] = (
     op("a % b", a=N, b=Size(1)),
     op("a * a", a=Size(0, 6)),
     op("abs(a - b)", a=N, b=N),
-    op("min(a, b)", a=N, b=N),
-    op("max(a, b)", a=N, b=N),
     op("torch.sym_min(a, b)", a=N, b=N),
     op("torch.sym_max(a, b)", a=N, b=N),
     op("torch.sym_max(a, 1)", a=N),
@@ -40,8 +37,8 @@ SIZES: tuple[OpSpec, ...] = (
     op("torch._check(x.shape[0] == y.shape[0])", x=X, y=Tensor(like="x")),
     op("torch._check(a * k % k == 0)", a=N, k=K),
     op("torch.full((), a)", a=N),
-    op("torch.tensor(a)", a=N),
-    op("torch.tensor([a, b])", a=N, b=N),
+    op("torch.tensor(a)", a=N, stops=True),
+    op("torch.tensor([a, b])", a=N, b=N, stops=True),
     op("torch.scalar_tensor(a)", a=N),
 )
 
@@ -50,5 +47,9 @@ BRANCHES: tuple[OpSpec, ...] = (
     op("x + 1 if a == b else x - 1", x=Tensor(1), a=N, b=N),
     op("a if a > k else k", a=N, k=Number(2, 5)),
     op("torch.relu(x) if x.numel() else x", x=Tensor(1)),
+    op("min(a, b)", a=N, b=N),
+    op("max(a, b)", a=N, b=N),
+    op("len(x)", x=X),
 )
-"""What a capture cannot decide for the user: drawn at a low rate, called `user` when it fails."""
+"""What a capture cannot decide for the user (Python's `min`, `max` and `len` want a bool or an int): drawn at a low rate,
+and called `user` when it fails."""
