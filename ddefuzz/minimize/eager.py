@@ -36,16 +36,17 @@ Values: TypeAlias = dict[Expr, object]
 def inspect(program: Program, *, other_size: bool = False) -> Mapping[Expr, StandIn] | None:
     """What could stand for each value; None if the program does not run.
 
-    With `other_size` it has to run at another data size too: one that does not cannot be captured for all sizes, and
-    an error in capturing it is no bug.
+    With `other_size` it has to run at another data size too, if it has any: one that does not cannot be captured for
+    all sizes, and an error in capturing it is no bug.
     """
     example = _values(program)
     if example is None:
         return None
-    dialled = _that_run(dial(program, size) for size in OTHER_SIZES if dial(program, size) != program)
-    if other_size and not dialled:
+    dialled = [other for other in (dial(program, size) for size in OTHER_SIZES) if other != program]
+    at_other_sizes = _that_run(dialled)
+    if other_size and dialled and not at_other_sizes:
         return None
-    others = dialled + _that_run((_with_other_values(program),))
+    others = at_other_sizes + _that_run((_with_other_values(program),))
     symbols = _symbols(program, example, others)
     facts: dict[Expr, StandIn] = {}
     for expr, value in example.items():
@@ -53,11 +54,6 @@ def inspect(program: Program, *, other_size: bool = False) -> Mapping[Expr, Stan
         if stand_in is not None:
             facts[expr] = stand_in
     return facts
-
-
-def runs_at_other_sizes(program: Program) -> bool:
-    """Whether `inspect` finds the program valid `other_size`: if it is, its candidates should be so."""
-    return inspect(program, other_size=True) is not None
 
 
 def _that_run(programs: Iterable[Program]) -> list[Values]:

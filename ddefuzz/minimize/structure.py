@@ -177,9 +177,9 @@ def return_less(program: Program, facts: Facts) -> Iterator[Program]:
         if names_in(part):
             yield replace(program, returns=part, steps=live_steps(program.steps, part))
             yield newly_dead_dropped(program, replace(program, returns=part))
-    for one in program.inputs:
-        if returns != Name(one.name):
-            yield replace(program, returns=Name(one.name))
+    inputs = [Name(one.name) for one in program.inputs]
+    if inputs and returns not in inputs:
+        yield replace(program, returns=inputs[0])
 
 
 def drop_dead(program: Program, facts: Facts) -> Iterator[Program]:
