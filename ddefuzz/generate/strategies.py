@@ -27,6 +27,7 @@ FOCUS: Final = st.integers(0, 2**16 - 1)
 OTHER_SIZES: Final[tuple[DataSize, ...]] = (*("2",) * 7, "1")
 ATTEMPTS_PER_STEP: Final = 4
 SPARE_ATTEMPTS: Final = 8
+STARTS: Final = tuple(spec for spec in GROUPS["sources"] if not spec.stops)
 UNBACKED: Final = Tensor(1, 3)
 
 
@@ -64,7 +65,7 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
             if lockstep.tensors or lockstep.ints:
                 break
             start = choices()
-            _attempt(lockstep, start, start.pick(GROUPS["sources"]))
+            _attempt(lockstep, start, start.pick(STARTS))
         is_focus_due = focus not in GROUPS["sources"]
         for _ in range(SPARE_ATTEMPTS + ATTEMPTS_PER_STEP * asked):
             if len(lockstep.steps) >= asked:
@@ -84,7 +85,10 @@ def _pick(profile: Profile, choices: Choices) -> OpSpec:
 
 
 def _attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
-    """Add a call of `op`; False, with nothing added, where its arguments cannot be made, are all literal, or are refused."""
+    """Add a call of `op`; False, with nothing added, where its arguments cannot be made, or torch refuses them.
+
+    A call of literals alone would tell nothing, and is refused as well.
+    """
     mark = lockstep.mark()
     try:
         expr = Arguments(lockstep, choices).call(op)

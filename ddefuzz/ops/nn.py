@@ -23,11 +23,11 @@ NORMALIZATION: tuple[OpSpec, ...] = (
     op("torch.nn.functional.batch_norm(x, None, None, training=True)", u=BATCH, x=Tensor(shape=("u", 3)),
        stops=True),
     op("torch.nn.functional.batch_norm(x, m, v)", u=BATCH, x=SEQUENCES, m=Tensor(shape=(4,)), v=Tensor(shape=(4,))),
-    op("torch.nn.functional.instance_norm(x)", u=BATCH, x=SEQUENCES),
+    op("torch.nn.functional.instance_norm(x)", u=BATCH, x=SEQUENCES, stops=True),
     op("torch.nn.functional.instance_norm(x)", u=LENGTH, x=SEQUENCE),
     op("torch.nn.functional.group_norm(x, 2)", u=LENGTH, x=SEQUENCE),
     op("torch.nn.functional.group_norm(x, 2)", u=BATCH, x=SEQUENCES),
-    op("torch.nn.functional.local_response_norm(x, 2)", u=BATCH, x=SEQUENCES),
+    op("torch.nn.functional.local_response_norm(x, 2)", u=BATCH, x=SEQUENCES, stops=True),
     op("torch.native_layer_norm(x, (x.shape[-1],), None, None, 1e-05)", x=X),
 )  # fmt: skip
 
@@ -89,6 +89,6 @@ RESAMPLING: tuple[OpSpec, ...] = (
     op("torch.nn.functional.grid_sample(x, g, align_corners=c)", u=BATCH, x=Tensor(shape=(1, 2, 4, 4)),
        g=Tensor(shape=(1, "u", 3, 2)), c=FLAG),
     op("torch.nn.functional.affine_grid(t, (t.shape[0], 1, 3, 3), align_corners=c)", u=BATCH,
-       t=Tensor(shape=("u", 2, 3)), c=FLAG),
+       t=Tensor(shape=("u", 2, 3)), c=FLAG, stops=True),
     op("torch.nn.functional.glu(x, d)", u=BATCH, x=Tensor(shape=("u", 4)), d=choice(1, -1)),
 )  # fmt: skip

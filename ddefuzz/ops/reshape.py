@@ -35,7 +35,7 @@ RESHAPE: tuple[OpSpec, ...] = (
     op("torch.squeeze(x)", x=X),
     op("torch.squeeze(x, d)", x=X1, d=D),
     op("x.squeeze((0, -1))", x=X2),
-    op("torch.squeeze_copy(x)", x=X),
+    op("torch.squeeze_copy(x)", x=X, stops=True),
     op("torch.unsqueeze(x, d)", x=X, d=DimOf("x", extra=1)),
     op("torch.permute(x, d)", x=X, d=DimsOf("x", permute=True)),
     op("torch.permute_copy(x, d)", x=X, d=DimsOf("x", permute=True)),
@@ -60,6 +60,6 @@ RESHAPE: tuple[OpSpec, ...] = (
     op("torch.pixel_shuffle(x, 2)", n=N, x=Tensor(shape=("n", 4, 2, 3))),
     op("torch.pixel_shuffle(x, 2)", n=N, x=Tensor(shape=(1, 4, "n", 3))),
     op("torch.pixel_unshuffle(x, 2)", n=N, x=Tensor(shape=("n", 1, 4, 2))),
-    op("torch.nn.functional.unfold(x, 2)", n=N, x=Tensor(shape=(1, 2, "n", 3))),
+    op("torch.nn.functional.unfold(x, 2)", n=N, x=Tensor(shape=(1, 2, "n", 3)), stops=True),
     op("torch.nn.functional.fold(x, (3, 3), 2)", n=N, x=Tensor(shape=("n", 8, 4))),
 )

@@ -51,5 +51,7 @@ BRANCHES: tuple[OpSpec, ...] = (
     op("max(a, b)", a=N, b=N),
     op("len(x)", x=X),
 )
-"""What a capture cannot decide for the user (Python's `min`, `max` and `len` want a bool or an int): drawn at a low rate,
-and called `user` when it fails."""
+"""What a capture cannot decide for the user: drawn at a low rate, and called `user` when it fails.
+
+Python's own `min` and `max` compare, and its `len` wants an int.
+"""

@@ -28,7 +28,7 @@ SOURCES: tuple[OpSpec, ...] = (
     op("m.sum().item()", m=MASK),
     op("s[0].item()", s=SIZES),
     op("s.max().item()", s=SIZES),
-    op("int(s[1])", s=SIZES),
+    op("int(s[1])", s=SIZES, stops=True),
     op("s.tolist()", s=SIZES),
     op("torch.unique(s)", s=DISTINCT),
     op("torch.unique(s, return_inverse=True, return_counts=True)", s=DISTINCT),
@@ -39,5 +39,5 @@ SOURCES: tuple[OpSpec, ...] = (
     op("torch.repeat_interleave(x, s, dim=1)", x=Tensor(shape=(2, 3, 4)), s=SIZES),
     op("torch.repeat_interleave(s)", s=SIZES),
     op("torch.bincount(s)", s=SIZES),
-    op("torch.nn.functional.one_hot(s)", s=SIZES),
+    op("torch.nn.functional.one_hot(s)", s=SIZES, stops=True),
 )
