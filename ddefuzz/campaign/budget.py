@@ -10,8 +10,8 @@ from itertools import count
 from ddefuzz.errors import InputError
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
-SECONDS = re.compile(r"(?:\d+(?:\.\d+)?[smh])+")
-CASES = re.compile(r"(\d+)x")
+SECONDS = re.compile(r"(?:[0-9]+(?:[.][0-9]+)?[smh])+")
+CASES = re.compile(r"([0-9]+)x")
 
 CLOSING_SHARE = 0.1
 CLOSING_SECONDS = 5.0
@@ -64,7 +64,7 @@ def parse_budget(text: str) -> Budget:
         if int(match[1]) > 0:
             return Budget(cases=int(match[1]))
     elif SECONDS.fullmatch(text):
-        seconds = sum(float(number) * UNITS[unit] for number, unit in re.findall(r"([\d.]+)([smh])", text))
+        seconds = sum(float(number) * UNITS[unit] for number, unit in re.findall(r"([0-9.]+)([smh])", text))
         if seconds > 0:
             return Budget(seconds=seconds)
     raise InputError(
@@ -74,7 +74,7 @@ def parse_budget(text: str) -> Budget:
 
 def parse_shard(text: str) -> Shard:
     """`1/2` is the first of two; raises `InputError`."""
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     if match and 1 <= int(match[1]) <= int(match[2]):
         return Shard(int(match[1]), int(match[2]))
     raise InputError(f"--shard: found {text!r}, expected i/n with 1 ≤ i ≤ n, such as 1/4")

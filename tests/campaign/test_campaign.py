@@ -1,0 +1,206 @@
+"""The campaign's loop against workers made by hand: no torch, no processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ddefuzz.campaign.budget import WHOLE, Budget, Shard
+from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event, Plan
+from ddefuzz.campaign.summary import Summary, Tally
+from ddefuzz.campaign.tasks import (
+    CaseResult,
+    CaseTask,
+    ConfirmResult,
+    MinimizeResult,
+    MinimizeTask,
+    StageOutcome,
+    Suspect,
+    run_case,
+)
+from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.execute.protocol import EXPLICIT, Observation
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Sighting
+from ddefuzz.oracles.failure import Failure
+
+PROGRAM = """# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0"]):
+    return torch.roll(x, 1, 0)
+"""
+
+
+def sighting(function: str, cause: Cause = "framework") -> Sighting:
+    observation = Observation("export", EXPLICIT, "fail")
+    return Sighting(
+        signature=Signature("dde", Site("C++", None, function), "guard_bool operator=="),
+        cause=cause,
+        failure=Failure("dde", observation, "Eq(u0, 0)"),
+        verdict="open",
+        ops=("torch.roll",),
+        torch="2.13.0",
+        program=PROGRAM,
+    )
+
+
+class Done:
+    """A future that is already there."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        callback(self)
+
+    def result(self) -> object:
+        return self.value
+
+
+class Workers:
+    """Answers at once: case `i` shows the signature `sites[i % len]`, every second of `clock` a task."""
+
+    def __init__(
+        self, sites: tuple[str, ...], *, lost: frozenset[int] = frozenset(), cause: Cause = "framework"
+    ) -> None:
+        self.sites, self.lost, self.cause = sites, lost, cause
+        self.seconds = 0.0
+        self.done: list[str] = []
+
+    def submit(
+        self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
+    ) -> Future[Any]:
+        self.seconds += 1
+        assert timeout > 0
+        assert cold == isinstance(argument, Suspect)
+        return cast("Future[Any]", Done(self.answer(function, argument)))
+
+    def answer(self, function: Callable[[Any], Any], argument: object) -> object:
+        match argument:
+            case CaseTask(index=index):
+                assert function is run_case
+                self.done.append(f"case {index}")
+                if index in self.lost:
+                    return Lost("crash", "SIGSEGV (Segmentation fault)")
+                site = self.sites[index % len(self.sites)]
+                outcome = StageOutcome("export", "explicit", "fail" if site else "ok", "open" if site else "ok", 0.5)
+                sightings = (sighting(site, self.cause),) if site else ()
+                return CaseResult(index, f"digest {index}", (outcome,), sightings, 0.1, 0.7)
+            case MinimizeTask(suspect=suspect):
+                self.done.append(f"minimize {suspect.signature.site}")
+                return MinimizeResult(PROGRAM, 1, 9, exhausted=False, cpu_seconds=0.3)
+            case Suspect(signature=signature):
+                self.done.append(f"confirm {signature.site}")
+                return ConfirmResult(shown=True, cpu_seconds=0.2)
+            case _:
+                raise AssertionError(argument)
+
+
+def run(
+    tmp_path: Path,
+    workers: Workers,
+    budget: Budget,
+    *,
+    stopped: Callable[[], bool] = lambda: False,
+    shard: Shard = WHOLE,
+    start: int = 0,
+) -> tuple[Summary, Database, list[Event]]:
+    database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
+    events: list[Event] = []
+    epoch = datetime(2025, 1, 1, tzinfo=UTC)
+
+    def listen(event: Event, tally: Tally) -> None:
+        assert tally.findings is not None
+        events.append(event)
+
+    campaign = Campaign(
+        plan=Plan("default", 7, budget, 2, ("export",), (EXPLICIT,), shard, start),
+        database=database,
+        workers=workers,
+        clock=Clock(lambda: workers.seconds, lambda: epoch + timedelta(seconds=workers.seconds)),
+        journal=tmp_path,
+        torch="2.13.0",
+        generator="generator=1",
+        listen=listen,
+        stopped=stopped,
+        number=database.start_campaign(profile="default", seed=7, generator="generator=1", options={}, when=epoch),
+    )
+    return campaign.run(), database, events
+
+
+def test_every_case_is_done_once_and_in_order(tmp_path: Path) -> None:
+    workers = Workers(("",))
+    summary, database, _ = run(tmp_path, workers, Budget(cases=5))
+    assert workers.done == [f"case {index}" for index in range(5)]
+    assert summary.digests == tuple(f"digest {index}" for index in range(5))
+    assert summary.outcomes == {"export": {"explicit": {"ok": 5}}}
+    assert database.unfinished() == ()
+
+
+def test_a_finding_is_recorded_then_minimized_then_confirmed_once(tmp_path: Path) -> None:
+    workers = Workers(("at::native::chunk",))
+    summary, database, events = run(tmp_path, workers, Budget(cases=6))
+    (finding,) = database.findings()
+    assert finding.count == 6
+    assert (finding.steps, finding.attempts, finding.minimal) == (1, 9, PROGRAM)
+    assert str(finding.confirmed) == "1/1"
+    assert [line for line in workers.done if "case" not in line] == [
+        "minimize at::native::chunk",
+        "confirm at::native::chunk",
+    ]
+    assert [kind for kind, _ in events if kind != "case"] == ["found", "smaller", "confirmed"]
+    assert [(seen.cases, seen.steps, seen.confirmed, seen.is_new) for seen in summary.findings] == [(6, 1, "1/1", True)]
+
+
+def test_what_is_known_is_not_minimized_again(tmp_path: Path) -> None:
+    run(tmp_path, Workers(("at::native::chunk",)), Budget(cases=1))
+    workers = Workers(("at::native::chunk",))
+    summary, _, _ = run(tmp_path, workers, Budget(cases=1))
+    assert workers.done == ["case 0"]
+    assert not summary.findings[0].is_new
+
+
+def test_a_failure_of_the_programs_own_code_is_not_minimized(tmp_path: Path) -> None:
+    workers = Workers(("user code",), cause="user")
+    run(tmp_path, workers, Budget(cases=1))
+    assert workers.done == ["case 0"]
+
+
+def test_a_worker_that_dies_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
+    workers = Workers(("",), lost=frozenset({1}))
+    summary, database, _ = run(tmp_path, workers, Budget(cases=4))
+    assert summary.cases == 4
+    assert summary.lost == 1
+    (finding,) = database.findings()
+    assert finding.kind == "crash"
+
+
+def test_a_time_budget_ends_the_campaign(tmp_path: Path) -> None:
+    workers = Workers(("",))
+    summary, _, _ = run(tmp_path, workers, Budget(seconds=30))
+    assert 20 <= summary.cases <= 30
+    assert summary.seconds <= 30 + GRACE_SECONDS
+
+
+def test_what_is_stopped_can_be_resumed_where_it_was(tmp_path: Path) -> None:
+    workers = Workers(("at::native::chunk",))
+    summary, database, _ = run(tmp_path, workers, Budget(cases=50), stopped=lambda: len(workers.done) > 5)
+    assert summary.interrupted
+    (entry,) = database.unfinished()
+    assert 0 < entry.next_index <= summary.cases
+    again = Workers(("at::native::chunk",))
+    resumed, _, _ = run(tmp_path, again, Budget(cases=50), start=entry.next_index)
+    assert again.done[0] == f"case {entry.next_index}"
+    assert resumed.cases == 50 - entry.next_index
+
+
+@pytest.mark.parametrize("index", [1, 2])
+def test_a_shard_does_its_own_cases(tmp_path: Path, index: int) -> None:
+    workers = Workers(("",))
+    run(tmp_path, workers, Budget(cases=6), shard=Shard(index, 2))
+    assert workers.done == [f"case {case}" for case in range(index - 1, 6, 2)]
