@@ -10,6 +10,7 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.campaign.throughput import MEMORY_LIMIT_MB, Throughput, measure
+from ddefuzz.cli import bench_generation
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.generate.profiles import PROFILES
 
@@ -21,19 +22,7 @@ def command() -> None:
     """Measure ddefuzz itself: ratios, side by side in one session."""
 
 
-@command.command("generation")
-@click.option("--draws", type=click.IntRange(min=1), default=5000, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@profile_option
-@output_options("text", "json")
-def generation(draws: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """What drawn programs are like: lengths, unbacked dims, validity, variety."""
-    # Drawing runs every step, so this imports torch, which no other command's --help has to wait for.
-    from ddefuzz.generate.measure import measure_generation, render  # noqa: PLC0415
-
-    record = measure_generation(draws, seed, profile)
-    document = msgspec.json.encode(record).decode() + "\n"
-    deliver({"text": lambda _page: render(record) + "\n", "json": lambda _page: document}, format_, outputs)
+command.add_command(bench_generation.command, "generation")
 
 
 @command.command("throughput")
