@@ -13,7 +13,7 @@ import black
 
 from ddefuzz.program.expressions import print_expression
 from ddefuzz.program.model import Call, Literal, Program
-from ddefuzz.program.recipes import DIFFERENTIABLE, INTEGERS, input_expression
+from ddefuzz.program.recipes import input_expression
 from ddefuzz.program.text import print_function
 
 _EXPORT: Final = """
@@ -225,9 +225,8 @@ def _body(program: Program, stage: str) -> list[str]:
         lines += [f"{index} = {_fresh(f'keep_{symbol}', program)}.nonzero().squeeze(1)"]
         lines += [f"{names[at]} = {names[at]}.index_select({number}, {index})" for at, number in places]
     if stage in _COMPILED:
-        # torch.compile reads the value of a 0-d input of these dtypes, and its item() would be a plain number.
-        scalars = [item.name for item in program.inputs if not item.shape and item.dtype in INTEGERS | DIFFERENTIABLE]
-        lines += [f"{name} = {name}.clone()" for name in scalars]
+        # torch.compile reads the value of a 0-d input, and its item() would be a plain number.
+        lines += [f"{item.name} = {item.name}.clone()" for item in program.inputs if not item.shape]
     return [*lines, f"return program({', '.join(names)})"]
 
 

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from ddefuzz.program.inputs import DATA_SIZES, DTYPES, DataSize, dial, materialize
+from ddefuzz.program.model import Dim, Input, Literal, Program, Recipe
+from ddefuzz.program.recipes import FLOATS, INTEGERS, LAYOUTS, RECIPES, elements, fault_of
+
+EXAMPLES = {
+    "normal": (),
+    "uniform": (),
+    "ones": (),
+    "zeros": (),
+    "arange": (),
+    "trues": (4,),
+    "distinct": (2,),
+    "sizes": (3, 0, 2, 1, 5, 4, 0, 0, 1),
+    "index": (5,),
+    "spd": (3,),
+    "values": (1, 2.5, True, 0, 0, 0, 1, 1, 1),
+}
+
+
+def program_of(*inputs: Input) -> Program:
+    return Program(inputs, (), Literal(0))
+
+
+def made(item: Input) -> torch.Tensor:
+    return materialize(program_of(item))[item.name]
+
+
+def dims(*sizes: int) -> tuple[Dim, ...]:
+    return tuple(map(Dim, sizes))
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values())
+@pytest.mark.parametrize("kind", RECIPES)
+def test_every_recipe_makes_its_dtype_and_shape_deterministically(kind: str, dtype: str) -> None:
+    item = Input("x", dtype, dims(3, 3), Recipe(kind, EXAMPLES[kind]))
+    if fault_of(item) is not None:
+        assert kind in {"index", "sizes", "spd"}
+        return
+    state = torch.random.get_rng_state()
+    tensor = made(item)
+    assert tensor.dtype == getattr(torch, dtype)
+    assert tensor.shape == (3, 3)
+    assert torch.equal(tensor, made(item))
+    assert made(item) is not tensor
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_valid_at_any_size_and_is_no_view(layout: str) -> None:
+    for rank in range(6):
+        for sizes in itertools.product((0, 1, 2), repeat=rank):
+            item = Input("x", "float32", dims(*sizes), Recipe("normal"), layout, requires_grad=True)
+            if fault_of(item) is not None:
+                assert not LAYOUTS[layout].min_rank <= rank <= LAYOUTS[layout].max_rank
+                continue
+            tensor = made(item)
+            assert tensor.shape == sizes
+            assert tensor.is_leaf
+            assert tensor.requires_grad
+            assert not tensor._is_view()
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "strides", "offset"),
+    [
+        ("contiguous", (2, 3, 4), (12, 4, 1), 0),
+        ("transposed", (2, 3, 4), (1, 2, 6), 0),
+        ("expanded", (2, 3, 4), (0, 4, 1), 0),
+        ("sliced", (2, 3, 4), (24, 8, 2), 1),
+        ("channels_last", (2, 3, 4, 5), (60, 1, 15, 3), 0),
+        ("channels_last_3d", (2, 3, 2, 4, 5), (120, 1, 60, 15, 3), 0),
+    ],
+)
+def test_layouts_lie_in_memory_as_said(
+    layout: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> None:
+    tensor = made(Input("x", "float32", dims(*shape), Recipe("arange"), layout))
+    plain = made(Input("x", "float32", dims(*shape), Recipe("arange")))
+    assert (tensor.stride(), tensor.storage_offset()) == (strides, offset)
+    assert torch.equal(tensor, plain[:1].expand(shape) if layout == "expanded" else plain)
+
+
+@pytest.mark.parametrize("count", range(9))
+def test_trues_and_distinct_count_what_they_say(count: int) -> None:
+    for dtype in ("bool", "int64", "float32", "bfloat16"):
+        trues = made(Input("x", dtype, dims(2, 4), Recipe("trues", (count,))))
+        assert torch.count_nonzero(trues) == count
+    if count:
+        distinct = made(Input("x", "int64", dims(8), Recipe("distinct", (count,))))
+        assert len(set(distinct.tolist())) == torch.unique_consecutive(distinct).numel() == count
+
+
+def test_spd_matrices_are_positive_definite() -> None:
+    matrices = made(Input("x", "float64", dims(2, 5, 5), Recipe("spd", (5,))))
+    assert torch.equal(matrices, matrices.mT)
+    assert torch.linalg.cond(matrices).max() < 9
+    torch.linalg.cholesky(matrices)
+
+
+def test_index_and_listed_values() -> None:
+    index = made(Input("x", "int64", dims(100), Recipe("index", (3,))))
+    assert set(index.tolist()) == {0, 1, 2}
+    assert made(Input("x", "int64", dims(2), Recipe("sizes", (3, 0)))).tolist() == [3, 0]
+    assert made(Input("x", "float32", dims(2, 1), Recipe("values", (1, -2.5)))).tolist() == [[1.0], [-2.5]]
+
+
+def test_values_depend_on_the_position_alone() -> None:
+    x, y = (Input(name, "float32", dims(2, 3), Recipe("normal")) for name in "xy")
+    first, second = materialize(program_of(x, y)).values()
+    assert not torch.equal(first, second)
+    assert torch.equal(second, materialize(program_of(Input("z", "bool", (), Recipe("zeros")), y))["y"])
+
+
+CHAIN = program_of(
+    Input("mask", "bool", (Dim(6, "u0"), Dim(2)), Recipe("trues", (5,))),
+    Input("x", "float32", (Dim(6, "u0"), Dim(4)), Recipe("normal"), "sliced"),
+    Input("labels", "int64", dims(7), Recipe("distinct", (3,))),
+    Input("lengths", "int64", dims(2), Recipe("sizes", (3, 5))),
+    Input("weights", "float32", (Dim(6, "u0"),), Recipe("values", (1, 2, 3, 4, 5, 6))),
+)
+
+
+@pytest.mark.parametrize(
+    ("data_size", "size", "trues", "distinct", "lengths"),
+    [
+        ("0", 0, 0, 1, (0, 0)),
+        ("1", 1, 1, 1, (1, 1)),
+        ("2", 2, 2, 2, (2, 2)),
+        ("equal", 4, 4, 4, (4, 4)),
+        ("all", 7, 14, 7, (7, 7)),
+    ],
+)
+def test_dialling_moves_every_data_dependent_size(
+    data_size: DataSize, size: int, trues: int, distinct: int, lengths: tuple[int, ...]
+) -> None:
+    dialled = dial(CHAIN, data_size)
+    tensors = materialize(dialled)
+    assert tensors["mask"].shape == (size, 2)
+    assert tensors["x"].shape == (size, 4)
+    assert tensors["mask"].sum() == trues
+    assert len(set(tensors["labels"].tolist())) == distinct
+    assert tuple(tensors["lengths"].tolist()) == lengths
+    assert tensors["weights"].shape == (size,)
+    assert dialled.steps == CHAIN.steps
+    assert all(fault_of(item) is None for item in dialled.inputs)
+
+
+@pytest.mark.parametrize("data_size", DATA_SIZES)
+@pytest.mark.parametrize("kind", RECIPES)
+def test_a_dialled_input_is_well_formed(kind: str, data_size: DataSize) -> None:
+    for dtype in sorted(FLOATS | INTEGERS | {"bool"}):
+        item = Input("x", dtype, (Dim(3, "u0"), Dim(3, "u0")), Recipe(kind, EXAMPLES[kind]))
+        if fault_of(item) is None:
+            (dialled,) = dial(program_of(item, Input("y", "bool", dims(5), Recipe("ones"))), data_size).inputs[:1]
+            assert fault_of(dialled) is None
+            assert made(dialled).numel() == elements(dialled)
+
+
+def test_a_program_whose_data_decides_nothing_stays_itself() -> None:
+    program = program_of(Input("x", "float32", dims(2), Recipe("normal")))
+    assert all(dial(program, data_size) == program for data_size in DATA_SIZES)
