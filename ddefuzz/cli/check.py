@@ -1,0 +1,251 @@
+"""`ddefuzz check`: one program, or the user's own code, through stages and semantics, with advice for what fails."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import rich_click as click
+from rich.console import Console
+from rich.status import Status
+
+from ddefuzz.classify.classify import Classified
+from ddefuzz.cli.check_page import check_page
+from ddefuzz.cli.jobs import jobs_option
+from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.errors import EXIT_FOUND, DdefuzzError, InputError, NothingRanError
+from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
+from ddefuzz.execute.protocol import (
+    STAGES,
+    CallableSubject,
+    Mechanism,
+    Observation,
+    ProgramSubject,
+    Run,
+    Semantics,
+    Stage,
+    Subject,
+)
+from ddefuzz.execute.worker import observe_run
+from ddefuzz.ops import catalogue
+from ddefuzz.program.text import is_program
+from ddefuzz.report.advice import advise, own_line
+from ddefuzz.report.check import Checked, Row, check_case, failed
+
+DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
+DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit", "size-oblivious")
+
+START_SECONDS = 120.0
+"""How long the user's module may take to import, torch with it."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One thing to check: its name in the table, what runs, and the file that its frames name."""
+
+    case: str
+    subject: Subject
+    file: str
+
+
+@click.command("check")
+@click.argument("target")
+@click.option("--case", "case", metavar="ID", help="Only this case of a module with a list CASES.")
+@click.option(
+    "--stage", "stages", type=click.Choice(STAGES), multiple=True, help="Can be repeated. Default: all three captures."
+)
+@click.option(
+    "--semantics",
+    "mechanisms",
+    type=click.Choice(get_args(Mechanism)),
+    multiple=True,
+    help="Can be repeated. Default: explicit and size-oblivious.",
+)
+@click.option("--key", metavar="KEY", help="Exit 0 if the signature KEY shows and 1 if not: a reducer's test.")
+@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Of one run.")
+@click.option("--advice/--no-advice", "advising", default=True, show_default=True, help="Try changes that may help.")
+@jobs_option
+@output_options("text", "json")
+def command(
+    target: str,
+    case: str | None,
+    stages: tuple[Stage, ...],
+    mechanisms: tuple[Mechanism, ...],
+    key: str | None,
+    timeout: float,
+    advising: bool,
+    jobs: int,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+) -> None:
+    """Put TARGET through stages and semantics and say what fails, where, why, and what to do next.
+
+    TARGET is a program file, FILE:NAME of a function, a module or a factory, or a FILE with a list CASES.
+    """
+    wanted = tuple(stage for stage in STAGES if stage in {"eager", *(stages or DEFAULT_STAGES)})
+    semantics = tuple(map(Semantics, mechanisms or DEFAULT_SEMANTICS))
+    with Pool(jobs) as pool, _progress() as say:
+        targets = _targets(pool, target, case)
+        checked = [one for rows in _observed(pool, targets, wanted, semantics, timeout, say) for one in rows]
+        if advising and key is None:
+            checked = _advised(pool, targets, checked, timeout, jobs, say)
+    if not checked:
+        raise NothingRanError(f"{target}: CASES is empty")
+    shown = [one.row for one in checked if _is_shown(one.row, stages)]
+    deliver(_writers(shown), format_, outputs)
+    if key is not None:
+        if not any(one.row.key == key for one in checked):
+            raise SystemExit(EXIT_FOUND)
+    elif failed(checked):
+        raise SystemExit(EXIT_FOUND)
+
+
+def _writers(rows: list[Row]) -> dict[str, Writer]:
+    lines = "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)
+    return {"text": lambda page: check_page(rows, page), "json": lambda _page: lines}
+
+
+def _is_shown(row: Row, stages: tuple[Stage, ...]) -> bool:
+    """Eager is always run, for what it refuses is no failure, and shown where it was asked for or refuses."""
+    return row.stage != "eager" or "eager" in stages or row.outcome != "ok"
+
+
+def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
+    """What TARGET names; user code is only ever imported in a worker."""
+    file, _, name = target.rpartition(":") if ":" in target and not Path(target).exists() else (target, "", "")
+    path = Path(file)
+    if not path.is_file():
+        raise InputError(f"{file}: found no such file, expected a program, FILE:NAME or a module with CASES")
+    if name:
+        if case is not None:
+            raise InputError(f"{target}: found both a name and --case {case}, expected one of them")
+        return [Target(name, CallableSubject(file, name=name), file)]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: found a file that cannot be read ({error}), expected Python text") from error
+    if is_program(text):
+        if case is not None:
+            raise InputError(f"{file}: found a program and --case {case}, expected a module with CASES")
+        catalogue.parse(text, file)
+        return [Target(path.stem, ProgramSubject(text), "<program>")]
+    ids = pool.submit(list_cases, file, START_SECONDS).result()
+    if isinstance(ids, Lost):
+        raise InputError(f"{file}: found a module whose import ends in {ids.outcome}: {ids.reason}")
+    if case is not None and case not in ids:
+        raise InputError(f"{file}: found no case {case!r}, expected one of {', '.join(ids)}")
+    return [Target(one, CallableSubject(file, case=one), file) for one in ids if case in (None, one)]
+
+
+def list_cases(path: str) -> tuple[str, ...]:
+    """The ids of a module's CASES, as a task for a worker."""
+    # Late, because this command must not import torch.
+    from ddefuzz.execute.subject import case_ids  # noqa: PLC0415
+
+    return case_ids(path)
+
+
+def _observed(
+    pool: Pool,
+    targets: list[Target],
+    stages: tuple[Stage, ...],
+    semantics: tuple[Semantics, ...],
+    timeout: float,
+    say: Status | None,
+) -> Iterator[tuple[Checked, ...]]:
+    """The rows of each target, in order; all runs are in the pool at once."""
+    runs = [
+        Run(target.subject, stage, one, graph=stage != "eager" and len(semantics) > 1)
+        for target in targets
+        for stage in stages
+        for one in (semantics if stage != "eager" else semantics[:1])
+    ]
+    waiting: list[tuple[Run, Future[Observation]]] = [(run, pool.submit(observe_run, run, timeout)) for run in runs]
+    observations: dict[str, list[Observation]] = {target.case: [] for target in targets}
+    by_subject = {target.subject: target.case for target in targets}
+    for number, (run, future) in enumerate(waiting, 1):
+        found = future.result()
+        observed = lost_observation(run, found) if isinstance(found, Lost) else found
+        observations[by_subject[run.subject]].append(observed)
+        if say is not None:
+            say.update(f"{number}/{len(runs)} runs")
+    for case, done in observations.items():
+        yield check_case(case, done)
+
+
+def _advised(
+    pool: Pool, targets: list[Target], checked: list[Checked], timeout: float, jobs: int, say: Status | None
+) -> list[Checked]:
+    """The rows with advice: one search for each of the user's lines that failed under explicit semantics."""
+    groups: dict[tuple[str, object], list[Checked]] = {}
+    for one in checked:
+        if one.classified is not None and one.observation.semantics.mechanism == "explicit":
+            frame = own_line(one.observation)
+            line = (frame.file, frame.line) if frame is not None else one.classified.signature
+            groups.setdefault((one.row.case, line), []).append(one)
+    by_case = {target.case: target for target in targets}
+    advice = {}
+    with ThreadPoolExecutor(jobs) as threads:
+        futures = {
+            name: threads.submit(_advise, pool, by_case[name[0]], group, timeout) for name, group in groups.items()
+        }
+        for number, (name, future) in enumerate(futures.items(), 1):
+            for one in groups[name]:
+                advice[one.row] = future.result()
+            if say is not None:
+                say.update(f"{number}/{len(futures)} failures: trying changes that may help")
+    rows = [msgspec.structs.replace(one.row, advice=advice.get(one.row)) for one in checked]
+    return [msgspec.structs.replace(one, row=row) for one, row in zip(checked, rows, strict=True)]
+
+
+def _advise(pool: Pool, target: Target, group: Sequence[Checked], timeout: float) -> object:
+    failures: list[Classified] = [one.classified for one in group if one.classified is not None]
+    subject = target.subject
+    if isinstance(subject, ProgramSubject):
+        return advise(failures, target.file, subject.text, lambda text, stage: _try_program(pool, text, stage, timeout))
+    source = Path(subject.path).read_text(encoding="utf-8")
+    folder = Path(tempfile.mkdtemp(prefix="ddefuzz-advice-"))
+    try:
+
+        def trial(text: str, stage: Stage) -> Observation:
+            with tempfile.TemporaryDirectory(dir=folder) as own:
+                copy = Path(own) / Path(subject.path).name
+                copy.write_text(text, encoding="utf-8")
+                return _run(pool, Run(msgspec.structs.replace(subject, path=str(copy)), stage), timeout)
+
+        return advise(failures, target.file, source, trial)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _try_program(pool: Pool, text: str, stage: Stage, timeout: float) -> Observation:
+    return _run(pool, Run(ProgramSubject(text), stage), timeout)
+
+
+def _run(pool: Pool, run: Run, timeout: float) -> Observation:
+    """A run of a changed source; one that no longer loads did not help."""
+    try:
+        return pool.observe(run, timeout)
+    except InputError:
+        # A module may not load twice in one process: it registers ops.
+        try:
+            return pool.observe_cold(run, timeout)
+        except DdefuzzError as error:
+            return Observation(run.stage, run.semantics, "not-judged", str(error))
+
+
+@contextmanager
+def _progress() -> Iterator[Status | None]:
+    """A live line on stderr, on a terminal only."""
+    console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status("workers start (importing torch takes some seconds)") as status:
+        yield status

@@ -1,0 +1,1 @@
+"""Telling: what was found, as text for people and documents for machines."""

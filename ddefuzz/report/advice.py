@@ -1,0 +1,225 @@
+"""What to do about a failure: where the sizes come from, and changes of the user's code that were tried and helped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from ddefuzz.classify.anchor import python_anchor
+from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.site import USER_SITE, inside_tracer, user_frame
+from ddefuzz.execute.protocol import Observation, Stage
+from ddefuzz.instrument.events import Frame, SymbolOrigin
+from ddefuzz.oracles.capture import judge
+from ddefuzz.report.rewrites import DECISIONS, PROBE, QUESTIONS, Edit, Place, assume_value, locate, probe
+from ddefuzz.report.symbols import named, parameters_at
+
+MOST_TRIES = 14
+"""Changed sources that are tried for one failure."""
+
+ENOUGH = 2
+"""Suggestions that pass wherever the original failed, after which no more are tried."""
+
+Trial: TypeAlias = Callable[[str, Stage], Observation]
+"""Runs a changed source in a stage."""
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    """A change that was tried: before `line` of the user's file, or in it, comes `code`.
+
+    `assumes` is what must hold for the change to be right; it holds for the example inputs. `passes` and `fails` are
+    the stages that failed before.
+    """
+
+    line: int
+    code: tuple[str, ...]
+    does: str
+    assumes: str
+    passes: tuple[Stage, ...]
+    fails: tuple[Stage, ...] = ()
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What happened in a sentence, the user's line, where each size comes from, and what was tried."""
+
+    summary: str
+    line: Frame | None = None
+    origins: tuple[str, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+    tried: int = 0
+
+
+class _Attempt(NamedTuple):
+    """A source on the way, the failure it still shows, and the changes that led to it."""
+
+    source: str
+    failure: Classified
+    edits: tuple[Edit, ...] = ()
+
+
+def advise(failures: Sequence[Classified], file: str, source: str, trial: Trial) -> Advice:
+    """Advice on failures of one user's line in several stages, the first of which is explained.
+
+    `file` is the file that `source` is the text of, by its name in frames. Only what passes eager, and then passes a
+    stage that failed, is suggested.
+    """
+    first = failures[0]
+    frame = own_line(first.failure.observation)
+    raised = first.failure.observation.raised
+    origins = tuple(map(_origin_line, raised.symbols)) if raised is not None else ()
+    if frame is None or not _is_in(frame, file) or not _may_help(first):
+        return Advice(_summary(first), frame, origins)
+    stages = tuple(dict.fromkeys(one.failure.observation.stage for one in failures))
+    search = _Search(file, stages, trial)
+    suggestions = list(search.run(_Attempt(source, first)))
+    whole = [suggestion for suggestion in suggestions if not suggestion.fails]
+    return Advice(_summary(first), frame, origins, tuple(whole or suggestions), search.tries)
+
+
+def own_line(observation: Observation) -> Frame | None:
+    """The innermost frame of the user's own code in a failure."""
+    raised = observation.raised
+    stacks = [inside_tracer(raised.python), raised.traced] if raised is not None else []
+    for exception in observation.exceptions:
+        stacks += [exception.traced, inside_tracer(exception.frames)]
+    return next((frame for stack in stacks if (frame := user_frame(stack)) is not None), None)
+
+
+class _Search:
+    """Tries edits breadth first: a change that moves the failure elsewhere is a start for further changes."""
+
+    def __init__(self, file: str, stages: tuple[Stage, ...], trial: Trial) -> None:
+        self.file = file
+        self.stages = stages
+        self.trial = trial
+        self.tries = 0
+
+    def run(self, start: _Attempt) -> Iterator[Suggestion]:
+        """The suggestions, those first that were found first."""
+        waiting = [start]
+        seen = {start.source}
+        whole = 0
+        while waiting and whole < ENOUGH:
+            attempt = waiting.pop(0)
+            for edit in self._edits(attempt):
+                if edit.source in seen or self.tries >= MOST_TRIES or whole >= ENOUGH:
+                    continue
+                seen.add(edit.source)
+                tried = attempt._replace(source=edit.source, edits=(*attempt.edits, edit))
+                passes, remaining = self._try(tried)
+                if passes:
+                    suggestion = self._suggestion(start, tried, passes)
+                    whole += not suggestion.fails
+                    yield suggestion
+                elif remaining is not None and _moved(attempt.failure, remaining):
+                    waiting.append(tried._replace(failure=remaining))
+
+    def _try(self, attempt: _Attempt) -> tuple[tuple[Stage, ...], Classified | None]:
+        """The stages that pass; else the failure that the first one shows now."""
+        self.tries += 1
+        if self.trial(attempt.source, "eager").outcome != "ok":
+            return (), None
+        first = self.trial(attempt.source, self.stages[0])
+        failures = judge([first])
+        if failures:
+            return (), classify(failures[0])
+        others = [stage for stage in self.stages[1:] if self.trial(attempt.source, stage).outcome == "ok"]
+        return (self.stages[0], *others), None
+
+    def _edits(self, attempt: _Attempt) -> Iterator[Edit]:
+        frame = own_line(attempt.failure.failure.observation)
+        if frame is None or not _is_in(frame, self.file):
+            return
+        raised = attempt.failure.failure.observation.raised
+        anchor = python_anchor(frame)
+        question = raised.expression if raised is not None else ""
+        plain = locate(attempt.source, frame, anchor, question, {})
+        if plain is None:
+            return
+        if attempt.failure.signature.site == USER_SITE:
+            yield from (edit for rewrite in DECISIONS for edit in rewrite(plain))
+        if raised is None:
+            return
+        known = named(attempt.source, (origin for origin in raised.symbols if _made_in(origin, self.file)))
+        moved = msgspec.structs.replace(frame, line=known.line(frame.line))
+        places = [locate(known.source, moved, anchor, question, known.sizes)]
+        inputs = [origin.symbol for origin in raised.symbols if origin.frame is None]
+        for parameter in parameters_at(attempt.source, frame.line) if len(inputs) == 1 else ():
+            places += [plain._replace(sizes={inputs[0]: f"{parameter}.shape[{dim}]"}) for dim in (0, 1)]
+        for place in filter(None, places):
+            yield from (edit for rewrite in QUESTIONS for edit in rewrite(place))
+            yield from self._at_its_value(place)
+
+    def _at_its_value(self, place: Place) -> Iterator[Edit]:
+        """The promise that a number is always the one of the example inputs: what is left where torch wants a number."""
+        probing = probe(place)
+        if probing is None:
+            return
+        exceptions = self.trial(probing, "eager").exceptions
+        if exceptions and exceptions[0].message.startswith(PROBE):
+            edit = assume_value(place, exceptions[0].message.removeprefix(PROBE))
+            if edit is not None:
+                yield edit
+
+    def _suggestion(self, start: _Attempt, attempt: _Attempt, passes: tuple[Stage, ...]) -> Suggestion:
+        frame = own_line(start.failure.failure.observation)
+        return Suggestion(
+            line=frame.line if frame is not None else 0,
+            code=new_lines(start.source, attempt.source),
+            does="; ".join(dict.fromkeys(edit.does for edit in attempt.edits)),
+            assumes="; ".join(dict.fromkeys(edit.assumes for edit in attempt.edits)),
+            passes=passes,
+            fails=tuple(stage for stage in self.stages if stage not in passes),
+        )
+
+
+def new_lines(before: str, after: str) -> tuple[str, ...]:
+    """The lines of a changed source that the original has not, as they are written there, without indent."""
+    old = before.splitlines()
+    return tuple(line.strip() for line in after.splitlines() if line not in old)
+
+
+def _moved(before: Classified, after: Classified) -> bool:
+    """Whether a change got past the first question, to another one."""
+    one, two = before.failure.observation.raised, after.failure.observation.raised
+    if one is None or two is None:
+        return before.signature != after.signature
+    return (before.signature, one.expression) != (after.signature, two.expression)
+
+
+def _may_help(failure: Classified) -> bool:
+    return failure.signature.kind == "dde" or failure.rule == "branch-on-a-tensor"
+
+
+def _is_in(frame: Frame, file: str) -> bool:
+    return Path(frame.file).name == Path(file).name
+
+
+def _made_in(origin: SymbolOrigin, file: str) -> bool:
+    return origin.frame is not None and _is_in(origin.frame, file)
+
+
+def _origin_line(origin: SymbolOrigin) -> str:
+    if origin.frame is None:
+        return f"{origin.symbol} is a size of an input"
+    by = f"`{origin.op}`" if origin.op else "an op"
+    return f"{origin.symbol} is made by {by} at {origin.frame.file}:{origin.frame.line}: {origin.frame.code.strip()}"
+
+
+def _summary(failure: Classified) -> str:
+    signature, raised = failure.signature, failure.failure.observation.raised
+    asked = f" `{raised.expression}`" if raised is not None else ""
+    match failure.cause:
+        case "user" if raised is not None:
+            return f"Your own code decides by data: it needs to know{asked}, which only the data tells."
+        case "user":
+            return "Your own code branches on a tensor, whose value only the data tells."
+        case "inherent":
+            return f"The op wants a number that only the data tells ({signature.site} asked{asked})."
+        case "unsupported-op":
+            return f"{signature.site} cannot be captured: no fake kernel, or an output that only the data tells."
+        case "framework":
+            return f"This is PyTorch's, not yours: {signature.site} asked{asked}; worth an issue upstream."

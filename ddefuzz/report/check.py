@@ -1,0 +1,145 @@
+"""What `ddefuzz check` found: a row for each case, stage and semantics, judged and classified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.signature import Cause, Site
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Outcome, Stage
+from ddefuzz.instrument.events import Frame, SymbolOrigin
+from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.failure import Kind
+from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
+from ddefuzz.report.advice import Advice
+
+SCHEMA = "ddefuzz-check-1"
+
+
+class Stacks(msgspec.Struct, frozen=True):
+    """The frames of a failure, outermost first: the real Python stack, the one dynamo interpreted, the C++ one."""
+
+    python: tuple[Frame, ...] = ()
+    traced: tuple[Frame, ...] = ()
+    native: tuple[Frame, ...] = ()
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One run; from `kind` on only where it failed. `verdict` compares the stage's two mechanisms, on the explicit run.
+
+    `exception` is the type and first line of the final exception. `key` is the signature's, for `check --key`.
+    """
+
+    case: str
+    stage: Stage
+    semantics: str
+    outcome: Outcome
+    reason: str = ""
+    verdict: Verdict | None = None
+    cpu_seconds: float = 0.0
+    kind: Kind | None = None
+    site: Site | None = None
+    anchor: str | None = None
+    cause: Cause | None = None
+    rule: str | None = None
+    key: str | None = None
+    expression: str | None = None
+    exception: str | None = None
+    symbols: tuple[SymbolOrigin, ...] = ()
+    frames: Stacks | None = None
+    advice: Advice | None = None
+    schema: str = SCHEMA
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A row with what it was made from."""
+
+    row: Row
+    observation: Observation
+    classified: Classified | None = None
+
+
+def check_case(case: str, observations: Sequence[Observation]) -> tuple[Checked, ...]:
+    """The rows of one case, in the order of its observations, of which one is of the stage `eager`.
+
+    What eager refuses was no program to capture: its captures are not judged.
+    """
+    refused = next((o for o in observations if o.stage == "eager" and o.outcome != "ok"), None)
+    return tuple(_checked(case, observation, observations, refused) for observation in observations)
+
+
+def failed(checked: Iterable[Checked]) -> bool:
+    """Whether a stage failed, or eager did; the old mechanism's failures are no reproach to this torch."""
+    return any(
+        one.row.outcome not in ("ok", "not-judged") and one.observation.semantics.mechanism != "size-oblivious"
+        for one in checked
+    )
+
+
+def _checked(
+    case: str, observation: Observation, observations: Sequence[Observation], refused: Observation | None
+) -> Checked:
+    row = Row(
+        case=case,
+        stage=observation.stage,
+        semantics=str(observation.semantics),
+        outcome=observation.outcome,
+        reason=observation.reason,
+        verdict=_verdict(observation, observations),
+        cpu_seconds=round(observation.cpu_seconds, 4),
+        exception=_exception(observation),
+    )
+    if refused is not None and observation.outcome == "fail":
+        if observation is refused:
+            return Checked(msgspec.structs.replace(row, reason="eager refuses the program itself"), observation)
+        reason = f"eager refuses it as well: {_exception(refused)}"
+        return Checked(
+            msgspec.structs.replace(row, outcome="not-judged", reason=reason, verdict="not-judged"), observation
+        )
+    failures = judge([observation])
+    if not failures:
+        return Checked(row, observation)
+    named = classify(failures[0])
+    raised = observation.raised
+    found = msgspec.structs.replace(
+        row,
+        kind=named.signature.kind,
+        site=named.signature.site,
+        anchor=named.signature.anchor,
+        cause=named.cause,
+        rule=named.rule,
+        key=named.signature.key,
+        expression=raised.expression if raised is not None else None,
+        symbols=raised.symbols if raised is not None else (),
+        frames=_stacks(observation),
+    )
+    return Checked(found, observation, named)
+
+
+def _verdict(observation: Observation, observations: Sequence[Observation]) -> Verdict | None:
+    if observation.stage == "eager" or observation.semantics != EXPLICIT:
+        return None
+    second = next((o for o in observations if o.stage == observation.stage and o.semantics == SIZE_OBLIVIOUS), None)
+    if second is None and needs_second_run(observation):
+        return None
+    return verdict(observation, second)
+
+
+def _exception(observation: Observation) -> str | None:
+    if not observation.exceptions:
+        return None
+    final = observation.exceptions[0]
+    return f"{final.name}: {final.message.strip().partition(chr(10))[0]}"
+
+
+def _stacks(observation: Observation) -> Stacks:
+    raised = observation.raised
+    if raised is not None:
+        return Stacks(raised.python, raised.traced, raised.native)
+    exceptions = observation.exceptions
+    return Stacks(
+        next((exception.frames for exception in reversed(exceptions) if exception.frames), ()),
+        next((exception.traced for exception in exceptions if exception.traced), ()),
+    )
