@@ -15,9 +15,9 @@ from ddefuzz.generate.extents import (
     draw_split,
     extent,
     extents,
+    fill,
     literal,
     shape,
-    template,
 )
 from ddefuzz.generate.lockstep import Handle, Lockstep
 from ddefuzz.generate.tensors import (
@@ -29,7 +29,7 @@ from ddefuzz.generate.tensors import (
     draw_tensor,
 )
 from ddefuzz.ops import conversions, spec
-from ddefuzz.program.model import Dim, Expr, Recipe, substitute
+from ddefuzz.program.model import Dim, Expr, Recipe
 
 
 class Arguments:
@@ -44,7 +44,7 @@ class Arguments:
         """The op's call with every slot filled; NothingFitsError where one cannot be."""
         for name, slot in op.slots:
             self._filled[name] = self._fill(slot)
-        return substitute(template(op.template), {name: handle.expr for name, handle in self._filled.items()})
+        return fill(op.template, {name: handle.expr for name, handle in self._filled.items()})
 
     def _fill(self, slot: spec.Slot) -> Handle:
         lockstep, choices, filled = self._lockstep, self._choices, self._filled

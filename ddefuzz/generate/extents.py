@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache, reduce
 from typing import Final
 
@@ -13,7 +14,7 @@ from ddefuzz.generate.lockstep import Handle, Lockstep
 from ddefuzz.ops.conversions import ADJUST
 from ddefuzz.program.evaluate import evaluate
 from ddefuzz.program.expressions import parse_expression
-from ddefuzz.program.model import Attribute, Binary, Expr, Index, Literal, Sequence, substitute
+from ddefuzz.program.model import Attribute, Binary, Expr, Index, Literal, Sequence, Slice, Unary, substitute, walk
 
 MAX_SIZE: Final = 24
 MAX_ELEMENTS: Final = 512
@@ -29,6 +30,31 @@ class NothingFitsError(Exception):
 def template(text: str) -> Expr:
     """The expression of a template of the catalogue."""
     return parse_expression(text)
+
+
+def fill(text: str, values: dict[str, Expr]) -> Expr:
+    """A template with its names replaced, in the form that it is read back in: a negated literal is a literal."""
+    expr = substitute(template(text), values)
+    return _folded(expr) if _negates(text) else expr
+
+
+@cache
+def _negates(text: str) -> bool:
+    return any(isinstance(node, Unary) and node.op == "-" for node in walk(template(text)))
+
+
+def _folded(expr: Expr) -> Expr:
+    match expr:
+        case Unary("-", Literal(int() as number)):
+            return Literal(-number)
+        case Slice(start, stop, step):
+            return Slice(*(None if bound is None else _folded(bound) for bound in (start, stop, step)))
+        case Sequence(items):
+            return replace(expr, items=tuple(map(_folded, items)))
+        case Index(value, index):
+            return Index(_folded(value), _folded(index))
+        case _:
+            return expr
 
 
 def literal(number: int) -> Handle:
@@ -78,10 +104,10 @@ def draw_size(lockstep: Lockstep, choices: Choices, low: Handle, high: Handle) -
     if known and not choices.one_in(8):
         for _ in range(ATTEMPTS):
             size = choices.pick(known)
-            adjusted = template(choices.pick(ADJUST))
-            left, right = (evaluate(adjusted, {"n": value}) for value in (size.left, size.right))
+            text = choices.pick(ADJUST)
+            left, right = (evaluate(template(text), {"n": value}) for value in (size.left, size.right))
             if low.left <= left <= high.left and low.right <= right <= high.right:
-                return Handle(substitute(adjusted, {"n": size.expr}), left, right, left != right)
+                return Handle(fill(text, {"n": size.expr}), left, right, left != right)
     least, most = max(low.left, low.right), min(high.left, high.right)
     if least <= most:
         return literal(choices.between(least, min(most, least + 4)))

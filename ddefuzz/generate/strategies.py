@@ -75,8 +75,15 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
                 is_focus_due = not _attempt(lockstep, step, focus)
             else:
                 _attempt(lockstep, step, _pick(profile, step))
-    assume(lockstep.steps)
-    return Drawn(lockstep.program(), asked)
+    program = lockstep.program()
+    assume(program.steps and len(program.inputs) == len(inputs_read(program)))
+    return Drawn(program, asked)
+
+
+def inputs_read(program: Program) -> frozenset[str]:
+    """The inputs that some step reads. An unread one cannot be left out: the values of the others depend on position."""
+    read = frozenset().union(*(names_in(step.value) for step in program.steps))
+    return read.intersection(item.name for item in program.inputs)
 
 
 def _pick(profile: Profile, choices: Choices) -> OpSpec:

@@ -14,16 +14,16 @@ from ddefuzz.generate.extents import (
     draw_size,
     elements,
     extents,
+    fill,
     literal,
     same_shape,
     shape,
-    template,
 )
 from ddefuzz.generate.lockstep import Handle, Lockstep
 from ddefuzz.ops import conversions
 from ddefuzz.ops.spec import Data, Kind, Tensor
 from ddefuzz.program.inputs import LAYOUTS
-from ddefuzz.program.model import Dim, Name, Recipe, substitute
+from ddefuzz.program.model import Dim, Name, Recipe
 
 CONVERSIONS: Final = 6
 NEWEST: Final = 3
@@ -98,7 +98,7 @@ def _conversions(tensor: torch.Tensor, slot: Tensor) -> tuple[str, ...]:
 
 def add_template(lockstep: Lockstep, text: str, **names: Handle) -> Handle:
     """The tensor that a template makes, added as a step."""
-    expr = substitute(template(text), {name: handle.expr for name, handle in names.items()})
+    expr = fill(text, {name: handle.expr for name, handle in names.items()})
     made = lockstep.add_step(expr)
     if not made:
         raise NothingFitsError
@@ -131,7 +131,7 @@ def draw_alike(lockstep: Lockstep, choices: Choices, tensor: Handle, kind: Kind)
     if fitting and choices.one_in(2):
         return choices.pick(fitting)
     text = choices.pick(conversions.ALIKE[_concrete(kind)])
-    return lockstep.evaluate(substitute(template(text), {"x": tensor.expr}))
+    return lockstep.evaluate(fill(text, {"x": tensor.expr}))
 
 
 def draw_broadcastable(lockstep: Lockstep, choices: Choices, tensor: Handle, kind: Kind) -> Handle:
@@ -150,7 +150,7 @@ def draw_broadcastable(lockstep: Lockstep, choices: Choices, tensor: Handle, kin
             return draw_shaped(lockstep, choices, extents(tensor)[choices.below(rank) :], kind)
         case 3 if rank and kind == "float" and kind_of(tensor.left) == "float":
             text = choices.pick(conversions.BROADCASTABLE)
-            return lockstep.evaluate(substitute(template(text), {"x": tensor.expr}))
+            return lockstep.evaluate(fill(text, {"x": tensor.expr}))
         case 4 if rank and extents(tensor)[0].left == 1:
             leading = draw_size(lockstep, choices, literal(1), literal(8))
             return draw_shaped(lockstep, choices, [leading, *extents(tensor)[1:]], kind)
