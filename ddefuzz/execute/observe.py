@@ -11,14 +11,14 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run
-from ddefuzz.execute.stages import STAGE_FUNCTIONS, NotJudgedError, graph_text
+from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Subject
+from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture, NotJudgedError, graph_text
 from ddefuzz.execute.subject import Prepared, prepare
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Guard, Raised
@@ -50,6 +50,7 @@ class _Seen:
     raised: Raised | None = None
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
+    agrees: bool | None = None
     compiles: int = 0
     cpu_seconds: float = 0.0
 
@@ -71,6 +72,7 @@ def observe(run: Run) -> Observation:
         raised=seen.raised,
         guards=seen.guards,
         graph=seen.graph,
+        agrees=seen.agrees,
         compiles=seen.compiles,
         cpu_seconds=seen.cpu_seconds,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
@@ -83,13 +85,12 @@ def _watched(prepared: Prepared, run: Run) -> _Seen:
     stage = STAGE_FUNCTIONS[run.stage]
     counters = torch_api.DYNAMO_COUNTERS.get()
     counters.clear()
+    capture: Capture | None = None
     started = time.process_time()
     with watch(run.semantics.mechanism, run.semantics.without) as recorder:
         try:
-            graph = stage(prepared)
+            capture = stage(prepared)
             seen.cpu_seconds = time.process_time() - started
-            if run.graph and graph is not None:
-                seen.graph = graph_text(graph)
         except NotJudgedError as error:
             seen.outcome, seen.reason = "not-judged", str(error)
         except KeyboardInterrupt:
@@ -98,8 +99,34 @@ def _watched(prepared: Prepared, run: Run) -> _Seen:
             seen.cpu_seconds = time.process_time() - started
             _note_failure(seen, error, recorder)
         seen.guards = recorder.guards()
+    if run.graph and capture is not None:
+        seen.graph = graph_text(capture.graph)
+        seen.agrees = agreement(run.subject, capture)
     seen.compiles = int(counters["stats"]["unique_graphs"])
     return seen
+
+
+def agreement(subject: Subject, capture: Capture) -> bool | None:
+    """Whether what was captured computes what eager does; None where one of them cannot run.
+
+    A broadcast against a size that is 1 only at run time is refused by a run-time assertion, which is no wrong result.
+    """
+    results = []
+    for compute in (lambda fresh: fresh.call(*fresh.args), capture.compute):
+        torch.manual_seed(0)
+        random.seed(0)
+        try:
+            results.append(compute(prepare(subject)))
+        except Exception:  # noqa: BLE001 the subject is under test: that it cannot run is the answer
+            return None
+    try:
+        torch.testing.assert_close(*results, equal_nan=True, check_stride=False)
+    except AssertionError:
+        return False
+    except (TypeError, ValueError):
+        # Results that are not tensors, numbers or containers of them.
+        return None
+    return True
 
 
 def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None:
@@ -158,6 +185,7 @@ def _clean_slate() -> Iterator[None]:
         stack.callback(torch.set_grad_enabled, grad)
         torch.set_default_dtype(torch.float32)
         torch.set_grad_enabled(True)
+        torch_api.bound(torch_api.DYNAMO_PATCHER)()
         torch_api.bound(torch_api.DYNAMO_RESET)()
         stack.enter_context(
             torch_api.bound(torch_api.DYNAMO_CONFIG)(
@@ -179,7 +207,14 @@ def _captured_output() -> Iterator[io.StringIO]:
         try:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-            yield text
+            # Python's own streams may have been replaced (by pytest, by a progress display): these write to 1 and 2.
+            with (
+                open(1, "w", closefd=False) as out,
+                open(2, "w", closefd=False) as err,
+                redirect_stdout(out),
+                redirect_stderr(err),
+            ):
+                yield text
         finally:
             _flush()
             for number, descriptor in zip((1, 2), saved, strict=True):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
-from ddefuzz.errors import DdefuzzError
+from ddefuzz.errors import InputError
 from ddefuzz.execute import worker
 from ddefuzz.execute.protocol import Observation, Run
 
@@ -32,9 +32,6 @@ MEMORY_BYTES = 4_000_000_000
 
 TASKS_PER_WORKER = 100
 """A worker is replaced after so many tasks, because torch keeps about 0.6 MB of every case it captures."""
-
-_ENDING_SECONDS = 10.0
-"""How long a process that closed its pipe may take to end."""
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
@@ -80,7 +77,7 @@ class Future(Generic[R]):
 class Pool:
     """`workers` processes for tasks, and cold processes for confirmations; use it in a `with` block.
 
-    Leaving the block kills what still runs. `journal` is a folder for the workers' journals.
+    Leaving the block kills what still runs and cancels its future. `journal` is a folder for the workers' journals.
     """
 
     def __init__(
@@ -92,6 +89,7 @@ class Pool:
     ) -> None:
         self._context = fork_server()
         self._memory_bytes = memory_bytes
+        self._outstanding: set[ProcessFuture[bytes]] = set()
         self._pool = ProcessPool(
             max_workers=workers,
             max_tasks=tasks_per_worker,
@@ -106,6 +104,8 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        for future in tuple(self._outstanding):
+            future.cancel()  # type: ignore[no-untyped-call]
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
 
@@ -116,7 +116,10 @@ class Pool:
         """
         _, kind = worker.signature(function)
         payload = msgspec.json.encode(argument)
-        return Future(self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout), kind, timeout)
+        future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
+        self._outstanding.add(future)
+        future.add_done_callback(self._outstanding.discard)
+        return Future(future, kind, timeout)
 
     def observe(self, run: Run, timeout: float) -> Observation:
         """One run in a warm worker."""
@@ -131,7 +134,7 @@ class Pool:
 def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> Observation:
     """One run in a fresh fork that has captured nothing yet; a crash or a hang is its outcome.
 
-    Raises DdefuzzError where the process ends without a word.
+    Raises InputError where the subject cannot be used.
     """
     context = fork_server()
     receiver, sender = context.Pipe(duplex=False)
@@ -141,16 +144,15 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
     process.start()
     sender.close()
     try:
-        found = _received(receiver, time.monotonic() + timeout)
-        if found is not None:
-            return msgspec.json.decode(found, type=Observation)
-        if process.is_alive() and not receiver.poll(0):
+        said = _received(receiver, timeout)
+        if said is None and process.is_alive():
             return lost_observation(run, Lost("timeout", f"stopped after {timeout:g} s"))
-        process.join(_ENDING_SECONDS)
-        code = process.exitcode or 0
-        if code < 0:
-            return lost_observation(run, Lost("crash", exit_reason(code)))
-        raise DdefuzzError(f"the cold process ended with exit code {code} and no observation; its error is above")
+        process.join()
+        if not said:
+            return lost_observation(run, Lost("crash", exit_reason(process.exitcode or 0)))
+        if said.startswith(worker.REFUSED):
+            raise InputError(said[1:].decode())
+        return msgspec.json.decode(said[1:], type=Observation)
     finally:
         process.kill()
         process.join()
@@ -158,15 +160,14 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
         receiver.close()
 
 
-def _received(receiver: Any, deadline: float) -> bytes | None:
-    """The message, None where the other end closed or the deadline passed without one."""
-    try:
-        if receiver.poll(max(0.0, deadline - time.monotonic())):
-            message: bytes = receiver.recv_bytes()
-            return message
-    except (EOFError, OSError):
+def _received(receiver: Connection, timeout: float) -> bytes | None:
+    """What the process said, empty where it ended without a word, None where it did neither in time."""
+    if not receiver.poll(timeout):
         return None
-    return None
+    try:
+        return receiver.recv_bytes()
+    except EOFError:
+        return b""
 
 
 def lost_observation(run: Run, lost: Lost) -> Observation:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
@@ -15,12 +16,24 @@ from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.subject import Prepared, UnbackedDim
 from ddefuzz.instrument import torch_api
 
-StageFunction: TypeAlias = Callable[[Prepared], GraphModule | None]
-"""Puts a subject through one stage; returns the graph where there is one, raises whatever torch raises."""
+
+class Capture(NamedTuple):
+    """What a stage captured: the graph, and what computes the subject's result by it, on fresh arguments."""
+
+    graph: GraphModule
+    compute: Callable[[Prepared], Any]
+
+
+StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
+"""Puts a subject through one stage; returns what was captured, if any, and raises whatever torch raises."""
 
 
 class NotJudgedError(Exception):
     """The stage cannot say anything of this subject here; the message is the reason."""
+
+
+class _CapturedError(Exception):
+    """Ends the call of a compiled subject once it is compiled: what follows is running, not capturing."""
 
 
 _NODE_IN_MESSAGE = re.compile(r" on node '[^']*'")
@@ -80,22 +93,21 @@ def as_exported(prepared: Prepared) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     return _Captured(prepared.call, prepared.unbacked, clone_scalars=False), (*prepared.args, *_masks(prepared))
 
 
-def export(prepared: Prepared) -> GraphModule:
+def export(prepared: Prepared) -> Capture:
     """`torch.export.export`, non-strict."""
-    module, args = as_exported(prepared)
+    masks = _masks(prepared)
+    module = _Captured(prepared.call, prepared.unbacked, clone_scalars=False)
     shapes = prepared.dynamic_shapes
-    masks = len(args) - len(prepared.args)
     program: ExportedProgram = torch.export.export(
         module,
-        args,
-        dynamic_shapes=None if shapes is None else ((*shapes, *(None,) * masks),),
+        (*prepared.args, *masks),
+        dynamic_shapes=None if shapes is None else ((*shapes, *(None for _ in masks)),),
         strict=False,
     )
-    graph: GraphModule = program.graph_module
-    return graph
+    return Capture(program.graph_module, lambda fresh: program.module()(*fresh.args, *_masks(fresh)))
 
 
-def export_strict(prepared: Prepared) -> GraphModule:
+def export_strict(prepared: Prepared) -> Capture:
     """`torch.export.export(strict=True)`: dynamo interprets the user's code."""
     _mark(prepared)
     module = _Captured(prepared.call, (), clone_scalars=False)
@@ -103,26 +115,42 @@ def export_strict(prepared: Prepared) -> GraphModule:
     program: ExportedProgram = torch.export.export(
         module, prepared.args, dynamic_shapes=None if shapes is None else (shapes,), strict=True
     )
-    graph: GraphModule = program.graph_module
-    return graph
+    return Capture(program.graph_module, lambda fresh: program.module()(*fresh.args))
 
 
 def compiled(backend: str) -> StageFunction:
-    """The stage that runs `torch.compile(fullgraph=True)` with one of dynamo's own backends."""
+    """The stage that runs `torch.compile(fullgraph=True)` with one of dynamo's own backends.
 
-    def stage(prepared: Prepared) -> GraphModule | None:
+    It ends when the backend is done: a run-time assertion that fails afterwards is not a failure to capture.
+    """
+
+    def stage(prepared: Prepared) -> Capture | None:
         graphs: list[GraphModule] = []
+        capturing = True
         compile_graph = torch_api.bound(torch_api.LOOKUP_BACKEND)(backend)
 
         def capture(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
             graphs.append(graph)
-            made: Callable[..., Any] = compile_graph(graph, inputs)
-            return made
+            compute = compile_graph(graph, inputs)
 
+            def run(*args: Any) -> Any:
+                if capturing:
+                    raise _CapturedError
+                return compute(*args)
+
+            return run
+
+        module = torch.compile(_Captured(prepared.call, (), clone_scalars=True), backend=capture, fullgraph=True)
         _mark(prepared)
-        module = _Captured(prepared.call, (), clone_scalars=True)
-        torch.compile(module, backend=capture, fullgraph=True)(*prepared.args)
-        return graphs[0] if graphs else None
+        with suppress(_CapturedError):
+            module(*prepared.args)
+        capturing = False
+
+        def compute(fresh: Prepared) -> Any:
+            _mark(fresh)
+            return module(*fresh.args)
+
+        return Capture(graphs[0], compute) if graphs else None
 
     return stage
 

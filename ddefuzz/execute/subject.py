@@ -145,6 +145,10 @@ def _prepare_named(module: ModuleType, path: str, name: str) -> Prepared:
         known = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise InputError(f"{path}:{name}: found {target!r}, expected a callable; the module has {', '.join(known)}")
     unbacked = _unbacked(getattr(module, f"{name}_unbacked", {}))
+    if inspect.isfunction(target) and not inspect.signature(target).parameters:
+        match target():
+            case (made, tuple(made_args)) if callable(made):
+                return Prepared(_instantiated(made), made_args, unbacked)
     for source in (f"{name}_args", "example_args"):
         args = getattr(module, source, None)
         if callable(args):
@@ -154,10 +158,6 @@ def _prepare_named(module: ModuleType, path: str, name: str) -> Prepared:
         if not isinstance(args, tuple | list):
             raise InputError(f"{path}:{source}: found {type(args).__name__}, expected a tuple of example arguments")
         return Prepared(_instantiated(target), tuple(args), unbacked)
-    if inspect.isfunction(target) and not inspect.signature(target).parameters:
-        match target():
-            case (made, tuple(args)) if callable(made):
-                return Prepared(_instantiated(made), args, unbacked)
     raise InputError(
         f"{path}:{name}: found no example arguments, expected {name}_args or example_args "
         "(a tuple or a function that returns one), or a function without parameters that returns (callable, args)"

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
+import multiprocessing.connection
 import os
 import resource
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from importlib import import_module
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 
+from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, Run
+
+DONE, REFUSED = b"+", b"-"
+"""First byte of what a cold process says: an observation follows, or the message of a DdefuzzError."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -61,24 +67,34 @@ def observe_run(run: Run) -> Observation:
     return observed
 
 
-def cold_main(connection: Connection, argument: bytes, memory_bytes: int) -> None:
+def cold_main(connection: multiprocessing.connection.Connection, argument: bytes, memory_bytes: int) -> None:
     """The whole life of a cold process: one run, its observation down the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _confine(memory_bytes)
     # A short life does not: 0.12 s a new stack, no child process.
     os.environ["TORCH_SYMBOLIZE_MODE"] = "fast"
-    connection.send_bytes(perform(observe_run, argument))
+    try:
+        answer = DONE + perform(observe_run, argument)
+    except DdefuzzError as error:
+        answer = REFUSED + str(error).encode()
+    connection.send_bytes(answer)
     connection.close()
 
 
 def _confine(memory_bytes: int) -> None:
-    """Limit memory, die at once when told to, and die with the fork server, which dies with the campaign."""
+    """Limit memory, die at once when told to, and die with the campaign or the fork server."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     if sys.platform == "linux":
-        server = os.getppid()
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != server:
-            os._exit(1)
+    threading.Thread(target=_follow_campaign, daemon=True).start()
     import_module("torch").set_num_threads(1)
+
+
+def _follow_campaign() -> None:
+    """End this process when the campaign's has ended: its fork server lives as long as any of its workers."""
+    campaign = multiprocessing.parent_process()
+    if campaign is not None:
+        multiprocessing.connection.wait([campaign.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -185,12 +185,8 @@ def native_frames(backtrace: Any) -> tuple[Frame, ...]:
     kept = [frame for frame in backtrace.summary() if "(" in frame.name]
     while kept and any(name in kept[-1].name for name in _TAKING_A_BACKTRACE):
         kept.pop()
-    return tuple(
-        Frame(
-            display_cpp_file(frame.filename) if "/" in frame.filename else frame.filename, frame.lineno or 0, frame.name
-        )
-        for frame in kept
-    )
+    # Without files: libtorch has no line tables, and each of torch's symbolizers prints something else instead.
+    return tuple(Frame("", 0, frame.name) for frame in kept)
 
 
 def display_cpp_file(file: str) -> str:

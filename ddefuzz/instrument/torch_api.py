@@ -130,6 +130,10 @@ FAKE_DISPATCH = Api(f"{_FAKE}:FakeTensorMode.dispatch", "whose local `func` is t
 
 # Running (execute/).
 DYNAMO_RESET = Api("torch._dynamo:reset", "drops what dynamo remembers of earlier cases")
+DYNAMO_PATCHER = Api(
+    "torch._dynamo.eval_frame:TorchPatcher.patch",
+    "what dynamo wraps at its first use, once a process: done before every run, frames do not tell a first from a last",
+)
 DYNAMO_CONFIG = Api("torch._dynamo.config:patch", "scalar and dynamic-output capture on, FakeTensor cache off")
 LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name", ("compiler_fn",))
 DYNAMO_COUNTERS = Api("torch._dynamo.utils:counters", "how many frames were compiled")

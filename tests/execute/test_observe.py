@@ -63,7 +63,8 @@ def test_a_program_that_torch_takes(stage: Stage) -> None:
     assert (seen.stage, seen.outcome, seen.exceptions, seen.raised) == (stage, "ok", (), None)
     assert (seen.graph is not None) == (stage in CAPTURE_STAGES)
     assert bool(seen.guards) == (stage != "eager")
-    assert seen.compiles == (1 if stage in {"compile", "aot"} else 0)
+    assert seen.agrees is (True if stage in CAPTURE_STAGES else None)
+    assert seen.compiles == (1 if stage in {"export-strict", "compile", "aot"} else 0)
     assert seen.cpu_seconds > 0
     assert 100 < seen.peak_rss_mb < 5000
 
@@ -132,7 +133,6 @@ def test_what_a_case_leaves_behind_is_reset(tmp_path: Path) -> None:
         "    torch.set_default_dtype(torch.float64)\n"
         "    torch.set_grad_enabled(False)\n"
         "    warnings.simplefilter('error')\n"
-        "    torch._dynamo.config.suppress_errors = True\n"
         "    return torch.rand(1), random.random(), x\n"
         "run_args = (torch.ones(2),)\n",
     )
@@ -140,7 +140,6 @@ def test_what_a_case_leaves_behind_is_reset(tmp_path: Path) -> None:
     observe(Run(subject, "eager"))
     assert warnings.filters == filters
     assert (torch.get_default_dtype(), torch.is_grad_enabled()) == values
-    assert torch._dynamo.config.suppress_errors is False
 
 
 def test_random_numbers_are_the_same_in_every_run(tmp_path: Path) -> None:

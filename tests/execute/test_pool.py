@@ -15,6 +15,7 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from ddefuzz.errors import InputError
 from ddefuzz.execute import journal, worker
 from ddefuzz.execute.pool import Lost, Pool, exit_reason
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
@@ -134,6 +135,13 @@ def test_eight_gigabytes_are_refused(pool: Pool, subject: str, cold: bool) -> No
     seen = pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
     assert seen.outcome == "fail"
     assert "can't allocate memory" in seen.exceptions[0].message
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_subject_that_cannot_be_used_is_said_here(pool: Pool, cold: bool) -> None:
+    run = Run(CallableSubject("no_such_file.py", name="f"), "eager")
+    with pytest.raises(InputError, match=r"no_such_file\.py: found no such file"):
+        pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
 
 
 def test_the_pool_goes_on_after_losses(pool: Pool, subject: str) -> None:

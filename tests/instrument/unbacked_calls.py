@@ -55,6 +55,6 @@ OTHER: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]
 }
 
 CASES: list[dict[str, Any]] = [
-    *({"id": id, "fn": fn, "args": _x, "unbacked": {0: [0]}} for id, fn in UNBACKED_INPUT.items()),
-    *({"id": id, "fn": fn, "args": args, "unbacked": None} for id, (fn, args) in OTHER.items()),
+    *({"id": name, "fn": fn, "args": _x, "unbacked": {0: [0]}} for name, fn in UNBACKED_INPUT.items()),
+    *({"id": name, "fn": fn, "args": args, "unbacked": None} for name, (fn, args) in OTHER.items()),
 ]
