@@ -14,11 +14,14 @@ from ddefuzz.classify.site import USER_SITE, inside_tracer, user_frame
 from ddefuzz.execute.protocol import Observation, Stage
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 from ddefuzz.oracles.capture import judge
-from ddefuzz.report.rewrites import DECISIONS, PROBE, QUESTIONS, Edit, Place, assume_value, locate, probe
+from ddefuzz.report.rewrites import DECISIONS, PROBE, QUESTIONS, Edit, Place, assume_size, assume_value, locate, probe
 from ddefuzz.report.symbols import named, parameters_at
 
-MOST_TRIES = 14
-"""Changed sources that are tried for one failure."""
+MOST_TRIES = 12
+"""Changed sources that are captured for one failure."""
+
+DEEPEST = 3
+"""Changes that are made one upon the other."""
 
 ENOUGH = 2
 """Suggestions that pass wherever the original failed, after which no more are tried."""
@@ -74,9 +77,10 @@ def advise(failures: Sequence[Classified], file: str, source: str, trial: Trial)
         return Advice(_summary(first), frame, origins)
     stages = tuple(dict.fromkeys(one.failure.observation.stage for one in failures))
     search = _Search(file, stages, trial)
-    suggestions = list(search.run(_Attempt(source, first)))
-    whole = [suggestion for suggestion in suggestions if not suggestion.fails]
-    return Advice(_summary(first), frame, origins, tuple(whole or suggestions), search.tries)
+    original = _Attempt(source, first)
+    search.run(original, original)
+    whole = [suggestion for suggestion in search.found if not suggestion.fails]
+    return Advice(_summary(first), frame, origins, tuple(whole or search.found), search.tries)
 
 
 def own_line(observation: Observation) -> Frame | None:
@@ -89,43 +93,41 @@ def own_line(observation: Observation) -> Frame | None:
 
 
 class _Search:
-    """Tries edits breadth first: a change that moves the failure elsewhere is a start for further changes."""
+    """Tries edits depth first: a change that moves the failure elsewhere is gone on with before its neighbours."""
 
     def __init__(self, file: str, stages: tuple[Stage, ...], trial: Trial) -> None:
         self.file = file
         self.stages = stages
         self.trial = trial
         self.tries = 0
+        self.found: list[Suggestion] = []
+        self._seen: set[str] = set()
 
-    def run(self, start: _Attempt) -> Iterator[Suggestion]:
-        """The suggestions, those first that were found first."""
-        waiting = [start]
-        seen = {start.source}
-        whole = 0
-        while waiting and whole < ENOUGH:
-            attempt = waiting.pop(0)
-            for edit in self._edits(attempt):
-                if edit.source in seen or self.tries >= MOST_TRIES or whole >= ENOUGH:
-                    continue
-                seen.add(edit.source)
-                tried = attempt._replace(source=edit.source, edits=(*attempt.edits, edit))
-                passes, remaining = self._try(tried)
-                if passes:
-                    suggestion = self._suggestion(start, tried, passes)
-                    whole += not suggestion.fails
-                    yield suggestion
-                elif remaining is not None and _moved(attempt.failure, remaining):
-                    waiting.append(tried._replace(failure=remaining))
+    def run(self, attempt: _Attempt, original: _Attempt) -> None:
+        """Collect in `found` what helps, from this attempt on."""
+        for edit in self._edits(attempt):
+            if self._is_enough() or edit.source in self._seen:
+                continue
+            self._seen.add(edit.source)
+            tried = attempt._replace(source=edit.source, edits=(*attempt.edits, edit))
+            passes, remaining = self._try(tried)
+            if passes:
+                self.found.append(self._suggestion(original, tried, passes))
+            elif remaining is not None and len(tried.edits) < DEEPEST and _moved(attempt.failure, remaining):
+                self.run(tried._replace(failure=remaining), original)
+
+    def _is_enough(self) -> bool:
+        return self.tries >= MOST_TRIES or sum(not suggestion.fails for suggestion in self.found) >= ENOUGH
 
     def _try(self, attempt: _Attempt) -> tuple[tuple[Stage, ...], Classified | None]:
         """The stages that pass; else the failure that the first one shows now."""
-        self.tries += 1
         if self.trial(attempt.source, "eager").outcome != "ok":
             return (), None
+        self.tries += 1
         first = self.trial(attempt.source, self.stages[0])
         failures = judge([first])
-        if failures:
-            return (), classify(failures[0])
+        if failures or first.outcome != "ok":
+            return (), classify(failures[0]) if failures else None
         others = [stage for stage in self.stages[1:] if self.trial(attempt.source, stage).outcome == "ok"]
         return (self.stages[0], *others), None
 
@@ -151,10 +153,12 @@ class _Search:
             places += [plain._replace(sizes={inputs[0]: f"{parameter}.shape[{dim}]"}) for dim in (0, 1)]
         for place in filter(None, places):
             yield from (edit for rewrite in QUESTIONS for edit in rewrite(place))
+            if attempt.failure.signature.site != USER_SITE:
+                yield from assume_size(place)
             yield from self._at_its_value(place)
 
     def _at_its_value(self, place: Place) -> Iterator[Edit]:
-        """The promise that a number is always the one of the example inputs: what is left where torch wants a number."""
+        """The promise that a number is always the one of the example inputs: what is left where a number is wanted."""
         probing = probe(place)
         if probing is None:
             return

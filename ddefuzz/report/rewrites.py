@@ -40,6 +40,9 @@ Rewrite = Callable[[Place], Iterator[Edit]]
 
 GUARD_IMPORT = "from torch.fx.experimental.symbolic_shapes import guard_or_false"
 
+_TRUTH_OF_A_TENSOR = re.compile(r"|Eq\([uz]\w*, 1\)|Ne\([uz]\w*, 0(\.0)?\)")
+"""How torch asks for the truth of a tensor: as its item; dynamo does not get to ask at all."""
+
 PROBE = "ddefuzz probe: "
 """What the message of a probing source begins with."""
 
@@ -114,7 +117,7 @@ def assume_size(place: Place) -> Iterator[Edit]:
 
 def decide_tensor(place: Place) -> Iterator[Edit]:
     """A branch on a tensor: read its value once, and promise what it is."""
-    if not isinstance(_tested(place), ast.expr) or isinstance(place.expression, ast.Name):
+    if _tested(place) is None or not _TRUTH_OF_A_TENSOR.fullmatch(place.question):
         return
     condition = ast.unparse(place.expression)
     for promise, assumes in (("decided", "true"), ("torch.sym_not(decided)", "false")):
@@ -175,7 +178,7 @@ def keep_symbolic(place: Place) -> Iterator[Edit]:
 DECISIONS: tuple[Rewrite, ...] = (keep_symbolic, select, assume, decide_tensor, fall_back)
 """For a decision of the user's own code, the least assuming first."""
 
-QUESTIONS: tuple[Rewrite, ...] = (assume_question, assume_size)
+QUESTIONS: tuple[Rewrite, ...] = (assume_question,)
 """For a question of torch's about sizes that have names: what the user's code can promise it."""
 
 
