@@ -101,7 +101,7 @@ class Lockstep:
 
     def evaluate(self, expr: Expr) -> Handle:
         """The value of `expr` on both sides, added to nothing; raises what torch raises."""
-        return handle_of(expr, evaluate(expr, self._left), evaluate(expr, self._right))
+        return handle_of(expr, *self._run(expr))
 
     def add_step(self, expr: Expr) -> tuple[Handle, ...] | None:
         """Run a step on both sides and add it with its values; None where it is refused.
@@ -109,10 +109,8 @@ class Lockstep:
         The handles are those of the tensors and ints that the step made, which may be none (`torch._check(...)`).
         """
         number = len(self.steps)
-        if self._journal is not None:
-            self._journal(f"{number}: {print_expression(expr)}")
         try:
-            left, right = evaluate(expr, self._left), evaluate(expr, self._right)
+            left, right = self._run(expr)
         except REFUSALS:
             return None
         if not _fits(left, right):
@@ -135,6 +133,11 @@ class Lockstep:
             ends = sorted({0, parts - 1}) if parts else []
             return self._offer([handle_of(Index(Name(name), Literal(i)), left[i], right[i]) for i in ends])
         return self._offer([handle_of(Name(name), left, right)])
+
+    def _run(self, expr: Expr) -> tuple[Any, Any]:
+        if self._journal is not None:
+            self._journal(f"{len(self.steps)}: {print_expression(expr)}")
+        return evaluate(expr, self._left), evaluate(expr, self._right)
 
     def _offer(self, handles: list[Handle]) -> tuple[Handle, ...]:
         """Put the tensors and ints among `handles` at hand for later steps."""

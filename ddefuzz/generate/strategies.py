@@ -81,7 +81,7 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
 
 
 def inputs_read(program: Program) -> frozenset[str]:
-    """The inputs that some step reads. An unread one cannot be left out: the values of the others depend on position."""
+    """The inputs that some step reads. An unread one cannot just be left out: values depend on an input's position."""
     read = frozenset().union(*(names_in(step.value) for step in program.steps))
     return read.intersection(item.name for item in program.inputs)
 

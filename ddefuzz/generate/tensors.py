@@ -91,8 +91,7 @@ def _conversions(tensor: torch.Tensor, slot: Tensor) -> tuple[str, ...]:
     if tensor.dim() < slot.min_rank:
         return conversions.RAISE_RANK
     if tensor.dim() > slot.max_rank:
-        # What reduces numbers is not defined for every other dtype.
-        return conversions.LOWER_RANK if tensor.dim() > 1 else ("x[0]",)
+        return conversions.LOWER_RANK if tensor.dim() > 1 else conversions.TO_SCALAR
     return ()
 
 

@@ -17,6 +17,7 @@ TO_KIND: Final[dict[Kind, tuple[str, ...]]] = {
 
 FROM_COMPLEX: Final = ("torch.view_as_real(x).sum(-1)", "x.abs()", "x.real")
 RAISE_RANK: Final = ("x.unsqueeze(0)", "x.unsqueeze(-1)", "x[None]", "torch.stack((x, x))")
+TO_SCALAR: Final = ("x[0]", "x.sum()")
 LOWER_RANK: Final = ("x.flatten(0, 1)", "x.sum(-1)", "x.sum(0)", "x[..., 0]", "x.amax(1)")
 
 ALIKE: Final[dict[Kind, tuple[str, ...]]] = {
@@ -64,7 +65,7 @@ INDICES: Final = (
 
 TEMPLATES: Final[tuple[str, ...]] = (
     *(template for table in (TO_KIND, ALIKE, FRESH) for templates in table.values() for template in templates),
-    *(*FROM_COMPLEX, *RAISE_RANK, *LOWER_RANK, *BROADCASTABLE, *ADJUST, *INDICES),
+    *(*FROM_COMPLEX, *RAISE_RANK, *LOWER_RANK, *TO_SCALAR, *BROADCASTABLE, *ADJUST, *INDICES),
     "x % n",
     "x[:n]",
 )

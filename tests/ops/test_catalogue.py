@@ -57,9 +57,8 @@ def test_every_op_is_drawn_and_accepted_in_its_turn(position: int) -> None:
     pytest.fail(f"{spec} is in none of {ATTEMPTS} programs whose focus it is")
 
 
-@pytest.mark.parametrize("name", sorted(CALLABLES))
-def test_every_callable_resolves(name: str) -> None:
-    assert callable(resolve(name))
+def test_every_callable_resolves() -> None:
+    assert [name for name in CALLABLES if not callable(resolve(name))] == []
 
 
 def test_there_are_150_callables_at_least() -> None:
@@ -72,10 +71,10 @@ def test_no_op_is_listed_twice(group: str) -> None:
     assert len(set(specs)) == len(specs)
 
 
-@pytest.mark.parametrize("template", sorted({*(spec.template for spec in OPS), *TEMPLATES}))
-def test_callables_are_those_that_the_reader_of_programs_finds(template: str) -> None:
-    calls = {node.function for node in walk(parse_expression(template)) if isinstance(node, Call)}
-    assert set(callables_in(template)) == calls
+def test_callables_are_those_that_the_reader_of_programs_finds() -> None:
+    for template in (*(spec.template for spec in OPS), *TEMPLATES):
+        calls = {node.function for node in walk(parse_expression(template)) if isinstance(node, Call)}
+        assert set(callables_in(template)) == calls
 
 
 def test_slots_are_the_names_of_their_template_or_serve_a_later_slot() -> None:
