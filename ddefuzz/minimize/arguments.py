@@ -11,6 +11,7 @@ from ddefuzz.minimize.rewrite import everywhere, mapped, with_value
 from ddefuzz.program.model import (
     Attribute,
     Call,
+    Ellipsis_,
     Expr,
     Index,
     Literal,
@@ -45,9 +46,13 @@ def hoist(program: Program, facts: Facts) -> Iterator[Program]:
 
     def simpler(node: Expr) -> Iterator[Expr]:
         if is_operation(node) or isinstance(node, Index | Attribute):
-            yield from (child for child in children(node) if not isinstance(child, Slice))
+            yield from (child for child in children(node) if not _only_in_an_index(child))
 
     yield from everywhere(program, simpler)
+
+
+def _only_in_an_index(expr: Expr) -> bool:
+    return any(isinstance(part, Slice | Ellipsis_) for part in (expr, *children(expr)))
 
 
 def shorten(program: Program, facts: Facts) -> Iterator[Program]:

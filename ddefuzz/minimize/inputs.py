@@ -45,7 +45,8 @@ def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
     symbols = sorted({dim.symbol for one in program.inputs for dim in one.shape if dim.symbol})
     for symbol in symbols:
         yield _with_dims(program, lambda dim: Dim(2) if dim.symbol == symbol else dim)  # noqa: B023
-        yield _with_dims(program, lambda dim: Dim(dim.size) if dim.symbol == symbol else dim)  # noqa: B023
+        if len(symbols) > 1:  # the last one is rarely for nothing: it gets one chance
+            yield _with_dims(program, lambda dim: Dim(dim.size) if dim.symbol == symbol else dim)  # noqa: B023
     for place, one in enumerate(program.inputs):
         for i, dim in enumerate(one.shape):
             if dim.symbol:

@@ -45,10 +45,11 @@ def minimize(
     best, facts = program, Facts(inspect(program) or {}, failing_functions)
     tried = {digest(program)}
     attempts = 0
+    exhausted = False
 
     def first_better(one_pass: Pass) -> tuple[Program, Facts] | None:
         """The first candidate that is accepted; None if none is, or no attempt is left."""
-        nonlocal attempts
+        nonlocal attempts, exhausted
         smallest_yet = sort_key(best)
         for candidate in map(tidy, one_pass(best, facts)):
             name = digest(candidate)
@@ -59,6 +60,7 @@ def minimize(
             if values is None:
                 continue
             if attempts == max_attempts:
+                exhausted = True
                 return None
             attempts += 1
             if accepts(candidate):
@@ -66,15 +68,15 @@ def minimize(
         return None
 
     at_rest = False
-    while not at_rest and attempts < max_attempts:
+    while not at_rest and not exhausted:
         at_rest = True
         for one_pass in (_as_it_is, *passes):
-            while (found := first_better(one_pass)) is not None:
+            while not exhausted and (found := first_better(one_pass)) is not None:
                 at_rest = False
                 best, facts = found
                 if on_improvement is not None:
                     on_improvement(best)
-    return Minimized(best, attempts, exhausted=not at_rest)
+    return Minimized(best, attempts, exhausted)
 
 
 def _as_it_is(program: Program, facts: Facts) -> Iterator[Program]:

@@ -165,21 +165,18 @@ def _calls(value: Expr, functions: tuple[str, ...]) -> bool:
 
 
 def return_less(program: Program, facts: Facts) -> Iterator[Program]:
-    """A part of what is returned, or a display with one item less."""
+    """One of several things that are returned, or all but one; an input where nothing returned need be what fails."""
     del facts
     returns = program.returns
-    parts: list[Expr] = list(children(returns)) if not isinstance(returns, Name) else []
-    if isinstance(returns, Sequence) and len(returns.items) > 2:
-        parts += [
-            replace(returns, items=(*returns.items[:i], *returns.items[i + 1 :])) for i in range(len(returns.items))
-        ]
-    for part in parts:
-        if names_in(part):
+    if isinstance(returns, Sequence):
+        parts = [*returns.items]
+        if len(parts) > 2:
+            parts += [replace(returns, items=(*parts[:i], *parts[i + 1 :])) for i in range(len(parts))]
+        for part in parts:
             yield replace(program, returns=part, steps=live_steps(program.steps, part))
             yield newly_dead_dropped(program, replace(program, returns=part))
-    inputs = [Name(one.name) for one in program.inputs]
-    if inputs and returns not in inputs:
-        yield replace(program, returns=inputs[0])
+    if program.inputs and live_steps(program.steps, returns) != program.steps:
+        yield newly_dead_dropped(program, replace(program, returns=Name(program.inputs[0].name)))
 
 
 def drop_dead(program: Program, facts: Facts) -> Iterator[Program]:
