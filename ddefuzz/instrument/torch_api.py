@@ -113,6 +113,8 @@ SYMBOL_MAKERS = tuple(
 SHAPES_CONFIG = Api(
     "torch.fx.experimental._config:aggressive_guard_free_semantics", "torch's own levels of guarding less"
 )
+BACKED_SIZE_OBLIVIOUS = Api("torch.fx.experimental._config:backed_size_oblivious", "recorded with observations")
+NO_STACK_TRACES = Api("torch.fx.config:do_not_emit_stack_traces", "recorded with observations")
 
 # Stacks (instrument/frames.py).
 INTERPRETER_STEP = Api(

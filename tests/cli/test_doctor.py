@@ -1,0 +1,37 @@
+"""`ddefuzz doctor` says of this torch that it can be watched, and of another that it cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from ddefuzz.cli.doctor import SCHEMA, command
+from ddefuzz.errors import UnsupportedError
+
+
+def test_everything_holds_here() -> None:
+    result = CliRunner().invoke(command, ["--format", "json"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["schema"] == SCHEMA
+    assert all(check["ok"] for check in told["checks"])
+    names = " ".join(check["name"] for check in told["checks"])
+    for part in ("evaluate_sym_node", "at::native::diff_helper", "is blamed in compile", "crashes", "hangs"):
+        assert part in names
+
+
+def test_an_unsupported_torch_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")
+    result = CliRunner().invoke(command)
+    assert isinstance(result.exception, UnsupportedError)
+    assert (result.exception.exit_code, "\n" in str(result.exception)) == (4, False)
+
+
+def test_its_help_does_not_import_torch() -> None:
+    code = "import sys, ddefuzz.cli.doctor, ddefuzz.execute.pool; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
