@@ -27,7 +27,7 @@ def current(_: str = "") -> Environment:
     settings = [(api.path, str(api.get())) for api in SETTINGS]
     settings += sorted((name, value) for name, value in os.environ.items() if name.startswith(VARIABLES))
     return Environment(
-        torch=torch.__version__,
+        torch=str(torch.__version__),
         torch_git=torch.version.git_version or "",
         python=platform.python_version(),
         hypothesis=hypothesis.__version__,

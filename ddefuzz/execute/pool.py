@@ -31,7 +31,7 @@ MEMORY_BYTES = 4_000_000_000
 """What a worker may allocate (RLIMIT_DATA); beyond it torch's allocator raises, as it would on a full machine."""
 
 TASKS_PER_WORKER = 100
-"""A worker is replaced after so many tasks, because torch keeps about 0.6 MB of every case it captures."""
+"""A worker is replaced after so many tasks, because torch keeps up to 0.4 MB of every new capture."""
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
