@@ -1,0 +1,194 @@
+"""`ddefuzz minimize`: the smallest program with the same signature, of a finding or of a program in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.classify.classify import classify
+from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.signature import Signature
+from ddefuzz.cli.findings import db_option
+from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.errors import EXIT_FOUND, InputError
+from ddefuzz.execute.pool import Pool
+from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Confirmation, Finding
+from ddefuzz.minimize.minimizer import Minimized, minimize
+from ddefuzz.minimize.order import operations, sort_key
+from ddefuzz.ops import catalogue
+from ddefuzz.oracles.capture import judge
+from ddefuzz.program.model import Program
+from ddefuzz.program.text import print_program
+
+SCHEMA = "ddefuzz.minimized/1"
+
+COLD_REPLAYS = 3
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """What to make smaller: a program, and the run of it that shows the signature."""
+
+    program: str
+    path: str
+    signature: Signature
+    stage: Stage
+    semantics: Semantics
+    ops: tuple[str, ...] = ()
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What `--format json` prints."""
+
+    id: str | None
+    key: str
+    stage: Stage
+    steps: int
+    attempts: int
+    exhausted: bool
+    confirmed: Confirmation
+    program: str
+    schema: str = SCHEMA
+
+
+@click.command("minimize")
+@click.argument("target", metavar="ID|FILE")
+@click.option("--stage", type=click.Choice(CAPTURE_STAGES), help="Of a FILE: where it fails (default: the first).")
+@click.option("--again", is_flag=True, help="Of an ID: start from the original program, not from the smallest so far.")
+@click.option("--max-attempts", default=500, show_default=True, metavar="N", help="Captures at most.")
+@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Of one capture.")
+@db_option
+@output_options("text", "json")
+def command(
+    target: str,
+    stage: Stage | None,
+    again: bool,
+    max_attempts: int,
+    timeout: float,
+    db: str,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+) -> None:
+    """Make the smallest program with the same signature.
+
+    What becomes of a finding is saved at each improvement, so Ctrl-C loses nothing. Exits 1 if the smallest program
+    does not show the signature in fresh processes.
+    """
+    with ExitStack() as stack:
+        if Path(target).is_file():
+            finding, save = None, None
+        else:
+            database = stack.enter_context(Database.open(db, create=False))
+            finding = database.resolve(target)
+            save = partial(_save, database, finding)
+        pool = stack.enter_context(Pool(1))
+        observe = partial(pool.observe, timeout=timeout)
+        suspect = _of_finding(finding, again=again) if finding else _of_file(Path(target), stage, observe)
+        found = _minimized(suspect, observe, max_attempts, save)
+        text = print_program(found.program)
+        confirmed = _confirm(suspect, text, lambda run: pool.observe_cold(run, timeout))
+        if finding is not None and save is not None:
+            save(found.program, found.attempts)
+            database.set_confirmed(finding.id, confirmed.k, confirmed.n)
+    outcome = Outcome(
+        id=finding.id if finding else None,
+        key=suspect.signature.key,
+        stage=suspect.stage,
+        steps=operations(found.program),
+        attempts=found.attempts,
+        exhausted=found.exhausted,
+        confirmed=confirmed,
+        program=text,
+    )
+    more = "; the attempts ran out: --max-attempts" if found.exhausted else ""
+    click.echo(
+        f"{suspect.signature}: {outcome.steps} operations after {found.attempts} captures, "
+        f"shown in {confirmed} fresh processes{more}",
+        err=True,
+    )
+    line = msgspec.json.encode(outcome).decode() + "\n"
+    writers: dict[str, Writer] = {"text": lambda _page: text, "json": lambda _page: line}
+    deliver(writers, format_, outputs)
+    if confirmed.k < confirmed.n:
+        raise SystemExit(EXIT_FOUND)
+
+
+def _of_finding(finding: Finding, *, again: bool) -> Suspect:
+    text = finding.original if again or finding.minimal is None else finding.minimal
+    if text is None:
+        raise InputError(
+            f"{finding.id}: found no program of it, expected one: it is of user code, which is not minimized"
+        )
+    if finding.failure is None:
+        raise InputError(f"{finding.id}: found no failure stored with it, expected the run that showed it")
+    seen = finding.failure.observation
+    return Suspect(text, f"{finding.id}.py", finding.signature, seen.stage, seen.semantics, finding.ops)
+
+
+def _of_file(path: Path, stage: Stage | None, observe: Callable[[Run], Observation]) -> Suspect:
+    """The program of a file, with what it fails of in the first stage that fails."""
+    text = print_program(catalogue.read(path).program)
+    stages = (stage,) if stage else CAPTURE_STAGES[:3]
+    eager = observe(Run(ProgramSubject(text), "eager"))
+    for one in stages:
+        failures = judge([eager, observe(Run(ProgramSubject(text), one))])
+        for failure in failures:
+            signature = classify(failure).signature
+            return Suspect(text, str(path), signature, one, EXPLICIT, failing_ops(failure.observation))
+    raise InputError(f"{path}: found a program that does not fail in {', '.join(stages)}, expected one that does")
+
+
+def _minimized(
+    suspect: Suspect,
+    observe: Callable[[Run], Observation],
+    max_attempts: int,
+    save: Callable[[Program, int], None] | None,
+) -> Minimized:
+    # Late, because only commands that run programs may import torch.
+    from ddefuzz.minimize.eager import inspect  # noqa: PLC0415
+
+    attempts = 0
+
+    def accepts(candidate: Program) -> bool:
+        nonlocal attempts
+        attempts += 1
+        return _shows(suspect, observe(_run(suspect, print_program(candidate))))
+
+    def improved(best: Program) -> None:
+        if save is not None:
+            save(best, attempts)
+        click.echo(f"{attempts} captures: {operations(best)} operations", err=True)
+
+    return minimize(
+        catalogue.parse(suspect.program, suspect.path).program,
+        accepts,
+        max_attempts=max_attempts,
+        inspect=partial(inspect, other_size=True),
+        failing_functions=suspect.ops,
+        on_improvement=improved,
+    )
+
+
+def _run(suspect: Suspect, text: str) -> Run:
+    return Run(ProgramSubject(text), suspect.stage, suspect.semantics)
+
+
+def _shows(suspect: Suspect, observation: Observation) -> bool:
+    return any(classify(failure).signature == suspect.signature for failure in judge([observation]))
+
+
+def _confirm(suspect: Suspect, text: str, observe_cold: Callable[[Run], Observation]) -> Confirmation:
+    shown = sum(_shows(suspect, observe_cold(_run(suspect, text))) for _ in range(COLD_REPLAYS))
+    return Confirmation(shown, COLD_REPLAYS)
+
+
+def _save(database: Database, finding: Finding, best: Program, attempts: int) -> None:
+    """Save what is better than what the finding had before."""
+    if finding.minimal is None or sort_key(best) <= sort_key(catalogue.parse(finding.minimal, finding.id).program):
+        database.set_minimal(finding.id, print_program(best), steps=operations(best), attempts=attempts)

@@ -1,0 +1,114 @@
+"""`ddefuzz minimize`, in earnest: captures run in workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.cli.minimize import command
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import EXPLICIT, Observation
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Sighting
+from ddefuzz.oracles.failure import Failure
+from tests.findings.arbitrary_findings import START
+
+ORIGINAL = """\
+# ddefuzz program v1
+# inputs: keep = trues(4); x = normal
+def program(keep: Bool[Tensor, "6"], x: Float32[Tensor, "6 4"]):
+    kept = x[keep]
+    warm = torch.relu(kept) + 1
+    parts = torch.chunk(warm, 3, dim=0)
+    return parts[0] * 2, warm
+"""
+
+MINIMAL = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0"]):
+    return torch.chunk(x, 1)
+"""
+
+CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_bool operator==")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/ddefuzz.db"
+    with Database.open(url) as database:
+        database.record(
+            Sighting(
+                signature=CHUNK,
+                cause="inherent",
+                failure=Failure("dde", Observation("export", EXPLICIT, "fail"), ""),
+                verdict="open",
+                ops=("torch.chunk",),
+                torch="2.13.0",
+                program=ORIGINAL,
+            ),
+            START,
+        )
+    return url
+
+
+def test_a_file_becomes_the_smallest_program_on_stdout(tmp_path: Path) -> None:
+    path = tmp_path / "case.py"
+    path.write_text(ORIGINAL)
+    result = CliRunner().invoke(command, [str(path)], catch_exceptions=False)
+    assert (result.exit_code, result.stdout) == (0, MINIMAL)
+    assert f"{CHUNK}: 1 operations after" in result.stderr
+    assert "shown in 3/3 fresh processes" in result.stderr
+
+
+def test_a_finding_is_saved_with_its_confirmation(url: str) -> None:
+    result = CliRunner().invoke(command, [CHUNK.key[:8], "--db", url, "--format", "json"], catch_exceptions=False)
+    outcome = json.loads(result.stdout)
+    assert outcome["schema"] == "ddefuzz.minimized/1"
+    assert (outcome["program"], outcome["steps"], outcome["confirmed"]) == (MINIMAL, 1, {"k": 3, "n": 3})
+    with Database.open(url, create=False) as database:
+        found = database.get(CHUNK.key)
+    assert (found.minimal, found.steps, str(found.confirmed)) == (MINIMAL, 1, "3/3")
+
+
+def test_an_interrupt_keeps_the_best_so_far(url: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "from ddefuzz.cli.main import main; main()", "minimize", CHUNK.key, "--db", url],
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+    assert "captures: 1 operations" in first
+    assert process.returncode == 130, rest
+    assert "Traceback" not in rest
+    with Database.open(url, create=False) as database:
+        found = database.get(CHUNK.key)
+    assert found.steps == 1
+    assert "torch.chunk" in (found.minimal or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (MINIMAL.replace("torch.chunk(x, 1)", "torch.relu(x)"), "does not fail in export, expected one that does"),
+        (MINIMAL.replace("torch.chunk(x, 1)", "torch.load(x)"), r"case.py:4: found .*torch\.load"),
+    ],
+)
+def test_a_file_that_is_no_failing_program_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "case.py"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        CliRunner().invoke(command, [str(path), "--stage", "export"], catch_exceptions=False)
