@@ -1,0 +1,142 @@
+"""Names, anchors and sites from records made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddefuzz.classify.anchor import callee, native_anchor, python_anchor
+from ddefuzz.classify.chain import locate
+from ddefuzz.classify.cxx import function_name
+from ddefuzz.classify.signature import Site
+from ddefuzz.classify.site import USER_SITE, site
+from ddefuzz.execute.protocol import EXPLICIT, Observation
+from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.oracles.capture import judge
+
+
+@pytest.mark.parametrize(
+    ("printed", "name"),
+    [
+        ("at::native::diff_helper(at::Tensor const&, long, long)", "at::native::diff_helper"),
+        ("long at::Tensor::item<long>() const", "at::Tensor::item"),
+        ("c10::operator>(long, c10::SymInt const&)", "c10::operator>"),
+        ("c10::operator==(c10::SymInt const&, int)", "c10::operator=="),
+        ("c10::SymInt::operator<=(c10::SymInt const&) const", "c10::SymInt::operator<="),
+        ("c10::SymInt::operator long() const", "c10::SymInt::operator long"),
+        (
+            "at::native::(anonymous namespace)::resize_fft_input(at::Tensor, c10::ArrayRef<long>)",
+            "at::native::(anonymous namespace)::resize_fft_input",
+        ),
+        (
+            "std::conditional<false, at::Tensor&, at::Tensor>::type "
+            "at::native::(anonymous namespace)::_dropout_impl<false, true>(at::Tensor const&)",
+            "at::native::(anonymous namespace)::_dropout_impl",
+        ),
+        ("at::native::f(at::Tensor const&)::{lambda(at::Tensor)#1}::operator()(at::Tensor) const", "at::native::f"),
+        ("c10::Dispatcher::callBoxed(c10::OperatorHandle const&) const [clone .isra.0]", "c10::Dispatcher::callBoxed"),
+        (
+            "pybind11::object pybind11::detail::object_api<X>::operator()<(pybind11::policy)1>(char const*) const",
+            "pybind11::detail::object_api::operator()",
+        ),
+        ("at::native::chunk", "at::native::chunk"),
+        ("??", "??"),
+    ],
+)
+def test_a_printed_function_has_a_plain_name(printed: str, name: str) -> None:
+    assert function_name(printed) == name
+
+
+@pytest.mark.parametrize(
+    ("code", "anchor", "called"),
+    [
+        ("a.numel()==0", "a.numel() == 0", ".numel"),
+        ("if a.numel() == 0:", "a.numel() == 0", ".numel"),
+        ("elif torch.any(var < 0):\n        raise ValueError", "torch.any(var < 0)", "torch.any"),
+        ("return out.view(\n    1,\n  2)", "out.view(1, 2)", ".view"),
+        ("y if n>3 else z", "n > 3", "n > 3"),
+        ("for x in range(n):", "range(n)", "range"),
+        ("torch.nn.functional.pad(x, [n])", "torch.nn.functional.pad(x, [n])", "torch.nn.functional.pad"),
+        ("foo(a,", "foo(a,", "foo(a,"),
+        ("", "", ""),
+    ],
+)
+def test_an_anchor_is_normal_code(code: str, anchor: str, called: str) -> None:
+    frame = Frame("user.py", 1, "f", code)
+    assert python_anchor(frame) == anchor
+    assert callee(frame) == called
+
+
+DOOR = Frame("??", 0, "torch::impl::PythonSymNodeImpl::guard_bool(char const*, long)")
+BOOL = Frame("??", 0, "c10::SymBool::guard_bool(char const*, long) const")
+BOUND = Frame("??", 0, "torch::autograd::THPVariable_diff(_object*, _object*, _object*)")
+DIFF = Frame("??", 0, "at::native::diff_helper(at::Tensor const&, long, long)")
+OUTER = Frame("??", 0, "at::native::outer(at::Tensor const&)")
+PLUMBING = Frame("torch/fx/experimental/sym_node.py", 1, "guard_bool")
+USER = Frame("model.py", 7, "forward", "torch.diff(x)", True)
+DECOMPOSITION = Frame("torch/_refs/__init__.py", 9, "diff", "a.numel() == 0", True)
+DYNAMO = Frame("torch/_dynamo/symbolic_convert.py", 1, "step")
+SCRIPT = Frame("train.py", 3, "main", "compiled(x)")
+HEADER = Place("C++", "c10/core/SymInt.h", 301)
+
+
+def raised(**changes: object) -> Raised:
+    whole = {"expression": "Eq(u0, 0)", "method": "guard_bool", "place": HEADER, "python": (), **changes}
+    return Raised(**whole)  # type: ignore[arg-type]
+
+
+def test_cxx_that_asked_is_the_site() -> None:
+    found, frame = site(raised(python=(USER, PLUMBING), native=(BOUND, DIFF, BOOL, DOOR)))
+    assert (found, frame) == (Site("C++", None, "at::native::diff_helper"), DIFF)
+
+
+def test_only_the_native_call_that_asked_counts() -> None:
+    found, _ = site(raised(python=(USER, DECOMPOSITION, PLUMBING), native=(OUTER, BOUND, BOOL, DOOR)))
+    assert found == Site("Python", "torch/_refs/__init__.py", "diff")
+
+
+def test_a_place_inlined_into_a_binding_is_its_site() -> None:
+    inlined = raised(place=Place("C++", "c10/core/TensorImpl.h", 9), python=(USER,), native=(BOUND, BOOL, DOOR))
+    assert site(inlined)[0] == Site("C++", None, "torch::autograd::THPVariable_diff")
+
+
+def test_who_called_the_compiler_is_not_the_user() -> None:
+    found, frame = site(raised(python=(SCRIPT, DYNAMO, PLUMBING), traced=(USER,), place=Place("Python", "x.py", 1)))
+    assert (found, frame) == (USER_SITE, USER)
+
+
+def test_a_program_is_user_code_and_generated_code_is_not() -> None:
+    program = Frame("<program>", 4, "program", "n > 3", True)
+    made = Frame("<eval_with_key>.3", 4, "forward", "n > 3")
+    assert site(raised(python=(program, made), place=Place("Python", "x", 1))) == (USER_SITE, program)
+
+
+def test_a_comprehension_is_named_by_its_function() -> None:
+    inner = Frame("torch/_refs/__init__.py", 10, "<genexpr>", "n == 1", True)
+    found, _ = site(raised(python=(USER, DECOMPOSITION, inner), place=Place("Python", "x", 1)))
+    assert found == Site("Python", "torch/_refs/__init__.py", "diff")
+
+
+def test_the_operator_is_a_frame_or_the_headers_line() -> None:
+    operator = Frame("??", 0, "c10::operator>(long, c10::SymInt const&)")
+    assert native_anchor(raised(native=(BOUND, DIFF, operator, BOOL, DOOR))) == "guard_bool operator>"
+    asked = "return sym_lt(o).guard_bool(__FILE__, __LINE__);"
+    assert native_anchor(raised(native=(BOUND, DIFF, BOOL, DOOR), asked=asked)) == "guard_bool operator<"
+    assert native_anchor(raised(native=(BOUND, DIFF, DOOR), method="guard_or_false")) == "guard_or_false"
+
+
+def test_a_crash_is_placed_by_the_stack_that_python_printed() -> None:
+    output = (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n"
+        '  File "/env/site-packages/torch/_ops.py", line 875 in __call__\n'
+        '  File "/env/site-packages/torch/_refs/__init__.py", line 12 in roll\n'
+    )
+    (failure,) = judge([Observation("export", EXPLICIT, "crash", "SIGSEGV (Segmentation fault)", output=output)])
+    placed = locate(failure)
+    assert placed.site == Site("Python", "torch/_refs/__init__.py", "roll")
+    assert placed.anchor == "SIGSEGV (Segmentation fault)"
+
+
+def test_a_hang_without_a_stack_is_placed_nowhere() -> None:
+    (failure,) = judge([Observation("compile", EXPLICIT, "timeout", "stopped after 30 s")])
+    placed = locate(failure)
+    assert (placed.site, placed.anchor) == (Site("Python", None, None), "stopped after … s")

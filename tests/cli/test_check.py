@@ -1,0 +1,112 @@
+"""`ddefuzz check` as it is typed: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+SUBJECTS = HERE / "check_subjects.py"
+PROGRAM = """# ddefuzz program v1
+# inputs: keep = trues(4); x = normal
+def program(keep: Bool[Tensor, "6"], x: Float32[Tensor, "6 4"]):
+    kept = x[keep]
+    parts = torch.chunk(kept, 2)
+    return parts[0]
+"""
+
+
+def check(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [Path(sys.executable).with_name("ddefuzz"), "check", *words], capture_output=True, text=True, check=False
+    )
+
+
+def rows(*words: str) -> list[dict[str, Any]]:
+    done = check(*words, "--format", "json")
+    assert done.returncode in (0, 1), done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_users_branch_comes_with_a_check_that_was_tried() -> None:
+    found = rows(f"{SUBJECTS}:branch", "--semantics", "explicit")
+    assert [row["stage"] for row in found] == ["export", "export-strict", "compile"]
+    for row in found:
+        assert (row["case"], row["outcome"], row["kind"], row["cause"]) == ("branch", "fail", "dde", "user")
+        assert row["site"] == {"language": "Python", "module": "user code", "function": None}
+        assert row["anchor"] == "kept.shape[0] > 2"
+        assert row["advice"]["origins"][0].startswith("u0 is made by `nonzero` at ")
+        best = row["advice"]["suggestions"][0]
+        assert best["code"] == ["torch._check(kept.shape[0] > 2)"]
+        assert best["passes"] == ["export", "export-strict", "compile"]
+
+
+def test_a_program_file_in_both_semantics(tmp_path: Path) -> None:
+    path = tmp_path / "chunk.py"
+    path.write_text(PROGRAM)
+    found = rows(str(path), "--stage", "export", "--no-advice")
+    assert [(row["semantics"], row["outcome"], row["verdict"]) for row in found] == [
+        ("explicit", "fail", "open"),
+        ("size-oblivious", "fail", None),
+    ]
+    assert found[0]["site"]["function"] == "at::native::chunk"
+    assert found[0]["cause"] == "inherent"
+    key = found[0]["key"]
+    assert check(str(path), "--stage", "export", "--key", key).returncode == 0
+    assert check(str(path), "--stage", "export", "--key", "dde-0000000000").returncode == 1
+
+
+def test_a_module_of_cases_a_class_and_a_factory() -> None:
+    both = rows(str(SUBJECTS), "--stage", "export", "--semantics", "explicit", "--no-advice")
+    assert [(row["case"], row["outcome"]) for row in both] == [("one", "ok"), ("two", "fail")]
+    (one,) = rows(str(SUBJECTS), "--case", "one", "--stage", "export", "--semantics", "explicit")
+    assert (one["case"], one["verdict"]) == ("one", "ok")
+    (module,) = rows(f"{SUBJECTS}:Roll", "--stage", "compile", "--semantics", "explicit", "--no-advice")
+    assert module["site"]["function"] == "roll"
+    done = check(f"{SUBJECTS}:factory", "--stage", "export")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_crash_is_an_outcome() -> None:
+    done = check(f"{SUBJECTS}:dies", "--stage", "export", "--semantics", "explicit")
+    assert done.returncode == 1
+    assert "crash" in done.stdout
+    assert "SIGSEGV" in done.stdout
+
+
+def test_text_and_a_file_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    done = check(f"{SUBJECTS}:fine", "--stage", "export", "--output", f"json={path}")
+    assert done.returncode == 0
+    assert "1 case, 2 runs: 2 ok" in done.stdout
+    assert [json.loads(line)["outcome"] for line in path.read_text().splitlines()] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("missing.py",), "missing.py: found no such file"),
+        ((f"{SUBJECTS}:missing",), "check_subjects.py:missing: found None, expected a callable"),
+        ((str(SUBJECTS), "--case", "three"), "found no case 'three', expected one of one, two"),
+        ((f"{SUBJECTS}:fine", "--case", "one"), "found both a name and --case one"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(words: tuple[str, ...], said: str) -> None:
+    done = check(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_program_that_does_not_parse_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(PROGRAM.replace("torch.chunk", "torch.load"))
+    done = check(str(path))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"ddefuzz: {path}:5: found a call of 'torch.load'")

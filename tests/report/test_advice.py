@@ -1,0 +1,79 @@
+"""The search for advice, over trials that are plain functions."""
+
+from __future__ import annotations
+
+from ddefuzz.classify.classify import classify
+from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Stage
+from ddefuzz.instrument.events import Frame, Place, Raised, SymbolOrigin
+from ddefuzz.oracles.capture import judge
+from ddefuzz.report.advice import MOST_TRIES, advise
+
+SOURCE = "def f(x, keep):\n    kept = x[keep]\n    if kept.shape[0] > 2:\n        return kept\n    return x\n"
+GUARD = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
+
+
+def failing(stage: Stage, line: int = 3, code: str = "kept.shape[0] > 2", expression: str = "u0 > 2") -> Observation:
+    frame = Frame("/home/user/model.py", line, "f", code, True)
+    made = SymbolOrigin("u0", "nonzero", Frame("/home/user/model.py", 2, "f", "x[keep]", True))
+    raised = Raised(expression, "guard_bool", Place("Python", "model.py", line), (frame,), symbols=(made,))
+    return Observation(stage, EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
+
+
+def passing(stage: Stage) -> Observation:
+    return Observation(stage, EXPLICIT, "ok")
+
+
+def test_only_what_passes_eager_and_a_stage_is_suggested() -> None:
+    def trial(source: str, stage: Stage) -> Observation:
+        if stage == "eager" and "kept.shape[0] <= 2)" in source:
+            return Observation(stage, EXPLICIT, "fail")
+        return passing(stage) if "torch._check" in source else failing(stage)
+
+    failures = [classify(failure) for failure in judge([failing("export"), failing("compile")])]
+    advice = advise(failures, "model.py", SOURCE, trial)
+    assert advice.suggestions[0].code == ("torch._check(kept.shape[0] > 2)",)
+    assert advice.suggestions[0].passes == ("export", "compile")
+    assert all("<= 2" not in line for suggestion in advice.suggestions for line in suggestion.code)
+    assert advice.origins == ("u0 is made by `nonzero` at /home/user/model.py:2: x[keep]",)
+
+
+def test_a_change_that_moves_the_failure_is_gone_on_with() -> None:
+    source = SOURCE.replace("return x\n", "return x if kept.shape[0] == 1 else kept\n")
+
+    def trial(text: str, stage: Stage) -> Observation:
+        if stage == "eager":
+            return passing(stage)
+        if "_check(kept.shape[0] <= 2)" not in text:
+            return failing(stage)
+        line = len(text.splitlines())
+        moved = failing(stage, line, "kept.shape[0] == 1", "Eq(u0, 1)")
+        return passing(stage) if "_check(kept.shape[0] != 1)" in text else moved
+
+    failures = [classify(failure) for failure in judge([failing("export")])]
+    (suggestion,) = advise(failures, "model.py", source, trial).suggestions
+    assert suggestion.code == ("torch._check(kept.shape[0] <= 2)", "torch._check(kept.shape[0] != 1)")
+
+
+def test_nothing_is_tried_in_a_file_that_is_not_at_hand() -> None:
+    def trial(source: str, stage: Stage) -> Observation:
+        raise AssertionError("must not be called")
+
+    failures = [classify(failure) for failure in judge([failing("export")])]
+    advice = advise(failures, "other.py", SOURCE, trial)
+    assert (advice.tried, advice.suggestions) == (0, ())
+    assert advice.line is not None
+
+
+def test_the_search_ends() -> None:
+    tries = []
+
+    def trial(source: str, stage: Stage) -> Observation:
+        tries.append(stage)
+        if stage == "eager":
+            return passing(stage)
+        return failing(stage, expression=f"u0 > {len(tries)}")
+
+    failures = [classify(failure) for failure in judge([failing("export")])]
+    advice = advise(failures, "model.py", SOURCE, trial)
+    assert advice.suggestions == ()
+    assert advice.tried <= MOST_TRIES
