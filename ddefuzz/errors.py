@@ -41,6 +41,10 @@ class ProgramError(InputError):
         self.found = found
         self.expected = expected
 
+    def __reduce__(self) -> tuple[type[ProgramError], tuple[str, int, str, str]]:
+        """Made again from its parts: a worker's error comes back to who asked."""
+        return type(self), (self.path, self.line, self.found, self.expected)
+
 
 class UnsupportedError(DdefuzzError):
     """The environment is not one that ddefuzz can work in."""

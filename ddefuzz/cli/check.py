@@ -225,6 +225,10 @@ def _advise(pool: Pool, target: Target, group: Sequence[Checked], timeout: float
 
 
 def _try_program(pool: Pool, text: str, stage: Stage, timeout: float) -> Observation:
+    try:
+        catalogue.parse(text, "<program>")
+    except InputError as error:
+        return Observation(stage, Semantics(), "not-judged", str(error))
     return _run(pool, Run(ProgramSubject(text), stage), timeout)
 
 

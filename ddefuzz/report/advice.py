@@ -222,8 +222,12 @@ def _summary(failure: Classified) -> str:
         case "user":
             return "Your own code branches on a tensor, whose value only the data tells."
         case "inherent":
-            return f"The op wants a number that only the data tells ({signature.site} asked{asked})."
+            return (
+                f"What this op returns or takes depends on a number that only the data tells ({signature.site}{asked})."
+            )
         case "unsupported-op":
             return f"{signature.site} cannot be captured: no fake kernel, or an output that only the data tells."
-        case "framework":
+        case "framework" if raised is not None:
             return f"This is PyTorch's, not yours: {signature.site} asked{asked}; worth an issue upstream."
+        case "framework":
+            return f"This is PyTorch's, not yours: {signature.site} gave up ({signature.anchor})."

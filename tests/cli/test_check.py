@@ -61,6 +61,15 @@ def test_a_program_file_in_both_semantics(tmp_path: Path) -> None:
     assert check(str(path), "--stage", "export", "--key", "dde-0000000000").returncode == 1
 
 
+def test_a_program_gets_advice_that_is_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(PROGRAM.replace("parts[0]", "parts[0] if n > 3 else x").replace("torch.chunk(kept, 2)", "[kept]"))
+    path.write_text(path.read_text().replace("    parts", "    n = kept.shape[0]\n    parts"))
+    (row,) = rows(str(path), "--stage", "export", "--semantics", "explicit")
+    assert (row["cause"], row["anchor"]) == ("user", "n > 3")
+    assert row["advice"]["suggestions"][0]["code"] == ["torch._check(n > 3)"]
+
+
 def test_a_module_of_cases_a_class_and_a_factory() -> None:
     both = rows(str(SUBJECTS), "--stage", "export", "--semantics", "explicit", "--no-advice")
     assert [(row["case"], row["outcome"]) for row in both] == [("one", "ok"), ("two", "fail")]
