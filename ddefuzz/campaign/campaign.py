@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
-from ddefuzz.campaign.lost import lost_case
+from ddefuzz.campaign.lost import OwnError, lost_case, smallest_so_far, undone_case, was_begun
 from ddefuzz.campaign.summary import Seen, Summary, Tally
 from ddefuzz.campaign.tasks import (
     CaseResult,
@@ -30,13 +30,14 @@ from ddefuzz.campaign.tasks import (
     run_confirm,
     run_minimize,
 )
+from ddefuzz.errors import DdefuzzError, UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Sighting
+from ddefuzz.findings.model import Finding, Sighting
 
-CASE_SECONDS = 60.0
-"""Limit of one case in all its stages."""
+CASE_SECONDS = 30.0
+"""Limit of one case in all its stages, unless a plan has its own."""
 
 MINIMIZE_SECONDS = 60.0
 CONFIRM_SECONDS = 30.0
@@ -45,6 +46,9 @@ QUEUE_PER_JOB = 2
 """Tasks handed out at a time for each worker: one running, one waiting so that no worker is ever idle."""
 
 TICK_SECONDS = 0.2
+
+LOST_BEFORE_BEGUN = 20
+"""How many tasks may be lost before any worker took them up, until the workers are taken to be unable to start."""
 
 GRACE_SECONDS = 2.0
 """How long after the end of a time budget the last results are waited for."""
@@ -66,6 +70,7 @@ class Plan:
     shard: Shard = WHOLE
     start: int = 0
     minimize: bool = True
+    case_seconds: float = CASE_SECONDS
 
 
 class Workers(Protocol):
@@ -108,6 +113,8 @@ class Campaign:
     tally: Tally = field(default_factory=Tally)
     out: int = 0
     begun: dict[int, CaseTask] = field(default_factory=dict)
+    minimizing: dict[str, MinimizeTask] = field(default_factory=dict)
+    lost_before_begun: int = 0
     follow_ups: deque[Callable[[], None]] = field(default_factory=deque)
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     next_undone: int = 0
@@ -119,11 +126,14 @@ class Campaign:
         cases = self.plan.shard.cases(self.plan.budget, self.plan.start)
         self.next_undone = self.plan.start
         self.start_seconds = self.clock.seconds()
+        if self.plan.start:
+            self._go_on_with_findings()
         while self._hand_out(cases) or self.out:
             self._take_in()
             self.interrupted = self.stopped()
             if self.interrupted or self._over(self.plan.budget.seconds, GRACE_SECONDS):
                 break
+        self._keep_what_is_smaller()
         if not self.interrupted:
             self.database.finish_campaign(self.number, self.clock.now())
         return self.summary()
@@ -193,23 +203,45 @@ class Campaign:
     ) -> None:
         self.out += 1
         future = self.workers.submit(function, task, seconds, cold=cold)
-        future.add_done_callback(lambda done: self.results.put(lambda: take(done.result())))
+        future.add_done_callback(lambda done: self.results.put(lambda: take(self._result(done))))
+
+    def _result(self, done: Future[Any]) -> Any:
+        """What a task returned, or what ended it; re-raises only what every other task would meet as well."""
+        try:
+            return done.result()
+        except UnsupportedError:
+            raise
+        except Exception as error:  # noqa: BLE001 a bug that one case brings out must not end the campaign
+            return OwnError(f"an error of ddefuzz, please report it: {type(error).__name__}: {error}")
 
     def _begin_case(self, index: int) -> None:
         task = CaseTask(self.plan.profile, self.plan.seed, index, self.plan.stages, self.plan.semantics)
         self.begun[index] = task
-        self._send(run_case, task, CASE_SECONDS, lambda result: self._end_case(task, result))
+        self._send(run_case, task, self.plan.case_seconds, lambda result: self._end_case(task, result))
 
-    def _end_case(self, task: CaseTask, result: CaseResult | Lost) -> None:
+    def _end_case(self, task: CaseTask, result: CaseResult | Lost | OwnError) -> None:
         if isinstance(result, Lost):
+            if not was_begun(task.index, self.journal):
+                self._begin_again(task, result)
+                return
             self.tally.lost += 1
             result = lost_case(task, result, self.journal, self.torch)
+        elif isinstance(result, OwnError):
+            self.listen(("lost", f"case {task.index}: {result.reason}"), self.tally)
+            result = undone_case(task, self.journal)
         self.tally.add(result)
         del self.begun[task.index]
         self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
         for sighting in result.sightings:
             self._record(sighting)
         self.listen(("case", ""), self.tally)
+
+    def _begin_again(self, task: CaseTask, lost: Lost) -> None:
+        """Hand out once more what no worker had taken up: whatever ended the worker, this case did not."""
+        self.lost_before_begun += 1
+        if self.lost_before_begun > LOST_BEFORE_BEGUN:
+            raise DdefuzzError(f"the workers end before they begin: {lost.reason}; `ddefuzz doctor` says more")
+        self._begin_case(task.index)
 
     def _record(self, sighting: Sighting) -> None:
         recorded = self.database.record(sighting, self.clock.now())
@@ -221,43 +253,71 @@ class Campaign:
             name, sighting.signature, sighting.cause, recorded.is_new, round(self.clock.seconds(), 2)
         )
         self.listen(("found", name), self.tally)
-        if recorded.is_new and self.plan.minimize and sighting.program is not None and sighting.cause != "user":
-            observation = sighting.failure.observation
-            suspect = Suspect(sighting.program, sighting.signature, observation.stage, observation.semantics)
-            task = MinimizeTask(suspect, sighting.ops)
-            if sighting.signature.kind in CRASHES:
-                self.follow_ups.append(lambda: self._confirm(name, suspect))
-            else:
-                self.follow_ups.append(lambda: self._minimize(name, task))
+        self._follow(self.database.get(name))
+
+    def _go_on_with_findings(self) -> None:
+        """Follow up what this campaign, before it was cut short, had found and not confirmed."""
+        for finding in self.database.findings():
+            if self._follow(finding):
+                self.tally.findings[finding.id] = Seen(
+                    finding.id, finding.signature, finding.cause, is_new=False, first_seconds=0.0, cases=0
+                )
+
+    def _follow(self, finding: Finding) -> bool:
+        """Queue what an open finding lacks: to be made smaller, unless that cannot be, and confirmed."""
+        program, failure = finding.minimal or finding.original, finding.failure
+        lacking = finding.confirmed is None and finding.state == "open" and finding.cause != "user"
+        if not (self.plan.minimize and lacking) or program is None or failure is None:
+            return False
+        observation = failure.observation
+        suspect = Suspect(program, finding.signature, observation.stage, observation.semantics)
+        if finding.kind in CRASHES:
+            self.follow_ups.append(lambda: self._confirm(finding.id, suspect))
+        else:
+            task = MinimizeTask(suspect, finding.ops, finding=finding.id)
+            self.follow_ups.append(lambda: self._minimize(finding.id, task))
+        return True
 
     def _minimize(self, name: str, task: MinimizeTask) -> None:
+        self.minimizing[name] = task
         self._send(run_minimize, task, MINIMIZE_SECONDS, lambda result: self._end_minimize(name, task, result))
 
-    def _end_minimize(self, name: str, task: MinimizeTask, result: MinimizeResult | Lost) -> None:
+    def _end_minimize(self, name: str, task: MinimizeTask, result: MinimizeResult | Lost | OwnError) -> None:
         suspect = task.suspect
-        if isinstance(result, Lost):
-            self.listen(
-                ("lost", f"{name}: minimizing was lost: {result.reason}; the original program is kept"), self.tally
-            )
-        else:
-            self.tally.cpu_seconds["minimize"] += result.cpu_seconds
-            self.database.set_minimal(name, result.program, steps=result.steps, attempts=result.attempts)
-            self._update(name, steps=result.steps)
+        del self.minimizing[name]
+        best = result if isinstance(result, MinimizeResult) else smallest_so_far(task, self.journal)
+        if not isinstance(result, MinimizeResult):
+            kept = "the smallest program so far" if best else "the original program"
+            self.listen(("lost", f"{name}: minimizing was cut short: {result.reason}; {kept} is kept"), self.tally)
+        if best is not None:
+            self.tally.cpu_seconds["minimize"] += best.cpu_seconds
+            self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
+            self._update(name, steps=best.steps)
             self.listen(("smaller", name), self.tally)
-            suspect = msgspec.structs.replace(suspect, program=result.program)
+            suspect = msgspec.structs.replace(suspect, program=best.program)
         self.follow_ups.append(lambda: self._confirm(name, suspect))
+
+    def _keep_what_is_smaller(self) -> None:
+        """Save how far the minimizations have come that the end of the campaign cuts short."""
+        for name, task in self.minimizing.items():
+            best = smallest_so_far(task, self.journal)
+            if best is not None:
+                self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
 
     def _confirm(self, name: str, suspect: Suspect) -> None:
         self._send(
             run_confirm, suspect, CONFIRM_SECONDS, lambda result: self._end_confirm(name, suspect, result), cold=True
         )
 
-    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost) -> None:
-        if isinstance(result, Lost):
-            shown = result.outcome == suspect.signature.kind
-        else:
-            shown = result.shown
-            self.tally.cpu_seconds["confirm"] += result.cpu_seconds
+    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost | OwnError) -> None:
+        match result:
+            case ConfirmResult(shown=shown, cpu_seconds=seconds):
+                self.tally.cpu_seconds["confirm"] += seconds
+            case Lost(outcome=outcome):
+                shown = outcome == suspect.signature.kind
+            case OwnError(reason=reason):
+                shown = False
+                self.listen(("lost", f"{name}: {reason}"), self.tally)
         self.database.set_confirmed(name, int(shown), 1)
         self._update(name, confirmed=f"{int(shown)}/1")
         self.listen(("confirmed", name), self.tally)

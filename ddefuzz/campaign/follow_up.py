@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
 from ddefuzz.campaign.tasks import ConfirmResult, MinimizeResult, MinimizeTask, Suspect
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Signature
@@ -33,8 +34,11 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
 
     def accepts(candidate: Program) -> bool:
         text = print_program(candidate)
-        note(Entry(-1, f"minimize {suspect.stage}", text))
+        note(Entry(NO_CASE, TRIED, text, finding=task.finding))
         return signature_of(runner(_run(suspect, text))) == suspect.signature
+
+    def improved(best: Program) -> None:
+        note(Entry(NO_CASE, TAKEN, print_program(best), operations(best), finding=task.finding))
 
     found = minimize(
         parse(suspect.program, "<program>").program,
@@ -42,6 +46,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
         max_attempts=task.max_attempts,
         inspect=lambda candidate: inspect(candidate, other_size=True),
         failing_functions=task.ops,
+        on_improvement=improved,
     )
     return MinimizeResult(
         program=print_program(found.program),

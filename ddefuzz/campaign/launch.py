@@ -63,14 +63,28 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
     begun = time.monotonic()
     clock = Clock(lambda: time.monotonic() - begun, lambda: datetime.now(UTC))
     with tempfile.TemporaryDirectory(prefix="ddefuzz-journal-") as folder, Workers(plan.jobs, Path(folder)) as workers:
-        versions = workers.submit(describe, Ask(plan.profile, plan.seed), START_SECONDS).result()
-        if isinstance(versions, Lost):
-            raise UnsupportedError(f"the workers do not start: {versions.reason}; `ddefuzz doctor` says more")
+        versions = _versions(plan, workers, stopped)
         number = _enter(plan, database, versions, clock, entry)
         campaign = Campaign(
             plan, database, workers, clock, Path(folder), versions.torch, versions.generator, listen, stopped, number
         )
         return campaign.run()
+
+
+def _versions(plan: Plan, workers: Workers, stopped: Stopped) -> Answer:
+    """What the workers say of themselves; raises KeyboardInterrupt if stopped before they do: nothing was begun."""
+    future = workers.submit(describe, Ask(plan.profile, plan.seed), START_SECONDS)
+    while not future.done():
+        if stopped():
+            raise KeyboardInterrupt
+        time.sleep(0.02)
+    try:
+        versions = future.result()
+    except (ImportError, AttributeError) as error:
+        raise UnsupportedError(f"the workers cannot use this torch: {error}; `ddefuzz doctor` says more") from error
+    if isinstance(versions, Lost):
+        raise UnsupportedError(f"the workers do not start: {versions.reason}; `ddefuzz doctor` says more")
+    return versions
 
 
 def _enter(plan: Plan, database: Database, versions: Answer, clock: Clock, entry: CampaignEntry | None) -> int:

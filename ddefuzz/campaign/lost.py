@@ -1,16 +1,32 @@
-"""A case whose worker died or hung: what its journal says that it was doing becomes the observation."""
+"""What is left of a task whose worker died or hung: the journal says what it was doing and how far it had come."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ddefuzz.campaign.tasks import CaseResult, CaseTask, StageOutcome
+import msgspec
+
+from ddefuzz.campaign.tasks import CaseResult, CaseTask, MinimizeResult, MinimizeTask, StageOutcome
 from ddefuzz.classify.classify import classify
-from ddefuzz.execute.journal import Entry, last_of_case
+from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import STAGES, Observation, Semantics, Stage
 from ddefuzz.findings.model import Sighting
+from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.capture import judge
+from ddefuzz.program.text import digest
+
+NO_CASE = -1
+"""The `case` in the journal of what is not one."""
+
+TRIED, TAKEN = "minimize", "smaller"
+"""The `stage` in the journal of a candidate of the minimizer's, and of one that showed the signature."""
+
+
+class OwnError(msgspec.Struct, frozen=True):
+    """A task that a bug of ddefuzz ended."""
+
+    reason: str
 
 
 def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResult:
@@ -18,9 +34,8 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
 
     A case that was still being drawn has no program yet: its last step is the evidence, in the stage `eager`.
     """
-    doing = last_of_case(journal, task.index) or Entry(task.index, "draw")
-    stage: Stage = next((name for name in STAGES if name == doing.stage), "eager")
-    semantics = next((one for one in task.semantics if str(one) == doing.semantics), Semantics())
+    doing = _doing(task, journal)
+    stage, semantics = _run_of(task, doing)
     drawn = doing.stage in STAGES
     reason = lost.reason if drawn else f"{lost.reason} while drawing {doing.program or 'the first step'}"
     observation = Observation(stage, semantics, lost.outcome, reason)
@@ -37,4 +52,42 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
         )
         for classified in map(classify, judge([observation]))
     )
-    return CaseResult(task.index, f"lost {lost.outcome}", (outcome,), sightings)
+    return CaseResult(task.index, _digest(doing, lost.outcome), (outcome,), sightings)
+
+
+def undone_case(task: CaseTask, journal: Path) -> CaseResult:
+    """The result of a case that a bug of ddefuzz ended: nothing could be judged, so nothing is said of torch."""
+    doing = _doing(task, journal)
+    stage, semantics = _run_of(task, doing)
+    return CaseResult(
+        task.index, _digest(doing, "error"), (StageOutcome(stage, str(semantics), "not-judged", "", 0.0),)
+    )
+
+
+def _doing(task: CaseTask, journal: Path) -> Entry:
+    return last_of_case(journal, task.index) or Entry(task.index, "draw")
+
+
+def _run_of(task: CaseTask, doing: Entry) -> tuple[Stage, Semantics]:
+    stage: Stage = next((name for name in STAGES if name == doing.stage), "eager")
+    return stage, next((one for one in task.semantics if str(one) == doing.semantics), Semantics())
+
+
+def _digest(doing: Entry, ended: str) -> str:
+    """That of the program, as it would be without the accident: a campaign's digests do not depend on one."""
+    return digest(parse(doing.program, "<journal>").program) if doing.stage in STAGES else f"lost {ended}"
+
+
+def was_begun(case: int, journal: Path) -> bool:
+    """Whether any worker has taken up the case: what is lost before that can be handed out again."""
+    return last_of_case(journal, case) is not None
+
+
+def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:
+    """What a minimization had reached when it was cut short, None if nothing."""
+    of_this = [entry for entry in entries(journal) if entry.finding == task.finding]
+    taken = [entry for entry in of_this if entry.stage == TAKEN]
+    if not taken:
+        return None
+    attempts = sum(entry.stage == TRIED for entry in of_this)
+    return MinimizeResult(taken[-1].program, taken[-1].step, attempts, exhausted=True)

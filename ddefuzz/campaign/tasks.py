@@ -57,11 +57,15 @@ class Suspect(msgspec.Struct, frozen=True):
 
 
 class MinimizeTask(msgspec.Struct, frozen=True):
-    """Make `suspect` smaller, in at most `max_attempts` captures; `ops` are tried on their own first."""
+    """Make `suspect` smaller, in at most `max_attempts` captures; `ops` are tried on their own first.
+
+    `finding` is the name under which the journal keeps what was reached, should the worker be lost.
+    """
 
     suspect: Suspect
     ops: tuple[str, ...] = ()
     max_attempts: int = 120
+    finding: str = ""
 
 
 class MinimizeResult(msgspec.Struct, frozen=True):

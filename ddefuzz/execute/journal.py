@@ -12,11 +12,17 @@ from pathlib import Path
 
 import msgspec
 
+from ddefuzz.errors import UnsupportedError
+
 _ENCODER = msgspec.json.Encoder()
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """`case` is the index in the campaign; `stage` is a stage of `protocol` or `draw`; `step` counts drawn steps."""
+    """`case` is the index in the campaign; `stage` is a stage of `protocol` or `draw`; `step` counts drawn steps.
+
+    What follows a finding has that as its `case`'s place: stage `minimize` for a candidate that is about to be tried,
+    `smaller` for one that was taken, with its number of operations in `step`.
+    """
 
     case: int
     stage: str
@@ -24,20 +30,27 @@ class Entry(msgspec.Struct, frozen=True):
     step: int = 0
     semantics: str = ""
     worker: int = 0
+    finding: str = ""
 
 
 class Journal:
     """The journal of this process, appended to."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(folder / f"worker-{os.getpid()}.jsonl", flags, 0o644)
 
     def note(self, entry: Entry) -> None:
-        """Append one entry. Raises OSError where the disk is full."""
+        """Append one entry. Raises UnsupportedError where the disk is full."""
         entry = msgspec.structs.replace(entry, worker=os.getpid())
-        os.write(self._descriptor, _ENCODER.encode(entry) + b"\n")
+        try:
+            os.write(self._descriptor, _ENCODER.encode(entry) + b"\n")
+        except OSError as error:
+            raise UnsupportedError(
+                f"the workers' journal in {self._folder}: {error.strerror}, expected a disk with free space"
+            ) from error
 
 
 def entries(folder: Path) -> Iterator[Entry]:

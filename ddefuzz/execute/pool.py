@@ -9,6 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -70,6 +73,8 @@ class Future(Generic[R]):
             return Lost("timeout", f"stopped after {self._timeout:g} s")
         except ProcessExpired as error:
             return Lost("crash", exit_reason(int(error.exitcode)), int(error.pid or 0))
+        except BrokenProcessPool as error:
+            return Lost("crash", f"no worker is left: {error}")
         result: R = msgspec.json.decode(encoded, type=self._kind)
         return result
 
@@ -87,16 +92,17 @@ class Pool:
         tasks_per_worker: int = TASKS_PER_WORKER,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
-        self._context = fork_server()
         self._memory_bytes = memory_bytes
         self._outstanding: set[ProcessFuture[bytes]] = set()
-        self._pool = ProcessPool(
+        self._new_pool = partial(
+            ProcessPool,
             max_workers=workers,
             max_tasks=tasks_per_worker,
             initializer=worker.start,
             initargs=(journal, memory_bytes),
-            context=self._context,
+            context=fork_server(),
         )
+        self._pool = self._new_pool()
 
     def __enter__(self) -> Pool:
         return self
@@ -106,6 +112,9 @@ class Pool:
     ) -> None:
         for future in tuple(self._outstanding):
             future.cancel()  # type: ignore[no-untyped-call]
+        self._stop()
+
+    def _stop(self) -> None:
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
 
@@ -116,7 +125,13 @@ class Pool:
         """
         _, kind = worker.signature(function)
         payload = msgspec.json.encode(argument)
-        future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
+        try:
+            future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
+        except RuntimeError:
+            # Pebble gives a pool up when a worker dies while none has a task: the next task gets a new one.
+            self._stop()
+            self._pool = self._new_pool()
+            future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
         self._outstanding.add(future)
         future.add_done_callback(self._outstanding.discard)
         return Future(future, kind, timeout)
@@ -184,7 +199,15 @@ def exit_reason(code: int) -> str:
 
 
 def fork_server() -> ForkServerContext:
-    """The context whose server imports torch once; it starts with the first process."""
+    """The context whose server imports torch once, which begins here.
+
+    It and its forks have Ctrl-C blocked: in a terminal it goes to every process, and ending is the campaign's decision.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD, "__main__"])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context

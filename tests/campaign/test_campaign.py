@@ -23,6 +23,8 @@ from ddefuzz.campaign.tasks import (
     run_case,
 )
 from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.errors import DdefuzzError
+from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.database import Database
@@ -172,12 +174,19 @@ def test_a_failure_of_the_programs_own_code_is_not_minimized(tmp_path: Path) -> 
 
 
 def test_a_worker_that_dies_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
+    Journal(tmp_path).note(Entry(1, "draw"))
     workers = Workers(("",), lost=frozenset({1}))
     summary, database, _ = run(tmp_path, workers, Budget(cases=4))
     assert summary.cases == 4
     assert summary.lost == 1
     (finding,) = database.findings()
     assert finding.kind == "crash"
+
+
+def test_a_case_that_no_worker_took_up_is_handed_out_again_but_not_for_ever(tmp_path: Path) -> None:
+    workers = Workers(("",), lost=frozenset({1}))
+    with pytest.raises(DdefuzzError, match="end before they begin"):
+        run(tmp_path, workers, Budget(cases=4))
 
 
 def test_a_time_budget_ends_the_campaign(tmp_path: Path) -> None:
@@ -195,7 +204,7 @@ def test_what_is_stopped_can_be_resumed_where_it_was(tmp_path: Path) -> None:
     assert 0 < entry.next_index <= summary.cases
     again = Workers(("at::native::chunk",))
     resumed, _, _ = run(tmp_path, again, Budget(cases=50), start=entry.next_index)
-    assert again.done[0] == f"case {entry.next_index}"
+    assert next(name for name in again.done if "case" in name) == f"case {entry.next_index}"
     assert resumed.cases == 50 - entry.next_index
 
 
