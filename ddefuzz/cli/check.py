@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
 
 import msgspec
 import rich_click as click
@@ -18,7 +17,7 @@ from rich.status import Status
 
 from ddefuzz.classify.classify import Classified
 from ddefuzz.cli.check_page import check_page
-from ddefuzz.cli.jobs import jobs_option
+from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.errors import EXIT_FOUND, DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
@@ -39,7 +38,6 @@ from ddefuzz.program.text import is_program
 from ddefuzz.report.advice import advise, own_line
 from ddefuzz.report.check import Checked, Row, check_case, failed
 
-DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit", "size-oblivious")
 
 START_SECONDS = 120.0
@@ -57,16 +55,8 @@ class Target(msgspec.Struct, frozen=True):
 @click.command("check")
 @click.argument("target")
 @click.option("--case", "case", metavar="ID", help="Only this case of a module with a list CASES.")
-@click.option(
-    "--stage", "stages", type=click.Choice(STAGES), multiple=True, help="Can be repeated. Default: all three captures."
-)
-@click.option(
-    "--semantics",
-    "mechanisms",
-    type=click.Choice(get_args(Mechanism)),
-    multiple=True,
-    help="Can be repeated. Default: explicit and size-oblivious.",
-)
+@stages_option
+@semantics_option(DEFAULT_SEMANTICS)
 @click.option("--key", metavar="KEY", help="Exit 0 if the signature KEY shows and 1 if not: a reducer's test.")
 @click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Of one run.")
 @click.option("--advice/--no-advice", "advising", default=True, show_default=True, help="Try changes that may help.")
@@ -84,12 +74,14 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Put TARGET through stages and semantics and say what fails, where, why, and what to do next.
+    """Put one program, or your own code, through stages and semantics.
+
+    Says what fails, where, why, and which change of your code was tried and helps.
 
     TARGET is a program file, FILE:NAME of a function, a module or a factory, or a FILE with a list CASES.
     """
-    wanted = tuple(stage for stage in STAGES if stage in {"eager", *(stages or DEFAULT_STAGES)})
-    semantics = tuple(map(Semantics, mechanisms or DEFAULT_SEMANTICS))
+    wanted = tuple(stage for stage in STAGES if stage in {"eager", *stages})
+    semantics = tuple(map(Semantics, mechanisms))
     with Pool(jobs) as pool, _progress() as say:
         targets = _targets(pool, target, case)
         checked = [one for rows in _observed(pool, targets, wanted, semantics, timeout, say) for one in rows]

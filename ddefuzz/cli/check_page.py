@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,6 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ddefuzz.cli.layout import NARROW, Detailed, details, folded
+from ddefuzz.cli.meanings import CAUSES, verdicts_line
 from ddefuzz.cli.output import Page, rendered
 from ddefuzz.report.advice import Advice, Suggestion
 from ddefuzz.report.check import Row
@@ -19,32 +22,68 @@ STYLES = {"ok": "green", "fail": "red", "crash": "bold red", "timeout": "bold re
 
 def check_page(rows: list[Row], page: Page) -> str:
     """The whole page."""
-    parts: list[RenderableType] = [_table(rows)]
+    parts: list[RenderableType] = [_narrow(rows, page) if page.width < NARROW else _wide(rows), ""]
     for group in _by_failure(rows):
-        parts += [_failure(group), ""]
+        parts += [_failure(group, page), ""]
+    verdicts = verdicts_line(row.verdict for row in rows)
+    if verdicts:
+        parts.append(Text(folded(f"verdicts: {verdicts}", page.width), style="dim"))
     parts.append(_totals(rows))
     return rendered(Group(*parts), page)
 
 
-def _table(rows: list[Row]) -> Table:
+def _wide(rows: list[Row]) -> Table:
+    """A row for each run."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for title in ("case", "stage", "semantics", "outcome", "verdict", "cause"):
+    for title in ("case", "stage", "semantics", "outcome", "verdict", "cause", "kind and site"):
         table.add_column(title, no_wrap=True)
-    table.add_column("kind and site", overflow="fold")
     previous = ""
     for row in rows:
-        where = f"{row.kind} at {row.site}" if row.kind is not None else row.reason
         table.add_row(
             Text(row.case if row.case != previous else ""),
             row.stage,
             row.semantics,
-            Text(row.outcome, style=STYLES[row.outcome]),
+            _outcome(row),
             row.verdict or "",
             row.cause or "",
-            Text(where),
+            Text(folded(_where(row), 60)),
         )
         previous = row.case
     return table
+
+
+def _narrow(rows: list[Row], page: Page) -> RenderableType:
+    """A row for each stage of a case, a column for each semantics, and what failed below the rows that agree on it."""
+    semantics = tuple(dict.fromkeys(row.semantics for row in rows))
+    shown: list[Detailed] = []
+    for case, of_case in groupby(rows, lambda row: row.case):
+        stages = [list(group) for _, group in groupby(of_case, lambda row: row.stage)]
+        for at, group in enumerate(stages):
+            by_semantics = {row.semantics: row for row in group}
+            cells = [Text(case if at == 0 else ""), Text(group[0].stage)]
+            cells += [_outcome(by_semantics[name]) if name in by_semantics else Text() for name in semantics]
+            verdict = next((row.verdict for row in group if row.verdict), "")
+            cause = next((row.cause for row in group if row.cause), "")
+            is_last = at + 1 == len(stages) or _all_where(stages[at + 1]) != _all_where(group)
+            detail = Text(_all_where(group) if is_last else "")
+            shown.append(Detailed([*cells, Text(verdict), Text(cause)], detail))
+    return details(["case", "stage", *semantics, "verdict", "cause"], shown, page.width)
+
+
+def _all_where(group: list[Row]) -> str:
+    """What failed where in one stage; under which semantics, unless all of them say the same."""
+    places = {row.semantics: _where(row) for row in group}
+    if len(set(places.values())) == 1:
+        return _where(group[0])
+    return "; ".join(f"{semantics}: {where}" for semantics, where in places.items() if where)
+
+
+def _where(row: Row) -> str:
+    return f"{row.kind} at {row.site}" if row.kind is not None else row.reason
+
+
+def _outcome(row: Row) -> Text:
+    return Text(row.outcome, style=STYLES[row.outcome])
 
 
 def _by_failure(rows: list[Row]) -> Iterable[list[Row]]:
@@ -56,24 +95,32 @@ def _by_failure(rows: list[Row]) -> Iterable[list[Row]]:
     return groups.values()
 
 
-def _failure(group: list[Row]) -> RenderableType:
+def _failure(group: list[Row], page: Page) -> RenderableType:
     row = group[0]
     stages = ", ".join(dict.fromkeys(one.stage for one in group))
     lines: list[RenderableType] = [Text(f"{row.case}  {stages}", style="bold")]
     facts = [("what", row.exception or row.reason)]
     if row.expression is not None:
         facts.append(("asked", row.expression))
-    if row.site is not None:
-        facts += [("where", f"{row.site}  [{row.anchor}]"), ("cause", f"{row.cause} ({row.rule})")]
+    if row.site is not None and row.cause is not None:
+        facts += [
+            ("where", f"{row.site}  [{row.anchor}]"),
+            ("cause", f"{row.cause}: {CAUSES[row.cause]} (rule {row.rule})"),
+        ]
     if row.key is not None:
         facts.append(("key", row.key))
     if row.advice is not None:
         facts += _advice(row.advice)
     grid = Table.grid(padding=(0, 2))
     for name, value in facts:
-        grid.add_row(Text(name, style="dim"), Text(value))
+        grid.add_row(Text(name, style="dim"), Text(_fitting(value, page.width - 9)))
     lines.append(Padding(grid, (0, 0, 0, 2)))
     return Group(*lines)
+
+
+def _fitting(value: str, width: int) -> str:
+    """Folded, but for code that was indented to be copied."""
+    return "\n".join(line if line.startswith("    ") else folded(line, width) for line in value.split("\n"))
 
 
 def _advice(advice: Advice) -> Iterable[tuple[str, str]]:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple
 
 import rich_click as click
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console, Group
+from rich.text import Text
 
-from ddefuzz.errors import EXIT_OK, EXIT_UNSUPPORTED
+from ddefuzz.cli.layout import Detailed, details
+from ddefuzz.cli.options import db_option
+from ddefuzz.cli.output import Page, deliver, output_options, rendered
+from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
+from ddefuzz.findings import connection
 
 SCHEMA = "ddefuzz.doctor/1"
 
-PARTS = (("ddefuzz.execute.selftest", "checks"),)
-"""Module and function of each part of the self-test: no arguments, yields checks."""
+SQLITE = "sqlite:///"
 
 
-class Check(Protocol):
+class Check(NamedTuple):
     """One line of the self-test."""
 
     name: str
@@ -29,36 +31,62 @@ class Check(Protocol):
     detail: str
 
 
-@click.command()
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(form: str) -> None:
+@click.command("doctor")
+@db_option
+@output_options("text", "json")
+def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """Check this environment and every private torch API in use.
 
     Exits 0 when all checks hold and 4 when one does not, or when this torch is not supported at all.
     """
     found: list[Check] = []
-    progress = Console(stderr=True)
-    with progress.status("checking …"):
-        for part in _parts():
-            found.extend(part())
-    if form == "json":
-        rows = [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in found]
-        click.echo(json.dumps({"schema": SCHEMA, "checks": rows}, indent=1))
-    else:
-        _print(found)
-    sys.exit(EXIT_OK if all(check.ok for check in found) else EXIT_UNSUPPORTED)
+    with Console(stderr=True).status("checking (some seconds)") as status:
+        for title, part in PARTS:
+            status.update(f"checking {title}")
+            found += part(db)
+    deliver({"text": lambda page: _page(found, page), "json": lambda _page: _document(found)}, format_, outputs)
+    if not all(check.ok for check in found):
+        raise SystemExit(EXIT_UNSUPPORTED)
 
 
-def _parts() -> Iterator[Callable[[], Iterator[Check]]]:
-    # Late: `ddefuzz --help` imports this module and must not import torch.
-    for module, function in PARTS:
-        yield getattr(import_module(module), function)
+def _torch(_: str) -> Iterator[Check]:
+    # Late, by name: `ddefuzz doctor --help` must not import torch.
+    for check in import_module("ddefuzz.execute.selftest").checks():
+        yield Check(*check)
 
 
-def _print(found: list[Check]) -> None:
-    table = Table("", "check", "detail", box=None, pad_edge=False)
-    for check in found:
-        table.add_row("[green]ok[/]" if check.ok else "[red]FAILS[/]", escape(check.name), escape(check.detail))
-    Console().print(table)
-    failed = sum(not check.ok for check in found)
-    click.echo(f"{len(found)} checks, {failed} failed")
+def _database(url: str) -> Iterator[Check]:
+    """A database that is not there yet is no fault: the first campaign makes it, and this does not."""
+    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
+        yield Check("findings database", ok=True, detail=f"{url}: not there yet, `ddefuzz run` makes it")
+        return
+    try:
+        yield Check("findings database", ok=True, detail=connection.check(url))
+    except DatabaseError as error:
+        yield Check("findings database", ok=False, detail=str(error))
+
+
+PARTS: tuple[tuple[str, Callable[[str], Iterable[Check]]], ...] = (
+    ("the findings database", _database),
+    ("torch, each private API, and the workers", _torch),
+)
+"""What is checked, cheapest first: a title, and the checks of a part, given the database's URL."""
+
+
+def _document(found: list[Check]) -> str:
+    rows = [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in found]
+    return json.dumps({"schema": SCHEMA, "checks": rows}) + "\n"
+
+
+def _page(found: list[Check], page: Page) -> str:
+    """Names and details in a row each where both fit, else the details below."""
+    failed = [check for check in found if not check.ok]
+    rows = [
+        Detailed(
+            [Text("ok", style="green") if check.ok else Text("FAILS", style="bold red"), Text(check.name)],
+            Text(check.detail, style="dim"),
+        )
+        for check in found
+    ]
+    last = f"{len(found)} checks, {len(failed)} failed" + "".join(f"\n  {check.name}" for check in failed)
+    return rendered(Group(details(("", "check"), rows, page.width), "", last), page)

@@ -12,7 +12,8 @@ import rich_click as click
 
 from ddefuzz.classify.signature import Cause
 from ddefuzz.cli.findings_page import list_page, show_page
-from ddefuzz.cli.output import deliver, json_writers, output_options
+from ddefuzz.cli.options import db_option
+from ddefuzz.cli.output import deliver, json_writers, output_options, write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings.database import Database
@@ -21,16 +22,10 @@ from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import decisive
-from ddefuzz.program.repro import repro_script
 
-DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 DEFAULT_TEXT = Path("findings")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-db_option = click.option(
-    "--db", "db", metavar="URL", envvar="DDEFUZZ_DB", default=DEFAULT_DB, show_default=True, help="Findings database."
-)
 
 
 def who_option(command: Command) -> Command:
@@ -56,10 +51,19 @@ def command() -> None:
 
 @command.command("list")
 @db_option
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these states.")
-@click.option("--cause", "causes", type=click.Choice(get_args(Cause)), multiple=True, help="Only these causes.")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only these kinds.")
-@click.option("--op", "ops", multiple=True, metavar="OP", help="Only what these functions reach.")
+@click.option(
+    "--state", "states", type=click.Choice(STATES), metavar="STATE", multiple=True, help=f"Only {', '.join(STATES)}."
+)
+@click.option(
+    "--cause",
+    "causes",
+    type=click.Choice(get_args(Cause)),
+    metavar="CAUSE",
+    multiple=True,
+    help=f"Only {', '.join(get_args(Cause))}.",
+)
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only of this kind: dde, crash …")
+@click.option("--op", "ops", multiple=True, metavar="OP", help="Only what this function reaches: torch.chunk …")
 @output_options("text", "json", "jsonl")
 def list_(
     db: str,
@@ -90,7 +94,12 @@ def list_(
 @click.option("--repro", is_flag=True, help="Print the stand-alone repro: needs torch alone, exits 1 if it fails.")
 @click.option("--minimal", is_flag=True, help="Print the smallest program.")
 @click.option("--original", is_flag=True, help="Print the program that it was found with.")
-@click.option("--stage", type=click.Choice(CAPTURE_STAGES), help="The repro's stage (default: the first that fails).")
+@click.option(
+    "--stage",
+    type=click.Choice(CAPTURE_STAGES),
+    metavar="STAGE",
+    help="The repro's stage (default: the first that fails).",
+)
 @db_option
 @output_options("text", "json")
 def show(
@@ -107,9 +116,9 @@ def show(
     with Database.open(db, create=False) as database:
         finding = database.resolve(finding_id)
     if repro:
-        click.echo(_repro(finding, stage), nl=False)
+        write_stdout(_repro(finding, stage))
     elif minimal or original:
-        click.echo(_program(finding, minimal=minimal), nl=False)
+        write_stdout(_program(finding, minimal=minimal))
     else:
         one_line = json_writers([as_document(finding)])["jsonl"]
         writers = {"text": lambda page: show_page(finding, page), "json": one_line}
@@ -131,10 +140,18 @@ def _repro(finding: Finding, stage: Stage | None) -> str:
     case = catalogue.parse(finding.minimal or _program(finding, minimal=False), f"{finding.id}.py")
     captured = [seen for seen in finding.stages if seen in CAPTURE_STAGES] or [CAPTURE_STAGES[0]]
     failing = stage or captured[0]
+    # Late: it imports black, which takes longer than all else that a reading command does.
+    from ddefuzz.program.repro import repro_script  # noqa: PLC0415
+
+    return repro_script(case.program, failing, _exception(finding, failing), finding.title)
+
+
+def _exception(finding: Finding, stage: Stage) -> str | None:
+    """The exception that shows this finding and no other, if it is known: what a guard raises is so in every stage."""
     observation = finding.failure.observation if finding.failure else None
-    same = observation is not None and observation.outcome == "fail" and observation.stage == failing
-    exception = decisive(observation)[1].name if same and observation else None
-    return repro_script(case.program, failing, exception or None, finding.title)
+    if observation is None or observation.outcome != "fail":
+        return None
+    return decisive(observation)[1].name or None if finding.kind == "dde" or observation.stage == stage else None
 
 
 @command.command("set")
@@ -143,7 +160,7 @@ def _repro(finding: Finding, stage: Stage | None) -> str:
 @click.option(
     "--in", "fixed_in", multiple=True, metavar="VERSION", help="With `fixed`: the torch versions (default: all)."
 )
-@click.option("--cause", type=click.Choice(get_args(Cause)), help="Correct the cause.")
+@click.option("--cause", type=click.Choice(get_args(Cause)), metavar="CAUSE", help="Correct the cause.")
 @click.option("--title", help="Give it a better title.")
 @db_option
 @who_option

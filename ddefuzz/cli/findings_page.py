@@ -11,32 +11,34 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from ddefuzz.cli.frames_page import MARK, way_to_site
+from ddefuzz.cli.layout import NARROW, Detailed, details, folded
+from ddefuzz.cli.meanings import CAUSES, verdicts_line
 from ddefuzz.cli.output import Page, rendered
+from ddefuzz.findings.lifecycle import MEANING
 from ddefuzz.findings.model import Finding
-from ddefuzz.instrument.events import Frame
-
-LAST_FRAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table; it is left out on pages narrower than `from_width`."""
+    """A column of the table; it is left out on pages narrower than `from_width`, its cells are folded at `most`."""
 
     title: str
     cell: Callable[[Finding], str]
     from_width: int = 0
     right: bool = False
+    most: int = 60
 
 
 COLUMNS: tuple[Column, ...] = (
     Column("id", lambda finding: finding.id),
-    Column("cause", lambda finding: finding.cause, from_width=72),
-    Column("site", lambda finding: str(finding.site)),
-    Column("anchor", lambda finding: finding.anchor, from_width=130),
-    Column("ops", lambda finding: _some(finding.ops, 2), from_width=130),
-    Column("stages", lambda finding: " ".join(finding.stages), from_width=150),
+    Column("cause", lambda finding: finding.cause, from_width=60),
+    Column("site", lambda finding: str(finding.site), from_width=NARROW, most=44),
+    Column("anchor", lambda finding: finding.anchor, from_width=130, most=32),
+    Column("ops", lambda finding: _some(finding.ops, 2), from_width=150, most=34),
+    Column("stages", lambda finding: " ".join(finding.stages), from_width=150, most=20),
     Column("steps", lambda finding: "" if finding.steps is None else str(finding.steps), right=True),
-    Column("conf", lambda finding: str(finding.confirmed or ""), from_width=72, right=True),
+    Column("conf", lambda finding: str(finding.confirmed or ""), from_width=60, right=True),
     Column("state", lambda finding: finding.state),
 )
 
@@ -45,54 +47,76 @@ def list_page(findings: Sequence[Finding], page: Page) -> str:
     """The table, and what to type next."""
     if not findings:
         return "no findings (`ddefuzz run` looks for some)\n"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     columns = [column for column in COLUMNS if page.width >= column.from_width]
-    for column in columns:
-        fixed = column.title in {"id", "steps", "conf", "state", "cause"}
-        table.add_column(
-            column.title, justify="right" if column.right else "left", no_wrap=fixed, overflow="fold", max_width=60
-        )
-    for finding in findings:
-        table.add_row(*(plain(column.cell(finding)) for column in columns))
+    table = _narrow(findings, columns, page) if page.width < NARROW else _wide(findings, columns)
     first = findings[0].id
-    return rendered(
-        Group(
-            table,
-            f"{len(findings)} findings. Next:",
-            f"  ddefuzz findings show {first}            all that is known, with its smallest program",
-            f"  ddefuzz findings show {first} --repro    the repro that needs torch alone",
-            f"  ddefuzz findings set {first} known       decide on it",
-        ),
-        page,
+    return (
+        rendered(table, page)
+        + f"\n{len(findings)} findings. Next:\n"
+        + f"  ddefuzz findings show {first}          # all of it\n"
+        + f"  ddefuzz findings show {first} --repro  # a script\n"
+        + f"  ddefuzz findings set {first} known     # decide\n"
     )
+
+
+def _narrow(findings: Sequence[Finding], columns: Sequence[Column], page: Page) -> RenderableType:
+    rows = [
+        Detailed([plain(column.cell(finding)) for column in columns], plain(f"{finding.site} [{finding.anchor}]"))
+        for finding in findings
+    ]
+    right = [column.title for column in columns if column.right]
+    return details([column.title for column in columns], rows, page.width, right)
+
+
+def _wide(findings: Sequence[Finding], columns: Sequence[Column]) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
+    for finding in findings:
+        table.add_row(*(plain(folded(column.cell(finding), column.most)) for column in columns))
+    return table
 
 
 def show_page(finding: Finding, page: Page) -> str:
     """All of one finding, and the exact commands to go on with it."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(no_wrap=True, style="bold")
-    facts.add_column(overflow="fold")
+    facts.add_column()
     for name, value in _facts(finding):
         if value:
-            facts.add_row(name, plain(value))
-    parts: list[RenderableType] = [plain(f"{finding.id}: {finding.title}", style="bold"), "", facts]
+            facts.add_row(name, plain(folded(value, page.width - 12)))
+    parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), "", facts]
     for title, text in (("smallest program", finding.minimal), ("found with", finding.original)):
-        if text is not None:
-            parts += [
-                "",
-                Text(title, style="bold"),
-                Syntax(plain(text.rstrip()).plain, "python", background_color="default"),
-            ]
-    for title, frames in _stacks(finding):
-        parts += ["", Text(title, style="bold"), *(plain(_frame(frame)) for frame in frames[-LAST_FRAMES:])]
+        if text is not None and (title == "smallest program" or text != finding.minimal):
+            parts += [_heading(title), Syntax(plain(text.rstrip()).plain, "python", word_wrap=True, theme=_THEME)]
+    if finding.failure is not None:
+        way = way_to_site(finding.failure)
+        if way.lines:
+            stage = finding.failure.observation.stage
+            parts.append(_heading(f"from the program it was found with to the site, in {stage} ({MARK} is the site)"))
+            parts += [plain(_cut(line, page.width)) for line in way.lines]
+            parts.append(f"  {way.left_out} frames of machinery left out: `--format json` has them all")
+    if finding.notes:
+        parts += [_heading("notes"), *(plain(f"  {one.when[:16]} {one.who}: {one.text}") for one in finding.notes)]
+    if finding.history:
+        parts.append(_heading("history"))
     for entry in finding.history:
-        parts.append(
-            plain(f"{entry.when[:16]} {entry.who}: {entry.field} {entry.before or '-'} → {entry.after or '-'}")
-        )
-    for note in finding.notes:
-        parts.append(plain(f"{note.when[:16]} {note.who}: {note.text}"))
-    parts += ["", Text("next", style="bold"), *(plain(f"  {line}") for line in _next_commands(finding))]
-    return rendered(Group(*parts), page)
+        change = f"{entry.field} {entry.before or '-'} → {entry.after or '-'}"
+        parts.append(plain(f"  {entry.when[:16]} {entry.who}: {change}"))
+    commands = "".join(f"  {line}\n" for line in _next_commands(finding))
+    return rendered(Group(*parts), page) + "\nNext:\n" + commands
+
+
+_THEME = "ansi_dark"
+"""Of the terminal's own colors, on its own background."""
+
+
+def _heading(title: str) -> Text:
+    return Text(f"\n{title}", style="bold")
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -105,36 +129,23 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     first, last = finding.first_seen, finding.last_seen
     return (
         ("kind", finding.kind),
-        ("cause", finding.cause),
+        ("cause", f"{finding.cause}: {CAUSES[finding.cause]}"),
         ("site", f"{finding.site} ({finding.site.language})"),
         ("anchor", finding.anchor),
         ("expression", finding.expression),
         ("reached by", ", ".join(finding.ops)),
         ("verdicts", ", ".join(f"{stage} {verdict}" for stage, verdict in finding.verdicts.items())),
+        ("", verdicts_line(finding.verdicts.values())),
         ("torch", ", ".join(finding.torch_versions)),
-        ("state", finding.state + (f" of {finding.duplicate_of}" if finding.duplicate_of else "")),
+        (
+            "state",
+            f"{finding.state}{f' of {finding.duplicate_of}' if finding.duplicate_of else ''}: {MEANING[finding.state]}",
+        ),
         ("fixed in", ", ".join(finding.fixed_in)),
-        ("confirmed", f"{finding.confirmed} cold replays" if finding.confirmed else ""),
+        ("confirmed", f"{finding.confirmed} cold replays show it" if finding.confirmed else "not yet"),
         ("seen", f"{finding.count} times, {first[:16]} to {last[:16]}" if first and last else ""),
         ("links", "\n".join(finding.links)),
     )
-
-
-def _stacks(finding: Finding) -> list[tuple[str, tuple[Frame, ...]]]:
-    if finding.failure is None:
-        return []
-    observation = finding.failure.observation
-    if observation.raised is not None:
-        raised = observation.raised
-        stacks = [("C++ stack", raised.native), ("Python stack", raised.python), ("traced stack", raised.traced)]
-    else:
-        stacks = [(info.name, info.frames) for info in observation.exceptions]
-    return [(title, frames) for title, frames in stacks if frames]
-
-
-def _frame(frame: Frame) -> str:
-    place = f"{frame.file}:{frame.line}" if frame.file else ""
-    return f"  {frame.function}  {place}  {frame.code.splitlines()[0] if frame.code else ''}".rstrip()
 
 
 def _next_commands(finding: Finding) -> tuple[str, ...]:

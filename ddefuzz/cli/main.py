@@ -3,56 +3,100 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import tempfile
+import traceback
+from pathlib import Path
 
 import rich_click as click
+from rich_click import rich_click as help_pages
 
 from ddefuzz import __version__
-from ddefuzz.errors import EXIT_INTERRUPTED, EXIT_USAGE, DdefuzzError
+from ddefuzz.cli import settings
+from ddefuzz.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, DdefuzzError
 
 COMMANDS = {
-    "run": ("ddefuzz.cli.run", "Run a campaign: generate, capture, judge, minimize, remember."),
-    "check": ("ddefuzz.cli.check", "Put one program or your own code through all stages."),
-    "minimize": ("ddefuzz.cli.minimize", "Make the smallest program with the same signature."),
-    "replay": ("ddefuzz.cli.replay", "Replay the corpora and the known findings."),
-    "findings": ("ddefuzz.cli.findings", "List, show and triage findings."),
-    "bench": ("ddefuzz.cli.bench", "Measure ddefuzz: generation, throughput."),
-    "doctor": ("ddefuzz.cli.doctor", "Check this environment and every private torch API in use."),
+    "run": "Run a campaign: draw programs, capture them, judge, minimize and remember what fails.",
+    "check": "Put one program, or your own code, through stages and semantics.",
+    "minimize": "Make the smallest program with the same signature.",
+    "replay": "Replay the kept cases and the known findings.",
+    "findings": "List, show and triage findings.",
+    "bench": "Measure ddefuzz itself: generation, throughput.",
+    "doctor": "Check this environment and every private torch API in use.",
 }
-"""Name → module (which has a click command called `command`) and the line that `--help` shows without importing it."""
+"""Name → what `--help` says of it. It is the `command` of the module of its name in `ddefuzz.cli`."""
+
+help_pages.THEME = "default-slim"
+help_pages.OPTIONS_TABLE_COLUMN_TYPES = ["opt_all_metavar", "help"]
 
 
 class LazyGroup(click.RichGroup):
-    """A group that imports a command when it runs: the commands that only read must never import torch."""
+    """A group that imports a command only to run it: what only reads must never import torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        """In the order of the table, which is the order of use."""
+        del ctx
+        return list(self.commands)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, _ = COMMANDS[cmd_name]
-        command: click.Command = importlib.import_module(module).command
-        return command
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command itself, with the settings as its defaults."""
+        name, _, rest = super().resolve_command(ctx, args)
+        if name is None:
+            return None, None, rest
+        command: click.Command = importlib.import_module(f"ddefuzz.cli.{name}").command
+        ctx.obj = settings.read(Path.cwd(), os.environ)
+        ctx.default_map = {name: settings.default_map(command, ctx.obj)}
+        return name, command, rest
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, commands=[click.RichCommand(name=name, help=said) for name, said in COMMANDS.items()])
 @click.version_option(__version__, prog_name="ddefuzz")
 def cli() -> None:
-    """Find framework data-dependent errors in PyTorch before its users do."""
+    """Find framework data-dependent errors in PyTorch before its users do.
+
+    Defaults of options can be set in ddefuzz.toml or [tool.ddefuzz] of pyproject.toml, and by DDEFUZZ_DB,
+    DDEFUZZ_JOBS and so on.
+    """
 
 
 def main() -> None:
-    """Run the command line; every `DdefuzzError` is one line on stderr and its own exit code."""
+    """Run the command line. What goes wrong is one line on stderr and its own exit code."""
     try:
         sys.exit(cli.main(standalone_mode=False))
-    except click.exceptions.Abort:
-        sys.exit(EXIT_INTERRUPTED)
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        sys.stderr.write(f"{_usage_line(error)}\n")
         sys.exit(EXIT_USAGE)
     except DdefuzzError as error:
         sys.stderr.write(f"ddefuzz: {error}\n")
         sys.exit(error.exit_code)
+    except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is a bug of ddefuzz
+        sys.stderr.write(f"{_internal_line(error)}\n")
+        sys.exit(EXIT_INTERNAL)
+
+
+def _usage_line(error: click.ClickException) -> str:
+    """What was typed, or set somewhere, and what is wrong with it."""
+    context = getattr(error, "ctx", None)
+    said = f"{context.command_path if context else 'ddefuzz'}: {' '.join(error.format_message().split())}"
+    if isinstance(error, click.BadParameter) and error.param is not None and context is not None:
+        said += settings.origin(context, error.param)
+    return said if context is None or said.endswith(("?", "?)")) else f"{said} (see {context.command_path} --help)"
+
+
+def _internal_line(error: Exception) -> str:
+    """The error in a line, with its traceback above it (DDEFUZZ_DEBUG=1) or in a file to be sent along."""
+    report = "".join(traceback.format_exception(error))
+    said = f"ddefuzz: internal error, a bug of ddefuzz: {type(error).__name__}: {' '.join(str(error).split())}"
+    if os.environ.get("DDEFUZZ_DEBUG", "") not in ("", "0"):
+        return f"{report}{said}; please report it with this traceback"
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="ddefuzz-", suffix=".txt", delete=False, encoding="utf-8") as file:
+            file.write(f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{report}")
+    except OSError:  # a full disk is a likely reason of the error itself
+        return f"{said}; please report it with what DDEFUZZ_DEBUG=1 shows"
+    return f"{said}; please report it with {file.name}"

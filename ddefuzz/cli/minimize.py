@@ -13,7 +13,7 @@ import rich_click as click
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
-from ddefuzz.cli.findings import db_option
+from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.execute.pool import Pool
@@ -59,7 +59,12 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @click.command("minimize")
 @click.argument("target", metavar="ID|FILE")
-@click.option("--stage", type=click.Choice(CAPTURE_STAGES), help="Of a FILE: where it fails (default: the first).")
+@click.option(
+    "--stage",
+    type=click.Choice(CAPTURE_STAGES),
+    metavar="STAGE",
+    help="Of a FILE: where it fails (default: the first).",
+)
 @click.option("--again", is_flag=True, help="Of an ID: start from the original program, not from the smallest so far.")
 @click.option("--max-attempts", default=500, show_default=True, metavar="N", help="Captures at most.")
 @click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Of one capture.")

@@ -22,6 +22,9 @@ from ddefuzz.files import write_atomically
 FILE_WIDTH = 160
 """Columns of text in files and pipes."""
 
+EXIT_BROKEN_PIPE = 128 + 13
+"""As a shell has it of a process that SIGPIPE ends."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -61,10 +64,15 @@ def output_options(*formats: str) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         for_stdout = click.option(
-            "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True, help="Of stdout."
+            "--format",
+            "format_",
+            type=click.Choice(formats),
+            default=formats[0],
+            show_default=True,
+            help="What stdout gets.",
         )
         for_files = click.option(
-            "--output", "outputs", type=OutputOption(formats), multiple=True, help="Also to a file; can be repeated."
+            "--output", "outputs", type=OutputOption(formats), multiple=True, help="Write a file too; can be repeated."
         )
         return for_stdout(for_files(command))
 
@@ -75,8 +83,18 @@ def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple
     """Write the files, each whole or not at all, and then stdout."""
     for name, path in outputs:
         write_atomically(path, writers[name](Page(FILE_WIDTH)))
-    sys.stdout.write(writers[format_](stdout_page()))
-    sys.stdout.flush()
+    write_stdout(writers[format_](stdout_page()))
+
+
+def write_stdout(text: str) -> None:
+    """Write data; who closed the other end, as `head` does, wants no more of it, and no error either."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is buffered would be written again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(EXIT_BROKEN_PIPE) from None
 
 
 def stdout_page() -> Page:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ddefuzz.campaign.corpus import kept_cases
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, replay
-from ddefuzz.cli.jobs import jobs_option
+from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Page, Writer, deliver, output_options, rendered
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 
@@ -28,7 +28,9 @@ DEFAULT_PATHS = (Path("corpora"), Path("findings"))
 @jobs_option
 @output_options("text", "jsonl")
 def command(paths: tuple[Path, ...], jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """Replay kept cases. Default: all below corpora/ and findings/.
+    """Replay the kept cases and the known findings.
+
+    PATHs are files and folders of cases; without any, corpora/ and findings/.
 
     Exit code 1 if something fails that must not, or fails otherwise than it is known to; what got fixed is only said.
     """

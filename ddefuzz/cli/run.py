@@ -9,13 +9,13 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 import rich_click as click
+from click.core import ParameterSource
 
 from ddefuzz.campaign.budget import Budget, parse_budget, parse_shard
 from ddefuzz.campaign.campaign import Plan
 from ddefuzz.campaign.launch import plan_of, resume, start
 from ddefuzz.campaign.summary import BUG_CAUSES, Summary
-from ddefuzz.cli.findings import db_option
-from ddefuzz.cli.jobs import jobs_option
+from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import Progress, stop_on_interrupt
 from ddefuzz.cli.run_page import summary_page
@@ -26,40 +26,53 @@ from ddefuzz.generate.profiles import PROFILES
 
 FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 
-DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
+DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
 
 
 @click.command("run")
-@click.option("--budget", metavar="TIME|CASESx", help="90s, 10m, 1h30m, or a number of cases: 1000x. Default: 60s.")
+@click.option(
+    "--budget",
+    metavar="TIME|Nx",
+    default="60s",
+    show_default=True,
+    help="How long: 90s, 10m, 1h30m, or a number of cases: 1000x.",
+)
 @click.option("--max-examples", type=click.IntRange(min=1), metavar="N", help="The same as --budget Nx.")
-@click.option("--seed", type=click.IntRange(min=0), help="Which cases are drawn. Default: a new one, which is printed.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Which cases are drawn. Default: a new one, which is printed.",
+)
 @jobs_option
-@click.option("--profile", type=click.Choice(sorted(PROFILES)), default="default", show_default=True)
 @click.option(
-    "--stage", "stages", type=click.Choice(STAGES), multiple=True, help="Can be repeated. Default: all three captures."
+    "--profile",
+    type=click.Choice(sorted(PROFILES)),
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help=f"What is drawn: {', '.join(sorted(PROFILES))}.",
 )
-@click.option(
-    "--semantics",
-    "mechanisms",
-    type=click.Choice(get_args(Mechanism)),
-    multiple=True,
-    help="Can be repeated. Default: explicit, with its verdict against size-oblivious.",
-)
-@click.option("--shard", default="1/1", metavar="I/N", help="Do the I-th of N parts of the cases.")
+@stages_option
+@semantics_option(DEFAULT_SEMANTICS, " Explicit is always judged against size-oblivious.")
+@click.option("--shard", default="1/1", metavar="I/N", show_default=True, help="Do the I-th of N parts of the cases.")
 @click.option("--resume", "resuming", is_flag=True, help="Go on with the latest campaign that was cut short.")
 @click.option("--minimize/--no-minimize", default=True, show_default=True, help="Minimize and confirm new findings.")
 @click.option(
     "--fail-on",
     type=click.Choice(get_args(FailOn)),
+    metavar="WHAT",
     default="new",
     show_default=True,
-    help="What makes the exit code 1: a finding that the database did not have, one where only explicit "
-    "semantics fail, any at all, or none.",
+    help="What makes the exit code 1: new (a finding that the database did not have), regression (one where only "
+    "explicit semantics fail), any or never.",
 )
 @db_option
 @output_options("text", "json")
+@click.pass_context
 def command(
-    budget: str | None,
+    context: click.Context,
+    budget: str,
     max_examples: int | None,
     seed: int | None,
     jobs: int,
@@ -74,14 +87,17 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Run a campaign: draw programs, capture them, judge, minimize and remember what fails."""
+    """Run a campaign: draw programs, capture them, judge, minimize and remember what fails.
+
+    Progress goes to stderr; the summary, on stdout, ends with the command that draws the same cases again.
+    """
     plan = Plan(
         profile=profile,
         seed=secrets.randbelow(2**31) if seed is None else seed,
-        budget=_budget(budget, max_examples),
+        budget=_budget(context, budget, max_examples),
         jobs=jobs,
-        stages=tuple(stage for stage in STAGES if stage in (stages or DEFAULT_STAGES)),
-        semantics=tuple(Semantics(name) for name in mechanisms or ("explicit",)),
+        stages=tuple(stage for stage in STAGES if stage in stages),
+        semantics=tuple(Semantics(name) for name in mechanisms),
         shard=parse_shard(shard),
         minimize=minimize,
     )
@@ -127,12 +143,13 @@ def _writers(summary: Summary, replay: str) -> dict[str, Writer]:
     return {"text": lambda page: summary_page(summary, replay, page), "json": lambda _page: document}
 
 
-def _budget(budget: str | None, max_examples: int | None) -> Budget:
-    if budget is not None and max_examples is not None:
+def _budget(context: click.Context, budget: str, max_examples: int | None) -> Budget:
+    """What was typed has the last word over what is set elsewhere."""
+    if max_examples is None:
+        return parse_budget(budget)
+    if context.get_parameter_source("budget") is ParameterSource.COMMANDLINE:
         raise InputError(f"found both --budget {budget} and --max-examples {max_examples}, expected one of them")
-    if max_examples is not None:
-        return Budget(cases=max_examples)
-    return parse_budget(budget or "60s")
+    return Budget(cases=max_examples)
 
 
 def _replay_command(plan: Plan, db: str) -> str:

@@ -8,10 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.campaign.summary import BUG_CAUSES, Seen, Summary
+from ddefuzz.cli.layout import NARROW, Detailed, details, folded
+from ddefuzz.cli.meanings import VERDICTS, verdicts_line
 from ddefuzz.cli.output import Page, rendered
 
-WIDE = 110
-"""From this width on the table has all its columns."""
+NUMBERS = ("cases", "steps", "conf")
+"""Cases that showed it, operations of its smallest program, cold replays that showed it again."""
 
 
 def summary_page(summary: Summary, replay: str, page: Page) -> str:
@@ -19,66 +21,78 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
     bugs = [seen for seen in summary.findings if seen.cause in BUG_CAUSES]
     parts: list[RenderableType] = []
     if summary.findings:
-        parts.append(_findings(sorted(summary.findings, key=_importance), wide=page.width >= WIDE))
-    parts.append(_runs(summary))
+        parts.append(_findings(sorted(summary.findings, key=_importance), page))
+    parts += ["", _runs(summary, page)]
     new = [seen for seen in bugs if seen.is_new]
     first = f", the first after {min(seen.first_seconds for seen in bugs):.1f} s" if bugs else ""
-    parts += [
+    lines = [
+        verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts),
         f"{summary.cases} cases in {summary.seconds:.0f} s on torch {summary.torch}: {len(bugs)} findings "
-        f"({len(new)} new{first}) of cause framework or inherent",
+        f"of cause framework or inherent, {len(new)} new{first}",
         "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items()),
     ]
     if summary.interrupted:
-        parts.append("interrupted: what was found is saved; go on with --resume")
+        lines.append("interrupted: what was found is saved; go on with `ddefuzz run --resume`")
     if summary.unminimized:
-        parts.append(f"{summary.unminimized} new findings are not minimized yet: `ddefuzz minimize ID`")
+        lines.append(f"{summary.unminimized} new findings are not minimized yet: `ddefuzz minimize ID`")
     if summary.lost:
-        parts.append(f"{summary.lost} cases ended their worker: see the findings of kind crash and timeout")
-    parts += ["Next:", *_next(bugs), f"  {replay}"]
-    return rendered(Group(*parts), page)
+        lines.append(f"{summary.lost} cases ended their worker: see the findings of kind crash and timeout")
+    parts += ["", *(Text(folded(line, page.width)) for line in lines if line)]
+    # Commands are never folded: they are there to be copied.
+    return rendered(Group(*parts), page) + "".join(f"{line}\n" for line in ("", "Next:", *_next(bugs), f"  {replay}"))
 
 
 def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
     return seen.cause not in BUG_CAUSES, not seen.is_new, seen.cause, str(seen.signature)
 
 
-def _findings(findings: list[Seen], *, wide: bool) -> Table:
+def _findings(findings: list[Seen], page: Page) -> RenderableType:
+    if page.width < NARROW:
+        narrow = [
+            Detailed(
+                [
+                    _name(seen),
+                    Text(seen.cause),
+                    Text("new" if seen.is_new else ""),
+                    *(Text(cell) for cell in _numbers(seen)),
+                ],
+                Text(f"{seen.signature.site} [{seen.signature.anchor}]"),
+            )
+            for seen in findings
+        ]
+        return details(["finding", "cause", "", *NUMBERS], narrow, page.width, NUMBERS)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("finding", no_wrap=True)
-    table.add_column("cause", no_wrap=True)
-    table.add_column("site", overflow="fold")
-    if wide:
-        table.add_column("anchor", overflow="fold")
-    for title in ("cases", "steps", "conf"):
+    for title in ("finding", "cause", "", "site", "anchor"):
+        table.add_column(title, no_wrap=True)
+    for title in NUMBERS:
         table.add_column(title, justify="right", no_wrap=True)
     for seen in findings:
-        table.add_row(
-            Text(seen.finding, style="bold" if seen.is_new else ""),
-            seen.cause,
-            Text(str(seen.signature.site)),
-            *([Text(seen.signature.anchor)] if wide else []),
-            str(seen.cases),
-            "" if seen.steps is None else str(seen.steps),
-            seen.confirmed,
-        )
+        site, anchor = folded(str(seen.signature.site), 48), folded(seen.signature.anchor, 32)
+        new = "new" if seen.is_new else ""
+        table.add_row(_name(seen), seen.cause, new, Text(site), Text(anchor), *_numbers(seen))
     return table
 
 
-def _runs(summary: Summary) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("stage")
-    table.add_column("verdicts (explicit against size-oblivious)", overflow="fold")
-    table.add_column("runs that ended other than ok", overflow="fold")
+def _name(seen: Seen) -> Text:
+    return Text(seen.finding, style="bold" if seen.is_new else "")
+
+
+def _numbers(seen: Seen) -> tuple[str, str, str]:
+    return str(seen.cases), "" if seen.steps is None else str(seen.steps), seen.confirmed
+
+
+def _runs(summary: Summary, page: Page) -> RenderableType:
+    """How the runs of each stage ended: the verdicts, and where another outcome than ok came up, by semantics."""
+    rows = []
     for stage, by_semantics in summary.outcomes.items():
         verdicts = summary.verdicts.get(stage, {})
         ends = [
-            f"{semantics} {outcome} {number}"
+            f"{semantics}: {', '.join(f'{number} {outcome}' for outcome, number in sorted(outcomes.items()))}"
             for semantics, outcomes in by_semantics.items()
-            for outcome, number in outcomes.items()
-            if outcome != "ok"
         ]
-        table.add_row(stage, ", ".join(f"{name} {number}" for name, number in verdicts.items()), ", ".join(ends))
-    return table
+        judged = [f"{verdicts[name]} {name}" for name in VERDICTS if name in verdicts]
+        rows.append(Detailed([Text(stage), Text(", ".join(judged))], Text("; ".join(ends), style="dim")))
+    return details(("stage", "verdicts"), rows, page.width)
 
 
 def _next(bugs: list[Seen]) -> list[str]:

@@ -31,7 +31,7 @@ def url(tmp_path: Path) -> str:
 
 
 def findings(url: str, *args: str, columns: int = 160) -> Result:
-    return CliRunner(env={"COLUMNS": str(columns), "DDEFUZZ_DB": url}).invoke(command, args, catch_exceptions=False)
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(command, [*args, "--db", url], catch_exceptions=False)
 
 
 def test_the_table_on_a_wide_page(url: str) -> None:
@@ -192,12 +192,11 @@ def test_merge_takes_what_is_new(url: str, tmp_path: Path) -> None:
 def test_reading_findings_never_imports_torch(url: str) -> None:
     program = (
         "import sys; from ddefuzz.cli.findings import command\n"
-        f"command(['show', {CHUNK.key!r}, '--repro'], standalone_mode=False)\n"
+        f"command(['show', {CHUNK.key!r}, '--repro', '--db', {url!r}], standalone_mode=False)\n"
         "sys.exit('torch' in sys.modules)"
     )
     result = subprocess.run(
         [sys.executable, "-c", program],
-        env={"DDEFUZZ_DB": url},
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,72 @@
+"""The way from the user's line to the call site, without the machinery around it, as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ddefuzz.classify.classify import classify
+from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.classify.machinery import is_cxx_machinery, is_framework, is_python_machinery
+from ddefuzz.classify.site import inside_tracer
+from ddefuzz.execute.protocol import Observation
+from ddefuzz.instrument.events import Frame
+from ddefuzz.oracles.capture import decisive
+from ddefuzz.oracles.failure import Failure
+
+MARK = "→"
+
+
+class Way(NamedTuple):
+    """Lines to print, outermost frame first, and how many frames of machinery they leave out."""
+
+    lines: tuple[str, ...]
+    left_out: int
+
+
+def way_to_site(failure: Failure) -> Way:
+    """The frames from the user's on that are not machinery, C++ below Python; the one that shows the site is marked."""
+    observation, site = failure.observation, classify(failure).frame
+    real, traced, native = _stacks(observation)
+    python = _kept((*traced, *inside_tracer(real)) if traced else real, site)
+    own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
+    inner = tuple(reversed(asking(native)))
+    cxx = [frame for frame in inner if frame is site or not is_cxx_machinery(function_name(frame.function))]
+    shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
+    lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]
+    return Way(tuple(lines), len(real) + len(traced) + len(native) - len(shown))
+
+
+def _stacks(observation: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...], tuple[Frame, ...]]:
+    """The real Python stack, the traced one and the C++ one of what failed."""
+    if observation.raised is not None:
+        return observation.raised.python, observation.raised.traced, observation.raised.native
+    if not observation.exceptions:
+        return (), (), ()
+    _, exception = decisive(observation)
+    traced = next((one.traced for one in observation.exceptions if one.traced), ())
+    return exception.frames, traced, ()
+
+
+def _kept(frames: Iterable[Frame], site: Frame | None) -> list[Frame]:
+    return [frame for frame in frames if frame == site or not is_python_machinery(frame)]
+
+
+def _without_repeats(frames: Iterable[Frame]) -> list[Frame]:
+    """One of frames in a row of the same function: an op that a mode intercepts comes up once for each mode."""
+    kept: list[Frame] = []
+    for frame in frames:
+        if kept and (kept[-1].file, kept[-1].function) == (frame.file, frame.function):
+            kept.pop()
+        kept.append(frame)
+    return kept
+
+
+def _lines(frame: Frame, *, marked: bool) -> Iterable[str]:
+    mark = MARK if marked else " "
+    if not frame.file:
+        yield f"{mark} {function_name(frame.function)}  (C++)"
+        return
+    yield f"{mark} {frame.file}:{frame.line} in {frame.function}"
+    if frame.code:
+        yield f"      {' '.join(frame.code.split())}"

@@ -1,0 +1,80 @@
+"""The options that several commands share; a setting of `cli/settings.py` is the default of the same one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+import rich_click as click
+
+from ddefuzz.execute.protocol import STAGES, Mechanism, Stage
+
+DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
+
+DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Jobs(click.ParamType[int]):
+    """A number of processes, or `auto`: one for each core that this process may use."""
+
+    name = "N|auto"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; what is none is a usage error."""
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        if text == "auto":
+            return available_cores()
+        if text.isdigit() and int(text) > 0:
+            return int(text)
+        self.fail(f"found {text!r}, expected a number of processes or auto", param, ctx)
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+jobs_option = click.option(
+    "-j",
+    "--jobs",
+    type=Jobs(),
+    metavar="N",
+    default="auto",
+    show_default=True,
+    help="Worker processes; auto is one a core.",
+)
+
+db_option = click.option(
+    "--db", "db", metavar="URL", default=DEFAULT_DB, show_default=True, help="The findings database."
+)
+
+stages_option = click.option(
+    "--stage",
+    "stages",
+    type=click.Choice(STAGES),
+    metavar="STAGE",
+    multiple=True,
+    default=DEFAULT_STAGES,
+    show_default=True,
+    help=f"{', '.join(STAGES[:-1])} or {STAGES[-1]}; can be repeated.",
+)
+
+
+def semantics_option(default: tuple[Mechanism, ...], note: str = "") -> Callable[[Command], Command]:
+    """Give a command the parameter `mechanisms`."""
+    names = get_args(Mechanism)
+    return click.option(
+        "--semantics",
+        "mechanisms",
+        type=click.Choice(names),
+        metavar="NAME",
+        multiple=True,
+        default=default,
+        show_default=True,
+        help=f"{', '.join(names[:-1])} or {names[-1]}; can be repeated.{note}",
+    )
