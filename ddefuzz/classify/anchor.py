@@ -51,6 +51,23 @@ def python_anchor(frame: Frame) -> str:
     return ast.unparse(statement if value is None else _decided(value))
 
 
+def short_anchor(frame: Frame) -> str:
+    """The anchor with `…` for the texts and lambdas in it: what a failed check would have said is no identity."""
+    try:
+        tree = ast.parse(python_anchor(frame), mode="eval")
+    except SyntaxError:
+        return python_anchor(frame)
+    return ast.unparse(_Shortened().visit(tree)).replace("'…'", "…")
+
+
+class _Shortened(ast.NodeTransformer):
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return ast.copy_location(ast.Constant("…"), node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        return ast.copy_location(ast.Constant("…"), node)
+
+
 def callee(frame: Frame) -> str:
     """What the frame's code calls, without receiver and arguments: `torch.arange`, `.chunk`; else its anchor."""
     tree = _expression(frame.code) or _statement(frame.code)

@@ -78,6 +78,14 @@ def _symint_refused(evidence: Evidence) -> bool:
     )
 
 
+def _bool_of_a_tensor(evidence: Evidence) -> bool:
+    """The binding of a method that returns a Python bool asked for it: `x.is_contiguous()`, in the user's own line."""
+    raised = evidence.failure.observation.raised
+    if evidence.failure.kind != "dde" or raised is None or evidence.site != USER_SITE:
+        return False
+    return raised.place.language == "C++" and raised.method == "guard_bool" and bool(bound_op(raised.native))
+
+
 def _own_branch(evidence: Evidence) -> bool:
     return evidence.failure.kind == "dde" and evidence.site == USER_SITE
 
@@ -109,6 +117,7 @@ RULES: tuple[Rule, ...] = (
     Rule("branch-on-a-tensor", "user", "y if x.sum() > 0 else z", _branch_on_a_tensor),
     Rule("int-in-schema", "inherent", "torch.chunk(x, n.item())", _int_in_schema),
     Rule("symint-refused", "inherent", "torch.ops.aten.chunk(x, n.item())", _symint_refused),
+    Rule("bool-of-a-tensor", "inherent", "x[mask].t().is_contiguous()", _bool_of_a_tensor),
     Rule("own-branch", "user", "y if x.nonzero().shape[0] > 3 else z", _own_branch),
     Rule("output-structure", "inherent", "torch.chunk(x[mask], 2)", _output_structure),
     Rule("sizes-as-ints", "framework", "torch.kron(x[mask], y)", _sizes_as_ints),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ddefuzz.classify.anchor import callee, python_anchor
+from ddefuzz.classify.anchor import callee, python_anchor, short_anchor
 from ddefuzz.classify.machinery import is_framework, is_python_machinery
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer, python_site, user_frame
@@ -85,7 +85,7 @@ def _internal(observation: Observation) -> Located:
         frames = [f for f in inside_tracer(exception.frames) if is_framework(f) and not is_python_machinery(f)]
         if frames:
             site, frame = python_site(tuple(frames), ())
-            return Located(site, frame, f"{root.name}: {python_anchor(frame)}")
+            return Located(site, frame, f"{root.name}: {short_anchor(frame)}")
     said = f"{root.name}: {_lasting(root.message)}"
     user = _user_frame(observation)
     if user is None:

@@ -14,6 +14,9 @@ from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.oracles.failure import Failure
 
+OP_DECIDES = frozenset({"int-in-schema", "bool-of-a-tensor"})
+"""Rules by which a failure at the user's own line is the called op's."""
+
 
 class Classified(msgspec.Struct, frozen=True):
     """A failure with its name: `frame` is the one that shows the site, `rule` the row of `cause.RULES` that decided."""
@@ -31,8 +34,8 @@ def classify(failure: Failure) -> Classified:
     located = _guard(raised) if failure.kind == "dde" and raised is not None else locate(failure)
     rule = cause(failure, located.site)
     anchor = located.anchor
-    if rule.name == "int-in-schema" and located.site == USER_SITE and raised is not None:
-        # The user's call has names that another program has not; the op that wants the int is the bug.
+    if rule.name in OP_DECIDES and located.site == USER_SITE and raised is not None:
+        # The user's call has names that another program has not; the op that wants the number or bool is the bug.
         anchor = f"{raised.method} {bound_op(raised.native)}"
     return Classified(failure, Signature(failure.kind, located.site, anchor), rule.cause, rule.name, located.frame)
 

@@ -48,13 +48,14 @@ def innermost_site(raised: Raised) -> Frame | None:
     """The innermost frame of the asking call that is not machinery, None if all of it is.
 
     A place outside of the operators' own files (`TensorImpl.h`) did ask, even where the compiler has inlined it into
-    machinery: then that is the frame to show.
+    machinery: then that is the frame to show. Not so a binding: what it asks, Python asked (`x.is_contiguous()`).
     """
     frames = asking(raised.native)
     proper = next((frame for frame in frames if not is_cxx_machinery(function_name(frame.function))), None)
     if proper is not None or is_operator_file(raised.place.file):
         return proper
-    return next((frame for frame in frames if not is_cxx_symbol(function_name(frame.function))), None)
+    inlined = next((frame for frame in frames if not is_cxx_symbol(function_name(frame.function))), None)
+    return None if inlined is None or function_name(inlined.function).startswith(BINDINGS) else inlined
 
 
 def _until_python(frames: Iterator[Frame]) -> Iterator[Frame]:

@@ -122,6 +122,11 @@ PYTHON_SITES: tuple[Row, ...] = (
 )
 """What is under a row of `PYTHON` and yet no machinery."""
 
+PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
+    ("torch/_prims_common/__init__.py", "eval_eager", "takes the bool for whoever asked it to"),
+)
+"""File, function and reason of single functions that only pass a decision on, in files that are no machinery."""
+
 TRACER = Row("torch/_dynamo/symbolic_convert.py", "dynamo interprets: what is outside of it is not the program's stack")
 
 
@@ -150,6 +155,8 @@ def is_python_machinery(frame: Frame) -> bool:
         return frame.file != PROGRAM_FILE
     if any(frame.file.startswith(row.prefix) for row in PYTHON_SITES):
         return False
+    if any((frame.file, frame.function) == (file, function) for file, function, _ in PYTHON_FUNCTIONS):
+        return True
     return any(frame.file.startswith(row.prefix) for row in PYTHON)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
@@ -99,6 +99,7 @@ class Recorder:
     _places: dict[tuple[CodeType, int], Place] = field(default_factory=dict)
     _origins: dict[Any, _Origin] = field(default_factory=dict)
     _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
+    _told: dict[str, _RawRaise] = field(default_factory=dict)
 
     def guards(self) -> tuple[Guard, ...]:
         """The guards that fell back, in order of first visit."""
@@ -118,27 +119,38 @@ class Recorder:
             for g, n in found.items()
         )
 
-    def raised(self, chain: Iterable[BaseException]) -> Raised | None:
-        """The first exception of `chain` that was seen being made, with its stacks; symbolizes where C++ asked."""
-        for error in chain:
-            # Only an error that was seen can be looked up: others may refuse weak references or a hash.
-            raw = self._raises[error] if any(error is seen for seen in self._raises) else None
-            if raw is not None:
-                return Raised(
-                    expression=str(raw.expression),
-                    method=raw.asked.method,
-                    place=raw.place,
-                    python=frames.python_frames(raw.stacks.real),
-                    traced=frames.traced_frames(raw.stacks.traced),
-                    native=frames.native_frames(raw.native) if raw.native is not None else (),
-                    symbols=tuple(
-                        SymbolOrigin(symbol, origin.op, frames.user_frame(origin.stacks))
-                        for symbol, origin in raw.origins
-                    ),
-                    withheld=raw.withheld,
-                    asked=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
-                )
-        return None
+    def raised(self, chain: Sequence[BaseException]) -> Raised | None:
+        """The first exception of `chain` that was seen being made, with its stacks; symbolizes where C++ asked.
+
+        C++ that catches it and raises another leaves no chain, but quotes it (`unflatten got an unexpected error: …` in
+        torch's aten/src/ATen/native/TensorShape.cpp): what is quoted whole counts as well.
+        """
+        raw = next(filter(None, map(self._seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
+        if raw is None:
+            return None
+        return Raised(
+            expression=str(raw.expression),
+            method=raw.asked.method,
+            place=raw.place,
+            python=frames.python_frames(raw.stacks.real),
+            traced=frames.traced_frames(raw.stacks.traced),
+            native=frames.native_frames(raw.native) if raw.native is not None else (),
+            symbols=tuple(
+                SymbolOrigin(symbol, origin.op, frames.user_frame(origin.stacks)) for symbol, origin in raw.origins
+            ),
+            withheld=raw.withheld,
+            asked=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
+        )
+
+    def _seen(self, error: BaseException) -> _RawRaise | None:
+        # Only an error that was seen can be looked up: others may refuse weak references or a hash.
+        return self._raises[error] if any(error is seen for seen in self._raises) else None
+
+    def _quoted(self, error: BaseException) -> _RawRaise | None:
+        if not isinstance(error, RuntimeError):
+            return None
+        message = str(error)
+        return next((raw for told, raw in self._told.items() if told in message), None)
 
     # What follows is called by the hooks.
 
@@ -153,7 +165,7 @@ class Recorder:
         """Remember a data-dependent error and everything needed to explain it, should it reach the end."""
         asked, where, line = self._who(frame, "")
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
-        self._raises[error] = _RawRaise(
+        raw = _RawRaise(
             expression=expression,
             asked=asked,
             place=place,
@@ -166,6 +178,9 @@ class Recorder:
                 if symbol in self._origins
             ),
         )
+        self._raises[error] = raw
+        if place.language == "C++" and asked.method == "guard_bool":
+            self._told[str(error).partition("\n")[0]] = raw
 
     def born(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:
         """Remember which op made a symbol, and who called it."""

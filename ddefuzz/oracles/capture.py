@@ -37,12 +37,18 @@ def judge(observations: Iterable[Observation]) -> tuple[Failure, ...]:
 
 
 def decisive(observation: Observation) -> tuple[Kind, ExceptionInfo]:
-    """The kind of a failed observation and the exception of its chain that decides it."""
+    """The kind of a failed observation and the exception of its chain that decides it.
+
+    A data-dependent error that C++ caught and quotes in an error of its own has left the chain, but was seen
+    (`Recorder.raised`): it decides as if it were there.
+    """
+    root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
+    if observation.raised is not None and not any(e.name in GUARD_EXCEPTIONS for e in observation.exceptions):
+        return "dde", root
     for names, kind in KINDS:
         for exception in observation.exceptions:
             if exception.name in names:
                 return kind, exception
-    root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
     return "internal-error", root
 
 
@@ -56,11 +62,11 @@ def _judged(observation: Observation) -> Failure | None:
             return Failure("timeout", observation, observation.reason or "the time limit was reached")
         case "fail":
             kind, exception = decisive(observation)
-            return Failure(kind, observation, _evidence(observation, exception))
+            return Failure(kind, observation, _evidence(observation, kind, exception))
 
 
-def _evidence(observation: Observation, exception: ExceptionInfo) -> str:
-    if observation.raised is not None and exception.name in GUARD_EXCEPTIONS:
+def _evidence(observation: Observation, kind: Kind, exception: ExceptionInfo) -> str:
+    if kind == "dde" and observation.raised is not None:
         return observation.raised.expression
     first_line = exception.message.strip().partition("\n")[0]
     return f"{exception.name}: {first_line}" if exception.name else first_line

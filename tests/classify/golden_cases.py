@@ -90,7 +90,7 @@ def _alpha_dropout(x: Tensor, keep: Tensor) -> Any:
     return functional.alpha_dropout(x[keep], 0.5, training=True)
 
 
-@case("contiguity", "the shape's own bookkeeping in c10", X, KEEP)
+@case("contiguity", "a Python bool of a tensor that only the data decides, asked for by the program", X, KEEP)
 def _contiguity(x: Tensor, keep: Tensor) -> Any:
     return x[keep].t().is_contiguous()
 
@@ -216,3 +216,28 @@ def _old_narrow(x: Tensor, n: Tensor) -> Any:
 @case("old-slice", "a Python fallback that the old mechanism could not decide", X, N, semantics="size-oblivious")
 def _old_slice(x: Tensor, n: Tensor) -> Any:
     return x[n[0].item() :]
+
+
+@case("contiguity-in-torch", "the same asked for by a meta function of torch", torch.ones(2, 3, 3), N)
+def _contiguity_in_torch(x: Tensor, n: Tensor) -> Any:
+    many = x[0].expand(n.tolist()[0], 3, 3)
+    return torch.linalg.solve_triangular(many, many[..., :2], upper=True)
+
+
+@case("view-copy", "a bool taken by a helper for its caller", X, N)
+def _view_copy(x: Tensor, n: Tensor) -> Any:
+    rows = n.tolist()[0]
+    made = torch.full((rows, 2, 3), 0.5).transpose(0, 2)
+    return torch.view_copy(made, (3, 2 * rows))
+
+
+@case("unflatten", "C++ catches the error and quotes it in another", X, KEEP)
+def _unflatten(x: Tensor, keep: Tensor) -> Any:
+    kept = x[keep]
+    return torch.unflatten(kept, 0, (kept.shape[0], -1))
+
+
+@case("broadcast-check", "a fallback whose check then fails: no guard raises", X, N)
+def _broadcast_check(x: Tensor, n: Tensor) -> Any:
+    rows = n.tolist()[0]
+    return torch.addcdiv(torch.ones(3, 2), torch.ones(3, 2), torch.ones(torch.sym_min(rows, 1)))
