@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from ddefuzz.errors import DdefuzzError
+from ddefuzz.errors import DdefuzzError, UnsupportedError
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, Run
 
@@ -46,7 +46,8 @@ def note(entry: Entry) -> None:
 
 
 def perform(function: Callable[[Any], Any], argument: bytes) -> bytes:
-    """Run one task: decode its argument, call, encode its result."""
+    """Run one task: decode its argument, call, encode its result. Raises UnsupportedError without a torch to use."""
+    _keep_to_one_thread()
     kind, _ = signature(function)
     result = function(msgspec.json.decode(argument, type=kind))
     return msgspec.json.encode(result)
@@ -89,7 +90,16 @@ def _confine(memory_bytes: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_follow_campaign, daemon=True).start()
-    import_module("torch").set_num_threads(1)
+
+
+def _keep_to_one_thread() -> None:
+    # At each task, not at the start of the process: a task can say what is wrong with this torch.
+    try:
+        torch = import_module("torch")
+        torch.set_num_threads(1)
+    except (ImportError, AttributeError) as error:
+        version = getattr(sys.modules.get("torch"), "__version__", "is missing")
+        raise UnsupportedError(f"torch {version}: {error}, expected one that `ddefuzz doctor` finds fit") from error
 
 
 def _follow_campaign() -> None:

@@ -1,0 +1,19 @@
+"""Tasks for workers to do in tests: importable there, unlike what a test defines."""
+
+from __future__ import annotations
+
+import os
+
+from ddefuzz.campaign.tasks import CaseResult, CaseTask
+
+EIGHT_GB = 8_000_000_000
+
+
+def allocate(task: CaseTask) -> CaseResult:
+    """As if a case, or ddefuzz itself, wanted 8 GB."""
+    return CaseResult(task.index, str(len(bytearray(EIGHT_GB))))
+
+
+def process_of(word: str) -> str:
+    """The word, and who said it."""
+    return f"{word} {os.getpid()}"

@@ -1,0 +1,104 @@
+"""Campaigns as a user starts them, in processes of their own, and what a test does to those processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import psutil  # type: ignore[import-untyped]
+
+from ddefuzz.campaign.summary import Summary
+from ddefuzz.execute.journal import Entry, entries
+
+ROOT = Path(__file__).parents[2]
+
+DDEFUZZ = (sys.executable, "-c", "from ddefuzz.cli.main import main; main()")
+"""The console script, with whatever ddefuzz these tests are of."""
+
+PATIENCE_SECONDS = 120.0
+"""How long to wait for what must come; a busy machine needs tens of seconds to import torch."""
+
+
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def arguments(database: Path, *more: str) -> list[str]:
+    return [*DDEFUZZ, "run", "--stage", "export", "--format", "json", "--db", url(database), *more]
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """One whose temporary files, the workers' journal among them, are in `folder`."""
+    return {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT), "COLUMNS": "160", **more}
+
+
+@contextmanager
+def begun(folder: Path, database: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """A campaign in a session of its own, as in a terminal; nothing of it is left running."""
+    with subprocess.Popen(
+        arguments(database, *more),
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def finished(folder: Path, database: Path, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A campaign that nobody disturbs."""
+    return subprocess.run(
+        arguments(database, *more),
+        env=environment(folder, **variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def summary_in(stdout: str) -> Summary:
+    return msgspec.json.decode(stdout, type=Summary)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        assert time.monotonic() < limit, f"still waiting for {true} after {PATIENCE_SECONDS:g} s"
+        time.sleep(0.02)
+
+
+def journal(folder: Path) -> Iterator[Entry]:
+    """What the workers of the campaign in `folder` have noted."""
+    for found in folder.glob("ddefuzz-journal-*"):
+        yield from entries(found)
+
+
+def processes(campaign: int) -> list[psutil.Process]:
+    """All that a campaign has started, by its process id."""
+    found: list[psutil.Process] = psutil.Process(campaign).children(recursive=True)
+    return found
+
+
+def workers(campaign: int) -> list[psutil.Process]:
+    """Its workers: the forks of its fork server."""
+    servers = [child for child in psutil.Process(campaign).children() if "forkserver" in " ".join(child.cmdline())]
+    found: list[psutil.Process] = [child for server in servers for child in server.children()]
+    return found
+
+
+def all_gone(started: list[psutil.Process]) -> bool:
+    """Whether none of them runs; what nobody waited for yet is gone too."""
+    return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in started)

@@ -1,0 +1,169 @@
+"""Whatever happens to the campaign itself, what was recorded stays: killed, stopped, without disk or torch."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.campaign.lost import TAKEN
+from ddefuzz.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_UNSUPPORTED
+from ddefuzz.execute.protocol import STAGES
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
+from ddefuzz.program.text import is_program
+from tests.campaign.real_campaign import (
+    all_gone,
+    begun,
+    finished,
+    journal,
+    processes,
+    summary_in,
+    url,
+    wait_until,
+    workers,
+)
+
+CASES = 12
+SMALL = ("--seed", "7", "--max-examples", str(CASES), "--no-minimize", "-j", "1", "--fail-on", "never")
+FINDS_AT_ONCE = ("--seed", "1", "--max-examples", "400", "-j", "2")
+NO_TORCH = '__version__ = "1.0"\n'
+
+
+def findings(database: Path) -> tuple[Finding, ...]:
+    with Database.open(url(database), create=False) as opened:
+        return opened.findings()
+
+
+def test_a_campaign_killed_is_resumed_with_the_same_cases_and_loses_no_finding(tmp_path: Path) -> None:
+    database = tmp_path / "ddefuzz.db"
+    undisturbed = summary_in(finished(tmp_path, tmp_path / "undisturbed.db", *SMALL).stdout)
+    with begun(tmp_path, database, *SMALL) as campaign:
+        wait_until(lambda: any(entry.case >= CASES // 2 and entry.stage in STAGES for entry in journal(tmp_path)))
+        started = processes(campaign.pid)
+        os.kill(campaign.pid, signal.SIGKILL)
+        wait_until(lambda: all_gone(started))
+    recorded = {finding.id for finding in findings(database)}
+    resumed = finished(tmp_path, database, *SMALL, "--resume")
+    assert resumed.returncode == EXIT_OK, resumed.stderr
+    summary = summary_in(resumed.stdout)
+    assert 0 < summary.cases < CASES
+    assert summary.digests == undisturbed.digests[-summary.cases :]
+    expected = {seen.finding for seen in undisturbed.findings}
+    assert recorded <= expected
+    assert {finding.id for finding in findings(database)} == expected
+
+
+def test_ctrl_c_before_the_workers_have_started_ends_at_once(tmp_path: Path) -> None:
+    with begun(tmp_path, tmp_path / "ddefuzz.db", *SMALL) as campaign:
+        wait_until(lambda: len(processes(campaign.pid)) > 1)
+        started = processes(campaign.pid)
+        os.killpg(campaign.pid, signal.SIGINT)
+        stdout, stderr = campaign.communicate(timeout=30)
+        wait_until(lambda: all_gone(started))
+    assert campaign.returncode == EXIT_INTERRUPTED, stderr
+    assert not stdout
+    assert "Traceback" not in stderr
+
+
+def test_ctrl_c_while_drawing_saves_what_was_found_and_leaves_no_process(tmp_path: Path) -> None:
+    database = tmp_path / "ddefuzz.db"
+    with begun(tmp_path, database, *FINDS_AT_ONCE, "--no-minimize") as campaign:
+        wait_until(lambda: database.exists() and bool(findings(database)))
+        started = processes(campaign.pid)
+        os.killpg(campaign.pid, signal.SIGINT)
+        stdout, stderr = campaign.communicate(timeout=30)
+        wait_until(lambda: all_gone(started))
+    assert campaign.returncode == EXIT_INTERRUPTED, stderr
+    assert "stopping; what was found is saved" in stderr
+    assert "Traceback" not in stderr
+    summary = summary_in(stdout)
+    assert summary.interrupted
+    assert {finding.id for finding in findings(database)} == {seen.finding for seen in summary.findings}
+
+
+def test_ctrl_c_while_minimizing_keeps_the_smallest_program_so_far(tmp_path: Path) -> None:
+    database = tmp_path / "ddefuzz.db"
+    with begun(tmp_path, database, *FINDS_AT_ONCE) as campaign:
+        wait_until(lambda: any(entry.stage == TAKEN for entry in journal(tmp_path)))
+        started = processes(campaign.pid)
+        os.killpg(campaign.pid, signal.SIGINT)
+        _, stderr = campaign.communicate(timeout=30)
+        wait_until(lambda: all_gone(started))
+    assert campaign.returncode == EXIT_INTERRUPTED, stderr
+    smaller = [finding for finding in findings(database) if finding.minimal is not None]
+    assert smaller
+    for finding in smaller:
+        assert finding.minimal is not None
+        assert finding.original is not None
+        assert is_program(finding.minimal)
+        assert len(finding.minimal) < len(finding.original)
+
+
+def test_a_full_disk_ends_the_campaign_in_one_line_with_what_was_recorded(tmp_path: Path) -> None:
+    database = tmp_path / "ddefuzz.db"
+    with begun(tmp_path, database, *FINDS_AT_ONCE, "--no-minimize") as campaign:
+        wait_until(lambda: database.exists() and bool(findings(database)))
+        # No file of the campaign's may grow any more; the workers have their own limits.
+        resource.prlimit(campaign.pid, resource.RLIMIT_FSIZE, (1, 1))
+        stdout, stderr = campaign.communicate(timeout=60)
+    assert campaign.returncode == EXIT_UNSUPPORTED, stderr
+    assert not stdout
+    assert stderr.splitlines()[-1].startswith(f"ddefuzz: findings database {url(database)}: ")
+    assert "disk" in stderr.splitlines()[-1]
+    assert "Traceback" not in stderr
+    assert findings(database)
+
+
+def test_a_full_disk_under_the_journal_ends_the_campaign_in_one_line(tmp_path: Path) -> None:
+    database = tmp_path / "ddefuzz.db"
+    with begun(tmp_path, database, *SMALL) as campaign:
+        wait_until(lambda: any(entry.stage in STAGES for entry in journal(tmp_path)))
+        for worker in workers(campaign.pid):
+            resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (1, 1))
+        _, stderr = campaign.communicate(timeout=60)
+    assert campaign.returncode == EXIT_UNSUPPORTED, stderr
+    assert "the workers' journal" in stderr.splitlines()[-1]
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [(b"not a database, but long enough to be read as one" * 100, "not an SQLite database")],
+)
+def test_a_corrupt_database_is_said_before_anything_starts(tmp_path: Path, content: bytes, found: str) -> None:
+    database = tmp_path / "ddefuzz.db"
+    database.write_bytes(content)
+    result = finished(tmp_path, database, *SMALL)
+    assert result.returncode == EXIT_UNSUPPORTED
+    assert found in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert database.read_bytes() == content
+
+
+def test_a_read_only_database_is_said_before_anything_starts(tmp_path: Path) -> None:
+    database = tmp_path / "ddefuzz.db"
+    with Database.open(url(database)):
+        pass
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+    # Not by the file's mode, which root may pass over.
+    read_only = Path(f"file:{database}?mode=ro&uri=true")
+    result = finished(tmp_path, read_only, *SMALL)
+    assert result.returncode == EXIT_UNSUPPORTED, result.stderr
+    assert "read-only" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unknown_torch_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(NO_TORCH)
+    result = finished(tmp_path, tmp_path / "ddefuzz.db", *SMALL, PYTHONPATH=str(tmp_path))
+    assert result.returncode == EXIT_UNSUPPORTED, result.stderr
+    assert result.stderr.splitlines()[-1].startswith("ddefuzz: torch 1.0: ")
+    assert "Traceback" not in result.stderr

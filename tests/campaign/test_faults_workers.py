@@ -1,0 +1,143 @@
+"""Whatever happens to a worker, the campaign goes on: real workers, killed, stopped and starved while they capture."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddefuzz.campaign import launch
+from ddefuzz.campaign.budget import Budget
+from ddefuzz.campaign.campaign import CASE_SECONDS, Event, Plan
+from ddefuzz.campaign.launch import start
+from ddefuzz.campaign.summary import Summary, Tally
+from ddefuzz.campaign.tasks import run_case
+from ddefuzz.campaign.workers import Workers
+from ddefuzz.execute.journal import last_of_worker
+from ddefuzz.execute.pool import Future, Pool
+from ddefuzz.execute.protocol import EXPLICIT, STAGES
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
+from ddefuzz.ops.catalogue import parse
+from ddefuzz.program.text import digest
+from tests.campaign.faulty_tasks import allocate, process_of
+from tests.campaign.real_campaign import workers
+
+CASES = 6
+
+
+def run(
+    folder: Path, act: Callable[[], bool] = lambda: False, case_seconds: float = CASE_SECONDS
+) -> tuple[Summary, tuple[Finding, ...], list[str]]:
+    """A small campaign with one worker; `act` is called again and again until it returns True."""
+    lines: list[str] = []
+    acted = False
+
+    def listen(event: Event, tally: Tally) -> None:
+        assert tally is not None
+        if event[0] == "lost":
+            lines.append(event[1])
+
+    def stopped() -> bool:
+        nonlocal acted
+        acted = acted or act()
+        return False
+
+    plan = Plan(
+        "default", 7, Budget(cases=CASES), 1, ("export",), (EXPLICIT,), minimize=False, case_seconds=case_seconds
+    )
+    with Database.open(f"sqlite:///{folder / 'ddefuzz.db'}") as database:
+        summary = start(plan, database, listen, stopped)
+        return summary, database.findings(), lines
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    return run(tmp_path_factory.mktemp("undisturbed"))[0]
+
+
+class Signalled:
+    """Sends a signal to the worker once it captures a program: it is held still to look."""
+
+    def __init__(self, folder: Path, number: signal.Signals) -> None:
+        self.folder, self.number = folder, number
+
+    def __call__(self) -> bool:
+        found = workers(os.getpid())
+        journals = list(self.folder.glob("ddefuzz-journal-*"))
+        if not found or not journals:
+            return False
+        worker = found[0]
+        worker.suspend()
+        doing = last_of_worker(journals[0], worker.pid)
+        captures = doing is not None and doing.stage in STAGES
+        if captures and self.number is not signal.SIGSTOP:
+            worker.send_signal(self.number)
+        if not captures or self.number is not signal.SIGSTOP:
+            worker.resume()
+        return captures
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "reason"),
+    [
+        (signal.SIGSEGV, "crash", "SIGSEGV (Segmentation fault)"),
+        (signal.SIGKILL, "crash", "SIGKILL (Killed)"),
+        (signal.SIGSTOP, "timeout", "stopped after 12 s"),
+    ],
+)
+def test_a_worker_that_is_lost_is_a_finding_with_the_program_that_it_captured(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    undisturbed: Summary,
+    number: signal.Signals,
+    kind: str,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seconds = 12 if number is signal.SIGSTOP else CASE_SECONDS
+    summary, findings, _ = run(tmp_path, Signalled(tmp_path, number), seconds)
+    assert summary.digests == undisturbed.digests
+    assert summary.lost == 1
+    (lost,) = [finding for finding in findings if finding.kind in ("crash", "timeout")]
+    assert lost.kind == kind
+    assert lost.failure is not None
+    assert lost.failure.evidence == reason
+    assert lost.original is not None
+    assert digest(parse(lost.original, "original.py").program) in undisturbed.digests
+
+
+def test_a_worker_that_wants_eight_gigabytes_is_told_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Summary
+) -> None:
+    class Greedy(Workers):
+        """In the place of case 2, eight gigabytes."""
+
+        def submit(
+            self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
+        ) -> Future[Any]:
+            greedy = function is run_case and argument.index == 2
+            return super().submit(allocate if greedy else function, argument, timeout, cold=cold)
+
+    monkeypatch.setattr(launch, "Workers", Greedy)
+    summary, _, lines = run(tmp_path)
+    assert lines == ["case 2: an error of ddefuzz, please report it: MemoryError: "]
+    assert summary.digests[:2] + summary.digests[3:] == undisturbed.digests[:2] + undisturbed.digests[3:]
+
+
+def test_a_pool_whose_idle_worker_is_killed_has_a_new_one_for_the_next_task() -> None:
+    with Pool(1) as pool:
+        assert pool.submit(process_of, "first", 60).result() == f"first {workers(os.getpid())[0].pid}"
+        (idle,) = workers(os.getpid())
+        idle.kill()
+        idle.wait(60)
+        # Whether the loss is noticed before or after the next task is handed out is a matter of milliseconds.
+        second = pool.submit(process_of, "second", 60).result()
+        assert isinstance(second, str) or second.outcome == "crash"
+        third = pool.submit(process_of, "third", 60).result()
+        assert third == f"third {workers(os.getpid())[0].pid}"
