@@ -23,6 +23,7 @@ from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
     ConfirmResult,
+    ConfirmTask,
     MinimizeResult,
     MinimizeTask,
     Suspect,
@@ -59,7 +60,10 @@ CRASHES = frozenset({"crash", "timeout"})
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that is asked of a campaign. `start` is the first case, for one that is resumed."""
+    """All that is asked of a campaign. `start` is the first case, for one that is resumed.
+
+    With `in_turn` each case goes through one of the stages, by its index; else through all of them.
+    """
 
     profile: str
     seed: int
@@ -71,6 +75,11 @@ class Plan:
     start: int = 0
     minimize: bool = True
     case_seconds: float = CASE_SECONDS
+    in_turn: bool = False
+
+    def stages_of(self, index: int) -> tuple[Stage, ...]:
+        """The stages that a case goes through."""
+        return (self.stages[index % len(self.stages)],) if self.in_turn else self.stages
 
 
 class Workers(Protocol):
@@ -215,7 +224,7 @@ class Campaign:
             return OwnError(f"an error of ddefuzz, please report it: {type(error).__name__}: {error}")
 
     def _begin_case(self, index: int) -> None:
-        task = CaseTask(self.plan.profile, self.plan.seed, index, self.plan.stages, self.plan.semantics)
+        task = CaseTask(self.plan.profile, self.plan.seed, index, self.plan.stages_of(index), self.plan.semantics)
         self.begun[index] = task
         self._send(run_case, task, self.plan.case_seconds, lambda result: self._end_case(task, result))
 
@@ -232,8 +241,8 @@ class Campaign:
         self.tally.add(result)
         del self.begun[task.index]
         self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
-        for sighting in result.sightings:
-            self._record(sighting)
+        for name in dict.fromkeys(map(self._record, result.sightings)):
+            self._update(name, cases=self.tally.findings[name].cases + 1)
         self.listen(("case", ""), self.tally)
 
     def _begin_again(self, task: CaseTask, lost: Lost) -> None:
@@ -243,24 +252,23 @@ class Campaign:
             raise DdefuzzError(f"the workers end before they begin: {lost.reason}; `ddefuzz doctor` says more")
         self._begin_case(task.index)
 
-    def _record(self, sighting: Sighting) -> None:
+    def _record(self, sighting: Sighting) -> str:
         recorded = self.database.record(sighting, self.clock.now())
-        name, known = recorded.finding_id, self.tally.findings.get(recorded.finding_id)
-        if known is not None:
-            self.tally.findings[name] = msgspec.structs.replace(known, cases=known.cases + 1)
-            return
-        self.tally.findings[name] = Seen(
-            name, sighting.signature, sighting.cause, recorded.is_new, round(self.clock.seconds(), 2)
-        )
-        self.listen(("found", name), self.tally)
-        self._follow(self.database.get(name))
+        name = recorded.finding_id
+        if name not in self.tally.findings:
+            self.tally.findings[name] = Seen(
+                name, sighting.signature, sighting.cause, recorded.is_new, round(self.clock.seconds(), 2)
+            )
+            self.listen(("found", name), self.tally)
+            self._follow(self.database.get(name))
+        return name
 
     def _go_on_with_findings(self) -> None:
         """Follow up what this campaign, before it was cut short, had found and not confirmed."""
         for finding in self.database.findings():
             if self._follow(finding):
                 self.tally.findings[finding.id] = Seen(
-                    finding.id, finding.signature, finding.cause, is_new=False, first_seconds=0.0, cases=0
+                    finding.id, finding.signature, finding.cause, is_new=False, first_seconds=0.0
                 )
 
     def _follow(self, finding: Finding) -> bool:
@@ -305,14 +313,20 @@ class Campaign:
                 self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
 
     def _confirm(self, name: str, suspect: Suspect) -> None:
-        self._send(
-            run_confirm, suspect, CONFIRM_SECONDS, lambda result: self._end_confirm(name, suspect, result), cold=True
-        )
+        also = tuple(stage for stage in self.plan.stages if stage != suspect.stage)
+        task = ConfirmTask(suspect, () if suspect.signature.kind in CRASHES else also)
+
+        def take(result: ConfirmResult | Lost | OwnError) -> None:
+            self._end_confirm(name, suspect, result)
+
+        self._send(run_confirm, task, CONFIRM_SECONDS, take, cold=True)
 
     def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost | OwnError) -> None:
         match result:
             case ConfirmResult(shown=shown, cpu_seconds=seconds):
                 self.tally.cpu_seconds["confirm"] += seconds
+                for sighting in result.sightings:
+                    self._record(sighting)
             case Lost(outcome=outcome):
                 shown = outcome == suspect.signature.kind
             case OwnError(reason=reason):

@@ -107,7 +107,7 @@ def kept_cases(paths: Iterable[Path]) -> tuple[KeptCase, ...]:
         for file in files:
             found |= {case.id: case for case in program_cases(file)}
         for listed in sorted(path.rglob(TRUSTED)) if path.is_dir() else []:
-            found |= {case.id: case for case in _trusted_cases(listed)}
+            found |= {case.id: case for case in trusted_cases(listed)}
     return tuple(found[key] for key in sorted(found))
 
 
@@ -137,7 +137,8 @@ def expectation_of(finding: Finding) -> Expectation:
     return Expectation(observation.stage, observation.semantics, finding.kind, str(finding.site), finding.anchor)
 
 
-def _trusted_cases(listed: Path) -> Iterator[KeptCase]:
+def trusted_cases(listed: Path) -> Iterator[KeptCase]:
+    """The cases of the modules in a list of trusted ones, by the outcomes beside them; nothing is executed for it."""
     try:
         trusted = msgspec.toml.decode(listed.read_bytes(), type=Trusted)
     except msgspec.DecodeError as error:

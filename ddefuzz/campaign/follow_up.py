@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from ddefuzz.campaign.case import judge_program
 from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
-from ddefuzz.campaign.tasks import ConfirmResult, MinimizeResult, MinimizeTask, Suspect
+from ddefuzz.campaign.tasks import ConfirmResult, ConfirmTask, MinimizeResult, MinimizeTask, Suspect
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.journal import Entry
@@ -57,14 +58,16 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
     )
 
 
-def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
-    """Run the suspect's program as it is; the caller sees to it that the process is a fresh one."""
+def run_confirm(task: ConfirmTask, runner: Runner = observe) -> ConfirmResult:
+    """Run the suspect's program as it is, in its own stage first; the process has to be a fresh one."""
     started = time.process_time()
+    suspect = task.suspect
     observation = runner(_run(suspect, suspect.program))
     seen = signature_of(observation)
     shown = seen == suspect.signature
     instead = "" if shown else str(seen or observation.outcome)
-    return ConfirmResult(shown, instead, time.process_time() - started)
+    _, sightings = judge_program(suspect.program, task.also, (suspect.semantics,), runner)
+    return ConfirmResult(shown, instead, sightings, time.process_time() - started)
 
 
 def _run(suspect: Suspect, text: str) -> Run:

@@ -44,6 +44,7 @@ def options_of(plan: Plan) -> dict[str, object]:
     """What the database keeps of a plan beside profile and seed, so that it can be resumed as it was."""
     return {
         "stages": list(plan.stages),
+        "in_turn": plan.in_turn,
         "semantics": [one.mechanism for one in plan.semantics],
         "shard": str(plan.shard),
         "budget": str(plan.budget),
@@ -55,8 +56,15 @@ def plan_of(entry: CampaignEntry, plan: Plan) -> Plan:
     stages: tuple[Stage, ...] = msgspec.convert(entry.options["stages"], tuple[Stage, ...])
     mechanisms = msgspec.convert(entry.options["semantics"], tuple[str, ...])
     semantics = tuple(msgspec.convert({"mechanism": name}, Semantics) for name in mechanisms)
-    shard = parse_shard(str(entry.options["shard"]))
-    return replace(plan, profile=entry.profile, seed=entry.seed, stages=stages, semantics=semantics, shard=shard)
+    return replace(
+        plan,
+        profile=entry.profile,
+        seed=entry.seed,
+        stages=stages,
+        semantics=semantics,
+        shard=parse_shard(str(entry.options["shard"])),
+        in_turn=bool(entry.options["in_turn"]),
+    )
 
 
 def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, entry: CampaignEntry | None) -> Summary:

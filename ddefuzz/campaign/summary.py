@@ -24,7 +24,7 @@ class Seen(msgspec.Struct, frozen=True):
     cause: Cause
     is_new: bool
     first_seconds: float
-    cases: int = 1
+    cases: int = 0
     steps: int | None = None
     confirmed: str = ""
 

@@ -78,11 +78,22 @@ class MinimizeResult(msgspec.Struct, frozen=True):
     cpu_seconds: float = 0.0
 
 
+class ConfirmTask(msgspec.Struct, frozen=True):
+    """Show `suspect` once more, then see what its program does in other stages."""
+
+    suspect: Suspect
+    also: tuple[Stage, ...] = ()
+
+
 class ConfirmResult(msgspec.Struct, frozen=True):
-    """Whether a process that had captured nothing before saw the same signature, and what it saw instead."""
+    """Whether a process that had captured nothing before saw the same signature, and what it saw instead.
+
+    `sightings` are of the other stages.
+    """
 
     shown: bool
     instead: str = ""
+    sightings: tuple[Sighting, ...] = ()
     cpu_seconds: float = 0.0
 
 
@@ -118,8 +129,8 @@ def run_minimize(task: MinimizeTask) -> MinimizeResult:
     return result
 
 
-def run_confirm(task: Suspect) -> ConfirmResult:
-    """Run a suspect's program as it is."""
+def run_confirm(task: ConfirmTask) -> ConfirmResult:
+    """Run a suspect's program as it is, in its own stage first."""
     result: ConfirmResult = _late("ddefuzz.campaign.follow_up").run_confirm(task)
     return result
 

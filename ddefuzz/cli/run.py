@@ -54,6 +54,9 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     help=f"What is drawn: {', '.join(sorted(PROFILES))}.",
 )
 @stages_option
+@click.option(
+    "--in-turn/--every-stage", default=True, show_default=True, help="One stage a case, in turn, or each case in all."
+)
 @semantics_option(DEFAULT_SEMANTICS, " Explicit is always judged against size-oblivious.")
 @click.option("--shard", default="1/1", metavar="I/N", show_default=True, help="Do the I-th of N parts of the cases.")
 @click.option("--resume", "resuming", is_flag=True, help="Go on with the latest campaign that was cut short.")
@@ -78,6 +81,7 @@ def command(
     jobs: int,
     profile: str,
     stages: tuple[Stage, ...],
+    in_turn: bool,
     mechanisms: tuple[Mechanism, ...],
     shard: str,
     resuming: bool,
@@ -100,6 +104,7 @@ def command(
         semantics=tuple(Semantics(name) for name in mechanisms),
         shard=parse_shard(shard),
         minimize=minimize,
+        in_turn=in_turn,
     )
     with Database.open(db) as database:
         if resuming:
@@ -159,6 +164,8 @@ def _replay_command(plan: Plan, db: str) -> str:
         words += ["--stage", stage]
     for semantics in plan.semantics if plan.semantics != (Semantics(),) else ():
         words += ["--semantics", semantics.mechanism]
+    if not plan.in_turn:
+        words.append("--every-stage")
     if plan.shard.total > 1:
         words += ["--shard", str(plan.shard)]
     return shlex.join([*words, "--db", db])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -16,10 +17,10 @@ from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
     ConfirmResult,
+    ConfirmTask,
     MinimizeResult,
     MinimizeTask,
     StageOutcome,
-    Suspect,
     run_case,
 )
 from ddefuzz.classify.signature import Cause, Signature, Site
@@ -79,7 +80,7 @@ class Workers:
     ) -> Future[Any]:
         self.seconds += 1
         assert timeout > 0
-        assert cold == isinstance(argument, Suspect)
+        assert cold == isinstance(argument, ConfirmTask)
         return cast("Future[Any]", Done(self.answer(function, argument)))
 
     def answer(self, function: Callable[[Any], Any], argument: object) -> object:
@@ -96,8 +97,8 @@ class Workers:
             case MinimizeTask(suspect=suspect):
                 self.done.append(f"minimize {suspect.signature.site}")
                 return MinimizeResult(PROGRAM, 1, 9, exhausted=False, cpu_seconds=0.3)
-            case Suspect(signature=signature):
-                self.done.append(f"confirm {signature.site}")
+            case ConfirmTask(suspect=suspect):
+                self.done.append(f"confirm {suspect.signature.site}")
                 return ConfirmResult(shown=True, cpu_seconds=0.2)
             case _:
                 raise AssertionError(argument)
@@ -213,3 +214,9 @@ def test_a_shard_does_its_own_cases(tmp_path: Path, index: int) -> None:
     workers = Workers(("",))
     run(tmp_path, workers, Budget(cases=6), shard=Shard(index, 2))
     assert workers.done == [f"case {case}" for case in range(index - 1, 6, 2)]
+
+
+def test_stages_in_turn_are_one_a_case() -> None:
+    plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True)
+    assert [plan.stages_of(index) for index in range(3)] == [("export",), ("compile",), ("export",)]
+    assert replace(plan, in_turn=False).stages_of(1) == ("export", "compile")
