@@ -1,0 +1,34 @@
+"""Case files as pytest items: `pytest corpora findings` collects programs and the lists of trusted user modules there.
+
+pytest imports this in every session of an environment that has ddefuzz, so nothing else of ddefuzz is imported before
+the first such file is collected.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+HEADER = b"# ddefuzz program v"
+"""How a program's file begins, in any version (`program.text`)."""
+
+TRUSTED = "trusted.toml"
+"""The name of a list of trusted user modules (`campaign.corpus`)."""
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.File | None:
+    """Take the files that are programs or trusted lists; all others are pytest's own business."""
+    if file_path.name != TRUSTED and not _is_program(file_path):
+        return None
+    # Late, because it takes a second and most sessions of most projects have no such file.
+    from ddefuzz.pytest_plugin.items import case_file  # noqa: PLC0415
+
+    return case_file(file_path, parent)
+
+
+def _is_program(path: Path) -> bool:
+    if path.suffix != ".py":
+        return False
+    with path.open("rb") as file:
+        return file.read(len(HEADER)) == HEADER

@@ -1,0 +1,114 @@
+"""The items: a case in one stage, run in a worker; known failures are expected, what got fixed shows as XPASS.
+
+Items run in processes of their own, one worker a pytest process, so that a crash or a hang is one failed item; under
+pytest-xdist each of its processes has its worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.campaign.corpus import TRUSTED, KeptCase, program_cases, trusted_cases
+from ddefuzz.campaign.replay import CASE_SECONDS, Replayed, arrived, compare, run_of
+from ddefuzz.errors import DdefuzzError
+from ddefuzz.execute.pool import Pool
+from ddefuzz.execute.protocol import CallableSubject
+from ddefuzz.execute.worker import observe_run
+
+POOL = pytest.StashKey[Pool]()
+
+
+class KnownFailure(Exception):  # noqa: N818 it is the expected outcome, not an error
+    """The case fails as it is known to."""
+
+
+class Mismatch(Exception):  # noqa: N818 shown to the user as the outcome of a case
+    """The case does something else than what is expected of it."""
+
+
+def case_file(path: Path, parent: pytest.Collector) -> CaseFile:
+    """A collector of the cases in a file."""
+    found: CaseFile = CaseFile.from_parent(parent, path=path)
+    return found
+
+
+class CaseFile(pytest.File):
+    """One program file, or one list of trusted modules."""
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Its cases, sorted: one for each stage that something is expected of."""
+        cases_of: Callable[[Path], Iterator[KeptCase]] = trusted_cases if self.path.name == TRUSTED else program_cases
+        try:
+            cases = sorted(cases_of(self.path), key=lambda case: case.id)
+        except DdefuzzError as error:
+            raise self.CollectError(str(error)) from error
+        for case in cases:
+            yield CaseItem.from_parent(self, name=_name(case), case=case)
+
+
+class CaseItem(pytest.Item):
+    """One case in one stage."""
+
+    def __init__(self, *, case: KeptCase, **kwargs: object) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]
+        self.case = case
+        if case.expect.kind is not None:
+            reason = case.finding or str(case.expect)
+            # Never strict: that a known failure is gone is good news, which XPASS shows.
+            self.add_marker(pytest.mark.xfail(reason=reason, raises=KnownFailure, strict=False))
+
+    def runtest(self) -> None:
+        """Run it in a worker and hold what was seen against what is expected."""
+        result = _pool(self.config).submit(observe_run, run_of(self.case), CASE_SECONDS).result()
+        replayed = compare(self.case, arrived(self.case, result))
+        match replayed.status:
+            case "as expected" if self.case.expect.kind is not None:
+                raise KnownFailure(_line(replayed))
+            case "fails" | "fails otherwise" | "not judged":
+                raise Mismatch(_line(replayed))
+            case _:
+                return
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
+        """One line for what is about the case; a traceback for what is not."""
+        if isinstance(excinfo.value, KnownFailure | Mismatch):
+            return f"{excinfo.value}\nnext: {self._check_command()}"
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where pytest says it is."""
+        return self.path, 0, f"{self.path.name} {self.name}"
+
+    def _check_command(self) -> str:
+        match self.case.subject:
+            case CallableSubject(path=path, case=case) if case is not None:
+                return f"ddefuzz check {path} --case {case}"
+            case _:
+                return f"ddefuzz check {self.path}"
+
+
+def _name(case: KeptCase) -> str:
+    """The item's part of the node id: the stage, and for trusted modules the case before it."""
+    stage = f"{case.expect.stage}/{case.expect.semantics}"
+    match case.subject:
+        case CallableSubject(path=path, case=name):
+            return f"{Path(path).stem}:{name}@{stage}"
+        case _:
+            return stage
+
+
+def _pool(config: pytest.Config) -> Pool:
+    """The session's, started for its first item and stopped at its end."""
+    pool = config.stash.get(POOL, None)
+    if pool is None:
+        pool = config.stash[POOL] = Pool(1)
+        config.add_cleanup(lambda: pool.__exit__(None, None, None))
+    return pool
+
+
+def _line(replayed: Replayed) -> str:
+    evidence = f" ({replayed.evidence})" if replayed.evidence else ""
+    return f"{replayed.status}: expected {replayed.case.expect}, seen {replayed.seen}{evidence}"
