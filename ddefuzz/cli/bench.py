@@ -14,7 +14,14 @@ from ddefuzz.cli import bench_generation
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.generate.profiles import PROFILES
 
-profile_option = click.option("--profile", type=click.Choice(sorted(PROFILES)), default="default", show_default=True)
+profile_option = click.option(
+    "--profile",
+    type=click.Choice(sorted(PROFILES)),
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help="What the programs are like, as in `ddefuzz run`.",
+)
 
 
 @click.group("bench")
@@ -26,8 +33,10 @@ command.add_command(bench_generation.command, "generation")
 
 
 @command.command("throughput")
-@click.option("--cases", type=click.IntRange(min=20), default=300, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--cases", type=click.IntRange(min=20), metavar="N", default=300, show_default=True, help="How many programs."
+)
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Which programs.")
 @profile_option
 @output_options("text", "json")
 def throughput(cases: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:

@@ -12,10 +12,12 @@ from ddefuzz.cli.output import deliver, json_writers, output_options
 from ddefuzz.generate.profiles import profile_named
 
 
-@click.command()
-@click.option("--draws", type=click.IntRange(1), default=5_000, show_default=True, help="How many programs to draw.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--profile", default="default", show_default=True)
+@click.command("generation")
+@click.option(
+    "--draws", type=click.IntRange(1), metavar="N", default=5_000, show_default=True, help="How many programs to draw."
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True, help="Which are drawn.")
+@click.option("--profile", metavar="NAME", default="default", show_default=True, help="What they are like.")
 @output_options("text", "json")
 def command(draws: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """Draw programs and measure how many do what they are drawn for."""

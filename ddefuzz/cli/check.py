@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +11,12 @@ from pathlib import Path
 
 import msgspec
 import rich_click as click
-from rich.console import Console
 from rich.status import Status
 
 from ddefuzz.classify.classify import Classified
 from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
-from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.output import Writer, deliver, output_options, progress_console
 from ddefuzz.errors import EXIT_FOUND, DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
@@ -239,7 +237,7 @@ def _run(pool: Pool, run: Run, timeout: float) -> Observation:
 @contextmanager
 def _progress() -> Iterator[Status | None]:
     """A live line on stderr, on a terminal only."""
-    console = Console(file=sys.stderr)
+    console = progress_console()
     if not console.is_terminal:
         yield None
         return

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rich_click as click
-from rich.console import Console, Group
+from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
-from ddefuzz.cli.layout import Detailed, details
+from ddefuzz.cli.layout import folded
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Page, deliver, output_options, rendered
+from ddefuzz.cli.output import Page, deliver, output_options, progress_console, rendered
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.findings import connection
 
@@ -40,7 +41,7 @@ def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> Non
     Exits 0 when all checks hold and 4 when one does not, or when this torch is not supported at all.
     """
     found: list[Check] = []
-    with Console(stderr=True).status("checking (some seconds)") as status:
+    with progress_console().status("checking (some seconds)") as status:
         for title, part in PARTS:
             status.update(f"checking {title}")
             found += part(db)
@@ -79,14 +80,9 @@ def _document(found: list[Check]) -> str:
 
 
 def _page(found: list[Check], page: Page) -> str:
-    """Names and details in a row each where both fit, else the details below."""
+    grid = Table.grid(padding=(0, 2))
+    for check in found:
+        said = Text("ok", style="green") if check.ok else Text("FAILS", style="bold red")
+        grid.add_row(said, Text(folded(f"{check.name}: {check.detail}", page.width - len("FAILS  "))))
     failed = [check for check in found if not check.ok]
-    rows = [
-        Detailed(
-            [Text("ok", style="green") if check.ok else Text("FAILS", style="bold red"), Text(check.name)],
-            Text(check.detail, style="dim"),
-        )
-        for check in found
-    ]
-    last = f"{len(found)} checks, {len(failed)} failed" + "".join(f"\n  {check.name}" for check in failed)
-    return rendered(Group(details(("", "check"), rows, page.width), "", last), page)
+    return rendered(Group(grid, "", f"{len(found)} checks, {len(failed)} failed"), page)

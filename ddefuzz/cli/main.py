@@ -22,7 +22,7 @@ COMMANDS = {
     "minimize": "Make the smallest program with the same signature.",
     "replay": "Replay the kept cases and the known findings.",
     "findings": "List, show and triage findings.",
-    "bench": "Measure ddefuzz itself: generation, throughput.",
+    "bench": "Measure ddefuzz itself: ratios, side by side in one session.",
     "doctor": "Check this environment and every private torch API in use.",
 }
 """Name → what `--help` says of it. It is the `command` of the module of its name in `ddefuzz.cli`."""
@@ -65,7 +65,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command line. What goes wrong is one line on stderr and its own exit code."""
     try:
-        sys.exit(cli.main(standalone_mode=False))
+        sys.exit(cli.main(prog_name="ddefuzz", standalone_mode=False))
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
     except click.ClickException as error:
@@ -83,9 +83,11 @@ def _usage_line(error: click.ClickException) -> str:
     """What was typed, or set somewhere, and what is wrong with it."""
     context = getattr(error, "ctx", None)
     said = f"{context.command_path if context else 'ddefuzz'}: {' '.join(error.format_message().split())}"
-    if isinstance(error, click.BadParameter) and error.param is not None and context is not None:
-        said += settings.origin(context, error.param)
-    return said if context is None or said.endswith(("?", "?)")) else f"{said} (see {context.command_path} --help)"
+    if context is None or said.endswith(("?", "?)")):
+        return said
+    parameter = error.param if isinstance(error, click.BadParameter) else None
+    origin = settings.origin(context, parameter) if parameter is not None else ""
+    return said + (origin or f" (see {context.command_path} --help)")
 
 
 def _internal_line(error: Exception) -> str:

@@ -108,6 +108,12 @@ def stdout_page() -> Page:
     return Page(console.width if os.environ.get("COLUMNS", "").isdigit() else FILE_WIDTH)
 
 
+def progress_console() -> Console:
+    """Stderr, where progress goes; live lines only on a terminal that is not the log of a CI job."""
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    return Console(stderr=True, highlight=False, force_terminal=False if in_ci else None)
+
+
 def rendered(renderable: RenderableType, page: Page) -> str:
     """Text of what rich can lay out."""
     console = Console(

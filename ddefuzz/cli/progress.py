@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from threading import Event as Flag
 from types import FrameType, TracebackType
 
-from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 
 from ddefuzz.campaign.campaign import Event, Plan
 from ddefuzz.campaign.summary import BUG_CAUSES, Tally
+from ddefuzz.cli.output import progress_console
 
 LINE_SECONDS = 10.0
 """How often a plain line is written where there is no terminal."""
@@ -25,10 +26,10 @@ class Progress:
 
     def __init__(self, plan: Plan, replay: str) -> None:
         self._plan = plan
-        self._console = Console(stderr=True, highlight=False)
+        self._console = progress_console()
         self._began = self._last = time.monotonic()
         self._status: Status | None = None
-        self._console.print(f"[bold]$[/] {replay}", soft_wrap=True)
+        self._console.print(f"[bold]$[/] {escape(replay)}", soft_wrap=True)
         self._starting = f"{plan.jobs} workers start (importing torch takes some seconds)"
 
     def __enter__(self) -> Progress:
@@ -49,9 +50,9 @@ class Progress:
         """Show an event, and how far the campaign is."""
         match event:
             case "found", name if (seen := tally.findings[name]).is_new and seen.cause in BUG_CAUSES:
-                self._say(f"new  {seen.cause:<9}  {seen.signature.site}  [dim]{name}[/]")
+                self._say(f"new  {seen.cause:<9}  {escape(str(seen.signature.site))}  [dim]{name}[/]")
             case "lost", line:
-                self._say(line)
+                self._say(escape(line))
         line = self._line(tally)
         if self._status is not None:
             self._status.update(line)
@@ -66,10 +67,16 @@ class Progress:
     def _line(self, tally: Tally) -> str:
         seconds = time.monotonic() - self._began
         budget, cases = self._plan.budget, len(tally.digests)
+        done = (
+            f"{min(seconds, budget.seconds):.0f}/{budget.seconds:g} s  {cases} cases"
+            if budget.seconds is not None
+            else f"{cases}/{budget.cases} cases"
+        )
         bugs = [seen for seen in tally.findings.values() if seen.cause in BUG_CAUSES]
-        done = f"{seconds:.0f}/{budget.seconds:g} s" if budget.seconds is not None else f"{cases}/{budget.cases} cases"
         new = sum(seen.is_new for seen in bugs)
-        return f"{done}  {cases} cases ({cases / max(seconds, 0.1):.1f}/s)  {len(bugs)} findings, {new} new"
+        waiting = sum(seen.is_new and not seen.confirmed for seen in bugs) if self._plan.minimize else 0
+        rest = f", {waiting} to minimize and confirm" if waiting else ""
+        return f"{done} ({cases / max(seconds, 0.1):.1f}/s)  {len(bugs)} findings, {new} new{rest}"
 
 
 @contextmanager

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.campaign.corpus import kept_cases
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, replay
 from ddefuzz.cli.options import jobs_option
-from ddefuzz.cli.output import Page, Writer, deliver, output_options, rendered
+from ddefuzz.cli.output import Page, Writer, deliver, output_options, progress_console, rendered
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 
 SCHEMA = "ddefuzz.replay/1"
@@ -37,7 +37,7 @@ def command(paths: tuple[Path, ...], jobs: int, format_: str, outputs: tuple[tup
     cases = kept_cases(paths or tuple(path for path in DEFAULT_PATHS if path.exists()))
     if not cases:
         raise NothingRanError("found no case to replay, expected program files below the paths given")
-    console = Console(stderr=True, highlight=False)
+    console = progress_console()
     done = 0
 
     with console.status(f"replaying {len(cases)} cases") as status:

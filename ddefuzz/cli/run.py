@@ -111,7 +111,8 @@ def command(
             entry = next(iter(database.unfinished()), None)
             if entry is None:
                 raise InputError(f"--resume: found no campaign in {database.url} that was cut short, expected one")
-            plan = plan_of(entry, plan)
+            own_budget = max_examples is None and context.get_parameter_source("budget") is ParameterSource.DEFAULT
+            plan = plan_of(entry, plan, own_budget=own_budget)
         with Progress(plan, _replay_command(plan, db)) as progress, stop_on_interrupt() as stopped:
             if resuming and entry is not None:
                 summary = resume(plan, entry, database, progress, stopped)
@@ -123,7 +124,7 @@ def command(
     deliver(_writers(summary, _replay_command(plan, db)), format_, outputs)
     if summary.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
-    if not summary.cases:
+    if not summary.cases and not summary.findings:
         raise NothingRanError(f"no case was done within {plan.budget}: importing torch alone takes seconds")
     if fails(summary, regressed, fail_on):
         raise SystemExit(EXIT_FOUND)

@@ -38,6 +38,7 @@ KEYS: MappingProxyType[str, str] = MappingProxyType(
 """Key → the parameter that it is the default of, in every command that has it."""
 
 LISTS = frozenset({"stages", "mechanisms"})
+NUMBERS = frozenset({"jobs", "seed"})
 
 
 class Setting(NamedTuple):
@@ -110,6 +111,7 @@ def _checked(key: str, value: object, place: str, parameter: str) -> str | int |
         if isinstance(words, list) and all(isinstance(word, str) for word in words):
             return words
         raise InputError(f"{place}: found {key} = {value!r}, expected a list of strings")
-    if isinstance(value, (str, int)) and not isinstance(value, bool):
+    if isinstance(value, str) or (parameter in NUMBERS and isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise InputError(f"{place}: found {key} = {value!r}, expected a string or a number")
+    expected = "a number or a string" if parameter in NUMBERS else "a string"
+    raise InputError(f"{place}: found {key} = {value!r}, expected {expected}")

@@ -14,7 +14,18 @@ from ddefuzz.classify.site import USER_SITE, inside_tracer, user_frame
 from ddefuzz.execute.protocol import Observation, Stage
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 from ddefuzz.oracles.capture import judge
-from ddefuzz.report.rewrites import DECISIONS, PROBE, QUESTIONS, Edit, Place, assume_size, assume_value, locate, probe
+from ddefuzz.report.rewrites import (
+    DECISIONS,
+    PROBE,
+    QUESTIONS,
+    Edit,
+    Place,
+    assume_size,
+    assume_value,
+    locate,
+    meaning,
+    probe,
+)
 from ddefuzz.report.symbols import named, parameters_at
 
 MOST_TRIES = 12
@@ -102,16 +113,19 @@ class _Search:
         self.tries = 0
         self.found: list[Suggestion] = []
         self._seen: set[str] = set()
+        self._said: set[str] = set()
 
     def run(self, attempt: _Attempt, original: _Attempt) -> None:
         """Collect in `found` what helps, from this attempt on."""
         for edit in self._edits(attempt):
-            if self._is_enough() or edit.source in self._seen:
+            if self._is_enough() or edit.source in self._seen or meaning(edit.source) in self._said:
                 continue
             self._seen.add(edit.source)
             tried = attempt._replace(source=edit.source, edits=(*attempt.edits, edit))
             passes, remaining = self._try(tried)
             if passes:
+                if passes == self.stages:
+                    self._said.add(meaning(edit.source))
                 self.found.append(self._suggestion(original, tried, passes))
             elif remaining is not None and len(tried.edits) < DEEPEST and _moved(attempt.failure, remaining):
                 self.run(tried._replace(failure=remaining), original)

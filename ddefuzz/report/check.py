@@ -15,7 +15,7 @@ from ddefuzz.oracles.failure import Kind
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.report.advice import Advice
 
-SCHEMA = "ddefuzz-check-1"
+SCHEMA = "ddefuzz.check/1"
 
 
 class Stacks(msgspec.Struct, frozen=True):

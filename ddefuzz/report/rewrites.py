@@ -43,6 +43,9 @@ GUARD_IMPORT = "from torch.fx.experimental.symbolic_shapes import guard_or_false
 _TRUTH_OF_A_TENSOR = re.compile(r"|Eq\([uz]\w*, 1\)|Ne\([uz]\w*, 0(\.0)?\)")
 """How torch asks for the truth of a tensor: as its item; dynamo does not get to ask at all."""
 
+_INCLUSIVE = re.compile(r"(torch\._check\(.*) (>=|<) (-?\d+)\)")
+_SIZE_IS_NOT_ZERO = re.compile(r"(torch\._check\([^\n=<>]*\.shape\[-?\d+\]) != 0\)")
+
 PROBE = "ddefuzz probe: "
 """What the message of a probing source begins with."""
 
@@ -201,6 +204,15 @@ def checked(place: Place, condition: str) -> Edit:
     line = f"torch._check({condition})"
     assumes = f"{condition} for every input (a run-time assertion checks it)"
     return Edit(inserted(place.source, place.statement, (line,)), "promise the condition", assumes, (line,))
+
+
+def meaning(source: str) -> str:
+    """The source with what it promises of whole numbers in one spelling: `n >= 1` is `n > 0`, as is a size's `!= 0`."""
+    plain = _SIZE_IS_NOT_ZERO.sub(r"\1 > 0)", source)
+    return _INCLUSIVE.sub(
+        lambda found: f"{found[1]} {'>' if found[2] == '>=' else '<='} {int(found[3]) - 1})",
+        plain,
+    )
 
 
 def inserted(source: str, statement: ast.stmt, lines: tuple[str, ...]) -> str:

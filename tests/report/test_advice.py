@@ -54,6 +54,21 @@ def test_a_change_that_moves_the_failure_is_gone_on_with() -> None:
     assert suggestion.code == ("torch._check(kept.shape[0] <= 2)", "torch._check(kept.shape[0] != 1)")
 
 
+def test_the_same_promise_in_other_words_is_not_tried_again() -> None:
+    source = SOURCE.replace("> 2", ">= 1")
+
+    def trial(text: str, stage: Stage) -> Observation:
+        return passing(stage) if stage == "eager" or "torch._check" in text else here(stage)
+
+    def here(stage: Stage) -> Observation:
+        return failing(stage, code="kept.shape[0] >= 1", expression="u0 > 0")
+
+    advice = advise([classify(failure) for failure in judge([here("export")])], "model.py", source, trial)
+    codes = [line for suggestion in advice.suggestions for line in suggestion.code]
+    assert "torch._check(kept.shape[0] >= 1)" in codes
+    assert "torch._check(kept.shape[0] > 0)" not in codes
+
+
 def test_nothing_is_tried_in_a_file_that_is_not_at_hand() -> None:
     def trial(source: str, stage: Stage) -> Observation:
         raise AssertionError("must not be called")

@@ -23,7 +23,7 @@ FAILED = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=RAI
 def test_a_failure_is_told_as_the_issue_asks() -> None:
     (row,) = [one.row for one in check_case("c", [EAGER, FAILED]) if one.row.stage == "export"]
     told = msgspec.to_builtins(row)
-    assert told["schema"] == "ddefuzz-check-1"
+    assert told["schema"] == "ddefuzz.check/1"
     assert told["site"] == {"language": "Python", "module": "torch/_refs/__init__.py", "function": "roll"}
     assert (told["kind"], told["anchor"], told["cause"], told["expression"], told["verdict"]) == (
         "dde",

@@ -14,6 +14,7 @@ from ddefuzz.report.rewrites import (
     in_user_words,
     inserted,
     locate,
+    meaning,
     opposite,
     statements_at,
 )
@@ -141,3 +142,19 @@ def test_a_size_that_nothing_holds_gets_a_variable() -> None:
 def test_parameters_are_those_of_the_innermost_function() -> None:
     assert parameters_at(SOURCE, 7) == ("x", "keep", "n")
     assert parameters_at(SOURCE, 2) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("z.shape[0] >= 1", "z.shape[0] > 0", True),
+        ("z.shape[0] != 0", "z.shape[0] > 0", True),
+        ("n < 4", "n <= 3", True),
+        ("n != 0", "n > 0", False),
+        ("n >= 1", "n > 1", False),
+        ("z.shape[0] == 1", "z.shape[0] > 0", False),
+    ],
+)
+def test_what_two_promises_mean(first: str, second: str, is_same: bool) -> None:
+    one, two = (meaning(f"x = 1\ntorch._check({condition})\n") for condition in (first, second))
+    assert (one == two) == is_same
