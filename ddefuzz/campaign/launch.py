@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from ddefuzz.campaign.budget import parse_shard
+from ddefuzz.campaign.budget import parse_budget, parse_shard
 from ddefuzz.campaign.campaign import Campaign, Clock, Listener, Plan
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.campaign.tasks import Answer, Ask, describe
@@ -51,8 +51,8 @@ def options_of(plan: Plan) -> dict[str, object]:
     }
 
 
-def plan_of(entry: CampaignEntry, plan: Plan) -> Plan:
-    """The plan of an unfinished campaign; the budget and the number of jobs are the new plan's."""
+def plan_of(entry: CampaignEntry, plan: Plan, *, own_budget: bool) -> Plan:
+    """The plan of an unfinished campaign, with its own budget or that of the new plan, whose number of jobs it has."""
     stages: tuple[Stage, ...] = msgspec.convert(entry.options["stages"], tuple[Stage, ...])
     mechanisms = msgspec.convert(entry.options["semantics"], tuple[str, ...])
     semantics = tuple(msgspec.convert({"mechanism": name}, Semantics) for name in mechanisms)
@@ -60,6 +60,7 @@ def plan_of(entry: CampaignEntry, plan: Plan) -> Plan:
         plan,
         profile=entry.profile,
         seed=entry.seed,
+        budget=parse_budget(str(entry.options["budget"])) if own_budget else plan.budget,
         stages=stages,
         semantics=semantics,
         shard=parse_shard(str(entry.options["shard"])),

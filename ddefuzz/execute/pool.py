@@ -6,22 +6,24 @@ value: `Lost`, or an `Observation` with the outcome `crash` or `timeout`.
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import signal
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from tempfile import gettempdir
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute import worker
 from ddefuzz.execute.protocol import Observation, Run
 
@@ -35,6 +37,9 @@ MEMORY_BYTES = 4_000_000_000
 
 TASKS_PER_WORKER = 100
 """A worker is replaced after so many tasks, because torch keeps up to 0.4 MB of every new capture."""
+
+
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
@@ -66,7 +71,10 @@ class Future(Generic[R]):
         self._future.add_done_callback(lambda _: callback(self))
 
     def result(self) -> R | Lost:
-        """Wait for the result; re-raises what the task itself raised, and `concurrent.futures.CancelledError`."""
+        """Wait for the result; re-raises what the task itself raised, and `concurrent.futures.CancelledError`.
+
+        Raises UnsupportedError where the worker could not write for want of space.
+        """
         try:
             encoded = self._future.result()
         except TimeoutError:
@@ -75,6 +83,12 @@ class Future(Generic[R]):
             return Lost("crash", exit_reason(int(error.exitcode)), int(error.pid or 0))
         except BrokenProcessPool as error:
             return Lost("crash", f"no worker is left: {error}")
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+            raise UnsupportedError(
+                f"a worker could not write to {gettempdir()}: {error.strerror}, expected a disk with free space"
+            ) from error
         result: R = msgspec.json.decode(encoded, type=self._kind)
         return result
 
@@ -205,6 +219,7 @@ def fork_server() -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD, "__main__"])
+    resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()

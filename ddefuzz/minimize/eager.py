@@ -6,6 +6,7 @@ runs where the program was captured: in a worker.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -39,6 +40,12 @@ def inspect(program: Program, *, other_size: bool = False) -> Mapping[Expr, Stan
     With `other_size` it has to run at another data size too, if it has any: one that does not cannot be captured for
     all sizes, and an error in capturing it is no bug.
     """
+    # What torch warns of candidates, nobody has asked for.
+    with warnings.catch_warnings(action="ignore"):
+        return _inspect(program, other_size=other_size)
+
+
+def _inspect(program: Program, *, other_size: bool) -> Mapping[Expr, StandIn] | None:
     example = _values(program)
     if example is None:
         return None
