@@ -6,6 +6,7 @@ the first such file is collected.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,21 @@ TRUSTED = "trusted.toml"
 """The name of a list of trusted user modules (`campaign.corpus`)."""
 
 
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.File | None:
-    """Take the files that are programs or trusted lists; all others are pytest's own business."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Take the files that are programs or trusted lists from everyone else: pytest would import a program it is given.
+
+    All other files are left to who takes them.
+    """
+    theirs = yield
     if file_path.name != TRUSTED and not _is_program(file_path):
-        return None
+        return theirs
     # Late, because it takes a second and most sessions of most projects have no such file.
     from ddefuzz.pytest_plugin.items import case_file  # noqa: PLC0415
 
-    return case_file(file_path, parent)
+    return [case_file(file_path, parent)]
 
 
 def _is_program(path: Path) -> bool:
