@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
@@ -129,7 +130,8 @@ def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
     if isinstance(ids, Lost):
         raise InputError(f"{file}: found a module whose import ends in {ids.outcome}: {ids.reason}")
     if case is not None and case not in ids:
-        raise InputError(f"{file}: found no case {case!r}, expected one of {', '.join(ids)}")
+        near = ", ".join(get_close_matches(case, ids) or [*ids[:5], "…"])
+        raise InputError(f"{file}: found no case {case!r} among {len(ids)}, expected one such as {near}")
     return [Target(one, CallableSubject(file, case=one), file) for one in ids if case in (None, one)]
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import msgspec
 import rich_click as click
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from ddefuzz.campaign.corpus import kept_cases
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, replay
+from ddefuzz.cli.layout import Detailed, details
 from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Page, Writer, deliver, output_options, progress_console, rendered
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
@@ -76,27 +75,33 @@ def _lines(results: tuple[Replayed, ...]) -> str:
 
 
 def _page(results: tuple[Replayed, ...], page: Page) -> str:
-    parts: list[RenderableType] = []
     told = [result for result in results if result.status != "as expected"]
-    if told:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-        for title in ("case", "status", "expected", "seen"):
-            table.add_column(title, overflow="fold", no_wrap=title == "status")
-        for result in told:
-            table.add_row(Text(result.case.id), result.status, Text(str(result.case.expect)), Text(_seen(result)))
-        parts.append(table)
+    rows = [
+        Detailed(
+            [Text(result.status), Text(result.case.id)],
+            Text(f"expected {result.case.expect}; seen {_seen(result)}", style="dim"),
+        )
+        for result in told
+    ]
     counts = Counter(result.status for result in results)
-    parts.append(f"{len(results)} cases: " + ", ".join(f"{number} {status}" for status, number in counts.items()))
+    total = f"{len(results)} cases: " + ", ".join(f"{number} {status}" for status, number in counts.items())
+    table = rendered(Group(details(("status", "case"), rows, page.width), ""), page) if rows else ""
+    return "\n".join([table + total, *_next(told)]) + "\n"
+
+
+def _next(told: list[Replayed]) -> list[str]:
+    """What to type next; commands are never folded."""
+    lines = []
     gone = sorted({result.case.finding for result in told if result.status == "gone" and result.case.finding})
     if gone:
-        parts.append("Next, if the pinned torch fixed it:")
-        parts += [f"  ddefuzz findings set {name} fixed" for name in gone[:5]]
+        lines.append("Next, if the pinned torch fixed it:")
+        lines += [f"  ddefuzz findings set {name} fixed" for name in gone[:5]]
     mismatch = next((result for result in told if result.status in MISMATCHES), None)
     if mismatch is not None:
         target = mismatch.case.id.partition("@")[0]
         path, _, case = target.partition(".py:")
-        parts += ["Next:", f"  ddefuzz check {path}.py --case {case}" if case else f"  ddefuzz check {target}"]
-    return rendered(Group(*parts), page)
+        lines += ["Next:", f"  ddefuzz check {path}.py --case {case}" if case else f"  ddefuzz check {target}"]
+    return lines
 
 
 def _seen(result: Replayed) -> str:
