@@ -168,7 +168,7 @@ class Campaign:
             start_seconds=round(self.start_seconds, 2),
             peak_rss_mb=tally.peak_rss_mb,
             interrupted=self.interrupted,
-            unminimized=sum(seen.is_new and seen.steps is None for seen in tally.findings.values()),
+            unminimized=sum(map(_lacks_minimizing, tally.findings.values())),
             lost=tally.lost,
             campaign=self.number,
         )
@@ -338,3 +338,8 @@ class Campaign:
 
     def _update(self, name: str, **changes: object) -> None:
         self.tally.findings[name] = msgspec.structs.replace(self.tally.findings[name], **changes)
+
+
+def _lacks_minimizing(seen: Seen) -> bool:
+    can_be = seen.cause != "user" and seen.signature.kind not in CRASHES
+    return seen.is_new and seen.steps is None and can_be

@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event, Plan
+from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import (
     CaseResult,
@@ -188,6 +190,26 @@ def test_a_case_that_no_worker_took_up_is_handed_out_again_but_not_for_ever(tmp_
     workers = Workers(("",), lost=frozenset({1}))
     with pytest.raises(DdefuzzError, match="end before they begin"):
         run(tmp_path, workers, Budget(cases=4))
+
+
+def test_what_a_lost_minimization_had_reached_is_kept_and_confirmed(tmp_path: Path) -> None:
+    class Dying(Workers):
+        """Two candidates tried, one taken, then the worker dies."""
+
+        def answer(self, function: Callable[[Any], Any], argument: object) -> object:
+            if isinstance(argument, MinimizeTask):
+                journal = Journal(tmp_path)
+                for entry in (Entry(NO_CASE, TRIED), Entry(NO_CASE, TRIED), Entry(NO_CASE, TAKEN, PROGRAM, 1)):
+                    journal.note(msgspec.structs.replace(entry, finding=argument.finding))
+                return Lost("crash", "SIGKILL (Killed)")
+            return super().answer(function, argument)
+
+    _, database, events = run(tmp_path, Dying(("at::native::chunk",)), Budget(cases=1))
+    (finding,) = database.findings()
+    assert (finding.minimal, finding.steps, finding.attempts) == (PROGRAM, 1, 2)
+    assert str(finding.confirmed) == "1/1"
+    cut = f"{finding.id}: minimizing was cut short: SIGKILL (Killed); the smallest program so far is kept"
+    assert ("lost", cut) in events
 
 
 def test_a_time_budget_ends_the_campaign(tmp_path: Path) -> None:

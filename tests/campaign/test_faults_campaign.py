@@ -17,6 +17,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.program.text import is_program
 from tests.campaign.real_campaign import (
+    PATIENCE_SECONDS,
     all_gone,
     begun,
     finished,
@@ -48,7 +49,7 @@ def test_a_campaign_killed_is_resumed_with_the_same_cases_and_loses_no_finding(t
         os.kill(campaign.pid, signal.SIGKILL)
         wait_until(lambda: all_gone(started))
     recorded = {finding.id for finding in findings(database)}
-    resumed = finished(tmp_path, database, *SMALL, "--resume")
+    resumed = finished(tmp_path, database, "--resume", "-j", "1", "--no-minimize", "--fail-on", "never")
     assert resumed.returncode == EXIT_OK, resumed.stderr
     summary = summary_in(resumed.stdout)
     assert 0 < summary.cases < CASES
@@ -58,12 +59,12 @@ def test_a_campaign_killed_is_resumed_with_the_same_cases_and_loses_no_finding(t
     assert {finding.id for finding in findings(database)} == expected
 
 
-def test_ctrl_c_before_the_workers_have_started_ends_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_before_the_workers_have_started_ends_the_campaign(tmp_path: Path) -> None:
     with begun(tmp_path, tmp_path / "ddefuzz.db", *SMALL) as campaign:
         wait_until(lambda: len(processes(campaign.pid)) > 1)
         started = processes(campaign.pid)
         os.killpg(campaign.pid, signal.SIGINT)
-        stdout, stderr = campaign.communicate(timeout=30)
+        stdout, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
         wait_until(lambda: all_gone(started))
     assert campaign.returncode == EXIT_INTERRUPTED, stderr
     assert not stdout
@@ -76,7 +77,7 @@ def test_ctrl_c_while_drawing_saves_what_was_found_and_leaves_no_process(tmp_pat
         wait_until(lambda: database.exists() and bool(findings(database)))
         started = processes(campaign.pid)
         os.killpg(campaign.pid, signal.SIGINT)
-        stdout, stderr = campaign.communicate(timeout=30)
+        stdout, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
         wait_until(lambda: all_gone(started))
     assert campaign.returncode == EXIT_INTERRUPTED, stderr
     assert "stopping; what was found is saved" in stderr
@@ -92,7 +93,7 @@ def test_ctrl_c_while_minimizing_keeps_the_smallest_program_so_far(tmp_path: Pat
         wait_until(lambda: any(entry.stage == TAKEN for entry in journal(tmp_path)))
         started = processes(campaign.pid)
         os.killpg(campaign.pid, signal.SIGINT)
-        _, stderr = campaign.communicate(timeout=30)
+        _, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
         wait_until(lambda: all_gone(started))
     assert campaign.returncode == EXIT_INTERRUPTED, stderr
     smaller = [finding for finding in findings(database) if finding.minimal is not None]
@@ -110,7 +111,7 @@ def test_a_full_disk_ends_the_campaign_in_one_line_with_what_was_recorded(tmp_pa
         wait_until(lambda: database.exists() and bool(findings(database)))
         # No file of the campaign's may grow any more; the workers have their own limits.
         resource.prlimit(campaign.pid, resource.RLIMIT_FSIZE, (1, 1))
-        stdout, stderr = campaign.communicate(timeout=60)
+        stdout, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
     assert campaign.returncode == EXIT_UNSUPPORTED, stderr
     assert not stdout
     assert stderr.splitlines()[-1].startswith(f"ddefuzz: findings database {url(database)}: ")
@@ -125,7 +126,7 @@ def test_a_full_disk_under_the_journal_ends_the_campaign_in_one_line(tmp_path: P
         wait_until(lambda: any(entry.stage in STAGES for entry in journal(tmp_path)))
         for worker in workers(campaign.pid):
             resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (1, 1))
-        _, stderr = campaign.communicate(timeout=60)
+        _, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
     assert campaign.returncode == EXIT_UNSUPPORTED, stderr
     assert f"a worker could not write to {tmp_path}: " in stderr.splitlines()[-1]
     assert "Traceback" not in stderr
