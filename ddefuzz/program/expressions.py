@@ -326,6 +326,8 @@ def _read_call(node: ast.Call, scope: Scope) -> Expr:
     for keyword_node in node.keywords:
         if keyword_node.arg is None or not is_keyword_name(keyword_node.arg):
             refuse(node, scope.path, "keyword arguments by name, without **")
+        if keyword_node.arg in dict(kwargs):
+            refuse(node, scope.path, f"the keyword argument {keyword_node.arg} once")
         kwargs.append((keyword_node.arg, read_expression(keyword_node.value, scope)))
     return Call(function, args + tuple(read_expression(arg, scope) for arg in node.args), tuple(kwargs))
 

@@ -102,7 +102,7 @@ def _distinct_fault(item: Input) -> Fault | None:
 def _index_fault(item: Input) -> Fault | None:
     n = item.recipe.args[0]
     if isinstance(n, int) and 1 <= n < 2**31 and item.dtype in INTEGERS:
-        return None
+        return _range_fault(item)
     return f"index({n!r}) of {item.dtype}", "a number from 1, and an integer dtype"
 
 
@@ -113,12 +113,22 @@ def _listed_fault(item: Input) -> Fault | None:
     return f"{given} values in {item.recipe.kind}", f"{n}, one for each element, and at most {MAX_LISTED}"
 
 
+def _range_fault(item: Input) -> Fault | None:
+    low, high = RANGES.get(item.dtype, (-math.inf, math.inf))
+    misfit = next((value for value in item.recipe.args if not low <= value <= high), None)
+    return None if misfit is None else (f"the value {misfit!r} of {item.dtype}", f"values from {low} to {high}")
+
+
+def _values_fault(item: Input) -> Fault | None:
+    return _range_fault(item) or _listed_fault(item)
+
+
 def _sizes_fault(item: Input) -> Fault | None:
     if item.dtype not in INTEGERS:
         return f"sizes of {item.dtype}", "an integer dtype"
     if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in item.recipe.args):
         return f"sizes{item.recipe.args!r}", "sizes from 0"
-    return _listed_fault(item)
+    return _range_fault(item) or _listed_fault(item)
 
 
 def _spd_fault(item: Input) -> Fault | None:
@@ -131,6 +141,14 @@ def _spd_fault(item: Input) -> Fault | None:
 
 FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 INTEGERS: Final = frozenset({"int8", "int16", "int32", "int64", "uint8"})
+RANGES: Final = {
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint8": (0, 2**8 - 1),
+}
+"""The values of an integer dtype: torch refuses any other."""
 DIFFERENTIABLE: Final = FLOATS | {"complex64", "complex128"}
 
 RECIPES: Final[dict[str, RecipeKind]] = {
@@ -161,7 +179,7 @@ RECIPES: Final[dict[str, RecipeKind]] = {
         dtype="float32",
         fault=_spd_fault,
     ),
-    "values": RecipeKind("torch.tensor(args, dtype=dtype)", variadic=True, flat=True, fault=_listed_fault),
+    "values": RecipeKind("torch.tensor(args, dtype=dtype)", variadic=True, flat=True, fault=_values_fault),
 }
 """normal and uniform: random, seeded by the input's position, small whole numbers where the dtype has no others.
 arange: 0, 1, 2 … trues(k): k nonzero elements spread evenly. distinct(k): k different values, in order.
@@ -180,8 +198,9 @@ def fault_of(item: Input) -> Fault | None:
         return f"the dtype {item.dtype!r}", f"one of {', '.join(ANNOTATIONS)}"
     if any(dim.size < 0 for dim in item.shape):
         return f"a dim of size {min(dim.size for dim in item.shape)}", "sizes from 0"
-    if elements(item) > MAX_ELEMENTS:
-        return f"an input of {elements(item)} elements", f"at most {MAX_ELEMENTS}"
+    # Dims of size 0 left out: strides are computed of the others all the same, and overflow.
+    if (spanned := math.prod(max(dim.size, 1) for dim in item.shape)) > MAX_ELEMENTS:
+        return f"an input of {spanned} elements", f"at most {MAX_ELEMENTS}"
     layout = LAYOUTS.get(item.layout)
     if layout is None:
         return f"the layout {item.layout!r}", f"one of {', '.join(LAYOUTS)}"

@@ -166,3 +166,14 @@ def test_a_dialled_input_is_well_formed(kind: str, data_size: DataSize) -> None:
 def test_a_program_whose_data_decides_nothing_stays_itself() -> None:
     program = program_of(Input("x", "float32", dims(2), Recipe("normal")))
     assert all(dial(program, data_size) == program for data_size in DATA_SIZES)
+
+
+@pytest.mark.parametrize("dtype", sorted(INTEGERS))
+def test_what_an_integer_dtype_cannot_hold_is_a_fault_and_the_rest_can_be_made(dtype: str) -> None:
+    limits = torch.iinfo(getattr(torch, dtype))
+    for value in (limits.min, limits.max):
+        item = Input("x", dtype, dims(1), Recipe("values", (value,)))
+        assert fault_of(item) is None
+        assert made(item).tolist() == [value]
+    for value in (limits.min - 1, limits.max + 1):
+        assert fault_of(Input("x", dtype, dims(1), Recipe("values", (value,)))) is not None

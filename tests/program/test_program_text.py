@@ -182,6 +182,7 @@ def test_a_forbidden_step_is_refused_where_it_stands(
         ("mask = trues(4)", "mask = trues(4), grad", 3),
         ("mask = trues(4)", "mask = trues(4), grad, grad", 3),
         ("mask = trues(4)", "mask = values([1])", 3),
+        ("x = normal", "x = values([1])", 3),
         ("mask = trues(4)", "mask", 3),
         ("mask = trues(4)", "other = normal; mask = normal", 3),
         ("mask = trues(4)", "x = normal", 3),
@@ -191,6 +192,7 @@ def test_a_forbidden_step_is_refused_where_it_stands(
         ('[Tensor, "u0 4"]', '[Tensor, "n 4"]', 4),
         ('[Tensor, "u0 4"]', '[Tensor, "u0=3 u0"]', 4),
         ('[Tensor, "u0 4"]', '[Tensor, "999999999 999999999"]', 3),
+        ('[Tensor, "u0 4"]', '[Tensor, "0 999999999 999999999"]', 3),
         ('[Tensor, "u0 4"]', "[Tensor]", 4),
         (': Float32[Tensor, "u0 4"]', "", 4),
         (': Float32[Tensor, "u0 4"]', ': Float32[Tensor, "u0 4"] = torch.load("a")', 4),
@@ -207,6 +209,7 @@ def test_a_forbidden_step_is_refused_where_it_stands(
         ("    return parts[0]\n", "   return parts[0]\n", 7),
         ("    kept = x[mask]", "    kept = x[mask", 5),
         ("    kept = x[mask]", "    kept = '\\d'", 5),
+        ("torch.chunk(kept, 2)", "torch.chunk(kept, dim=0, dim=0)", 6),
     ],
 )
 def test_a_malformed_file_is_refused_where_it_stands(old: str, new: str, line: int) -> None:
