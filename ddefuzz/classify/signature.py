@@ -28,7 +28,9 @@ class Site(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         if self.language == "C++":
             return self.function or "C++"
-        return f"{self.module}:{self.function}" if self.function else f"{self.module}"
+        if self.module is None:
+            return "an unknown place"
+        return f"{self.module}:{self.function}" if self.function else self.module
 
 
 class Signature(msgspec.Struct, frozen=True, order=True):
