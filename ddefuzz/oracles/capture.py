@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation
+from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
 from ddefuzz.oracles.failure import Failure, Kind
 
 GUARD_EXCEPTIONS = frozenset({"GuardOnDataDependentSymNode"})
@@ -23,17 +23,24 @@ KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
 `Unsupported` or `InternalTorchDynamoError`. The first row that applies decides; anything else is an internal error."""
 
 
+EXPECTED_AFTER: dict[Outcome, frozenset[Outcome]] = {
+    "fail": frozenset({"fail"}),
+    "timeout": frozenset({"fail", "timeout"}),
+    "crash": frozenset({"fail", "timeout", "crash"}),
+}
+"""By how eager ends, the ends of the stages after it that are not theirs."""
+
+
 def judge(observations: Iterable[Observation]) -> tuple[Failure, ...]:
     """The failures among one program's observations, in the order of stages, cheapest first.
 
-    A program that eager refuses proves nothing about the stages after it; a crash or a hang does.
+    A program that eager refuses proves nothing about the stages after it; a crash or a hang does, unless it is eager's.
     """
     ordered = sorted(observations, key=lambda observation: STAGES.index(observation.stage))
-    refused = any(observation.stage == "eager" and observation.outcome == "fail" for observation in ordered)
-    found = (_judged(observation) for observation in ordered)
-    return tuple(
-        failure for failure in found if failure is not None and not (refused and failure.observation.outcome == "fail")
-    )
+    eager = next((observation for observation in ordered if observation.stage == "eager"), None)
+    expected = EXPECTED_AFTER.get(eager.outcome, frozenset()) if eager is not None else frozenset()
+    found = (_judged(one) for one in ordered if one.outcome not in expected or (one is eager and one.outcome != "fail"))
+    return tuple(failure for failure in found if failure is not None)
 
 
 def decisive(observation: Observation) -> tuple[Kind, ExceptionInfo]:

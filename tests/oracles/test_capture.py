@@ -61,6 +61,12 @@ def test_what_eager_refuses_as_well_is_no_failure() -> None:
     assert judge([failed("builtins.ValueError", stage="eager"), failed("builtins.ValueError")]) == ()
 
 
+@pytest.mark.parametrize("outcome", ["crash", "timeout"])
+def test_what_ends_eager_too_is_eagers_own(outcome: Outcome) -> None:
+    failures = judge([failed(outcome=outcome, stage="eager"), failed(outcome=outcome), failed("builtins.ValueError")])
+    assert [(failure.kind, failure.observation.stage) for failure in failures] == [(outcome, "eager")]
+
+
 @pytest.mark.parametrize("outcome", ["ok", "not-judged"])
 def test_nothing_is_wrong_without_evidence(outcome: Outcome) -> None:
     assert judge([failed(outcome=outcome)]) == ()
