@@ -159,7 +159,8 @@ def _exception_info(error: BaseException) -> ExceptionInfo:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)
+        # A lone surrogate could not be sent on.
+        return str(error).encode(errors="backslashreplace").decode()
     except Exception as failure:  # noqa: BLE001 an exception whose own __str__ fails is still an observation
         return f"<{type(failure).__name__} in __str__>"
 

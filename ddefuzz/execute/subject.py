@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Subject
 from ddefuzz.ops import catalogue
 from ddefuzz.program import inputs
@@ -49,6 +49,23 @@ class Prepared:
 
 def prepare(subject: Subject) -> Prepared:
     """The subject with fresh arguments. Raises InputError where it cannot be used."""
+    try:
+        prepared = _prepared(subject)
+    except DdefuzzError:
+        raise
+    except (Exception, SystemExit) as error:  # what makes the callable and its arguments is the user's
+        raise InputError(f"{_file_of(subject)}: found no subject, making it raises {_said(error)}") from error
+    for place in prepared.unbacked:
+        arg = prepared.args[place.arg] if place.arg < len(prepared.args) else None
+        if not isinstance(arg, torch.Tensor) or place.dim >= arg.dim():
+            raise InputError(
+                f"{_file_of(subject)}: found dim {place.dim} of argument {place.arg} to make unbacked, "
+                f"expected one of a tensor among {len(prepared.args)} arguments"
+            )
+    return prepared
+
+
+def _prepared(subject: Subject) -> Prepared:
     match subject:
         case ProgramSubject(text):
             return _prepare_program(text)
@@ -66,9 +83,16 @@ def case_ids(path: str) -> tuple[str, ...]:
     return tuple(str(case["id"]) for case in _cases(load_module(path), path))
 
 
-@lru_cache(maxsize=64)
 def load_module(path: str) -> ModuleType:
-    """Run the user's module, once a process. Raises InputError where it is missing or fails to import."""
+    """The user's module, run once a process. Raises InputError where it is missing or fails to import."""
+    module = _executed(path)
+    # Dynamo finds the globals of a function that it inlines by the module's name: another file may have the same.
+    sys.modules[module.__name__] = module
+    return module
+
+
+@lru_cache(maxsize=64)
+def _executed(path: str) -> ModuleType:
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{path}: found no such file, expected a Python module")
@@ -77,14 +101,23 @@ def load_module(path: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: found {file.suffix!r}, expected a Python module (.py)")
     module = importlib.util.module_from_spec(spec)
-    # Dynamo finds the globals of a function that it inlines by the module's name.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's module raises is about the user's module
+    except (Exception, SystemExit) as error:  # whatever the user's module raises is about the user's module
         del sys.modules[name]
-        raise InputError(f"{path}: found a module that raises {type(error).__name__}: {error}") from error
+        raise InputError(f"{path}: found a module that raises {_said(error)}") from error
     return module
+
+
+def _file_of(subject: Subject) -> str:
+    return subject.path if isinstance(subject, CallableSubject) else PROGRAM_FILE
+
+
+def _said(error: BaseException) -> str:
+    """An error of the user's own code in one line, without lone surrogates, which could not be sent on."""
+    message = " ".join(f"{type(error).__name__}: {error}".split())
+    return message.encode(errors="backslashreplace").decode()
 
 
 def _prepare_program(text: str) -> Prepared:

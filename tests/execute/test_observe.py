@@ -18,6 +18,7 @@ from ddefuzz.execute.protocol import (
     SIZE_OBLIVIOUS,
     STAGES,
     CallableSubject,
+    ExceptionInfo,
     Observation,
     ProgramSubject,
     Run,
@@ -163,7 +164,9 @@ def test_output_of_both_descriptors_is_captured(tmp_path: Path, capfd: pytest.Ca
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("raised", ["SystemExit(3)", "ValueError('no')", "MemoryError()", "RecursionError()"])
+@pytest.mark.parametrize(
+    "raised", ["SystemExit(3)", "ValueError('no')", "ValueError('\\ud800')", "MemoryError()", "RecursionError()"]
+)
 def test_whatever_the_subject_raises_is_observed(tmp_path: Path, raised: str) -> None:
     subject = module_with(tmp_path, f"def run(x):\n    raise {raised}\nrun_args = (1,)\n")
     seen = observe(Run(subject, "eager"))
@@ -171,6 +174,7 @@ def test_whatever_the_subject_raises_is_observed(tmp_path: Path, raised: str) ->
     (error,) = seen.exceptions
     assert error.type == f"builtins.{raised.partition('(')[0]}"
     assert [(frame.function, frame.code) for frame in error.frames] == [("run", f"raise {raised}")]
+    assert msgspec.json.decode(msgspec.json.encode(error), type=ExceptionInfo) == error
 
 
 def test_an_interrupt_is_not_an_observation(tmp_path: Path) -> None:

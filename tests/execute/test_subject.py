@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,12 @@ def test_what_cannot_be_used_is_said_in_one_line(module: str, subject: dict[str,
         ("missing.py", None, "found no such file"),
         ("broken.py", "1 / 0", "a module that raises ZeroDivisionError"),
         ("syntax.py", "def", "a module that raises SyntaxError"),
+        ("script.py", "raise SystemExit(0)", "a module that raises SystemExit: 0"),
+        ("raises.py", "def f(x): ...\ndef f_args(): raise ValueError('a\\nb')", "making it raises ValueError: a b"),
+        ("leaves.py", "def f(): raise SystemExit(0)", "making it raises SystemExit: 0"),
+        ("mapping.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: 1}", "making it raises TypeError"),
+        ("number.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: [1]}", "found dim 1 of argument 0 to make unb"),
+        ("absent.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {3: [0]}", "found dim 0 of argument 3 to make unb"),
         ("data.txt", "x", "expected a Python module"),
         ("bare.py", "def f(x):\n    return x\n", "found no example arguments, expected f_args or example_args"),
     ],
@@ -103,6 +110,16 @@ def test_a_module_that_cannot_be_used(tmp_path: Path, name: str, text: str | Non
         (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=message):
         prepare(CallableSubject(str(tmp_path / name), name="f"))
+
+
+def test_files_of_one_name_do_not_share_globals(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "model.py" for folder in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(f"FOLDER = {path.parent.name!r}\ndef f(x): ...\nf_args = (1,)\n")
+    for path in (*paths, *paths):
+        called = prepare(CallableSubject(str(path), name="f")).call
+        assert vars(sys.modules[called.__module__])["FOLDER"] == path.parent.name
 
 
 def test_programs_share_one_unbacked_size() -> None:
