@@ -7,6 +7,7 @@ kept sorted and without repetitions (`normalized`): merging two databases must n
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -17,12 +18,15 @@ from ddefuzz.oracles.failure import Failure, Kind
 
 SCHEMA = "ddefuzz.finding/1"
 
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""What a database keeps of numbers: text forms come from people."""
+
 
 class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`k` of `n` cold replays showed the same signature."""
 
-    k: int
-    n: int
+    k: Number
+    n: Number
 
     def __str__(self) -> str:
         return f"{self.k}/{self.n}"
@@ -52,7 +56,7 @@ class Occurrence(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=
     semantics: str
     op: str
     verdict: str
-    count: int
+    count: Number
     first_seen: str
     last_seen: str
 
@@ -100,8 +104,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     occurrences: tuple[Occurrence, ...] = ()
     original: str | None = None
     minimal: str | None = None
-    steps: int | None = None
-    attempts: int | None = None
+    steps: Number | None = None
+    attempts: Number | None = None
     confirmed: Confirmation | None = None
     failure: Failure | None = None
     links: tuple[str, ...] = ()

@@ -23,20 +23,17 @@ def sequence_of(finding_id: str, signature: Signature) -> int | None:
     """The inverse of `id_of`; None if this is not an id of this signature."""
     if finding_id == signature.key:
         return 1
-    match = re.fullmatch(r"-([2-9]|[1-9][0-9]{1,5})", finding_id.removeprefix(signature.key))
+    match = re.fullmatch(re.escape(signature.key) + r"-([2-9]|[1-9][0-9]{1,5})", finding_id)
     return int(match[1]) if match else None
 
 
 def to_row(finding: Finding) -> FindingRow:
     """A new row with all that belongs to it."""
     finding = normalized(finding)
-    sequence = sequence_of(finding.id, finding.signature)
-    if sequence is None:
-        raise DatabaseError(f"finding {finding.id!r}: not an id of its signature, expected {finding.signature.key}")
     return FindingRow(
         id=finding.id,
         key=finding.signature.key,
-        sequence=sequence,
+        sequence=_check_id(finding),
         kind=finding.kind,
         cause=finding.cause,
         language=finding.site.language,
@@ -75,9 +72,19 @@ def to_finding(row: FindingRow) -> Finding:
     }
     try:
         failure = None if row.failure is None else msgspec.json.decode(row.failure, type=Failure)
-        return normalized(msgspec.convert({**fields, "failure": failure}, Finding, from_attributes=True))
+        finding = normalized(msgspec.convert({**fields, "failure": failure}, Finding, from_attributes=True))
     except msgspec.MsgspecError as error:
         raise DatabaseError(f"finding {row.id!r} in the database: {error}") from error
+    _check_id(finding)
+    return finding
+
+
+def _check_id(finding: Finding) -> int:
+    """The sequence number; an id names a folder of the text form, so it must be one that `id_of` makes."""
+    sequence = sequence_of(finding.id, finding.signature)
+    if sequence is None:
+        raise DatabaseError(f"finding {finding.id!r}: not an id of its signature, expected {finding.signature.key}")
+    return sequence
 
 
 _SAME = (

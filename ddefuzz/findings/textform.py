@@ -68,7 +68,7 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
         raise InputError(f"{folder}: no such folder, expected one that `ddefuzz findings export` made")
     findings = {finding.id: finding for finding in map(read_finding, _finding_folders(folder))}
     for finding in findings.values():
-        _check_dup(str(folder / finding.id / FINDING), finding.state, finding.duplicate_of, findings)
+        _check_dup(str(folder / finding.id / FINDING), finding, findings)
     for finding_id, known in _read_known(folder / KNOWN).items():
         if finding_id not in findings:
             raise InputError(f"{folder / KNOWN}: found {finding_id!r}, expected a finding that has a folder beside it")
@@ -108,6 +108,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: found values nested too deeply, expected what `findings export` writes") from error
 
 
 def read_finding(place: Path) -> Finding:
@@ -124,9 +126,13 @@ def read_finding(place: Path) -> Finding:
     if isinstance(site, dict):
         fields["site"] = {"module": None, "function": None, **site}
     try:
-        finding: Finding = normalized(msgspec.convert({**fields, **programs}, Finding))
-    except msgspec.MsgspecError as error:
+        read = msgspec.convert({**fields, **programs}, Finding)
+        # TOML has numbers that JSON, as which the failure is stored, has not: nan, inf, ints of any length.
+        finding = normalized(msgspec.json.decode(msgspec.json.encode(read), type=Finding))
+    except (msgspec.MsgspecError, OverflowError) as error:
         raise InputError(f"{path}: {error}") from error
+    if len({seen.place for seen in finding.occurrences}) < len(finding.occurrences):
+        raise InputError(f"{path}: found two occurrences of one torch, stage, semantics and op, expected one of each")
     if finding.id != place.name:
         raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
     if sequence_of(finding.id, finding.signature) is None:
@@ -167,22 +173,24 @@ def _read_known(path: Path) -> dict[str, Known]:
 
 def _with_decision(finding: Finding, known: Known, path: Path, when: datetime, findings: Container[str]) -> Finding:
     """The finding as `known` has it; where that differs, with history."""
-    _check_dup(f"{path}: {finding.id}", known.state, known.duplicate_of, findings)
     changes = {"state": known.state, "duplicate_of": known.duplicate_of, "fixed_in": known.fixed_in}
     history = tuple(
         HistoryEntry(stamp(when), KNOWN, field, _shown(getattr(finding, field)), _shown(after))
         for field, after in changes.items()
         if getattr(finding, field) != after
     )
-    return normalized(msgspec.structs.replace(finding, **changes, history=finding.history + history))
+    decided = normalized(msgspec.structs.replace(finding, **changes, history=finding.history + history))
+    _check_dup(f"{path}: {finding.id}", decided, findings)
+    return decided
 
 
 def _shown(value: str | tuple[str, ...] | None) -> str:
     return " ".join(value) if isinstance(value, tuple) else value or ""
 
 
-def _check_dup(where: str, state: State, duplicate_of: str | None, findings: Container[str]) -> None:
+def _check_dup(where: str, finding: Finding, findings: Container[str]) -> None:
+    state, duplicate_of = finding.state, finding.duplicate_of
     if (state == "dup") != (duplicate_of is not None):
         raise InputError(f"{where}: found state {state!r} and duplicate_of {duplicate_of!r}, expected both or neither")
-    if duplicate_of is not None and duplicate_of not in findings:
+    if duplicate_of is not None and (duplicate_of not in findings or duplicate_of == finding.id):
         raise InputError(f"{where}: duplicate_of {duplicate_of!r} is not here, expected the id of another finding")

@@ -22,6 +22,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged
 from ddefuzz.findings.model import Confirmation, Finding, as_document, stamp
+from ddefuzz.findings.rows import id_of, sequence_of
 from ddefuzz.findings.schema import Table
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, findings, sighting
 
@@ -252,3 +253,9 @@ class DatabaseMachine(RuleBasedStateMachine):
 
 TestDatabaseMachine = DatabaseMachine.TestCase
 TestDatabaseMachine.settings = settings(PROPERTY, max_examples=15, stateful_step_count=12)
+
+
+def test_an_id_is_its_signatures_and_nothing_else() -> None:
+    assert [sequence_of(id_of(CHUNK.key, number), CHUNK) for number in (1, 2, 10)] == [1, 2, 10]
+    for wrong in ("-2", f"{CHUNK.key}-1", f"{CHUNK.key}-02", f"../{CHUNK.key}", f"{CHUNK.key}/../x", ROLL.key):
+        assert sequence_of(wrong, CHUNK) is None

@@ -80,6 +80,11 @@ def test_a_decision_written_into_known_toml_counts_and_is_logged(tmp_path: Path)
 
 
 Damage = Callable[[Path], object]
+OCCURRENCE = (
+    '{torch = "2.13.0", stage = "export", semantics = "explicit", op = "torch.chunk", verdict = "open", count = 1, '
+    'first_seen = "2025", last_seen = "2025"}'
+)
+
 DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     (
         "an unknown key",
@@ -108,6 +113,33 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         "a duplicate of nothing",
         lambda place: replace(place / "finding.toml", 'state = "open"', 'state = "dup"'),
         "found state 'dup' and duplicate_of None",
+    ),
+    (
+        "a duplicate of itself",
+        lambda place: replace(place / "finding.toml", 'state = "open"', f'state = "dup"\nduplicate_of = "{CHUNK.key}"'),
+        "expected the id of another finding",
+    ),
+    (
+        "a number that JSON has not",
+        lambda place: replace(place / "finding.toml", "cpu_seconds = 0.0", "cpu_seconds = nan"),
+        r"Expected `float`, got `null` - at `\$.failure.observation.cpu_seconds`",
+    ),
+    (
+        "a number that no database has",
+        lambda place: replace(place / "finding.toml", "steps = 1", f"steps = {10**30}"),
+        r"Expected `int` <= 9223372036854775807 - at `\$.steps`",
+    ),
+    (
+        "values nested too deeply",
+        lambda place: append(place / "finding.toml", f"typo = {'[' * 20_000}", at_start=True),
+        "finding.toml: found values nested too deeply",
+    ),
+    (
+        "one place twice",
+        lambda place: replace(
+            place / "finding.toml", "occurrences = []", f"occurrences = [{OCCURRENCE}, {OCCURRENCE}]"
+        ),
+        "found two occurrences of one torch, stage, semantics and op",
     ),
     (
         "a hostile program",
