@@ -15,7 +15,6 @@ from ddefuzz.execute.protocol import (
     EXPLICIT,
     STAGES,
     CallableSubject,
-    Mechanism,
     ProgramSubject,
     Semantics,
     Stage,
@@ -23,6 +22,7 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
+from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.failure import Kind
 from ddefuzz.program.text import is_program

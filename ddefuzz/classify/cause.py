@@ -8,9 +8,9 @@ from typing import NamedTuple
 from ddefuzz.classify.anchor import bound_op
 from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
 from ddefuzz.classify.cxx import asking
-from ddefuzz.classify.machinery import SIZES_FOR_CXX
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import USER_SITE
+from ddefuzz.instrument.events import SIZES_FOR_CXX
 from ddefuzz.oracles.capture import decisive
 from ddefuzz.oracles.failure import Failure
 

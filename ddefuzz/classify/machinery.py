@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ddefuzz.instrument.events import Frame
-
-PROGRAM_FILE = "<program>"
-"""The file of a generated program's frames: they are the user's code."""
+from ddefuzz.instrument.events import PROGRAM_FILE, Frame
 
 
 class Row(NamedTuple):
@@ -128,10 +125,6 @@ PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
 """File, function and reason of single functions that only pass a decision on, in files that are no machinery."""
 
 TRACER = Row("torch/_dynamo/symbolic_convert.py", "dynamo interprets: what is outside of it is not the program's stack")
-
-
-SIZES_FOR_CXX = "torch/_subclasses/fake_tensor.py"
-"""The Python that answers C++ when it wants a tensor's sizes as plain ints: as a place, C++ asked through it."""
 
 
 def is_cxx_machinery(name: str) -> bool:

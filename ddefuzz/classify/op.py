@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 
 from ddefuzz.execute.protocol import Observation
-from ddefuzz.instrument.events import Frame
-
-PROGRAM_FILE = "<program>"
-"""The file name that frames of a program have (`execute.subject` compiles it under this name)."""
+from ddefuzz.instrument.events import PROGRAM_FILE, Frame
 
 
 def failing_ops(observation: Observation) -> tuple[str, ...]:

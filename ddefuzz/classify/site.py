@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddefuzz.classify.cxx import function_name, innermost_site
-from ddefuzz.classify.machinery import SIZES_FOR_CXX, TRACER, is_framework, is_guard_plumbing, is_python_machinery
+from ddefuzz.classify.machinery import TRACER, is_framework, is_guard_plumbing, is_python_machinery
 from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.instrument.events import SIZES_FOR_CXX, Frame, Raised
 
 USER_SITE = Site("Python", USER_CODE, None)
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})

@@ -23,7 +23,6 @@ from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     STAGES,
     CallableSubject,
-    Mechanism,
     Observation,
     ProgramSubject,
     Run,
@@ -32,6 +31,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.worker import observe_run
+from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import is_program
 from ddefuzz.report.advice import advise, own_line

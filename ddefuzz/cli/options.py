@@ -8,7 +8,8 @@ from typing import Any, TypeVar, get_args
 
 import rich_click as click
 
-from ddefuzz.execute.protocol import STAGES, Mechanism, Stage
+from ddefuzz.execute.protocol import STAGES, Stage
+from ddefuzz.instrument.events import Mechanism
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 

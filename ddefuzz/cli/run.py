@@ -20,9 +20,10 @@ from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import Progress, stop_on_interrupt
 from ddefuzz.cli.run_page import summary_page
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
-from ddefuzz.execute.protocol import STAGES, Mechanism, Semantics, Stage
+from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.generate.profiles import PROFILES
+from ddefuzz.instrument.events import Mechanism
 
 FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 

@@ -10,13 +10,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.instrument.events import Frame, Guard, Place, Raised
+from ddefuzz.instrument.events import Frame, Guard, Mechanism, Place, Raised
 
 Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile", "aot", "inductor"]
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
 
-Mechanism: TypeAlias = Literal["explicit", "size-oblivious", "aggressive-1", "aggressive-2"]
 Outcome: TypeAlias = Literal["ok", "fail", "crash", "timeout", "not-judged"]
 
 

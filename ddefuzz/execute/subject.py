@@ -18,12 +18,10 @@ import torch
 
 from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Subject
+from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.ops import catalogue
 from ddefuzz.program import inputs
 from ddefuzz.program.model import Program
-
-PROGRAM_FILE = "<program>"
-"""The file name that frames of a program have."""
 
 _PROGRAM_MODULE = "ddefuzz_program"
 _USER_MODULE = "ddefuzz_user_code"

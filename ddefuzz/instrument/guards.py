@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from unittest import mock
 
 from ddefuzz.instrument import frames, torch_api
-from ddefuzz.instrument.events import Counterfactual, Guard, Place, Raised, SymbolOrigin
+from ddefuzz.instrument.events import SIZES_FOR_CXX, Counterfactual, Guard, Mechanism, Place, Raised, SymbolOrigin
 from ddefuzz.instrument.frames import Stacks
 from ddefuzz.instrument.torch_api import Api
-
-Mechanism: TypeAlias = Literal["explicit", "size-oblivious", "aggressive-1", "aggressive-2"]
 
 _AGGRESSIVE: dict[Mechanism, int] = {"aggressive-1": 1, "aggressive-2": 2}
 
@@ -40,9 +38,6 @@ _PLUMBING = frozenset(
 """The door's own files: the frame that asked is the first outside them."""
 
 _DYNAMO = str(torch_api.torch_parent() / "torch/_dynamo/_")[:-1]
-
-SIZES_FOR_CPP = "torch/_subclasses/fake_tensor.py"
-"""The Python that answers C++ when it wants sizes as plain ints (`_DISPATCH_META_HANDLERS`): C++ asked through it."""
 
 _OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
 """Ops whose users know them by another name."""
@@ -170,7 +165,7 @@ class Recorder:
             asked=asked,
             place=place,
             stacks=frames.take(frame, self.root),
-            native=frames.native_backtrace() if place.language == "C++" or place.file == SIZES_FOR_CPP else None,
+            native=frames.native_backtrace() if place.language == "C++" or place.file == SIZES_FOR_CXX else None,
             withheld=self._withholding,
             origins=tuple(
                 (str(symbol), self._origins[symbol])

@@ -11,8 +11,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, guard_or_false, guard_or_true
 
 from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.events import Guard, Place
-from ddefuzz.instrument.guards import Mechanism, Recorder, watch
+from ddefuzz.instrument.events import Guard, Mechanism, Place
+from ddefuzz.instrument.guards import Recorder, watch
 
 MECHANISMS: tuple[Mechanism, ...] = ("explicit", "size-oblivious", "aggressive-1", "aggressive-2")
 
