@@ -14,7 +14,6 @@ from ddefuzz.program.model import (
     Dim,
     Expr,
     Index,
-    Input,
     Literal,
     Name,
     Program,
@@ -104,15 +103,5 @@ def literal_cost(literal: Literal) -> int:
             return len(repr(literal.value))
 
 
-def recipe_rank(kind: str) -> int:
-    """The place of a recipe among the plain ones."""
-    return _rank(RECIPES, kind)
-
-
 def _rank(order: tuple[str, ...], name: str) -> int:
     return order.index(name) if name in order else len(order)
-
-
-def input_cost(one: Input) -> tuple[int, int, int]:
-    """How plain an input is besides its shape."""
-    return one.requires_grad + (one.layout != "contiguous"), _rank(DTYPES, one.dtype), recipe_cost(one.recipe)
