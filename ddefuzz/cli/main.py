@@ -7,13 +7,11 @@ import os
 import sys
 import tempfile
 import traceback
-from pathlib import Path
 
 import rich_click as click
 from rich_click import rich_click as help_pages
 
 from ddefuzz import __version__
-from ddefuzz.cli import settings
 from ddefuzz.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, DdefuzzError
 
 COMMANDS = {
@@ -46,9 +44,11 @@ class LazyGroup(click.RichGroup):
         name, _, rest = super().resolve_command(ctx, args)
         if name is None:
             return None, None, rest
+        # Late, because reading settings takes longer than all that `--help` does.
+        from ddefuzz.cli import settings  # noqa: PLC0415
+
         command: click.Command = importlib.import_module(f"ddefuzz.cli.{name}").command
-        ctx.obj = settings.read(Path.cwd(), os.environ)
-        ctx.default_map = {name: settings.default_map(command, ctx.obj)}
+        ctx.default_map = {name: settings.default_map(command, settings.read())}
         return name, command, rest
 
 
@@ -85,8 +85,11 @@ def _usage_line(error: click.ClickException) -> str:
     said = f"{context.command_path if context else 'ddefuzz'}: {' '.join(error.format_message().split())}"
     if context is None or said.endswith(("?", "?)")):
         return said
-    parameter = error.param if isinstance(error, click.BadParameter) else None
-    origin = settings.origin(context, parameter) if parameter is not None else ""
+    origin = ""
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        from ddefuzz.cli import settings  # noqa: PLC0415 late for the same reason
+
+        origin = settings.origin(context, error.param)
     return said + (origin or f" (see {context.command_path} --help)")
 
 

@@ -1,117 +1,100 @@
-"""Defaults of options from the environment and from files: a setting is what an option is when it is not typed.
-
-Command line, then `DDEFUZZ_*`, then `ddefuzz.toml`, then `[tool.ddefuzz]` of `pyproject.toml`, both of the current
-folder, then the option's own default. The option itself checks the value: there is no second definition of what is
-allowed, and `--help` shows the default that holds.
-"""
+"""Defaults of options from the environment and files; the option checks the value, and `--help` shows what holds."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
+import pydantic_settings as sources
 import rich_click as click
 from click.core import ParameterSource
+from pydantic import BeforeValidator, Field, StrictInt, ValidationError
 
 from ddefuzz.errors import InputError
 
-PREFIX = "DDEFUZZ_"
 
-NOT_SETTINGS = frozenset({"DDEFUZZ_DEBUG"})
+class Variables(sources.EnvSettingsSource):
+    """Hands over variables that are no setting too, for the model to forbid them as it does keys of files."""
 
-KEYS: MappingProxyType[str, str] = MappingProxyType(
-    {
-        "db": "db",
-        "jobs": "jobs",
-        "profile": "profile",
-        "seed": "seed",
-        "budget": "budget",
-        "stage": "stages",
-        "semantics": "mechanisms",
-        "fail_on": "fail_on",
-    }
-)
-"""Key → the parameter that it is the default of, in every command that has it."""
-
-LISTS = frozenset({"stages", "mechanisms"})
-NUMBERS = frozenset({"jobs", "seed"})
+    def __call__(self) -> dict[str, Any]:
+        keys = {name: name.removeprefix("ddefuzz_") for name in self.env_vars if name != "ddefuzz_debug"}
+        return {key: self.env_vars[name] for name, key in keys.items() if key != name}
 
 
-class Setting(NamedTuple):
-    """A value, and where it was found: `jobs in ddefuzz.toml`."""
+PLACES: dict[str, type[Variables | sources.TomlConfigSettingsSource]] = {
+    "the environment": Variables,
+    "ddefuzz.toml": sources.TomlConfigSettingsSource,
+    "[tool.ddefuzz] of pyproject.toml": sources.PyprojectTomlConfigSettingsSource,
+}
+"""Where settings are looked for, in this order; files are those of the current folder."""
 
-    value: str | int | list[str]
-    origin: str
-
-
-def read(folder: Path, environment: Mapping[str, str]) -> dict[str, Setting]:
-    """Parameter → setting. Raises InputError for a file that is no TOML, an unknown key or a value of no option."""
-    found: dict[str, Setting] = {}
-    pyproject = _toml(folder / "pyproject.toml").get("tool", {}).get("ddefuzz", {})
-    for place, values in (
-        ("[tool.ddefuzz] of pyproject.toml", pyproject),
-        ("ddefuzz.toml", _toml(folder / "ddefuzz.toml")),
-        ("the environment", _of_environment(environment)),
-    ):
-        for key, value in values.items():
-            parameter = KEYS[_known(key, place)]
-            found[parameter] = Setting(_checked(key, value, place, parameter), f"{_shown(key, place)} in {place}")
-    return found
+Text = Annotated[str, Field(description="a string")]
+Number = Annotated[StrictInt | str, Field(description="a number or a string")]
+Words = Annotated[list[str], BeforeValidator(lambda v: v.replace(",", " ").split() if isinstance(v, str) else v)]
 
 
-def default_map(command: click.Command, found: Mapping[str, Setting]) -> dict[str, Any]:
-    """Click's `default_map`: of a command the settings of its options, of a group that of each of its commands."""
-    if isinstance(command, click.Group):
-        return {name: default_map(one, found) for name, one in command.commands.items()}
-    return {one.name: found[one.name].value for one in command.params if one.name in found}
+class Settings(sources.BaseSettings):
+    """The keys; the alias is the parameter that a key is the default of, in every command that has it."""
+
+    model_config = sources.SettingsConfigDict(
+        extra="forbid", env_ignore_empty=True, toml_file="ddefuzz.toml", pyproject_toml_table_header=("tool", "ddefuzz")
+    )
+
+    db: Text = ""
+    jobs: Number = ""
+    profile: Text = ""
+    seed: Number = ""
+    budget: Text = ""
+    stage: Words = Field(default=[], serialization_alias="stages", description="a list of strings")
+    semantics: Words = Field(default=[], serialization_alias="mechanisms", description="a list of strings")
+    fail_on: Text = ""
+
+    @classmethod
+    def settings_customise_sources(cls, *_: Any, **__: Any) -> tuple[sources.PydanticBaseSettingsSource, ...]:
+        return tuple(map(_source, PLACES))
+
+
+def read() -> dict[str, Any]:
+    """Parameter → value. Raises InputError for a file that is no TOML, an unknown key or a value of no option."""
+    try:
+        return Settings().model_dump(by_alias=True, exclude_unset=True)
+    except ValidationError as error:
+        key = str(error.errors()[0]["loc"][0])
+    place, name = _found(key)
+    if key in Settings.model_fields:
+        expected = Settings.model_fields[key].description
+        raise InputError(f"{place}: found {name} = {_source(place)()[key]!r}, expected {expected}")
+    known = [_name(one, place) for one in Settings.model_fields]
+    near = "".join(f"did you mean {_name(one, place)!r}? " for one in get_close_matches(key, Settings.model_fields, 1))
+    raise InputError(f"{place}: found the unknown key {name!r}, {near}expected one of {', '.join(known)}")
+
+
+def default_map(command: click.Command, found: dict[str, Any]) -> dict[str, Any]:
+    """Click's `default_map`: of a command and, if it is a group, of each of its commands."""
+    commands = command.commands if isinstance(command, click.Group) else {}
+    return found | {name: default_map(one, found) for name, one in commands.items()}
 
 
 def origin(context: click.Context, parameter: click.Parameter) -> str:
     """Where the wrong value of a parameter came from, if it was not typed: ` (jobs in ddefuzz.toml)`."""
-    found: Mapping[str, Setting] = context.obj or {}
-    name = parameter.name or ""
-    typed = context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT_MAP)
-    return f" ({found[name].origin})" if name in found and not typed else ""
+    typed = context.get_parameter_source(parameter.name or "") not in (None, ParameterSource.DEFAULT_MAP)
+    keys = {field.serialization_alias or key: key for key, field in Settings.model_fields.items()}
+    place, name = _found(keys.get(parameter.name or "", ""))
+    return f" ({name} in {place})" if place and not typed else ""
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _found(key: str) -> tuple[str, str]:
+    """The first place that has a key, and what the key is called there."""
+    place = next((place for place in PLACES if key in _source(place)()), "")
+    return place, _name(key, place)
+
+
+def _name(key: str, place: str) -> str:
+    return f"DDEFUZZ_{key.upper()}" if place == "the environment" else key
+
+
+def _source(place: str) -> sources.PydanticBaseSettingsSource:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path.name}: found a file that cannot be read ({error}), expected TOML") from error
-
-
-def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    names = (name for name in sorted(environment) if name.startswith(PREFIX) and name not in NOT_SETTINGS)
-    return {name.removeprefix(PREFIX).lower(): environment[name] for name in names if environment[name]}
-
-
-def _shown(key: str, place: str) -> str:
-    return f"{PREFIX}{key.upper()}" if place == "the environment" else key
-
-
-def _known(key: str, place: str) -> str:
-    if key in KEYS:
-        return key
-    near = get_close_matches(key, KEYS, 1)
-    known = ", ".join(_shown(name, place) for name in KEYS)
-    hint = f"did you mean {_shown(near[0], place)!r}? " if near else ""
-    raise InputError(f"{place}: found the unknown key {_shown(key, place)!r}, {hint}expected one of {known}")
-
-
-def _checked(key: str, value: object, place: str, parameter: str) -> str | int | list[str]:
-    if parameter in LISTS:
-        words = value.replace(",", " ").split() if isinstance(value, str) else value
-        if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            return words
-        raise InputError(f"{place}: found {key} = {value!r}, expected a list of strings")
-    if isinstance(value, str) or (parameter in NUMBERS and isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    expected = "a number or a string" if parameter in NUMBERS else "a string"
-    raise InputError(f"{place}: found {key} = {value!r}, expected {expected}")
+        return PLACES[place](Settings)
+    except (OSError, ValueError, AttributeError) as error:  # the last is of a [tool.ddefuzz] that is no table
+        raise InputError(f"{place}: found what cannot be read ({error}), expected a table in TOML") from error

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import rich_click as click
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddefuzz.cli.options import db_option, jobs_option, stages_option
-from ddefuzz.cli.settings import KEYS, default_map, read
+from ddefuzz.cli.settings import default_map, read
 from ddefuzz.errors import InputError
 
 
-def values(folder: Path, environment: Mapping[str, str] | None = None) -> dict[str, object]:
-    return {name: one.value for name, one in read(folder, environment or {}).items()}
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to be in, and an environment without settings."""
+    for name in [name for name in os.environ if name.startswith("DDEFUZZ_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def test_the_environment_goes_before_ddefuzz_toml_before_pyproject(tmp_path: Path) -> None:
-    assert values(tmp_path) == {}
-    (tmp_path / "pyproject.toml").write_text('[tool.ddefuzz]\njobs = 1\nseed = 1\nprofile = "long"\n[tool.ruff]\n')
-    (tmp_path / "ddefuzz.toml").write_text('jobs = 2\nseed = 2\nstage = ["export", "compile"]\n')
-    expected = {"jobs": "3", "seed": 2, "profile": "long", "stages": ["export", "compile"]}
-    assert values(tmp_path, {"DDEFUZZ_JOBS": "3", "DDEFUZZ_DEBUG": "1", "HOME": "/"}) == expected
+def test_the_environment_goes_before_ddefuzz_toml_before_pyproject(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read() == {}
+    (folder / "pyproject.toml").write_text("[tool.ruff]\n")
+    assert read() == {}
+    (folder / "pyproject.toml").write_text('[tool.ddefuzz]\njobs = 1\nseed = 1\nprofile = "long"\n[tool.ruff]\n')
+    (folder / "ddefuzz.toml").write_text('jobs = 2\nseed = 2\nstage = ["export", "compile"]\n')
+    for name, value in {"DDEFUZZ_JOBS": "3", "DDEFUZZ_SEED": "", "DDEFUZZ_DEBUG": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert read() == {"jobs": "3", "seed": 2, "profile": "long", "stages": ["export", "compile"]}
 
 
-def test_lists_in_the_environment_are_words_or_comma_separated(tmp_path: Path) -> None:
-    environment = {"DDEFUZZ_STAGE": "export, compile", "DDEFUZZ_SEMANTICS": "explicit"}
-    assert values(tmp_path, environment) == {"stages": ["export", "compile"], "mechanisms": ["explicit"]}
+def test_lists_in_the_environment_are_words_or_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDEFUZZ_STAGE", "export, compile")
+    monkeypatch.setenv("DDEFUZZ_SEMANTICS", "explicit")
+    assert read() == {"stages": ["export", "compile"], "mechanisms": ["explicit"]}
 
 
 @pytest.mark.parametrize(
@@ -42,34 +54,63 @@ def test_lists_in_the_environment_are_words_or_comma_separated(tmp_path: Path) -
         ("db = 3", r"ddefuzz.toml: found db = 3, expected a string"),
         ("stage = 3", r"ddefuzz.toml: found stage = 3, expected a list of strings"),
         ("stage = [3]", r"ddefuzz.toml: found stage = \[3\], expected a list of strings"),
-        ("= 3", r"ddefuzz.toml: found a file that cannot be read \(.*\), expected TOML"),
+        ("= 3", r"ddefuzz.toml: found what cannot be read \(.*\), expected a table in TOML"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "ddefuzz.toml").write_text(text)
+def test_what_is_wrong_in_a_file_is_one_line(folder: Path, text: str, said: str) -> None:
+    (folder / "ddefuzz.toml").write_text(text)
     with pytest.raises(InputError) as raised:
-        read(tmp_path, {})
+        read()
     assert re.fullmatch(said, str(raised.value))
+    if not text.startswith("["):
+        (folder / "ddefuzz.toml").unlink()
+        (folder / "pyproject.toml").write_text(f"[tool.ddefuzz]\n{text}")
+        with pytest.raises(InputError, match=r"^\[tool.ddefuzz\] of pyproject.toml: found "):
+            read()
 
 
-def test_an_unknown_variable_is_named_as_it_is_typed(tmp_path: Path) -> None:
+def test_a_table_that_is_none_is_no_internal_error(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool]\nddefuzz = 3\n")
+    with pytest.raises(InputError, match=r"pyproject.toml: found .*, expected a table in TOML"):
+        read()
+
+
+def test_the_place_named_is_the_one_with_the_wrong_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "ddefuzz.toml").write_text("jobs = 3\ndb = 3\n")
+    monkeypatch.setenv("DDEFUZZ_JOBS", "2")
+    with pytest.raises(InputError, match=r"^ddefuzz.toml: found db = 3, "):
+        read()
+
+
+def test_an_unknown_variable_is_named_as_it_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDEFUZZ_JOB", "1")
     with pytest.raises(InputError, match=r"found the unknown key 'DDEFUZZ_JOB', did you mean 'DDEFUZZ_JOBS'\?"):
-        read(tmp_path, {"DDEFUZZ_JOB": "1"})
+        read()
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
 
 
 @settings(database=None, deadline=None, derandomize=True)
-@given(st.dictionaries(st.sampled_from(["DDEFUZZ_X", "DDEFUZZ_JOBS", "DDEFUZZ_STAGE", "X"]), st.text(max_size=5)))
+@given(st.dictionaries(st.sampled_from(["DDEFUZZ_X", "DDEFUZZ_JOBS", "DDEFUZZ_STAGE", "X"]), TEXT))
 def test_an_environment_is_read_or_refused_in_one_line(environment: dict[str, str]) -> None:
-    try:
-        found = read(Path("no such folder"), environment)
-    except InputError as error:
-        assert environment.get("DDEFUZZ_X")
-        assert "\n" not in str(error)
-    else:
-        assert set(found) <= set(KEYS.values())
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        try:
+            found = read()
+        except InputError as error:
+            assert environment.get("DDEFUZZ_X")
+            assert "\n" not in str(error)
+        else:
+            assert set(found) == {
+                parameter
+                for name, parameter in {"DDEFUZZ_JOBS": "jobs", "DDEFUZZ_STAGE": "stages"}.items()
+                if environment.get(name)
+            }
 
 
-def test_each_command_takes_what_it_has_an_option_for(tmp_path: Path) -> None:
+def test_each_command_takes_what_it_has_an_option_for(folder: Path) -> None:
     @click.group()
     def group() -> None:
         """A group."""
@@ -85,7 +126,9 @@ def test_each_command_takes_what_it_has_an_option_for(tmp_path: Path) -> None:
     def two(stages: tuple[str, ...]) -> None:
         click.echo(stages)
 
-    (tmp_path / "ddefuzz.toml").write_text('db = "sqlite:///a.db"\njobs = 2\nstage = ["fake"]\n')
-    found = read(tmp_path, {})
-    expected = {"one": {"db": "sqlite:///a.db", "jobs": 2}, "two": {"stages": ["fake"]}}
-    assert default_map(group, found) == expected
+    (folder / "ddefuzz.toml").write_text('db = "sqlite:///a.db"\njobs = 2\nstage = ["fake"]\n')
+    runner = CliRunner()
+    defaults = default_map(group, read())
+    assert runner.invoke(group, ["one"], default_map=defaults).stdout == "sqlite:///a.db 2\n"
+    assert runner.invoke(group, ["one", "-j", "3"], default_map=defaults).stdout == "sqlite:///a.db 3\n"
+    assert runner.invoke(group, ["two"], default_map=defaults).stdout == "('fake',)\n"
