@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import gettempdir
@@ -173,8 +173,8 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
     process.start()
     sender.close()
     try:
-        said = _received(receiver, timeout)
-        if said is None and process.is_alive():
+        said = _received(receiver, process.sentinel, timeout)
+        if said is None:
             return lost_observation(run, Lost("timeout", f"stopped after {timeout:g} s"))
         process.join()
         if not said:
@@ -189,13 +189,16 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
         receiver.close()
 
 
-def _received(receiver: Connection, timeout: float) -> bytes | None:
-    """What the process said, empty where it ended without a word, None where it did neither in time."""
-    if not receiver.poll(timeout):
+def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:
+    """What the process said, empty where it ended without saying it all, None where it did neither in time.
+
+    Its end is watched as well (`ended`, its sentinel): a process that it started may hold the pipe open.
+    """
+    if not wait([receiver, ended], timeout):
         return None
     try:
-        return receiver.recv_bytes()
-    except EOFError:
+        return receiver.recv_bytes() if receiver.poll() else b""
+    except (EOFError, OSError):
         return b""
 
 
@@ -208,8 +211,8 @@ def exit_reason(code: int) -> str:
     """A process's exit code in words: `SIGSEGV (Segmentation fault)`, `exit code 3`."""
     if code >= 0:
         return f"exit code {code}"
-    number = signal.Signals(-code)
-    return f"{number.name} ({signal.strsignal(number)})"
+    name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
+    return f"{name} ({signal.strsignal(-code)})"
 
 
 def fork_server() -> ForkServerContext:

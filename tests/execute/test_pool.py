@@ -215,4 +215,5 @@ def _descendants(pid: int, at_least: int) -> list[psutil.Process]:
 
 def test_exit_codes_in_words() -> None:
     assert exit_reason(-11) == "SIGSEGV (Segmentation fault)"
+    assert exit_reason(-35) == f"signal 35 ({signal.strsignal(35)})"
     assert exit_reason(3) == "exit code 3"
