@@ -18,7 +18,7 @@ import msgspec
 
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.lost import OwnError, lost_case, smallest_so_far, undone_case, was_begun
-from ddefuzz.campaign.summary import Seen, Summary, Tally
+from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
@@ -168,6 +168,7 @@ class Campaign:
             start_seconds=round(self.start_seconds, 2),
             peak_rss_mb=tally.peak_rss_mb,
             interrupted=self.interrupted,
+            minimized=minimized(tally.findings.values(), tally.cpu_seconds),
             unminimized=sum(map(_lacks_minimizing, tally.findings.values())),
             lost=tally.lost,
             campaign=self.number,
@@ -314,24 +315,31 @@ class Campaign:
 
     def _confirm(self, name: str, suspect: Suspect) -> None:
         also = tuple(stage for stage in self.plan.stages if stage != suspect.stage)
-        task = ConfirmTask(suspect, () if suspect.signature.kind in CRASHES else also)
+        self._send_confirm(name, ConfirmTask(suspect, () if suspect.signature.kind in CRASHES else also))
 
+    def _send_confirm(self, name: str, task: ConfirmTask) -> None:
         def take(result: ConfirmResult | Lost | OwnError) -> None:
-            self._end_confirm(name, suspect, result)
+            self._end_confirm(name, task, result)
 
         self._send(run_confirm, task, CONFIRM_SECONDS, take, cold=True)
 
-    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost | OwnError) -> None:
+    def _end_confirm(self, name: str, task: ConfirmTask, result: ConfirmResult | Lost | OwnError) -> None:
         match result:
             case ConfirmResult(shown=shown, cpu_seconds=seconds):
                 self.tally.cpu_seconds["confirm"] += seconds
                 for sighting in result.sightings:
                     self._record(sighting)
+            case Lost(reason=reason) if task.also:
+                # Which stage ended it is not known, and the suspect's own may not have: that one alone, then.
+                self.listen(("lost", f"{name}: a stage of its program was lost: {reason}"), self.tally)
+                self._send_confirm(name, msgspec.structs.replace(task, also=()))
+                return
             case Lost(outcome=outcome):
-                shown = outcome == suspect.signature.kind
+                shown = outcome == task.suspect.signature.kind
             case OwnError(reason=reason):
-                shown = False
+                # It says nothing of the finding, which stays unconfirmed.
                 self.listen(("lost", f"{name}: {reason}"), self.tally)
+                return
         self.database.set_confirmed(name, int(shown), 1)
         self._update(name, confirmed=f"{int(shown)}/1")
         self.listen(("confirmed", name), self.tally)

@@ -29,7 +29,7 @@ from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.pool import Future, Lost
-from ddefuzz.execute.protocol import EXPLICIT, Observation
+from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.oracles.failure import Failure
@@ -64,6 +64,8 @@ class Done:
         callback(self)
 
     def result(self) -> object:
+        if isinstance(self.value, Exception):
+            raise self.value
         return self.value
 
 
@@ -114,6 +116,7 @@ def run(
     stopped: Callable[[], bool] = lambda: False,
     shard: Shard = WHOLE,
     start: int = 0,
+    stages: tuple[Stage, ...] = ("export",),
 ) -> tuple[Summary, Database, list[Event]]:
     database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
     events: list[Event] = []
@@ -124,7 +127,7 @@ def run(
         events.append(event)
 
     campaign = Campaign(
-        plan=Plan("default", 7, budget, 2, ("export",), (EXPLICIT,), shard, start),
+        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, start),
         database=database,
         workers=workers,
         clock=Clock(lambda: workers.seconds, lambda: epoch + timedelta(seconds=workers.seconds)),
@@ -160,6 +163,36 @@ def test_a_finding_is_recorded_then_minimized_then_confirmed_once(tmp_path: Path
     ]
     assert [kind for kind, _ in events if kind != "case"] == ["found", "smaller", "confirmed"]
     assert [(seen.cases, seen.steps, seen.confirmed, seen.is_new) for seen in summary.findings] == [(6, 1, "1/1", True)]
+
+
+class Confirming(Workers):
+    """Confirms as told: a result is returned, an error raised when the result is asked for."""
+
+    def __init__(self, confirm: Callable[[ConfirmTask], object]) -> None:
+        super().__init__(("at::native::chunk",))
+        self.confirm = confirm
+
+    def answer(self, function: Callable[[Any], Any], argument: object) -> object:
+        answer = super().answer(function, argument)
+        return self.confirm(argument) if isinstance(argument, ConfirmTask) else answer
+
+
+def test_another_stage_that_is_lost_does_not_make_a_finding_unconfirmed(tmp_path: Path) -> None:
+    workers = Confirming(lambda task: Lost("crash", "SIGSEGV") if task.also else ConfirmResult(shown=True))
+    _, database, events = run(tmp_path, workers, Budget(cases=1), stages=("export", "aot"))
+    assert [str(finding.confirmed) for finding in database.findings()] == ["1/1"]
+    assert [kind for kind, _ in events if kind != "case"] == ["found", "smaller", "lost", "confirmed"]
+
+
+def test_a_lost_confirmation_shows_nothing(tmp_path: Path) -> None:
+    _, database, _ = run(tmp_path, Confirming(lambda task: Lost("timeout", "30 s")), Budget(cases=1))
+    assert [str(finding.confirmed) for finding in database.findings()] == ["0/1"]
+
+
+def test_an_error_of_its_own_is_no_confirmation_that_failed(tmp_path: Path) -> None:
+    _, database, events = run(tmp_path, Confirming(lambda task: ValueError("ours")), Budget(cases=1))
+    assert [finding.confirmed for finding in database.findings()] == [None]
+    assert any(kind == "lost" and "ValueError: ours" in line for kind, line in events)
 
 
 def test_what_is_known_is_not_minimized_again(tmp_path: Path) -> None:
