@@ -10,7 +10,6 @@ from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
 from ddefuzz.classify.cxx import asking
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import USER_SITE
-from ddefuzz.instrument.events import SIZES_FOR_CXX
 from ddefuzz.oracles.capture import decisive
 from ddefuzz.oracles.failure import Failure
 
@@ -21,12 +20,17 @@ NUMBER_OF_A_TENSOR = ("at::Tensor::item", "at::native::item", "at::native::_loca
 """C++ through which a tensor's value becomes a Python number: it was asked for, by `int(t)` or `t.item()`."""
 
 STRUCTURAL = frozenset(
-    {
-        "chunk", "unsafe_chunk", "split", "unsafe_split", "hsplit", "vsplit", "dsplit", "tensor_split",
-        "tensor_split_sections", "unbind", "unbind_int",
-    }
-)  # fmt: skip
-"""Ops that return as many tensors as a size says: no answer to their question avoids it."""
+    {"chunk", "unsafe_chunk", "unsafe_chunk_py_impl", "split", "unsafe_split", "unbind", "unbind_int"}
+)
+"""Ops that return as many tensors as a size says: no answer to their question avoids it. `tensor_split` and `hsplit`
+are none: they return as many as they are told to."""
+
+SECTIONS = frozenset({"tensor_split_sections"})
+"""Ops that return as many tensors as a number says that they are given: inherent where that one depends on the data."""
+
+
+KERNELS = ("at::", "sdp::", "c10::")
+"""Namespaces of C++ that computes, unlike that of the bindings to Python."""
 
 
 class Evidence(NamedTuple):
@@ -57,6 +61,11 @@ def _branch_on_a_tensor(evidence: Evidence) -> bool:
     if evidence.failure.kind != "unsupported" or evidence.site != USER_SITE:
         return False
     return title_of(decisive(evidence.failure.observation)[1]) == DATA_DEPENDENT_BRANCHING
+
+
+def _graph_break(evidence: Evidence) -> bool:
+    """Dynamo has no way to trace the op or function, whatever its sizes are."""
+    return evidence.failure.kind == "unsupported"
 
 
 def _int_in_schema(evidence: Evidence) -> bool:
@@ -91,20 +100,19 @@ def _own_branch(evidence: Evidence) -> bool:
 
 
 def _output_structure(evidence: Evidence) -> bool:
-    if evidence.failure.kind != "dde" or evidence.site.function is None:
-        return False
-    return evidence.site.function.rpartition("::")[2].removesuffix("_symint") in STRUCTURAL
-
-
-def _sizes_as_ints(evidence: Evidence) -> bool:
-    """C++ read sizes as ints where it could take them as SymInts."""
     raised = evidence.failure.observation.raised
-    return evidence.site.language == "C++" and raised is not None and raised.place.file == SIZES_FOR_CXX
+    if evidence.failure.kind != "dde" or evidence.site.function is None or raised is None:
+        return False
+    name = evidence.site.function.rpartition("::")[2].removesuffix("_symint")
+    return name in STRUCTURAL or (name in SECTIONS and raised.method in NUMBER_METHODS)
 
 
 def _wants_a_number(evidence: Evidence) -> bool:
+    """A Python number is made of it. Not so in a C++ kernel (`self.sizes()`): it could go on with the symbol."""
     raised = evidence.failure.observation.raised
-    return evidence.failure.kind == "dde" and raised is not None and raised.method in NUMBER_METHODS
+    if evidence.failure.kind != "dde" or raised is None or raised.method not in NUMBER_METHODS:
+        return False
+    return not (evidence.site.function or "").startswith(KERNELS)
 
 
 def _otherwise(evidence: Evidence) -> bool:
@@ -120,7 +128,7 @@ RULES: tuple[Rule, ...] = (
     Rule("bool-of-a-tensor", "inherent", "x[mask].t().is_contiguous()", _bool_of_a_tensor),
     Rule("own-branch", "user", "y if x.nonzero().shape[0] > 3 else z", _own_branch),
     Rule("output-structure", "inherent", "torch.chunk(x[mask], 2)", _output_structure),
-    Rule("sizes-as-ints", "framework", "torch.kron(x[mask], y)", _sizes_as_ints),
+    Rule("graph-break", "unsupported-op", "x[mask].is_same_size(x)", _graph_break),
     Rule("wants-a-number", "inherent", "torch.nn.functional.one_hot(t)", _wants_a_number),
     Rule("avoidable", "framework", "torch.diff(x[mask], dim=0)", _otherwise),
 )

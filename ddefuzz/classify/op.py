@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+from itertools import islice
 
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame
 
 
 def failing_ops(observation: Observation) -> tuple[str, ...]:
-    """The catalogue functions that the program called at the failing line, usually one; empty when it is not known.
+    """The catalogue function that the program called at the failing line; empty when it is not known.
 
-    Where the instruction's own positions are known, that is the one call; else every call of the line.
+    Of several calls the outermost: the others make its arguments.
     """
     frame = _program_frame(observation)
     if frame is None:
@@ -20,9 +21,9 @@ def failing_ops(observation: Observation) -> tuple[str, ...]:
         tree = ast.parse(frame.code.strip())
     except SyntaxError:
         return ()
-    return tuple(dict.fromkeys(name for node in ast.walk(tree) if (name := _function(node)) is not None))[
-        : 1 if frame.exact else None
-    ]
+    # `ast.walk` goes breadth first.
+    named = (name for node in ast.walk(tree) if (name := _function(node)) is not None)
+    return tuple(islice(named, 1))
 
 
 def _program_frame(observation: Observation) -> Frame | None:

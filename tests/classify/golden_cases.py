@@ -39,9 +39,14 @@ def _split(x: Tensor, keep: Tensor) -> Any:
     return torch.split(x[keep], 2)
 
 
-@case("tensor-split", "output structure; a C++ name that ends in _symint", X, KEEP)
+@case("tensor-split", "no output structure, for it returns two: an avoidable branch", X, KEEP)
 def _tensor_split(x: Tensor, keep: Tensor) -> Any:
     return torch.tensor_split(x[keep], 2)
+
+
+@case("tensor-split-sections", "as many outputs as the data says", X, KEEP)
+def _tensor_split_sections(x: Tensor, keep: Tensor) -> Any:
+    return torch.tensor_split(x, x[keep].shape[0])
 
 
 @case("unbind", "output structure asked for by a Python decomposition", X, KEEP)
