@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
 
@@ -20,6 +21,7 @@ from ddefuzz.execute.protocol import (
     Stage,
     Subject,
 )
+from ddefuzz.findings.lifecycle import recurs
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
@@ -101,10 +103,10 @@ def kept_cases(paths: Iterable[Path]) -> tuple[KeptCase, ...]:
     """All cases at or below the paths, sorted by id; raises `InputError` for a path or a case that cannot be read."""
     found: dict[str, KeptCase] = {}
     for path in paths:
-        if not path.exists():
+        if not path.is_dir() and not path.is_file():
             raise InputError(f"{path}: found nothing there, expected a case file or a folder of them")
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        for file in files:
+        for file in filter(Path.is_file, files):
             found |= {case.id: case for case in program_cases(file)}
         for listed in sorted(path.rglob(TRUSTED)) if path.is_dir() else []:
             found |= {case.id: case for case in trusted_cases(listed)}
@@ -130,10 +132,13 @@ def program_cases(file: Path) -> Iterator[KeptCase]:
 
 
 def expectation_of(finding: Finding) -> Expectation:
-    """What the programs of a finding do, where it was first seen."""
+    """What the programs of a finding do, where it was first seen: one that is fixed in this torch has to pass."""
     if finding.failure is None:
         raise InputError(f"{finding.id}: has no failure, so there is no stage to replay it in")
     observation = finding.failure.observation
+    # From the package's metadata, because who selects cases must not have to import torch.
+    if recurs(finding.state, finding.fixed_in, version("torch")):
+        return Expectation(observation.stage, observation.semantics)
     return Expectation(observation.stage, observation.semantics, finding.kind, str(finding.site), finding.anchor)
 
 
@@ -141,10 +146,12 @@ def trusted_cases(listed: Path) -> Iterator[KeptCase]:
     """The cases of the modules in a list of trusted ones, by the outcomes beside them; nothing is executed for it."""
     try:
         trusted = msgspec.toml.decode(listed.read_bytes(), type=Trusted)
-    except msgspec.DecodeError as error:
+    except (OSError, RecursionError, msgspec.DecodeError) as error:
         raise InputError(f"{listed}: {error}") from error
     for module in trusted.module:
         path, expected = listed.parent / module.path, listed.parent / module.expected
+        if not path.resolve().is_relative_to(listed.parent.resolve()):
+            raise InputError(f"{listed}: found the module {module.path!r}, expected one below the folder of the list")
         try:
             outcomes = msgspec.json.decode(expected.read_bytes(), type=dict[str, dict[Stage, ExpectedOutcome]])
         except (OSError, msgspec.DecodeError) as error:

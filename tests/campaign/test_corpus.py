@@ -1,0 +1,96 @@
+"""Which cases are replayed and what is expected of them; nothing is executed to find that out."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ddefuzz.campaign.corpus import Expectation, expectation_of, kept_cases, parse_expectation
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import EXPLICIT, CallableSubject
+from ddefuzz.findings.lifecycle import State
+from ddefuzz.findings.model import Finding, title_of
+from tests.findings.arbitrary_findings import CHUNK, failure_of
+
+PROGRAM = """\
+# ddefuzz program v1
+# expect: export/explicit ok
+# expect: fake/explicit dde at at::native::chunk
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0 4"]):
+    return torch.chunk(x, 2)
+"""
+FAILS = Expectation("export", EXPLICIT, "dde", "at::native::chunk", CHUNK.anchor)
+PASSES = Expectation("export", EXPLICIT)
+
+
+@pytest.mark.parametrize(
+    ("state", "fixed_in", "expected"),
+    [
+        ("open", (), FAILS),
+        ("known", (), FAILS),
+        ("fixed", (), PASSES),
+        ("fixed", (version("torch"),), PASSES),
+        ("fixed", ("2.6.0",), FAILS),
+    ],
+)
+def test_what_is_fixed_in_this_torch_has_to_pass(
+    state: State, fixed_in: tuple[str, ...], expected: Expectation
+) -> None:
+    finding = Finding(
+        id=CHUNK.key,
+        kind=CHUNK.kind,
+        cause="inherent",
+        site=CHUNK.site,
+        anchor=CHUNK.anchor,
+        title=title_of(CHUNK),
+        state=state,
+        fixed_in=fixed_in,
+        failure=failure_of(CHUNK),
+    )
+    assert expectation_of(finding) == expected
+
+
+def test_a_program_is_a_case_for_each_expectation_and_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "case.py").write_text(PROGRAM)
+    (tmp_path / "user.py").write_text("raise SystemExit")
+    os.mkfifo(tmp_path / "pipe.py")
+    assert [str(case.expect) for case in kept_cases([tmp_path])] == [
+        "export/explicit ok",
+        "fake/explicit dde at at::native::chunk",
+    ]
+    with pytest.raises(InputError, match=r"pipe\.py: found nothing there"):
+        kept_cases([tmp_path / "pipe.py"])
+
+
+@pytest.mark.parametrize("text", ["", "export ok", "export/old ok", "export/explicit dde", "nowhere/explicit ok"])
+def test_an_expectation_that_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"^here: found the expectation .*, expected STAGE/SEMANTICS"):
+        parse_expectation(text, "here")
+
+
+def trust(folder: Path, module: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "trusted.toml").write_text(f'[[module]]\npath = "{module}"\nexpected = "expected.json"\n')
+    (folder / "expected.json").write_bytes(msgspec.json.encode({"one": {"export": {"outcome": "ok"}}}))
+
+
+def test_trusted_modules_are_below_their_list(tmp_path: Path) -> None:
+    trust(tmp_path, "cases.py")
+    (case,) = kept_cases([tmp_path])
+    assert case.subject == CallableSubject(str(tmp_path / "cases.py"), case="one")
+    for outside in ("../cases.py", "/cases.py", "below/../../cases.py"):
+        trust(tmp_path / "list", outside)
+        with pytest.raises(InputError, match=r"trusted\.toml: found the module .*, expected one below"):
+            kept_cases([tmp_path / "list"])
+
+
+@pytest.mark.parametrize("text", ["[[", "a = " + "[" * 20_000, "[[module]]", "typo = 1"])
+def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "trusted.toml").write_text(text)
+    with pytest.raises(InputError, match=r"trusted\.toml: "):
+        kept_cases([tmp_path])
