@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 
 import msgspec
 
@@ -14,6 +16,9 @@ SCHEMA = "ddefuzz.campaign/1"
 
 BUG_CAUSES: frozenset[Cause] = frozenset({"framework", "inherent"})
 """What is counted as found: failures of the user's own code and missing kernels are told apart from it."""
+
+CONFIRMED = "1/1"
+"""Of a finding that the campaign's one cold replay showed again."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -27,6 +32,29 @@ class Seen(msgspec.Struct, frozen=True):
     cases: int = 0
     steps: int | None = None
     confirmed: str = ""
+
+
+class Minimized(msgspec.Struct, frozen=True):
+    """The findings that this campaign minimized: operations of their smallest programs, and how many it confirmed.
+
+    `cpu_seconds_each` are of minimizing and confirming together.
+    """
+
+    findings: int
+    median_steps: float
+    max_steps: int
+    confirmed: int
+    cpu_seconds_each: float
+
+
+def minimized(findings: Iterable[Seen], cpu_seconds: Mapping[str, float]) -> Minimized | None:
+    """What a campaign made smaller, None if nothing; `cpu_seconds` are a summary's."""
+    smaller = [(seen.steps, seen.confirmed == CONFIRMED) for seen in findings if seen.steps is not None]
+    if not smaller:
+        return None
+    steps, confirmed = zip(*smaller, strict=True)
+    seconds = cpu_seconds.get("minimize", 0.0) + cpu_seconds.get("confirm", 0.0)
+    return Minimized(len(steps), median(steps), max(steps), sum(confirmed), round(seconds / len(steps), 3))
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -55,6 +83,7 @@ class Summary(msgspec.Struct, frozen=True):
     start_seconds: float
     peak_rss_mb: float
     interrupted: bool
+    minimized: Minimized | None
     unminimized: int
     lost: int
     campaign: int

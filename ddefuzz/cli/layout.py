@@ -48,6 +48,11 @@ def _lines(text: str, width: int) -> Iterator[str]:
     yield line
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def details(titles: Sequence[str], rows: Sequence[Detailed], width: int, right: Sequence[str] = ()) -> Group:
     """Rows in aligned columns under their titles, each detail indented below its row and folded."""
     heads = [Text(title, style="bold") for title in titles]

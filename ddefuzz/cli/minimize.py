@@ -13,6 +13,7 @@ import rich_click as click
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
+from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.errors import EXIT_FOUND, InputError
@@ -113,7 +114,7 @@ def command(
     )
     more = "; the attempts ran out: --max-attempts" if found.exhausted else ""
     click.echo(
-        f"{suspect.signature}: {outcome.steps} operations after {found.attempts} captures, "
+        f"{suspect.signature}: {counted(outcome.steps, 'operation')} after {counted(found.attempts, 'capture')}, "
         f"shown in {confirmed} fresh processes{more}",
         err=True,
     )
@@ -168,7 +169,7 @@ def _minimized(
     def improved(best: Program) -> None:
         if save is not None:
             save(best, attempts)
-        click.echo(f"{attempts} captures: {operations(best)} operations", err=True)
+        click.echo(f"{counted(attempts, 'capture')}: {counted(operations(best), 'operation')}", err=True)
 
     return minimize(
         catalogue.parse(suspect.program, suspect.path).program,

@@ -15,6 +15,7 @@ from rich.status import Status
 
 from ddefuzz.campaign.campaign import Event, Plan
 from ddefuzz.campaign.summary import BUG_CAUSES, Tally
+from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import progress_console
 
 LINE_SECONDS = 10.0
@@ -30,7 +31,7 @@ class Progress:
         self._began = self._last = time.monotonic()
         self._status: Status | None = None
         self._console.print(f"[bold]$[/] {escape(replay)}", soft_wrap=True)
-        self._starting = f"{plan.jobs} workers start (importing torch takes some seconds)"
+        self._starting = f"starting {counted(plan.jobs, 'worker')} (importing torch takes some seconds)"
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal:
@@ -68,7 +69,7 @@ class Progress:
         seconds = time.monotonic() - self._began
         budget, cases = self._plan.budget, len(tally.digests)
         done = (
-            f"{min(seconds, budget.seconds):.0f}/{budget.seconds:g} s  {cases} cases"
+            f"{min(seconds, budget.seconds):.0f}/{budget.seconds:g} s  {counted(cases, 'case')}"
             if budget.seconds is not None
             else f"{cases}/{budget.cases} cases"
         )
@@ -76,7 +77,7 @@ class Progress:
         new = sum(seen.is_new for seen in bugs)
         waiting = sum(seen.is_new and not seen.confirmed for seen in bugs) if self._plan.minimize else 0
         rest = f", {waiting} to minimize and confirm" if waiting else ""
-        return f"{done} ({cases / max(seconds, 0.1):.1f}/s)  {len(bugs)} findings, {new} new{rest}"
+        return f"{done} ({cases / max(seconds, 0.1):.1f}/s)  {counted(len(bugs), 'finding')}, {new} new{rest}"
 
 
 @contextmanager

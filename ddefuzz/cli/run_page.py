@@ -7,13 +7,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ddefuzz.campaign.summary import BUG_CAUSES, Seen, Summary
-from ddefuzz.cli.layout import NARROW, Detailed, details, folded
+from ddefuzz.campaign.summary import BUG_CAUSES, Minimized, Seen, Summary
+from ddefuzz.cli.layout import Detailed, counted, details, folded
 from ddefuzz.cli.meanings import VERDICTS, verdicts_line
 from ddefuzz.cli.output import Page, rendered
 
 NUMBERS = ("cases", "steps", "conf")
 """Cases that showed it, operations of its smallest program, cold replays that showed it again."""
+
+GAP = 3
+"""Columns between two of the table's."""
+
+ROOM = 56
+"""Columns that site and anchor need together; where they have less, they are on a line of their own."""
 
 
 def summary_page(summary: Summary, replay: str, page: Page) -> str:
@@ -27,19 +33,27 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
     first = f", the first after {min(seen.first_seconds for seen in bugs):.1f} s" if bugs else ""
     lines = [
         verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts),
-        f"{summary.cases} cases in {summary.seconds:.0f} s on torch {summary.torch}: {len(bugs)} findings "
-        f"of cause framework or inherent, {len(new)} new{first}",
+        f"{counted(summary.cases, 'case')} in {summary.seconds:.0f} s on torch {summary.torch}: "
+        f"{counted(len(bugs), 'finding')} of cause framework or inherent, {len(new)} new{first}",
+        _minimized(summary.minimized) if summary.minimized else "",
         "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items()),
     ]
     if summary.interrupted:
         lines.append("interrupted: what was found is saved; go on with `ddefuzz run --resume`")
     if summary.unminimized:
-        lines.append(f"{summary.unminimized} new findings are not minimized yet: `ddefuzz minimize ID`")
+        lines.append(f"not minimized yet: {counted(summary.unminimized, 'new finding')}; `ddefuzz minimize ID`")
     if summary.lost:
-        lines.append(f"{summary.lost} cases ended their worker: see the findings of kind crash and timeout")
+        lines.append(f"{counted(summary.lost, 'case')} ended the worker: see the findings of kind crash and timeout")
     parts += ["", *(Text(folded(line, page.width)) for line in lines if line)]
     # Commands are never folded: they are there to be copied.
     return rendered(Group(*parts), page) + "".join(f"{line}\n" for line in ("", "Next:", *_next(bugs), f"  {replay}"))
+
+
+def _minimized(of: Minimized) -> str:
+    return (
+        f"{counted(of.findings, 'finding')} minimized: steps median {of.median_steps:g}, max {of.max_steps}; "
+        f"{of.confirmed} of {of.findings} confirmed cold; {of.cpu_seconds_each:.1f} CPU seconds a finding"
+    )
 
 
 def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
@@ -47,7 +61,9 @@ def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
 
 
 def _findings(findings: list[Seen], page: Page) -> RenderableType:
-    if page.width < NARROW:
+    names = max(len(seen.finding) for seen in findings) + max(len(seen.cause) for seen in findings)
+    room = page.width - names - len("".join(("new", *NUMBERS))) - GAP * (5 + len(NUMBERS))
+    if room < ROOM:
         narrow = [
             Detailed(
                 [
@@ -61,13 +77,14 @@ def _findings(findings: list[Seen], page: Page) -> RenderableType:
             for seen in findings
         ]
         return details(["finding", "cause", "", *NUMBERS], narrow, page.width, NUMBERS)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
     for title in ("finding", "cause", "", "site", "anchor"):
         table.add_column(title, no_wrap=True)
     for title in NUMBERS:
         table.add_column(title, justify="right", no_wrap=True)
+    anchors = min(max(len(seen.signature.anchor) for seen in findings), room * 2 // 5)
     for seen in findings:
-        site, anchor = folded(str(seen.signature.site), 48), folded(seen.signature.anchor, 32)
+        site, anchor = folded(str(seen.signature.site), room - anchors), folded(seen.signature.anchor, anchors)
         new = "new" if seen.is_new else ""
         table.add_row(_name(seen), seen.cause, new, Text(site), Text(anchor), *_numbers(seen))
     return table

@@ -65,7 +65,7 @@ def test_a_file_becomes_the_smallest_program_on_stdout(tmp_path: Path) -> None:
     path.write_text(ORIGINAL)
     result = CliRunner().invoke(command, [str(path)], catch_exceptions=False)
     assert (result.exit_code, result.stdout) == (0, MINIMAL)
-    assert f"{CHUNK}: 1 operations after" in result.stderr
+    assert f"{CHUNK}: 1 operation after" in result.stderr
     assert "shown in 3/3 fresh processes" in result.stderr
 
 
@@ -91,7 +91,7 @@ def test_an_interrupt_keeps_the_best_so_far(url: str) -> None:
         first = process.stderr.readline()
         process.send_signal(signal.SIGINT)
         _, rest = process.communicate(timeout=60)
-    assert "captures: 1 operations" in first
+    assert "captures: 1 operation" in first
     assert process.returncode == 130, rest
     assert "Traceback" not in rest
     with Database.open(url, create=False) as database:

@@ -1,0 +1,23 @@
+"""What a campaign says of its minimizing."""
+
+from __future__ import annotations
+
+from ddefuzz.campaign.summary import Minimized, Seen, minimized
+from ddefuzz.classify.signature import Signature, Site
+
+CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_bool operator==")
+
+
+def seen(name: str, steps: int | None, confirmed: str) -> Seen:
+    return Seen(name, CHUNK, "framework", True, 1.0, 1, steps, confirmed)
+
+
+def test_findings_that_were_minimized_are_counted_and_no_others() -> None:
+    findings = [seen("a", 1, "1/1"), seen("b", 4, "0/1"), seen("c", None, "1/1"), seen("d", 2, "1/1"), seen("e", 1, "")]
+    seconds = {"minimize": 5.0, "confirm": 1.0, "export": 9.0}
+    assert minimized(findings, seconds) == Minimized(4, 1.5, 4, 2, 1.5)
+
+
+def test_nothing_minimized_is_nothing_said() -> None:
+    assert minimized([], {}) is None
+    assert minimized([seen("c", None, "1/1")], {"confirm": 1.0}) is None

@@ -1,0 +1,99 @@
+"""A campaign's page: it fits, keeps the names whole, and says what minimizing came to."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ddefuzz.campaign.summary import Seen, Summary, minimized
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.cli.output import Page
+from ddefuzz.cli.run_page import summary_page
+
+REPLAY = "ddefuzz run --seed 7 --budget 12x"
+
+SITES = (
+    Site("C++", None, "c10::SymbolicShapeMeta::compute_strides_like_channels_last_2d"),
+    Site("Python", "torch/_decomp/decompositions_for_unbacked_symints.py", "one_hot_of_a_size"),
+    Site("C++", None, "aten::histogram"),
+)
+FINDINGS = (
+    Seen("dde-99b9f15ff8", Signature("dde", SITES[0], "guard_bool operator=="), "framework", True, 2.0, 3, 1, "1/1"),
+    Seen("dde-cda2def407", Signature("dde", SITES[1], "int(self.max().item())"), "inherent", True, 6.1, 1, 4, "0/1"),
+    Seen(
+        "data-dependent-output-15ea0d4b19",
+        Signature("data-dependent-output", SITES[2], "UnsupportedOperatorException"),
+        "unsupported-op",
+        is_new=False,
+        first_seconds=8.0,
+        cases=1,
+    ),
+)
+SECONDS = {"confirm": 1.0, "export": 2.9, "minimize": 2.4}
+
+SUMMARY = Summary(
+    seed=7,
+    profile="default",
+    generator="generator=1",
+    torch="2.13.0",
+    budget="12x",
+    shard="1/1",
+    jobs=2,
+    cases=12,
+    digests=(),
+    outcomes={"export": {"explicit": {"fail": 5, "ok": 7}, "size-oblivious": {"fail": 3, "ok": 1}}},
+    verdicts={"export": {"ok": 3, "rescued": 3, "open": 5, "changed": 1}},
+    findings=FINDINGS,
+    cpu_seconds=SECONDS,
+    seconds=10.2,
+    start_seconds=3.0,
+    peak_rss_mb=500.0,
+    interrupted=False,
+    minimized=minimized(FINDINGS, SECONDS),
+    unminimized=0,
+    lost=1,
+    campaign=1,
+)
+
+
+@pytest.mark.parametrize("width", [74, 80, 119, 120, 130, 160, 200])
+def test_the_page_fits_and_loses_nothing(width: int) -> None:
+    page = summary_page(SUMMARY, REPLAY, Page(width))
+    told, commands = page.split("\nNext:\n")
+    assert max(map(len, told.splitlines())) <= width
+    assert "…" not in told
+    assert "\n\n\n" not in page
+    assert f"  {REPLAY}" in commands.splitlines()
+    for seen in FINDINGS:
+        assert seen.finding in told
+
+
+@pytest.mark.parametrize("width", [74, 80, 119])
+def test_a_narrow_page_has_site_and_anchor_below(width: int) -> None:
+    words = "".join(summary_page(SUMMARY, REPLAY, Page(width)).split())
+    for seen in FINDINGS:
+        assert f"{seen.signature.site}[{seen.signature.anchor}]".replace(" ", "") in words
+
+
+def test_a_wide_page_gives_a_finding_one_line() -> None:
+    page = summary_page(SUMMARY, REPLAY, Page(200))
+    (line,) = (line for line in page.splitlines() if FINDINGS[1].finding in line)
+    assert line.split() == [
+        *("dde-cda2def407", "inherent", "new", str(SITES[1]), "int(self.max().item())"),
+        *("1", "4", "0/1"),
+    ]
+
+
+def test_what_minimizing_came_to_is_one_line() -> None:
+    lines = summary_page(SUMMARY, REPLAY, Page(160)).splitlines()
+    line = "2 findings minimized: steps median 2.5, max 4; 1 of 2 confirmed cold; 1.7 CPU seconds a finding"
+    assert line in lines
+    assert "1 case ended the worker: see the findings of kind crash and timeout" in lines
+
+
+def test_nothing_found_is_said_without_findings() -> None:
+    nothing = msgspec.structs.replace(SUMMARY, findings=(), minimized=None, cases=1, lost=0)
+    page = summary_page(nothing, REPLAY, Page(80))
+    assert "1 case in 10 s on torch 2.13.0: 0 findings of cause framework or inherent" in page
+    assert "minimized" not in page
+    assert page.endswith(f"Next:\n  {REPLAY}\n")
