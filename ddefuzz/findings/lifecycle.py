@@ -54,6 +54,11 @@ def check_transition(finding_id: str, before: State, after: State) -> None:
 def recurs(state: State, fixed_in: tuple[str, ...], torch: str) -> bool:
     """Whether a sighting under `torch` is a return of a fixed bug, not one more sighting of it in an older version.
 
-    A finding fixed in no version in particular is fixed in all of them.
+    A finding fixed in no version in particular is fixed in all of them. A build of a version (`2.13.0+cpu`) is that
+    version.
     """
-    return state == "fixed" and (not fixed_in or torch in fixed_in)
+    return state == "fixed" and (not fixed_in or _release(torch) in map(_release, fixed_in))
+
+
+def _release(version: str) -> str:
+    return version.partition("+")[0]

@@ -30,6 +30,9 @@ def test_every_state_is_explained_and_can_be_reached() -> None:
 @pytest.mark.parametrize(
     ("state", "fixed_in", "torch", "expected"),
     [
+        ("fixed", ("2.13.0",), "2.13.0+cpu", True),
+        ("fixed", ("2.13.0+cu128",), "2.13.0+cpu", True),
+        ("fixed", ("2.13.0",), "2.13.1+cpu", False),
         ("fixed", ("2.15.0",), "2.15.0", True),
         ("fixed", ("2.15.0",), "2.13.0", False),  # an older version, where it was never fixed
         ("fixed", (), "2.13.0", True),
