@@ -22,8 +22,8 @@ from ddefuzz.generate.extents import (
 from ddefuzz.generate.lockstep import Handle, Lockstep
 from ddefuzz.ops import conversions
 from ddefuzz.ops.spec import Data, Kind, Tensor
-from ddefuzz.program.inputs import LAYOUTS
 from ddefuzz.program.model import Dim, Name, Recipe
+from ddefuzz.program.recipes import LAYOUTS
 
 CONVERSIONS: Final = 6
 NEWEST: Final = 3

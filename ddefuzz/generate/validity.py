@@ -10,10 +10,7 @@ from ddefuzz.program.model import Program
 
 
 def valid_sizes(program: Program) -> tuple[DataSize, ...]:
-    """The data sizes at which eager runs the program without an error.
-
-    They are recorded with a case, because the fallback of a guard is right or wrong exactly there.
-    """
+    """The data sizes at which eager runs the program without an error: a guard's fallback is right or wrong there."""
     return tuple(size for size in DATA_SIZES if _accepts(dial(program, size)))
 
 

@@ -9,20 +9,7 @@ import torch
 
 from ddefuzz.program.evaluate import evaluate
 from ddefuzz.program.model import Dim, Input, Name, Program, Recipe
-from ddefuzz.program.recipes import ANNOTATIONS, DTYPES, LAYOUTS, RECIPES, elements, fault_of, input_expression
-
-__all__ = [
-    "ANNOTATIONS",
-    "DATA_SIZES",
-    "DTYPES",
-    "LAYOUTS",
-    "RECIPES",
-    "DataSize",
-    "dial",
-    "fault_of",
-    "materialize",
-    "materialize_input",
-]
+from ddefuzz.program.recipes import elements, input_expression
 
 DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
 DATA_SIZES: Final[tuple[DataSize, ...]] = ("0", "1", "2", "equal", "all")

@@ -151,7 +151,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an input's values are made, e.g. `normal`, `trues(4)`, `sizes(3, 4)`; the kinds are listed in `inputs`."""
+    """How an input's values are made, e.g. `normal`, `trues(4)`, `sizes(3, 4)`; the kinds are listed in `recipes`."""
 
     kind: str
     args: tuple[int | float | bool, ...] = ()
@@ -159,7 +159,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A tensor argument. `dtype` is torch's name of it (`float32`); `layout` is one of `inputs.LAYOUTS`."""
+    """A tensor argument. `dtype` is torch's name of it (`float32`); `layout` is one of `recipes.LAYOUTS`."""
 
     name: str
     dtype: str

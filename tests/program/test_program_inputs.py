@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 
-from ddefuzz.program.inputs import DATA_SIZES, DTYPES, DataSize, dial, materialize
+from ddefuzz.program.inputs import DATA_SIZES, DataSize, dial, materialize
 from ddefuzz.program.model import Dim, Input, Literal, Program, Recipe
-from ddefuzz.program.recipes import FLOATS, INTEGERS, LAYOUTS, RECIPES, elements, fault_of
+from ddefuzz.program.recipes import DTYPES, FLOATS, INTEGERS, LAYOUTS, RECIPES, elements, fault_of
 
 EXAMPLES = {
     "normal": (),
