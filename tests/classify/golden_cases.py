@@ -245,4 +245,4 @@ def _unflatten(x: Tensor, keep: Tensor) -> Any:
 @case("broadcast-check", "a fallback whose check then fails: no guard raises", X, N)
 def _broadcast_check(x: Tensor, n: Tensor) -> Any:
     rows = n.tolist()[0]
-    return torch.addcdiv(torch.ones(3, 2), torch.ones(3, 2), torch.ones(torch.sym_min(rows, 1)))
+    return torch.addcdiv(torch.ones(3, 2), torch.ones(3, 2), torch.ones(torch.sym_min(rows, 1)))  # type: ignore[no-untyped-call]
