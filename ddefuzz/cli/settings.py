@@ -12,13 +12,16 @@ from pydantic import BeforeValidator, Field, StrictInt, ValidationError
 
 from ddefuzz.errors import InputError
 
+PREFIX = "DDEFUZZ_"
+
 
 class Variables(sources.EnvSettingsSource):
     """Hands over variables that are no setting too, for the model to forbid them as it does keys of files."""
 
     def __call__(self) -> dict[str, Any]:
-        keys = {name: name.removeprefix("ddefuzz_") for name in self.env_vars if name != "ddefuzz_debug"}
-        return {key: self.env_vars[name] for name, key in keys.items() if key != name}
+        prefix, debug = PREFIX.lower(), "ddefuzz_debug"  # which is of no option
+        names = [name for name in self.env_vars if name.startswith(prefix) and name != debug]
+        return {name.removeprefix(prefix): self.env_vars[name] for name in names}
 
 
 PLACES: dict[str, type[Variables | sources.TomlConfigSettingsSource]] = {
@@ -37,7 +40,11 @@ class Settings(sources.BaseSettings):
     """The keys; the alias is the parameter that a key is the default of, in every command that has it."""
 
     model_config = sources.SettingsConfigDict(
-        extra="forbid", env_ignore_empty=True, toml_file="ddefuzz.toml", pyproject_toml_table_header=("tool", "ddefuzz")
+        extra="forbid",
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        toml_file="ddefuzz.toml",
+        pyproject_toml_table_header=("tool", "ddefuzz"),
     )
 
     db: Text = ""
@@ -90,7 +97,7 @@ def _found(key: str) -> tuple[str, str]:
 
 
 def _name(key: str, place: str) -> str:
-    return f"DDEFUZZ_{key.upper()}" if place == "the environment" else key
+    return f"{PREFIX}{key.upper()}" if place == "the environment" else key
 
 
 def _source(place: str) -> sources.PydanticBaseSettingsSource:
