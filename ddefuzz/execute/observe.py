@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 import torch
 
 from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Subject
-from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture, NotJudgedError, graph_text
+from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture, graph_text
 from ddefuzz.execute.subject import Prepared, prepare
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Guard, Raised
@@ -29,6 +29,9 @@ OUTPUT_TAIL = 2000
 
 MESSAGE_LIMIT = 6000
 """Characters kept of an exception's message."""
+
+LACKING = frozenset({"InvalidCxxCompiler"})
+"""Exceptions by which torch says that this machine lacks what a stage needs: they are no failure of the subject."""
 
 _MEGABYTE = 1e6
 
@@ -91,8 +94,6 @@ def _watched(prepared: Prepared, run: Run) -> _Seen:
         try:
             capture = stage(prepared)
             seen.cpu_seconds = time.process_time() - started
-        except NotJudgedError as error:
-            seen.outcome, seen.reason = "not-judged", str(error)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 the subject is under test: whatever it raises is the observation
@@ -131,6 +132,10 @@ def agreement(subject: Subject, capture: Capture) -> bool | None:
 
 def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None:
     chain = exception_chain(error)
+    lacking = next((one for one in chain if type(one).__name__ in LACKING), None)
+    if lacking is not None:
+        seen.outcome, seen.reason = "not-judged", _message(lacking).partition("\n")[0]
+        return
     seen.outcome = "fail"
     seen.exceptions = tuple(map(_exception_info, chain))
     seen.raised = recorder.raised(chain)

@@ -28,10 +28,6 @@ StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
 """Puts a subject through one stage; returns what was captured, if any, and raises whatever torch raises."""
 
 
-class NotJudgedError(Exception):
-    """The stage cannot say anything of this subject here; the message is the reason."""
-
-
 class _CapturedError(Exception):
     """Ends the call of a compiled subject once it is compiled: what follows is running, not capturing."""
 

@@ -203,3 +203,11 @@ def test_the_chain_follows_cause_then_context_and_ends() -> None:
     assert exception_chain(third) == [third, second, first]
     first.__context__ = third
     assert exception_chain(third) == [third, second, first]
+
+
+def test_a_machine_without_a_compiler_cannot_judge_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "/nowhere/c++"))
+    seen = observe(Run(ProgramSubject(OK), "inductor"))
+    assert (seen.outcome, seen.exceptions) == ("not-judged", ())
+    assert "C++ compiler" in seen.reason
