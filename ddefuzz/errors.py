@@ -1,11 +1,11 @@
 """The exceptions of ddefuzz, drawn once; each carries the exit code of the command that it ends.
 
-    DdefuzzError                3  an internal error of ddefuzz, unless a subclass says otherwise
-    ├── InputError              2  what the user handed in: a case file, an option, a configuration key
-    │   └── ProgramError        2  a case file, with path, line, found, expected
-    ├── UnsupportedError        4  this torch, this Python, this database schema
-    │   └── DatabaseError       4  unreachable, read-only, corrupt, full, too new
-    └── NothingRanError         5  the selection was empty
+DdefuzzError                3  an internal error of ddefuzz, unless a subclass says otherwise
+├── InputError              2  what the user handed in: a case file, an option, a configuration key
+│   └── ProgramError        2  a case file, with path, line, found, expected
+├── UnsupportedError        4  this torch, this Python, this database schema
+│   └── DatabaseError       4  unreachable, read-only, corrupt, full, too new
+└── NothingRanError         5  the selection was empty
 """
 
 from __future__ import annotations
