@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ddefuzz.cli.layout import NARROW, Detailed, details, folded
 from ddefuzz.cli.meanings import CAUSES, verdicts_line
-from ddefuzz.cli.output import Page, rendered
+from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.report.advice import Advice, Suggestion
 from ddefuzz.report.check import Row
 
@@ -40,13 +40,13 @@ def _wide(rows: list[Row]) -> Table:
     previous = ""
     for row in rows:
         table.add_row(
-            Text(row.case if row.case != previous else ""),
+            plain(row.case if row.case != previous else ""),
             row.stage,
             row.semantics,
             _outcome(row),
             row.verdict or "",
             row.cause or "",
-            Text(folded(_where(row), 60)),
+            plain(folded(_where(row), 60)),
         )
         previous = row.case
     return table
@@ -60,12 +60,12 @@ def _narrow(rows: list[Row], page: Page) -> RenderableType:
         stages = [list(group) for _, group in groupby(of_case, lambda row: row.stage)]
         for at, group in enumerate(stages):
             by_semantics = {row.semantics: row for row in group}
-            cells = [Text(case if at == 0 else ""), Text(group[0].stage)]
+            cells = [plain(case if at == 0 else ""), Text(group[0].stage)]
             cells += [_outcome(by_semantics[name]) if name in by_semantics else Text() for name in semantics]
             verdict = next((row.verdict for row in group if row.verdict), "")
             cause = next((row.cause for row in group if row.cause), "")
             is_last = at + 1 == len(stages) or _all_where(stages[at + 1]) != _all_where(group)
-            detail = Text(_all_where(group) if is_last else "")
+            detail = plain(_all_where(group) if is_last else "")
             shown.append(Detailed([*cells, Text(verdict), Text(cause)], detail))
     return details(["case", "stage", *semantics, "verdict", "cause"], shown, page.width)
 
@@ -98,7 +98,7 @@ def _by_failure(rows: list[Row]) -> Iterable[list[Row]]:
 def _failure(group: list[Row], page: Page) -> RenderableType:
     row = group[0]
     stages = ", ".join(dict.fromkeys(one.stage for one in group))
-    lines: list[RenderableType] = [Text(f"{row.case}  {stages}", style="bold")]
+    lines: list[RenderableType] = [plain(f"{row.case}  {stages}", style="bold")]
     facts = [("what", row.exception or row.reason)]
     if row.expression is not None:
         facts.append(("asked", row.expression))
@@ -113,7 +113,7 @@ def _failure(group: list[Row], page: Page) -> RenderableType:
         facts += _advice(row.advice)
     grid = Table.grid(padding=(0, 2))
     for name, value in facts:
-        grid.add_row(Text(name, style="dim"), Text(_fitting(value, page.width - 9)))
+        grid.add_row(Text(name, style="dim"), plain(_fitting(value, page.width - 9)))
     lines.append(Padding(grid, (0, 0, 0, 2)))
     return Group(*lines)
 

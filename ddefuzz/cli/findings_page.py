@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
@@ -12,43 +12,52 @@ from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.cli.frames_page import MARK, way_to_site
-from ddefuzz.cli.layout import NARROW, Detailed, details, folded
+from ddefuzz.cli.layout import Detailed, details, folded
 from ddefuzz.cli.meanings import CAUSES, verdicts_line
-from ddefuzz.cli.output import Page, rendered
+from ddefuzz.cli.output import Page, plain, printable, rendered
 from ddefuzz.findings.lifecycle import MEANING
 from ddefuzz.findings.model import Finding
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table; it is left out on pages narrower than `from_width`, its cells are folded at `most`."""
+    """A column of the table. One with a `least` width is folded, down to it, where the page is narrow."""
 
     title: str
     cell: Callable[[Finding], str]
-    from_width: int = 0
     right: bool = False
-    most: int = 60
+    least: int | None = None
 
 
 COLUMNS: tuple[Column, ...] = (
     Column("id", lambda finding: finding.id),
-    Column("cause", lambda finding: finding.cause, from_width=60),
-    Column("site", lambda finding: str(finding.site), from_width=NARROW, most=44),
-    Column("anchor", lambda finding: finding.anchor, from_width=130, most=32),
-    Column("ops", lambda finding: _some(finding.ops, 2), from_width=150, most=34),
-    Column("stages", lambda finding: " ".join(finding.stages), from_width=150, most=20),
+    Column("cause", lambda finding: finding.cause),
+    Column("site", lambda finding: str(finding.site), least=34),
+    Column("anchor", lambda finding: finding.anchor, least=22),
+    Column("ops", lambda finding: _some(finding.ops, 2), least=24),
+    Column("stages", lambda finding: " ".join(finding.stages), least=20),
     Column("steps", lambda finding: "" if finding.steps is None else str(finding.steps), right=True),
-    Column("conf", lambda finding: str(finding.confirmed or ""), from_width=60, right=True),
+    Column("conf", lambda finding: str(finding.confirmed or ""), right=True),
     Column("state", lambda finding: finding.state),
 )
+
+DROPPED = ("stages", "ops", "anchor", "site")
+"""Columns that a narrower page does without, the first first; without a site column it has a line of its own."""
+
+GAP = 2
+"""Between two columns."""
+
+WIDE = 60
+UNTIL_WIDE = frozenset({"cause", "conf"})
+"""What is left out on pages narrower than `WIDE`."""
 
 
 def list_page(findings: Sequence[Finding], page: Page) -> str:
     """The table, and what to type next."""
     if not findings:
         return "no findings (`ddefuzz run` looks for some)\n"
-    columns = [column for column in COLUMNS if page.width >= column.from_width]
-    table = _narrow(findings, columns, page) if page.width < NARROW else _wide(findings, columns)
+    widths = _widths(findings, page.width)
+    table = _wide(findings, widths) if "site" in widths else _narrow(findings, page)
     first = findings[0].id
     return (
         rendered(table, page)
@@ -59,7 +68,24 @@ def list_page(findings: Sequence[Finding], page: Page) -> str:
     )
 
 
-def _narrow(findings: Sequence[Finding], columns: Sequence[Column], page: Page) -> RenderableType:
+def _widths(findings: Sequence[Finding], width: int) -> dict[str, int]:
+    """The columns that fit and their widths: folded ones get their least, and what is left from left to right."""
+    natural = {one.title: max(len(one.title), *(len(one.cell(f)) for f in findings)) for one in COLUMNS}
+    least = {one.title: min(natural[one.title], one.least or natural[one.title]) for one in COLUMNS}
+    for title in DROPPED:
+        if sum(least.values()) + GAP * len(least) <= width:
+            break
+        del least[title]
+    spare = width - sum(least.values()) - GAP * len(least)
+    for title in least:
+        more = max(0, min(natural[title] - least[title], spare))
+        least[title] += more
+        spare -= more
+    return least
+
+
+def _narrow(findings: Sequence[Finding], page: Page) -> RenderableType:
+    columns = [one for one in COLUMNS if one.least is None and (one.title not in UNTIL_WIDE or page.width >= WIDE)]
     rows = [
         Detailed([plain(column.cell(finding)) for column in columns], plain(f"{finding.site} [{finding.anchor}]"))
         for finding in findings
@@ -68,12 +94,13 @@ def _narrow(findings: Sequence[Finding], columns: Sequence[Column], page: Page) 
     return details([column.title for column in columns], rows, page.width, right)
 
 
-def _wide(findings: Sequence[Finding], columns: Sequence[Column]) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+def _wide(findings: Sequence[Finding], widths: Mapping[str, int]) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    columns = [column for column in COLUMNS if column.title in widths]
     for column in columns:
         table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
     for finding in findings:
-        table.add_row(*(plain(folded(column.cell(finding), column.most)) for column in columns))
+        table.add_row(*(plain(folded(column.cell(finding), widths[column.title])) for column in columns))
     return table
 
 
@@ -88,7 +115,7 @@ def show_page(finding: Finding, page: Page) -> str:
     parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), "", facts]
     for title, text in (("smallest program", finding.minimal), ("found with", finding.original)):
         if text is not None and (title == "smallest program" or text != finding.minimal):
-            parts += [_heading(title), Syntax(plain(text.rstrip()).plain, "python", word_wrap=True, theme=_THEME)]
+            parts += [_heading(title), Syntax(printable(text.rstrip()), "python", word_wrap=True, theme=_THEME)]
     if finding.failure is not None:
         way = way_to_site(finding.failure)
         if way.lines:
@@ -117,12 +144,6 @@ def _heading(title: str) -> Text:
 
 def _cut(line: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 1]}…"
-
-
-def plain(text: str, style: str = "") -> Text:
-    """Text as it is: no markup, and control characters are shown, not obeyed."""
-    shown = "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
-    return Text(shown, style=style)
 
 
 def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import rich_click as click
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from ddefuzz.files import write_atomically
 
@@ -112,6 +113,16 @@ def progress_console() -> Console:
     """Stderr, where progress goes; live lines only on a terminal that is not the log of a CI job."""
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     return Console(stderr=True, highlight=False, force_terminal=False if in_ci else None)
+
+
+def printable(text: str) -> str:
+    """Text that a terminal shows and does not obey: control characters but newlines are escaped, as Python does."""
+    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Text as it is: no markup, and control characters are shown, not obeyed."""
+    return Text(printable(text), style=style)
 
 
 def rendered(renderable: RenderableType, page: Page) -> str:
