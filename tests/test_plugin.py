@@ -54,7 +54,7 @@ CASES = [
 TRUSTED = '[[module]]\npath = "code.py"\nexpected = "expected.json"\n'
 EXPECTED = '{"kills": {"export": {"outcome": "ok"}}, "doubles": {"export": {"outcome": "ok"}}}'
 
-CONFIGURATION = "[pytest]\nxfail_strict = true\nfilterwarnings = error\n"
+CONFIGURATION = "[pytest]\nxfail_strict = true\nfilterwarnings = error\nddefuzz_trust = true\n"
 
 
 @pytest.fixture
@@ -124,6 +124,14 @@ def test_what_got_fixed_fails_no_session(pytester: pytest.Pytester, corpus: Path
     result = pytester.runpytest_subprocess(str(corpus / "gone.py"))
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(xpassed=1)
+
+
+def test_a_list_of_user_modules_is_not_followed_unless_the_project_says_so(
+    pytester: pytest.Pytester, corpus: Path
+) -> None:
+    (pytester.path / "pytest.ini").write_text("[pytest]\n")
+    result = pytester.runpytest_subprocess(str(corpus / "trusted"), "--collect-only")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def test_a_case_that_cannot_be_read_is_one_line_and_runs_nothing(pytester: pytest.Pytester) -> None:

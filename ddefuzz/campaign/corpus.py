@@ -99,8 +99,11 @@ def parse_expectation(text: str, where: str) -> Expectation:
     )
 
 
-def kept_cases(paths: Iterable[Path]) -> tuple[KeptCase, ...]:
-    """All cases at or below the paths, sorted by id; raises `InputError` for a path or a case that cannot be read."""
+def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:
+    """All cases at or below the paths, sorted by id; raises `InputError` for a path or a case that cannot be read.
+
+    Those of user modules are among them only with `trust`: the lists lie in the folders that they trust.
+    """
     found: dict[str, KeptCase] = {}
     for path in paths:
         if not path.is_dir() and not path.is_file():
@@ -108,9 +111,19 @@ def kept_cases(paths: Iterable[Path]) -> tuple[KeptCase, ...]:
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
         for file in filter(Path.is_file, files):
             found |= {case.id: case for case in program_cases(file)}
-        for listed in sorted(path.rglob(TRUSTED)) if path.is_dir() else []:
+        for listed in trusted_lists(path) if trust else ():
             found |= {case.id: case for case in trusted_cases(listed)}
     return tuple(found[key] for key in sorted(found))
+
+
+def trusted_lists(path: Path) -> list[Path]:
+    """The lists of trusted modules below a path."""
+    return sorted(filter(Path.is_file, path.rglob(TRUSTED))) if path.is_dir() else []
+
+
+def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The user modules that the lists below the paths name; raises `InputError`."""
+    return tuple(module for path in paths for listed in trusted_lists(path) for module, _ in _read_trusted(listed))
 
 
 def program_cases(file: Path) -> Iterator[KeptCase]:
@@ -144,14 +157,7 @@ def expectation_of(finding: Finding) -> Expectation:
 
 def trusted_cases(listed: Path) -> Iterator[KeptCase]:
     """The cases of the modules in a list of trusted ones, by the outcomes beside them; nothing is executed for it."""
-    try:
-        trusted = msgspec.toml.decode(listed.read_bytes(), type=Trusted)
-    except (OSError, RecursionError, msgspec.DecodeError) as error:
-        raise InputError(f"{listed}: {error}") from error
-    for module in trusted.module:
-        path, expected = listed.parent / module.path, listed.parent / module.expected
-        if not path.resolve().is_relative_to(listed.parent.resolve()):
-            raise InputError(f"{listed}: found the module {module.path!r}, expected one below the folder of the list")
+    for path, expected in _read_trusted(listed):
         try:
             outcomes = msgspec.json.decode(expected.read_bytes(), type=dict[str, dict[Stage, ExpectedOutcome]])
         except (OSError, msgspec.DecodeError) as error:
@@ -160,3 +166,16 @@ def trusted_cases(listed: Path) -> Iterator[KeptCase]:
             for stage, outcome in stages.items():
                 expect = Expectation(stage, EXPLICIT, outcome.kind, str(outcome.site or ""))
                 yield KeptCase(f"{path}:{case}@{stage}", CallableSubject(str(path), case=case), expect)
+
+
+def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
+    """Each module of a list, with the file of its outcomes."""
+    try:
+        trusted = msgspec.toml.decode(listed.read_bytes(), type=Trusted)
+    except (OSError, RecursionError, msgspec.DecodeError) as error:
+        raise InputError(f"{listed}: {error}") from error
+    for module in trusted.module:
+        path, expected = listed.parent / module.path, listed.parent / module.expected
+        if not path.resolve().is_relative_to(listed.parent.resolve()):
+            raise InputError(f"{listed}: found the module {module.path!r}, expected one below the folder of the list")
+        yield path, expected

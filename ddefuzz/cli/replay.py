@@ -7,14 +7,13 @@ from pathlib import Path
 
 import msgspec
 import rich_click as click
-from rich.console import Group
-from rich.text import Text
+from rich.console import Console, Group
 
-from ddefuzz.campaign.corpus import kept_cases
+from ddefuzz.campaign.corpus import kept_cases, trusted_modules
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, replay
 from ddefuzz.cli.layout import Detailed, details
 from ddefuzz.cli.options import jobs_option
-from ddefuzz.cli.output import Page, Writer, deliver, output_options, progress_console, rendered
+from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, printable, progress_console, rendered
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 
 SCHEMA = "ddefuzz.replay/1"
@@ -24,19 +23,26 @@ DEFAULT_PATHS = (Path("corpora"), Path("findings"))
 
 @click.command("replay")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
+@click.option("--trust", is_flag=True, help="Execute the user modules that a trusted.toml below a PATH lists.")
 @jobs_option
 @output_options("text", "jsonl")
-def command(paths: tuple[Path, ...], jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+def command(
+    paths: tuple[Path, ...], trust: bool, jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]
+) -> None:
     """Replay the kept cases and the known findings.
 
-    PATHs are files and folders of cases; without any, corpora/ and findings/.
+    PATHs are files and folders of cases; without any, corpora/ and findings/, whose trusted.toml is honoured.
 
     Exit code 1 if something fails that must not, or fails otherwise than it is known to; what got fixed is only said.
     """
-    cases = kept_cases(paths or tuple(path for path in DEFAULT_PATHS if path.exists()))
+    console = progress_console()
+    # A list travels with the folder that it trusts, so only the project's own is trusted unasked.
+    trust = trust or not paths
+    paths = paths or tuple(path for path in DEFAULT_PATHS if path.exists())
+    cases = kept_cases(paths, trust=trust)
+    _tell_modules(console, paths, trust=trust)
     if not cases:
         raise NothingRanError("found no case to replay, expected program files below the paths given")
-    console = progress_console()
     done = 0
 
     with console.status(f"replaying {len(cases)} cases") as status:
@@ -46,12 +52,19 @@ def command(paths: tuple[Path, ...], jobs: int, format_: str, outputs: tuple[tup
             done += 1
             status.update(f"{done}/{len(cases)} cases")
             if result.status in MISMATCHES:
-                console.print(f"{result.status}: {result.case.id}", soft_wrap=True, markup=False)
+                console.print(plain(f"{result.status}: {result.case.id}"), soft_wrap=True)
 
         results = replay(cases, jobs, listen)
     deliver(_writers(results), format_, outputs)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)
+
+
+def _tell_modules(console: Console, paths: tuple[Path, ...], *, trust: bool) -> None:
+    """Which user modules are executed, or would be."""
+    said = "executing the user module" if trust else "not executed, `--trust` executes it: the user module"
+    for module in trusted_modules(paths):
+        console.print(plain(f"{said} {module}"), soft_wrap=True)
 
 
 def _writers(results: tuple[Replayed, ...]) -> dict[str, Writer]:
@@ -78,15 +91,15 @@ def _page(results: tuple[Replayed, ...], page: Page) -> str:
     told = [result for result in results if result.status != "as expected"]
     rows = [
         Detailed(
-            [Text(result.status), Text(result.case.id)],
-            Text(f"expected {result.case.expect}; seen {_seen(result)}", style="dim"),
+            [plain(result.status), plain(result.case.id)],
+            plain(f"expected {result.case.expect}; seen {_seen(result)}", style="dim"),
         )
         for result in told
     ]
     counts = Counter(result.status for result in results)
     total = f"{len(results)} cases: " + ", ".join(f"{number} {status}" for status, number in counts.items())
     table = rendered(Group(details(("status", "case"), rows, page.width), ""), page) if rows else ""
-    return "\n".join([table + total, *_next(told)]) + "\n"
+    return "\n".join([table + total, *map(printable, _next(told))]) + "\n"
 
 
 def _next(told: list[Replayed]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Case files as pytest items: `pytest corpora findings` collects programs and the lists of trusted user modules there.
+"""Case files as pytest items: `pytest corpora findings` collects programs and, if trusted, lists of user modules there.
 
 pytest imports this in every session of an environment that has ddefuzz, so nothing else of ddefuzz is imported before
 the first such file is collected.
@@ -17,6 +17,14 @@ HEADER = b"# ddefuzz program v"
 TRUSTED = "trusted.toml"
 """The name of a list of trusted user modules (`campaign.corpus`)."""
 
+TRUST = "ddefuzz_trust"
+"""The setting with which a project says that such lists may be followed: they execute what they list."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the setting."""
+    parser.addini(TRUST, f"Run the user modules that a {TRUSTED} lists.", type="bool", default=False)
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(
@@ -27,7 +35,8 @@ def pytest_collect_file(
     All other files are left to who takes them.
     """
     theirs = yield
-    if file_path.name != TRUSTED and not _is_program(file_path):
+    is_list = file_path.name == TRUSTED and parent.config.getini(TRUST)
+    if not is_list and not _is_program(file_path):
         return theirs
     # Late, because it takes a second and most sessions of most projects have no such file.
     from ddefuzz.pytest_plugin.items import case_file  # noqa: PLC0415

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.campaign.corpus import Expectation, expectation_of, kept_cases, parse_expectation
+from ddefuzz.campaign.corpus import Expectation, expectation_of, kept_cases, parse_expectation, trusted_modules
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject
 from ddefuzz.findings.lifecycle import State
@@ -81,16 +81,18 @@ def trust(folder: Path, module: str) -> None:
 
 def test_trusted_modules_are_below_their_list(tmp_path: Path) -> None:
     trust(tmp_path, "cases.py")
-    (case,) = kept_cases([tmp_path])
+    assert kept_cases([tmp_path]) == ()
+    (case,) = kept_cases([tmp_path], trust=True)
+    assert trusted_modules([tmp_path]) == (tmp_path / "cases.py",)
     assert case.subject == CallableSubject(str(tmp_path / "cases.py"), case="one")
     for outside in ("../cases.py", "/cases.py", "below/../../cases.py"):
         trust(tmp_path / "list", outside)
         with pytest.raises(InputError, match=r"trusted\.toml: found the module .*, expected one below"):
-            kept_cases([tmp_path / "list"])
+            kept_cases([tmp_path / "list"], trust=True)
 
 
 @pytest.mark.parametrize("text", ["[[", "a = " + "[" * 20_000, "[[module]]", "typo = 1"])
 def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "trusted.toml").write_text(text)
     with pytest.raises(InputError, match=r"trusted\.toml: "):
-        kept_cases([tmp_path])
+        kept_cases([tmp_path], trust=True)
