@@ -64,7 +64,7 @@ class MinimizeTask(msgspec.Struct, frozen=True):
 
     suspect: Suspect
     ops: tuple[str, ...] = ()
-    max_attempts: int = 120
+    max_attempts: int = 40
     finding: str = ""
 
 

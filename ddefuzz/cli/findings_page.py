@@ -44,7 +44,7 @@ COLUMNS: tuple[Column, ...] = (
 DROPPED = ("stages", "ops", "anchor", "site")
 """Columns that a narrower page does without, the first first; without a site column it has a line of its own."""
 
-GAP = 2
+GAP = 3
 """Between two columns."""
 
 WIDE = 60
@@ -77,11 +77,11 @@ def _widths(findings: Sequence[Finding], width: int) -> dict[str, int]:
             break
         del least[title]
     spare = width - sum(least.values()) - GAP * len(least)
-    for title in least:
-        more = max(0, min(natural[title] - least[title], spare))
-        least[title] += more
-        spare -= more
-    return least
+    widths = {}
+    for title, least_width in least.items():
+        widths[title] = min(natural[title], least_width + max(spare, 0))
+        spare -= widths[title] - least_width
+    return widths
 
 
 def _narrow(findings: Sequence[Finding], page: Page) -> RenderableType:
