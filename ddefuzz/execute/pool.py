@@ -10,6 +10,7 @@ import errno
 import multiprocessing
 import signal
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
@@ -62,16 +63,12 @@ class Future(Generic[R]):
         """Whether `result` returns at once."""
         return self._future.done()
 
-    def cancel(self) -> None:
-        """Stop the task, its worker with it if it runs."""
-        self._future.cancel()  # type: ignore[no-untyped-call]
-
     def add_done_callback(self, callback: Callable[[Future[R]], None]) -> None:
         """Call back, in a thread of the pool's, once the result is there."""
         self._future.add_done_callback(lambda _: callback(self))
 
     def result(self) -> R | Lost:
-        """Wait for the result; re-raises what the task itself raised, and `concurrent.futures.CancelledError`.
+        """Wait for the result; re-raises what the task itself raised. What the pool's end cancelled is lost, too.
 
         Raises UnsupportedError where the worker could not write for want of space.
         """
@@ -81,6 +78,8 @@ class Future(Generic[R]):
             return Lost("timeout", f"stopped after {self._timeout:g} s")
         except ProcessExpired as error:
             return Lost("crash", exit_reason(int(error.exitcode)), int(error.pid or 0))
+        except CancelledError:
+            return Lost("crash", "its workers were stopped")
         except BrokenProcessPool as error:
             return Lost("crash", f"no worker is left: {error}")
         except OSError as error:

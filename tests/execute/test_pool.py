@@ -174,6 +174,13 @@ def test_leaving_the_block_stops_what_runs(subject: str) -> None:
     assert not psutil.pid_exists(warm[1]) or psutil.Process(warm[1]).status() == psutil.STATUS_ZOMBIE
 
 
+def test_what_an_end_cuts_short_is_lost_and_not_an_error(subject: str) -> None:
+    with Pool(1) as pool:
+        hanging = Run(CallableSubject(subject, name="hang"), "eager")
+        waiting = [pool.submit(worker.observe_run, hanging, 600.0) for _ in range(3)]
+    assert [future.result() for future in waiting] == 3 * [Lost("crash", "its workers were stopped")]
+
+
 ORPHANS = """
 import sys, time
 from ddefuzz.execute.pool import Pool
