@@ -10,8 +10,8 @@ from itertools import count
 from ddefuzz.errors import InputError
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
-SECONDS = re.compile(r"(?:[0-9]+(?:[.][0-9]+)?[smh])+")
-CASES = re.compile(r"([0-9]+)x")
+SECONDS = re.compile(r"(?:[0-9]{1,12}(?:[.][0-9]{1,12})?[smh]){1,3}")
+CASES = re.compile(r"([0-9]{1,12})x")
 
 CLOSING_SHARE = 0.1
 CLOSING_SECONDS = 5.0
@@ -68,13 +68,13 @@ def parse_budget(text: str) -> Budget:
         if seconds > 0:
             return Budget(seconds=seconds)
     raise InputError(
-        f"--budget: found {text!r}, expected a time such as 90s, 10m, 1h30m or a number of cases such as 1000x"
+        f"--budget: found {text[:40]!r}, expected a time such as 90s, 10m, 1h30m or a number of cases such as 1000x"
     )
 
 
 def parse_shard(text: str) -> Shard:
     """`1/2` is the first of two; raises `InputError`."""
-    match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    match = re.fullmatch(r"([0-9]{1,12})/([0-9]{1,12})", text)
     if match and 1 <= int(match[1]) <= int(match[2]):
         return Shard(int(match[1]), int(match[2]))
-    raise InputError(f"--shard: found {text!r}, expected i/n with 1 ≤ i ≤ n, such as 1/4")
+    raise InputError(f"--shard: found {text[:40]!r}, expected i/n with 1 ≤ i ≤ n, such as 1/4")

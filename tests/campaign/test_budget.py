@@ -26,13 +26,30 @@ def test_budgets(text: str, budget: Budget) -> None:
     assert parse_budget(text) == budget
 
 
-@pytest.mark.parametrize("text", ["", "60", "x", "0x", "0s", "-5s", "10 m", "1d", "5m10", "\u0661s"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "60",
+        "x",
+        "0x",
+        "0s",
+        "-5s",
+        "10 m",
+        "1d",
+        "5m10",
+        "\u0661s",
+        "9" * 5000 + "x",
+        "9" * 5000 + "s",
+        "1s" * 5000,
+    ],
+)
 def test_what_is_no_budget_says_what_one_is(text: str) -> None:
     with pytest.raises(InputError, match=r"--budget: found .* expected a time such as 90s"):
         parse_budget(text)
 
 
-@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/0"])
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "a/b", "1/0", f"1/{'9' * 5000}"])
 def test_what_is_no_shard_says_what_one_is(text: str) -> None:
     with pytest.raises(InputError, match=r"--shard: found .* expected i/n"):
         parse_shard(text)
