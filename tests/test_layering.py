@@ -14,6 +14,7 @@ PACKAGE = ROOT / "ddefuzz"
 ROOMS = (
     "errors",
     "files",
+    "selfcheck",
     "program",
     "ops",
     "generate",

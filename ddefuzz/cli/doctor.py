@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 import rich_click as click
 from rich.console import Group
@@ -18,18 +16,11 @@ from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, deliver, output_options, progress_console, rendered
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.findings import connection
+from ddefuzz.selfcheck import Check
 
 SCHEMA = "ddefuzz.doctor/1"
 
 SQLITE = "sqlite:///"
-
-
-class Check(NamedTuple):
-    """One line of the self-test."""
-
-    name: str
-    ok: bool
-    detail: str
 
 
 @click.command("doctor")
@@ -50,10 +41,11 @@ def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> Non
         raise SystemExit(EXIT_UNSUPPORTED)
 
 
-def _torch(_: str) -> Iterator[Check]:
-    # Late, by name: `ddefuzz doctor --help` must not import torch.
-    for check in import_module("ddefuzz.execute.selftest").checks():
-        yield Check(*check)
+def _torch(_: str) -> Iterable[Check]:
+    # Late, because `ddefuzz doctor --help` must not import torch.
+    from ddefuzz.execute.selftest import checks  # noqa: PLC0415
+
+    return checks()
 
 
 def _database(url: str) -> Iterator[Check]:

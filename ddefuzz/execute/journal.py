@@ -62,12 +62,3 @@ def last_of_case(folder: Path, case: int) -> Entry | None:
         if entry.case == case:
             found = entry
     return found
-
-
-def last_of_worker(folder: Path, worker: int) -> Entry | None:
-    """The last thing that a worker, by its process id, was about to do."""
-    found = None
-    for entry in entries(folder):
-        if entry.worker == worker:
-            found = entry
-    return found

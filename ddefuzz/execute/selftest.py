@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.torch_api import Check
+from ddefuzz.selfcheck import Check
 
 _SECONDS = 60.0
 

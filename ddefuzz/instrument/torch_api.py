@@ -10,11 +10,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.selfcheck import Check
 
 OLDEST_TORCH = (2, 13)
 """The oldest torch whose door takes `fallback_value`; the repro scripts alone go further back, to 2.6."""
@@ -159,14 +160,6 @@ def table() -> tuple[Api, ...]:
         elif isinstance(value, tuple):
             rows.extend(row for row in value if isinstance(row, Api))
     return tuple(rows)
-
-
-class Check(NamedTuple):
-    """One line of a self-test: its name, whether it holds, and why not (or what was found)."""
-
-    name: str
-    ok: bool
-    detail: str
 
 
 def check() -> list[Check]:

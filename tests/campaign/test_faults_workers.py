@@ -18,7 +18,7 @@ from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import run_case
 from ddefuzz.campaign.workers import Workers
-from ddefuzz.execute.journal import last_of_worker
+from ddefuzz.execute.journal import entries
 from ddefuzz.execute.pool import Future, Pool
 from ddefuzz.execute.protocol import EXPLICIT, STAGES
 from ddefuzz.findings.database import Database
@@ -74,8 +74,8 @@ class Signalled:
             return False
         worker = found[0]
         worker.suspend()
-        doing = last_of_worker(journals[0], worker.pid)
-        captures = doing is not None and doing.stage in STAGES
+        doing = [entry.stage for entry in entries(journals[0]) if entry.worker == worker.pid]
+        captures = bool(doing) and doing[-1] in STAGES
         if captures and self.number is not signal.SIGSTOP:
             worker.send_signal(self.number)
         if not captures or self.number is not signal.SIGSTOP:

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.execute.journal import Entry, Journal, entries, last_of_case, last_of_worker
+from ddefuzz.execute.journal import Entry, Journal, entries, last_of_case
 
 
 def test_the_last_entry_of_a_case(tmp_path: Path) -> None:
@@ -21,8 +21,6 @@ def test_the_last_entry_of_a_case(tmp_path: Path) -> None:
     assert list(entries(tmp_path / "journal")) == [msgspec.structs.replace(entry, worker=pid) for entry in noted]
     assert last_of_case(tmp_path / "journal", 1) == Entry(1, "export", "def program(): ...", worker=pid)
     assert last_of_case(tmp_path / "journal", 3) is None
-    assert last_of_worker(tmp_path / "journal", pid) == Entry(2, "draw", step=1, worker=pid)
-    assert last_of_worker(tmp_path / "journal", pid + 1) is None
 
 
 def test_a_folder_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
