@@ -27,7 +27,7 @@ from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.failure import Kind
-from ddefuzz.program.text import is_program
+from ddefuzz.program.text import read_program
 
 TRUSTED = "trusted.toml"
 """The list of user modules that replay may execute, in the folder that is replayed."""
@@ -128,8 +128,8 @@ def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 def program_cases(file: Path) -> Iterator[KeptCase]:
     """The cases of a program file: by the finding beside it, else by its `# expect:` lines; other files have none."""
-    text = file.read_text(encoding="utf-8", errors="replace")
-    if not is_program(text):
+    text = read_program(file)
+    if text is None:
         return
     case = catalogue.parse(text, str(file))
     beside = file.parent / FINDING

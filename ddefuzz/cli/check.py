@@ -33,7 +33,7 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.execute.worker import observe_run
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
-from ddefuzz.program.text import is_program
+from ddefuzz.program.text import read_program
 from ddefuzz.report.advice import advise, own_line
 from ddefuzz.report.check import Checked, Row, check_case, failed
 
@@ -117,11 +117,8 @@ def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
         if case is not None:
             raise InputError(f"{target}: found both a name and --case {case}, expected one of them")
         return [Target(name, CallableSubject(file, name=name), file)]
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: found a file that cannot be read ({error}), expected Python text") from error
-    if is_program(text):
+    text = read_program(path)
+    if text is not None:
         if case is not None:
             raise InputError(f"{file}: found a program and --case {case}, expected a module with CASES")
         catalogue.parse(text, file)
@@ -201,7 +198,11 @@ def _advise(pool: Pool, target: Target, group: Sequence[Checked], timeout: float
     subject = target.subject
     if isinstance(subject, ProgramSubject):
         return advise(failures, target.file, subject.text, lambda text, stage: _try_program(pool, text, stage, timeout))
-    source = Path(subject.path).read_text(encoding="utf-8")
+    try:
+        source = Path(subject.path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        # Python may read it, by its coding line; changes are tried in UTF-8 only.
+        return None
     folder = Path(tempfile.mkdtemp(prefix="ddefuzz-advice-"))
     try:
 

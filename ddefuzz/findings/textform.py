@@ -21,6 +21,7 @@ from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import SCHEMA, Finding, HistoryEntry, normalized, stamp
 from ddefuzz.findings.rows import sequence_of
 from ddefuzz.ops import catalogue
+from ddefuzz.program.text import read_text
 
 FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"
 
@@ -143,10 +144,7 @@ def read_finding(place: Path) -> Finding:
 def _read_program(path: Path) -> str | None:
     if not path.exists():
         return None
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {error}") from error
+    text = read_text(path)
     catalogue.parse(text, str(path))
     return text
 

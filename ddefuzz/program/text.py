@@ -46,6 +46,7 @@ from ddefuzz.program.recipes import ANNOTATIONS, DTYPES, LAYOUTS, RECIPES, fault
 
 HEADER: Final = "# ddefuzz program v1"
 _HEADER_OF_ANY_VERSION: Final = "# ddefuzz program v"
+_BYTE_ORDER_MARK: Final = "\ufeff"
 
 MAX_BYTES: Final = 256 * 1024
 MAX_LINE: Final = 32 * 1024
@@ -124,22 +125,42 @@ def _print_values(item: Input) -> str:
 
 def is_program(text: str) -> bool:
     """Whether a `.py` file is a program: its first line is the header of some version. All else is user code."""
-    return text.startswith(_HEADER_OF_ANY_VERSION)
+    return text.removeprefix(_BYTE_ORDER_MARK).startswith(_HEADER_OF_ANY_VERSION)
+
+
+def read_program(path: Path) -> str | None:
+    """The text of a program's file, yet to be parsed, and None of user code; raises as `read_text`."""
+    content = _read(path)
+    return _decoded(content, path) if is_program(content[:MAX_LINE].decode(errors="replace")) else None
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that has to be a program; ProgramError if it cannot be, InputError if it cannot be read."""
+    return _decoded(_read(path), path)
 
 
 def read_case(path: Path, callables: Container[str]) -> Case:
     """The case in a file; ProgramError if it is not one, InputError if it cannot be read."""
+    return parse(read_text(path), str(path), callables)
+
+
+def _read(path: Path) -> bytes:
+    """No more of a file than it takes to see that it is too long."""
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    if len(content) > MAX_BYTES:
+        raise ProgramError(str(path), 1, f"more than {MAX_BYTES} bytes", "a program within them")
     try:
-        text = content.decode()
+        return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ProgramError(str(path), line, f"the byte {content[error.start]:#04x}", "text in UTF-8") from error
-    return parse(text, str(path), callables)
 
 
 def parse(text: str, path: str, callables: Container[str] = EVERYTHING) -> Case:
@@ -176,6 +197,8 @@ class _Values:
 
 
 def _parse_header(lines: list[str], path: str) -> tuple[tuple[str, ...], dict[str, _Values]]:
+    if lines[0].startswith(_BYTE_ORDER_MARK):
+        raise ProgramError(path, 1, "a byte order mark", f"a file that begins with {HEADER!r}")
     if lines[0].rstrip() != HEADER:
         raise ProgramError(path, 1, repr(lines[0][:60]), repr(HEADER))
     expect: list[str] = []

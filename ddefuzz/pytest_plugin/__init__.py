@@ -6,6 +6,7 @@ the first such file is collected.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Generator
 from pathlib import Path
 
@@ -48,4 +49,5 @@ def _is_program(path: Path) -> bool:
     if path.suffix != ".py":
         return False
     with path.open("rb") as file:
-        return file.read(len(HEADER)) == HEADER
+        # A byte order mark makes it no program, which is said of it then, but no user code either.
+        return file.read(len(BOM_UTF8 + HEADER)).removeprefix(BOM_UTF8).startswith(HEADER)

@@ -16,7 +16,7 @@ from ddefuzz.program.model import (
     Recipe,
     Step,
 )
-from ddefuzz.program.text import MAX_BYTES, MAX_LINE, digest, is_program, parse, print_program, read_case
+from ddefuzz.program.text import MAX_BYTES, MAX_LINE, digest, is_program, parse, print_program, read_case, read_program
 
 SAMPLE = """\
 # ddefuzz program v1
@@ -259,6 +259,22 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
         read_case(path, CATALOGUE)
     with pytest.raises(InputError, match=r"gone\.py: No such file"):
         read_case(tmp_path / "gone.py", CATALOGUE)
+
+
+def test_a_byte_order_mark_makes_a_program_no_user_code(tmp_path: Path) -> None:
+    path = tmp_path / "marked.py"
+    path.write_text(SAMPLE, encoding="utf-8-sig")
+    text = read_program(path)
+    assert text is not None
+    with pytest.raises(ProgramError, match=r"marked\.py:1: found a byte order mark, expected"):
+        parse(text, str(path), CATALOGUE)
+
+
+def test_user_code_of_any_length_and_encoding_is_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "user.py"
+    for content in (b"# \xe9\n", b"", b"x = 1\n" * 1_000_000):
+        path.write_bytes(content)
+        assert read_program(path) is None
 
 
 def test_reading_a_case_needs_no_torch_and_gives_what_parsing_gives(tmp_path: Path) -> None:
