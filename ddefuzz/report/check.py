@@ -11,7 +11,7 @@ from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 from ddefuzz.oracles.capture import judge
-from ddefuzz.oracles.failure import Kind
+from ddefuzz.oracles.failure import Failure, Kind
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.report.advice import Advice
 
@@ -64,10 +64,13 @@ class Checked(msgspec.Struct, frozen=True):
 def check_case(case: str, observations: Sequence[Observation]) -> tuple[Checked, ...]:
     """The rows of one case, in the order of its observations, of which one is of the stage `eager`.
 
-    What eager refuses was no program to capture: its captures are not judged.
+    Which of them are failures is the oracle's decision: what ends as it does in eager is not judged.
     """
-    refused = next((o for o in observations if o.stage == "eager" and o.outcome != "ok"), None)
-    return tuple(_checked(case, observation, observations, refused) for observation in observations)
+    failures = judge(observations)
+    return tuple(
+        _checked(case, one, observations, next((failure for failure in failures if failure.observation is one), None))
+        for one in observations
+    )
 
 
 def failed(checked: Iterable[Checked]) -> bool:
@@ -79,7 +82,7 @@ def failed(checked: Iterable[Checked]) -> bool:
 
 
 def _checked(
-    case: str, observation: Observation, observations: Sequence[Observation], refused: Observation | None
+    case: str, observation: Observation, observations: Sequence[Observation], failure: Failure | None
 ) -> Checked:
     row = Row(
         case=case,
@@ -91,17 +94,17 @@ def _checked(
         cpu_seconds=round(observation.cpu_seconds, 4),
         exception=_exception(observation),
     )
-    if refused is not None and observation.outcome == "fail":
-        if observation is refused:
+    if failure is None and observation.outcome not in ("ok", "not-judged"):
+        if observation.stage == "eager":
             return Checked(msgspec.structs.replace(row, reason="eager refuses the program itself"), observation)
-        reason = f"eager refuses it as well: {_exception(refused)}"
+        eager = next(one for one in observations if one.stage == "eager")
+        reason = f"eager refuses it as well: {_exception(eager) or eager.reason}"
         return Checked(
             msgspec.structs.replace(row, outcome="not-judged", reason=reason, verdict="not-judged"), observation
         )
-    failures = judge([observation])
-    if not failures:
+    if failure is None:
         return Checked(row, observation)
-    named = classify(failures[0])
+    named = classify(failure)
     raised = observation.raised
     found = msgspec.structs.replace(
         row,

@@ -49,6 +49,14 @@ def test_what_eager_refuses_is_not_judged() -> None:
     assert failed(check_case("c", [refused, FAILED]))
 
 
+def test_what_hangs_in_eager_as_well_is_not_judged() -> None:
+    eager = Observation("eager", EXPLICIT, "timeout", "stopped after 60 s")
+    hang = Observation("export", EXPLICIT, "timeout", "stopped after 60 s")
+    first, second = (one.row for one in check_case("c", [eager, hang]))
+    assert (first.outcome, first.kind, second.outcome) == ("timeout", "timeout", "not-judged")
+    assert second.reason == "eager refuses it as well: stopped after 60 s"
+
+
 def test_the_old_mechanisms_failures_are_no_reproach() -> None:
     guard = Guard(Place("C++", "x.cpp", 1), "guard_or_false", "Eq(u0, 1)", False, "undecided")
     rescued = msgspec.structs.replace(OK, guards=(guard,))
