@@ -124,6 +124,8 @@ class Campaign:
     begun: dict[int, CaseTask] = field(default_factory=dict)
     minimizing: dict[str, MinimizeTask] = field(default_factory=dict)
     lost_before_begun: int = 0
+    told: list[Event] = field(default_factory=list)
+    followed: set[str] = field(default_factory=set)
     follow_ups: deque[Callable[[], None]] = field(default_factory=deque)
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     next_undone: int = 0
@@ -189,7 +191,7 @@ class Campaign:
         return True
 
     def _take_in(self) -> None:
-        """Wait a tick for a result, and take in all that are there, in one transaction."""
+        """Wait a tick for a result, and take in all that are there, in one transaction; tell once that is saved."""
         try:
             ready = [self.results.get(timeout=TICK_SECONDS)]
         except Empty:
@@ -201,6 +203,9 @@ class Campaign:
                 self.out -= 1
                 take()
             self.database.advance(self.number, self.next_undone, self.clock.now())
+        for event in self.told:
+            self.listen(event, self.tally)
+        self.told.clear()
 
     def _send(
         self,
@@ -237,14 +242,14 @@ class Campaign:
             self.tally.lost += 1
             result = lost_case(task, result, self.journal, self.torch)
         elif isinstance(result, OwnError):
-            self.listen(("lost", f"case {task.index}: {result.reason}"), self.tally)
+            self.told.append(("lost", f"case {task.index}: {result.reason}"))
             result = undone_case(task, self.journal)
         self.tally.add(result)
         del self.begun[task.index]
         self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
         for name in dict.fromkeys(map(self._record, result.sightings)):
             self._update(name, cases=self.tally.findings[name].cases + 1)
-        self.listen(("case", ""), self.tally)
+        self.told.append(("case", ""))
 
     def _begin_again(self, task: CaseTask, lost: Lost) -> None:
         """Hand out once more what no worker had taken up: whatever ended the worker, this case did not."""
@@ -260,24 +265,25 @@ class Campaign:
             self.tally.findings[name] = Seen(
                 name, sighting.signature, sighting.cause, recorded.is_new, round(self.clock.seconds(), 2)
             )
-            self.listen(("found", name), self.tally)
+            self.told.append(("found", name))
             self._follow(self.database.get(name))
         return name
 
     def _go_on_with_findings(self) -> None:
-        """Follow up what this campaign, before it was cut short, had found and not confirmed."""
-        for finding in self.database.findings():
-            if self._follow(finding):
-                self.tally.findings[finding.id] = Seen(
-                    finding.id, finding.signature, finding.cause, is_new=False, first_seconds=0.0
-                )
+        """Follow up what is open and not confirmed, of this campaign before it was cut short or of another.
 
-    def _follow(self, finding: Finding) -> bool:
-        """Queue what an open finding lacks: to be made smaller, unless that cannot be, and confirmed."""
+        It counts as seen by this campaign only once a case shows it.
+        """
+        for finding in self.database.findings():
+            self._follow(finding)
+
+    def _follow(self, finding: Finding) -> None:
+        """Queue, once, what an open finding lacks: to be made smaller, unless that cannot be, and confirmed."""
         program, failure = finding.minimal or finding.original, finding.failure
         lacking = finding.confirmed is None and finding.state == "open" and finding.cause != "user"
-        if not (self.plan.minimize and lacking) or program is None or failure is None:
-            return False
+        if not (self.plan.minimize and lacking) or program is None or failure is None or finding.id in self.followed:
+            return
+        self.followed.add(finding.id)
         observation = failure.observation
         suspect = Suspect(program, finding.signature, observation.stage, observation.semantics)
         if finding.kind in CRASHES:
@@ -285,7 +291,6 @@ class Campaign:
         else:
             task = MinimizeTask(suspect, finding.ops, finding=finding.id)
             self.follow_ups.append(lambda: self._minimize(finding.id, task))
-        return True
 
     def _minimize(self, name: str, task: MinimizeTask) -> None:
         self.minimizing[name] = task
@@ -297,12 +302,12 @@ class Campaign:
         best = result if isinstance(result, MinimizeResult) else smallest_so_far(task, self.journal)
         if not isinstance(result, MinimizeResult):
             kept = "the smallest program so far" if best else "the original program"
-            self.listen(("lost", f"{name}: minimizing was cut short: {result.reason}; {kept} is kept"), self.tally)
+            self.told.append(("lost", f"{name}: minimizing was cut short: {result.reason}; {kept} is kept"))
         if best is not None:
             self.tally.cpu_seconds["minimize"] += best.cpu_seconds
             self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
             self._update(name, steps=best.steps)
-            self.listen(("smaller", name), self.tally)
+            self.told.append(("smaller", name))
             suspect = msgspec.structs.replace(suspect, program=best.program)
         self.follow_ups.append(lambda: self._confirm(name, suspect))
 
@@ -331,21 +336,24 @@ class Campaign:
                     self._record(sighting)
             case Lost(reason=reason) if task.also:
                 # Which stage ended it is not known, and the suspect's own may not have: that one alone, then.
-                self.listen(("lost", f"{name}: a stage of its program was lost: {reason}"), self.tally)
+                self.told.append(("lost", f"{name}: a stage of its program was lost: {reason}"))
                 self._send_confirm(name, msgspec.structs.replace(task, also=()))
                 return
             case Lost(outcome=outcome):
                 shown = outcome == task.suspect.signature.kind
             case OwnError(reason=reason):
                 # It says nothing of the finding, which stays unconfirmed.
-                self.listen(("lost", f"{name}: {reason}"), self.tally)
+                self.told.append(("lost", f"{name}: {reason}"))
                 return
         self.database.set_confirmed(name, int(shown), 1)
         self._update(name, confirmed=f"{int(shown)}/1")
-        self.listen(("confirmed", name), self.tally)
+        self.told.append(("confirmed", name))
 
     def _update(self, name: str, **changes: object) -> None:
-        self.tally.findings[name] = msgspec.structs.replace(self.tally.findings[name], **changes)
+        """Count what became of a finding, if this campaign has seen it."""
+        seen = self.tally.findings.get(name)
+        if seen is not None:
+            self.tally.findings[name] = msgspec.structs.replace(seen, **changes)
 
 
 def _lacks_minimizing(seen: Seen) -> bool:

@@ -117,6 +117,7 @@ def run(
     shard: Shard = WHOLE,
     start: int = 0,
     stages: tuple[Stage, ...] = ("export",),
+    look: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Summary, Database, list[Event]]:
     database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
     events: list[Event] = []
@@ -124,6 +125,7 @@ def run(
 
     def listen(event: Event, tally: Tally) -> None:
         assert tally.findings is not None
+        look(event)
         events.append(event)
 
     campaign = Campaign(
@@ -262,6 +264,32 @@ def test_what_is_stopped_can_be_resumed_where_it_was(tmp_path: Path) -> None:
     resumed, _, _ = run(tmp_path, again, Budget(cases=50), start=entry.next_index)
     assert next(name for name in again.done if "case" in name) == f"case {entry.next_index}"
     assert resumed.cases == 50 - entry.next_index
+
+
+def test_what_another_campaign_left_is_followed_up_once_and_counts_when_it_is_seen(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
+    for site in ("at::native::chunk", "at::native::roll"):
+        database.record(sighting(site, "framework"), datetime(2025, 1, 1, tzinfo=UTC))
+    workers = Workers(("at::native::chunk",))
+    summary, database, _ = run(tmp_path, workers, Budget(cases=9), start=2)
+    assert [str(seen.signature.site) for seen in summary.findings] == ["at::native::chunk"]
+    assert sorted(name for name in workers.done if "minimize" in name) == [
+        "minimize at::native::chunk",
+        "minimize at::native::roll",
+    ]
+    assert all(finding.confirmed for finding in database.findings())
+
+
+def test_what_is_told_is_saved(tmp_path: Path) -> None:
+    other = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
+    told: list[bool] = []
+
+    def look(event: Event) -> None:
+        if event[0] == "found":
+            told.append(other.get(event[1]).id == event[1])
+
+    run(tmp_path, Workers(("at::native::chunk", "at::native::roll")), Budget(cases=4), look=look)
+    assert told == [True, True]
 
 
 @pytest.mark.parametrize("index", [1, 2])
