@@ -127,7 +127,7 @@ def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
     if isinstance(ids, Lost):
         raise InputError(f"{file}: found a module whose import ends in {ids.outcome}: {ids.reason}")
     if case is not None and case not in ids:
-        near = ", ".join(get_close_matches(case, ids) or [*ids[:5], "…"])
+        near = ", ".join(get_close_matches(case, ids) or ids[:5])
         raise InputError(f"{file}: found no case {case!r} among {len(ids)}, expected one such as {near}")
     return [Target(one, CallableSubject(file, case=one), file) for one in ids if case in (None, one)]
 

@@ -101,7 +101,7 @@ def test_text_and_a_file_of_json(tmp_path: Path) -> None:
     [
         (("missing.py",), "missing.py: found no such file"),
         ((f"{SUBJECTS}:missing",), "check_subjects.py:missing: found None, expected a callable"),
-        ((str(SUBJECTS), "--case", "three"), "found no case 'three', expected one of one, two"),
+        ((str(SUBJECTS), "--case", "three"), "found no case 'three' among 2, expected one such as one, two"),
         ((f"{SUBJECTS}:fine", "--case", "one"), "found both a name and --case one"),
     ],
 )
