@@ -28,7 +28,7 @@ from ddefuzz.oracles.capture import judge
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program
 
-SCHEMA = "ddefuzz.minimized/1"
+SCHEMA = "ddefuzz.minimize/1"
 
 COLD_REPLAYS = 3
 

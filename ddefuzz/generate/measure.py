@@ -38,7 +38,7 @@ class GenerationRecord(msgspec.Struct, frozen=True):
     programs_per_cpu_second: float
     callables_drawn: int
     callables_never_drawn: tuple[str, ...]
-    schema: str = "ddefuzz.bench-generation/1"
+    schema: str = "ddefuzz.bench.generation/1"
 
 
 class _Traits(msgspec.Struct, frozen=True):

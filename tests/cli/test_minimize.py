@@ -72,7 +72,7 @@ def test_a_file_becomes_the_smallest_program_on_stdout(tmp_path: Path) -> None:
 def test_a_finding_is_saved_with_its_confirmation(url: str) -> None:
     result = CliRunner().invoke(command, [CHUNK.key[:8], "--db", url, "--format", "json"], catch_exceptions=False)
     outcome = json.loads(result.stdout)
-    assert outcome["schema"] == "ddefuzz.minimized/1"
+    assert outcome["schema"] == "ddefuzz.minimize/1"
     assert (outcome["program"], outcome["steps"], outcome["confirmed"]) == (MINIMAL, 1, {"k": 3, "n": 3})
     with Database.open(url, create=False) as database:
         found = database.get(CHUNK.key)
