@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint ci/constraints.txt
 
 fuzz: $(VENV)/installed
-	ci/campaign 60s --db sqlite:///findings/ddefuzz.db
+	ci/campaign 60s --fail-on never --db sqlite:///findings/ddefuzz.db
 	@ci/report --db sqlite:///findings/ddefuzz.db
 
 test: $(VENV)/test-installed
