@@ -6,7 +6,7 @@ finding comes before the next case, and stops drawing a little before a time bud
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -45,6 +45,9 @@ CONFIRM_SECONDS = 30.0
 
 QUEUE_PER_JOB = 2
 """Tasks handed out at a time for each worker: one running, one waiting so that no worker is ever idle."""
+
+WARM, COLD = False, True
+"""The two kinds of workers: each has a queue of its own, so that what waits for one never idles the other."""
 
 TICK_SECONDS = 0.2
 
@@ -120,13 +123,14 @@ class Campaign:
     stopped: Callable[[], bool]
     number: int
     tally: Tally = field(default_factory=Tally)
-    out: int = 0
+    out: Counter[bool] = field(default_factory=Counter)
     begun: dict[int, CaseTask] = field(default_factory=dict)
     minimizing: dict[str, MinimizeTask] = field(default_factory=dict)
     lost_before_begun: int = 0
     told: list[Event] = field(default_factory=list)
     followed: set[str] = field(default_factory=set)
-    follow_ups: deque[Callable[[], None]] = field(default_factory=deque)
+    to_minimize: deque[Callable[[], None]] = field(default_factory=deque)
+    to_confirm: deque[Callable[[], None]] = field(default_factory=deque)
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     next_undone: int = 0
     start_seconds: float = 0.0
@@ -139,7 +143,7 @@ class Campaign:
         self.start_seconds = self.clock.seconds()
         if self.plan.start:
             self._go_on_with_findings()
-        while self._hand_out(cases) or self.out:
+        while self._hand_out(cases) or self.out.total():
             self._take_in()
             self.interrupted = self.stopped()
             if self.interrupted or self._over(self.plan.budget.seconds, GRACE_SECONDS):
@@ -181,11 +185,14 @@ class Campaign:
 
     def _hand_out(self, cases: Iterator[int]) -> bool:
         """Fill the queue, follow-ups first; False when there is nothing more to begin."""
-        while self.out < self.plan.jobs * QUEUE_PER_JOB:
-            if self.follow_ups and not self._over(self.plan.budget.seconds):
-                self.follow_ups.popleft()()
+        in_time = not self._over(self.plan.budget.seconds)
+        while self.to_confirm and in_time and self.out[COLD] < QUEUE_PER_JOB:
+            self.to_confirm.popleft()()
+        while self.out[WARM] < self.plan.jobs * QUEUE_PER_JOB:
+            if self.to_minimize and in_time:
+                self.to_minimize.popleft()()
             elif self._over(self.plan.budget.drawing_seconds) or (index := next(cases, None)) is None:
-                return False
+                return bool(self.to_confirm) and in_time
             else:
                 self._begin_case(index)
         return True
@@ -200,7 +207,6 @@ class Campaign:
             ready.append(self.results.get())
         with self.database.transaction():
             for take in ready:
-                self.out -= 1
                 take()
             self.database.advance(self.number, self.next_undone, self.clock.now())
         for event in self.told:
@@ -216,9 +222,14 @@ class Campaign:
         *,
         cold: bool = False,
     ) -> None:
-        self.out += 1
+        self.out[cold] += 1
+
+        def arrive(done: Future[Any]) -> None:
+            self.out[cold] -= 1
+            take(self._result(done))
+
         future = self.workers.submit(function, task, seconds, cold=cold)
-        future.add_done_callback(lambda done: self.results.put(lambda: take(self._result(done))))
+        future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
 
     def _result(self, done: Future[Any]) -> Any:
         """What a task returned, or what ended it; re-raises only what every other task would meet as well."""
@@ -287,10 +298,10 @@ class Campaign:
         observation = failure.observation
         suspect = Suspect(program, finding.signature, observation.stage, observation.semantics)
         if finding.kind in CRASHES:
-            self.follow_ups.append(lambda: self._confirm(finding.id, suspect))
+            self.to_confirm.append(lambda: self._confirm(finding.id, suspect))
         else:
             task = MinimizeTask(suspect, finding.ops, finding=finding.id)
-            self.follow_ups.append(lambda: self._minimize(finding.id, task))
+            self.to_minimize.append(lambda: self._minimize(finding.id, task))
 
     def _minimize(self, name: str, task: MinimizeTask) -> None:
         self.minimizing[name] = task
@@ -309,7 +320,7 @@ class Campaign:
             self._update(name, steps=best.steps)
             self.told.append(("smaller", name))
             suspect = msgspec.structs.replace(suspect, program=best.program)
-        self.follow_ups.append(lambda: self._confirm(name, suspect))
+        self.to_confirm.append(lambda: self._confirm(name, suspect))
 
     def _keep_what_is_smaller(self) -> None:
         """Save how far the minimizations have come that the end of the campaign cuts short."""
