@@ -186,7 +186,7 @@ class Campaign:
     def _hand_out(self, cases: Iterator[int]) -> bool:
         """Fill the queue, follow-ups first; False when there is nothing more to begin."""
         in_time = not self._over(self.plan.budget.seconds)
-        while self.to_confirm and in_time and self.out[COLD] < QUEUE_PER_JOB:
+        while self.to_confirm and in_time and self.out[COLD] < self.plan.jobs:
             self.to_confirm.popleft()()
         while self.out[WARM] < self.plan.jobs * QUEUE_PER_JOB:
             if self.to_minimize and in_time:

@@ -64,7 +64,7 @@ class MinimizeTask(msgspec.Struct, frozen=True):
 
     suspect: Suspect
     ops: tuple[str, ...] = ()
-    max_attempts: int = 40
+    max_attempts: int = 30
     finding: str = ""
 
 

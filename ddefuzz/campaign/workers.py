@@ -15,12 +15,12 @@ R = TypeVar("R")
 
 
 class Workers:
-    """`jobs` warm workers, and one process at a time that has captured nothing yet; use it in a `with` block."""
+    """`jobs` warm workers, and as many at a time that have captured nothing yet; use it in a `with` block."""
 
     def __init__(self, jobs: int, journal: Path) -> None:
         self._stack = ExitStack()
         self._warm = self._stack.enter_context(Pool(jobs, journal))
-        self._cold = self._stack.enter_context(Pool(1, journal, tasks_per_worker=1))
+        self._cold = self._stack.enter_context(Pool(jobs, journal, tasks_per_worker=1))
 
     def __enter__(self) -> Workers:
         return self

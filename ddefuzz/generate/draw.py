@@ -21,13 +21,16 @@ from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.program.model import Program
 
-GENERATOR_VERSION: Final = 1
+GENERATOR_VERSION: Final = 2
 """Raised when the code of `generate` changes what an index gives; tables are covered by their digest."""
 
 BUFFER_BYTES: Final = WORD_BITS // 8 * 128
 
 FOCUSED: Final = tuple(position for position, spec in enumerate(OPS) if spec not in GROUPS["pointwise"])
 """The positions of the ops that take turns in focus: element by element there is little for a guard to ask."""
+
+STOPPING: Final = tuple(position for position in FOCUSED if OPS[position].stops)
+"""Those of them that usually stop capture."""
 
 Fuzz: TypeAlias = Callable[[bytes, Journal | None], Drawn | None]
 
@@ -50,8 +53,7 @@ def case(profile: str, seed: int, index: int, journal: Journal | None = None) ->
 
 def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = None) -> Drawn:
     """The same, with what was asked of the program."""
-    rounds, position = divmod(index, len(FOCUSED))
-    focus = _round(seed, rounds)[position].to_bytes(2, "big")
+    focus = _focus(seed, index).to_bytes(2, "big")
     attempts = (random.Random(f"{profile}:{seed}:{index}:{attempt}") for attempt in count())
     drawn = (_fuzzer(profile)(focus + stream.randbytes(BUFFER_BYTES), journal) for stream in attempts)
     return next(found for found in drawn if found is not None)
@@ -71,6 +73,22 @@ def from_bytes(profile: str, data: bytes, journal: Journal | None = None) -> Pro
 def _round(seed: int, number: int) -> tuple[int, ...]:
     """The ops in focus in one round of cases, each once: a campaign reaches every op as soon as it can."""
     return tuple(random.Random(f"{seed}:{number}").sample(FOCUSED, len(FOCUSED)))
+
+
+def _focus(seed: int, index: int) -> int:
+    """The op in focus. A campaign opens with what usually stops capture, in every second case, each such op once.
+
+    So a short campaign sees what is known to fail, and a long one is as even as its rounds.
+    """
+    opening = len(STOPPING)
+    place, is_odd = divmod(index, 2)
+    if place < opening:
+        if not is_odd:
+            return random.Random(f"{seed}:opening").sample(STOPPING, opening)[place]
+        rounds, position = divmod(place, len(FOCUSED))
+    else:
+        rounds, position = divmod(index - opening, len(FOCUSED))
+    return _round(seed, rounds)[position]
 
 
 @cache
