@@ -7,7 +7,6 @@ value: `Lost`, or an `Observation` with the outcome `crash` or `timeout`.
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import signal
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -16,6 +15,7 @@ from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
+from multiprocessing.synchronize import RLock
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
@@ -30,6 +30,7 @@ from ddefuzz.execute.protocol import Observation, Run
 
 A = TypeVar("A")
 R = TypeVar("R")
+C = TypeVar("C", bound=ForkServerContext)
 
 PRELOAD = "ddefuzz.execute.preload"
 
@@ -38,6 +39,24 @@ MEMORY_BYTES = 4_000_000_000
 
 TASKS_PER_WORKER = 100
 """A worker is replaced after so many tasks, because torch keeps up to 0.4 MB of every new capture."""
+
+
+class PoolContext(ForkServerContext):
+    """A context whose locks outlive the pool's workers.
+
+    Pebble lets go of its locks, which removes their names, before it stops the workers: one that was still starting
+    then printed a traceback, for it found no lock of that name.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks: list[RLock] = []
+
+    def RLock(self) -> RLock:  # noqa: N802
+        """A new lock, kept until this context goes."""
+        lock = super().RLock()
+        self.locks.append(lock)
+        return lock
 
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -113,9 +132,8 @@ class Pool:
             max_tasks=tasks_per_worker,
             initializer=worker.start,
             initargs=(journal, memory_bytes),
-            context=fork_server(),
         )
-        self._pool = self._new_pool()
+        self._start()
 
     def __enter__(self) -> Pool:
         return self
@@ -127,9 +145,14 @@ class Pool:
             future.cancel()  # type: ignore[no-untyped-call]
         self._stop()
 
+    def _start(self) -> None:
+        self._context = fork_server(PoolContext())
+        self._pool = self._new_pool(context=self._context)
+
     def _stop(self) -> None:
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
+        self._context.locks.clear()
 
     def submit(self, function: Callable[[A], R], argument: A, timeout: float) -> Future[R]:
         """Run `function(argument)` in a worker, for at most `timeout` seconds.
@@ -143,7 +166,7 @@ class Pool:
         except RuntimeError:
             # Pebble gives a pool up when a worker dies while none has a task: the next task gets a new one.
             self._stop()
-            self._pool = self._new_pool()
+            self._start()
             future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
         self._outstanding.add(future)
         future.add_done_callback(self._outstanding.discard)
@@ -164,7 +187,7 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
 
     Raises InputError where the subject cannot be used.
     """
-    context = fork_server()
+    context = fork_server(ForkServerContext())
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(
         target=worker.cold_main, args=(sender, msgspec.json.encode(run), memory_bytes), daemon=True
@@ -214,12 +237,11 @@ def exit_reason(code: int) -> str:
     return f"{name} ({signal.strsignal(-code)})"
 
 
-def fork_server() -> ForkServerContext:
-    """The context whose server imports torch once, which begins here.
+def fork_server(context: C) -> C:
+    """The context, whose server imports torch once, which begins here.
 
     It and its forks have Ctrl-C blocked: in a terminal it goes to every process, and ending is the campaign's decision.
     """
-    context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([PRELOAD, "__main__"])
     resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

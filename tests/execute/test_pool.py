@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import msgspec
+import pebble
 import psutil  # type: ignore[import-untyped]
 import pytest
 
@@ -172,6 +174,21 @@ def test_leaving_the_block_stops_what_runs(subject: str) -> None:
         running = pool.submit(worker.observe_run, Run(CallableSubject(subject, name="hang"), "eager"), 600.0)
     assert running.done()
     assert not psutil.pid_exists(warm[1]) or psutil.Process(warm[1]).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_worker_that_is_still_starting_finds_its_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    there: list[bool] = []
+    stop_process = pebble.pool.process.stop_process  # type: ignore[attr-defined]
+
+    def stop(stopped: BaseProcess) -> None:
+        there.extend(Path(f"/dev/shm/sem.{name.lstrip('/')}").exists() for name in names)
+        stop_process(stopped)
+
+    monkeypatch.setattr("pebble.pool.process.stop_process", stop)
+    with Pool(2) as started:
+        started.submit(add, Sum(0, 0), SECONDS).result()
+        names = [lock._semlock.name for lock in started._context.locks]  # type: ignore[attr-defined]
+    assert there == 2 * 2 * [True]
 
 
 def test_what_an_end_cuts_short_is_lost_and_not_an_error(subject: str) -> None:
