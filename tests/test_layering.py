@@ -22,10 +22,13 @@ ROOMS = (
     "execute",
     "oracles",
     "classify",
+    "coverage",
     "minimize",
     "findings",
     "report",
     "campaign",
+    "sweep",
+    "bench",
     "pytest_plugin",
     "cli",
 )

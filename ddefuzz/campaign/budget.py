@@ -11,6 +11,7 @@ from ddefuzz.errors import InputError
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 SECONDS = re.compile(r"(?:[0-9]{1,12}(?:[.][0-9]{1,12})?[smh]){1,3}")
+CPU_SECONDS = re.compile(r"([0-9]{1,12}(?:[.][0-9]{1,12})?)cpu")
 CASES = re.compile(r"([0-9]{1,12})x")
 
 CLOSING_SHARE = 0.1
@@ -19,10 +20,11 @@ CLOSING_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Exactly one of `seconds` (wall clock, of the whole campaign) and `cases` (over all shards) is set."""
+    """One is set: wall-clock `seconds` of the whole campaign, `cases` over all shards, the workers' `cpu_seconds`."""
 
     seconds: float | None = None
     cases: int | None = None
+    cpu_seconds: float | None = None
 
     @property
     def drawing_seconds(self) -> float | None:
@@ -32,6 +34,8 @@ class Budget:
         return self.seconds - min(CLOSING_SECONDS, CLOSING_SHARE * self.seconds)
 
     def __str__(self) -> str:
+        if self.cpu_seconds is not None:
+            return f"{self.cpu_seconds:g}cpu"
         return f"{self.cases}x" if self.cases is not None else f"{self.seconds:g}s"
 
 
@@ -59,7 +63,9 @@ WHOLE = Shard()
 
 
 def parse_budget(text: str) -> Budget:
-    """`90s`, `10m`, `1h30m` or `1000x`; raises `InputError`."""
+    """`90s`, `10m`, `1h30m`, `1000x` or `600cpu`; raises `InputError`."""
+    if (match := CPU_SECONDS.fullmatch(text)) and float(match[1]) > 0:
+        return Budget(cpu_seconds=float(match[1]))
     if match := CASES.fullmatch(text):
         if int(match[1]) > 0:
             return Budget(cases=int(match[1]))
@@ -68,7 +74,8 @@ def parse_budget(text: str) -> Budget:
         if seconds > 0:
             return Budget(seconds=seconds)
     raise InputError(
-        f"--budget: found {text[:40]!r}, expected a time such as 90s, 10m, 1h30m or a number of cases such as 1000x"
+        f"--budget: found {text[:40]!r}, expected a time such as 90s, 10m, 1h30m, "
+        "a number of cases such as 1000x or CPU seconds such as 600cpu"
     )
 
 

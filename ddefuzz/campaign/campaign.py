@@ -51,6 +51,8 @@ WARM, COLD = False, True
 
 TICK_SECONDS = 0.2
 
+KEEP_SITES_SECONDS = 5.0
+
 LOST_BEFORE_BEGUN = 20
 """How many tasks may be lost before any worker took them up, until the workers are taken to be unable to start."""
 
@@ -134,6 +136,7 @@ class Campaign:
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
     next_undone: int = 0
     start_seconds: float = 0.0
+    sites_kept: float = 0.0
     interrupted: bool = False
 
     def run(self) -> Summary:
@@ -149,6 +152,7 @@ class Campaign:
             if self.interrupted or self._over(self.plan.budget.seconds, GRACE_SECONDS):
                 break
         self._keep_what_is_smaller()
+        self._keep_sites()
         if not self.interrupted:
             self.database.finish_campaign(self.number, self.clock.now())
         return self.summary()
@@ -166,6 +170,8 @@ class Campaign:
             jobs=plan.jobs,
             cases=len(tally.digests),
             digests=tuple(tally.digests[index] for index in sorted(tally.digests)),
+            sites=tally.ledger.count(),
+            growth=tuple(tally.growth),
             outcomes=tally.nested_outcomes(),
             verdicts=tally.nested_verdicts(),
             findings=tuple(tally.findings.values()),
@@ -181,7 +187,9 @@ class Campaign:
         )
 
     def _over(self, limit: float | None, grace: float = 0.0) -> bool:
-        return limit is not None and self.clock.seconds() > limit + grace
+        cpu = self.plan.budget.cpu_seconds
+        spent = cpu is not None and self.tally.total_cpu_seconds() > cpu
+        return spent or (limit is not None and self.clock.seconds() > limit + grace)
 
     def _hand_out(self, cases: Iterator[int]) -> bool:
         """Fill the queue, follow-ups first; False when there is nothing more to begin."""
@@ -208,6 +216,8 @@ class Campaign:
         with self.database.transaction():
             for take in ready:
                 take()
+            if self.clock.seconds() > self.sites_kept + KEEP_SITES_SECONDS:
+                self._keep_sites()
             self.database.advance(self.number, self.next_undone, self.clock.now())
         for event in self.told:
             self.listen(event, self.tally)
@@ -321,6 +331,11 @@ class Campaign:
             self.told.append(("smaller", name))
             suspect = msgspec.structs.replace(suspect, program=best.program)
         self.to_confirm.append(lambda: self._confirm(name, suspect))
+
+    def _keep_sites(self) -> None:
+        """Save the guard sites reached, now and then: a kill loses a few seconds' counts, which no finding needs."""
+        self.sites_kept = self.clock.seconds()
+        self.database.add_sites(self.torch, self.tally.ledger.drain())
 
     def _keep_what_is_smaller(self) -> None:
         """Save how far the minimizations have come that the end of the campaign cuts short."""

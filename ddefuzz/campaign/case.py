@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import torch
 
-from ddefuzz.campaign.tasks import Answer, Ask, CaseResult, CaseTask, StageOutcome
-from ddefuzz.classify.classify import classify
+from ddefuzz.campaign.tasks import Answer, Ask, CaseResult, CaseTask, StageOutcome, StageReached
+from ddefuzz.classify.classify import Classified, classify
 from ddefuzz.classify.op import failing_ops
+from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
@@ -56,23 +58,37 @@ def run_case(task: CaseTask) -> CaseResult:
         rss = max(rss, observation.peak_rss_mb)
         return observation
 
-    outcomes, sightings = judge_program(text, task.stages, task.semantics, runner)
-    return CaseResult(task.index, digest(program), outcomes, sightings, drawn, time.process_time() - started, rss)
+    judged = judge_program(text, task.stages, task.semantics, runner)
+    return CaseResult(
+        task.index,
+        digest(program),
+        judged.outcomes,
+        text,
+        judged.sightings,
+        judged.reached,
+        drawn,
+        time.process_time() - started,
+        rss,
+    )
 
 
 def _note_step(index: int, step: str) -> None:
     note(Entry(index, "draw", step))
 
 
-def judge_program(
-    text: str,
-    stages: tuple[Stage, ...],
-    semantics: tuple[Semantics, ...],
-    runner: Runner,
-) -> tuple[tuple[StageOutcome, ...], tuple[Sighting, ...]]:
-    """Run a program in every stage and semantics: how each run ended, and one sighting for each failing run."""
+class Judged(NamedTuple):
+    """A program's runs: how each ended, one sighting for each that failed, and what the explicit ones reached."""
+
+    outcomes: tuple[StageOutcome, ...]
+    sightings: tuple[Sighting, ...]
+    reached: tuple[StageReached, ...]
+
+
+def judge_program(text: str, stages: tuple[Stage, ...], semantics: tuple[Semantics, ...], runner: Runner) -> Judged:
+    """Run a program in every stage and semantics."""
     outcomes: list[StageOutcome] = []
     sightings: list[Sighting] = []
+    sites: list[StageReached] = []
     for stage in stages:
         for mechanism in semantics:
             seen, judged = _run_stage(text, stage, mechanism, runner)
@@ -83,8 +99,11 @@ def judge_program(
                         stage, str(observation.semantics), observation.outcome, of_this, observation.cpu_seconds
                     )
                 )
-            sightings += _sightings(text, seen[0], judged)
-    return tuple(outcomes), tuple(sightings)
+            failures = tuple(map(classify, judge([seen[0]])))
+            sightings += (_sighting(text, seen[0], judged, failure) for failure in failures)
+            if mechanism == EXPLICIT:
+                sites.append(StageReached(stage, reached(seen[0], failures)))
+    return Judged(tuple(outcomes), tuple(sightings), tuple(sites))
 
 
 def _run_stage(text: str, stage: Stage, semantics: Semantics, runner: Runner) -> tuple[list[Observation], str]:
@@ -97,19 +116,13 @@ def _run_stage(text: str, stage: Stage, semantics: Semantics, runner: Runner) ->
     return seen, verdict(seen[0], *seen[1:])
 
 
-def _sightings(text: str, observation: Observation, judged: str) -> list[Sighting]:
-    found = []
-    for failure in judge([observation]):
-        classified = classify(failure)
-        found.append(
-            Sighting(
-                signature=classified.signature,
-                cause=classified.cause,
-                failure=failure,
-                verdict=judged,
-                ops=failing_ops(observation),
-                torch=str(torch.__version__),
-                program=text,
-            )
-        )
-    return found
+def _sighting(text: str, observation: Observation, judged: str, failure: Classified) -> Sighting:
+    return Sighting(
+        signature=failure.signature,
+        cause=failure.cause,
+        failure=failure.failure,
+        verdict=judged,
+        ops=failing_ops(observation),
+        torch=str(torch.__version__),
+        program=text,
+    )

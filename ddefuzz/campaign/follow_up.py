@@ -66,8 +66,8 @@ def run_confirm(task: ConfirmTask, runner: Runner = observe) -> ConfirmResult:
     seen = signature_of(observation)
     shown = seen == suspect.signature
     instead = "" if shown else str(seen or observation.outcome)
-    _, sightings = judge_program(suspect.program, task.also, (suspect.semantics,), runner)
-    return ConfirmResult(shown, instead, sightings, time.process_time() - started)
+    also = judge_program(suspect.program, task.also, (suspect.semantics,), runner)
+    return ConfirmResult(shown, instead, also.sightings, time.process_time() - started)
 
 
 def _run(suspect: Suspect, text: str) -> Run:

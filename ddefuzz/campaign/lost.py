@@ -52,7 +52,7 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
         )
         for classified in map(classify, judge([observation]))
     )
-    return CaseResult(task.index, _digest(doing, lost.outcome), (outcome,), sightings)
+    return CaseResult(task.index, _digest(doing, lost.outcome), (outcome,), sightings=sightings)
 
 
 def undone_case(task: CaseTask, journal: Path) -> CaseResult:

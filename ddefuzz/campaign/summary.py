@@ -11,6 +11,7 @@ import msgspec
 
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.signature import Cause, Signature
+from ddefuzz.coverage.ledger import Ledger, SiteCount
 
 SCHEMA = "ddefuzz.campaign/1"
 
@@ -57,13 +58,23 @@ def minimized(findings: Iterable[Seen], cpu_seconds: Mapping[str, float]) -> Min
     return Minimized(len(steps), median(steps), max(steps), sum(confirmed), round(seconds / len(steps), 3))
 
 
+class Point(msgspec.Struct, frozen=True):
+    """How many guard sites had been reached after so many CPU seconds of the workers, and cases."""
+
+    cpu_seconds: float
+    cases: int
+    sites: SiteCount
+
+
 class Summary(msgspec.Struct, frozen=True):
     """A whole campaign.
 
-    `digests` are those of all cases done, in index order. `outcomes` counts runs by stage, semantics and outcome,
-    `verdicts` by stage. `cpu_seconds` are of the workers: by stage, for drawing, minimizing and confirming, and `other`
-    for what is around them; they do not hold the start of the processes, which took `start_seconds` of the wall clock's
-    `seconds`. `peak_rss_mb` is the most that a worker held after a case, in 10^6 bytes.
+    `digests` are those of all cases done, in index order. `sites` counts the guard sites that its cases reached with
+    explicit unbacked semantics, `growth` after each case that reached a new one. `outcomes` counts runs by stage,
+    semantics and outcome, `verdicts` by stage. `cpu_seconds` are of the workers: by stage, for drawing, minimizing and
+    confirming, and `other` for what is around them; they do not hold the start of the processes, which took
+    `start_seconds` of the wall clock's `seconds`. `peak_rss_mb` is the most that a worker held after a case, in 10^6
+    bytes.
     """
 
     seed: int
@@ -75,6 +86,8 @@ class Summary(msgspec.Struct, frozen=True):
     jobs: int
     cases: int
     digests: tuple[str, ...]
+    sites: SiteCount
+    growth: tuple[Point, ...]
     outcomes: dict[str, dict[str, dict[str, int]]]
     verdicts: dict[str, dict[str, int]]
     findings: tuple[Seen, ...]
@@ -95,6 +108,8 @@ class Tally:
     """What is counted as results come in, in whatever order they do."""
 
     digests: dict[int, str] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    growth: list[Point] = field(default_factory=list)
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     cpu_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -104,6 +119,8 @@ class Tally:
 
     def add(self, result: CaseResult) -> None:
         """Count one case."""
+        stages = [(one.stage, one.reached) for one in result.reached]
+        novel = self.ledger.add(stages, result.program)
         self.digests[result.index] = result.digest
         self.peak_rss_mb = max(self.peak_rss_mb, result.rss_mb)
         for run in result.outcomes:
@@ -115,6 +132,12 @@ class Tally:
         self.cpu_seconds["other"] += (
             result.cpu_seconds - result.draw_seconds - sum(run.cpu_seconds for run in result.outcomes)
         )
+        if novel.fallback_sites or novel.dde_sites:
+            self.growth.append(Point(round(self.total_cpu_seconds(), 3), len(self.digests), self.ledger.count()))
+
+    def total_cpu_seconds(self) -> float:
+        """CPU seconds of the workers so far, for everything."""
+        return sum(self.cpu_seconds.values())
 
     def nested_outcomes(self) -> dict[str, dict[str, dict[str, int]]]:
         """The outcomes as stage → semantics → outcome → number."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ddefuzz.classify.signature import Signature
+from ddefuzz.coverage.reach import Reached
 from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
 from ddefuzz.findings.model import Sighting
 
@@ -32,16 +33,26 @@ class StageOutcome(msgspec.Struct, frozen=True):
     cpu_seconds: float
 
 
-class CaseResult(msgspec.Struct, frozen=True):
-    """What one case did: its digest, how each run ended, and what failed, classified.
+class StageReached(msgspec.Struct, frozen=True):
+    """The guard sites that the explicit run in one stage reached."""
 
-    `draw_seconds` and `cpu_seconds` are CPU seconds of the worker: for drawing, and for everything.
+    stage: Stage
+    reached: tuple[Reached, ...]
+
+
+class CaseResult(msgspec.Struct, frozen=True):
+    """What one case did: its digest, how each run ended, what failed, classified, and which guard sites it reached.
+
+    `program` is its text, empty where it was lost while it was drawn. `draw_seconds` and `cpu_seconds` are CPU seconds
+    of the worker: for drawing, and for everything.
     """
 
     index: int
     digest: str
     outcomes: tuple[StageOutcome, ...] = ()
+    program: str = ""
     sightings: tuple[Sighting, ...] = ()
+    reached: tuple[StageReached, ...] = ()
     draw_seconds: float = 0.0
     cpu_seconds: float = 0.0
     rss_mb: float = 0.0

@@ -16,13 +16,23 @@ import msgspec
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.lifecycle import State, check_transition, recurs
 from ddefuzz.findings.merge import merged
 from ddefuzz.findings.model import Campaign, Finding, Sighting, normalized, slim, stamp, title_of
-from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_row
-from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow
+from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_row, to_site
+from ddefuzz.findings.schema import (
+    CampaignRow,
+    FindingRow,
+    HistoryRow,
+    LinkRow,
+    NoteRow,
+    OccurrenceRow,
+    SiteRow,
+    SweptRow,
+)
 
 
 class RecordResult(msgspec.Struct, frozen=True):
@@ -254,6 +264,38 @@ class Database:
                 select(CampaignRow).where(CampaignRow.finished.is_(False)).order_by(CampaignRow.id.desc())
             )
             return tuple(map(to_campaign, rows))
+
+    # Guard sites, and what sweeps have done
+
+    def add_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
+        """Add what has been reached under a version of torch to what is known of it."""
+        with self._writing() as session:
+            for record in records:
+                row = session.get(SiteRow, (torch, *record.key))
+                whole = record if row is None else together(to_site(row), record)
+                session.merge(SiteRow(torch=torch, **msgspec.to_builtins(whole)))
+
+    def sites(self, torch: str) -> tuple[SiteRecord, ...]:
+        """The guard sites reached under a version of torch, in order of place."""
+        with self._reading() as session:
+            rows = session.scalars(select(SiteRow).where(SiteRow.torch == torch))
+            return tuple(sorted(map(to_site, rows), key=lambda record: record.key))
+
+    def torch_versions(self) -> tuple[str, ...]:
+        """The versions of torch that sites are known of."""
+        with self._reading() as session:
+            return tuple(sorted(session.scalars(select(SiteRow.torch).distinct())))
+
+    def save_swept(self, key: str, op: str, result: str) -> None:
+        """Save what a sweep found of an op; `key` is all that decides it, `result` is JSON."""
+        with self._writing() as session:
+            session.merge(SweptRow(key=key, op=op, result=result))
+
+    def swept(self, key: str) -> dict[str, str]:
+        """What sweeps of this key have found, by op."""
+        with self._reading() as session:
+            rows = session.scalars(select(SweptRow).where(SweptRow.key == key).order_by(SweptRow.op))
+            return {row.op: row.result for row in rows}
 
     @contextmanager
     def _writing(self) -> Iterator[Session]:

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from ddefuzz.classify.signature import Signature
+from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.model import Campaign, Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized
-from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow, Table
+from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow, SiteRow, Table
 from ddefuzz.oracles.failure import Failure
 
 
@@ -97,6 +98,11 @@ _SAME = (
 def to_campaign(row: CampaignRow) -> Campaign:
     """The record of a campaign's row."""
     return Campaign(**_fields(row, Campaign))
+
+
+def to_site(row: SiteRow) -> SiteRecord:
+    """The record of a site's row."""
+    return msgspec.convert(_fields(row, SiteRecord), SiteRecord)
 
 
 def _fields(row: Table, record: type[msgspec.Struct]) -> dict[str, Any]:

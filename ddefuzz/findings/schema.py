@@ -115,3 +115,33 @@ class CampaignRow(Table):
     finished: Mapped[bool]
     started: Mapped[str]
     updated: Mapped[str]
+
+
+class SiteRow(Table):
+    """`coverage.ledger.SiteRecord`, under one version of torch."""
+
+    __tablename__ = "sites"
+
+    torch: Mapped[str] = mapped_column(primary_key=True)
+    language: Mapped[str] = mapped_column(primary_key=True)
+    file: Mapped[str] = mapped_column(primary_key=True)
+    line: Mapped[int] = mapped_column(primary_key=True)
+    function: Mapped[str] = mapped_column(primary_key=True)
+    call: Mapped[str]
+    fallbacks: Mapped[dict[str, Any]]
+    old: Mapped[dict[str, Any]]
+    raised: Mapped[int]
+    cases: Mapped[int]
+    blamed: Mapped[list[str]]
+    example: Mapped[str]
+    stage: Mapped[str]
+
+
+class SweptRow(Table):
+    """What a sweep found of one op, as JSON; `key` is all that decides it."""
+
+    __tablename__ = "swept"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    op: Mapped[str] = mapped_column(primary_key=True)
+    result: Mapped[str]

@@ -97,7 +97,9 @@ class Workers:
                 site = self.sites[index % len(self.sites)]
                 outcome = StageOutcome("export", "explicit", "fail" if site else "ok", "open" if site else "ok", 0.5)
                 sightings = (sighting(site, self.cause),) if site else ()
-                return CaseResult(index, f"digest {index}", (outcome,), sightings, 0.1, 0.7)
+                return CaseResult(
+                    index, f"digest {index}", (outcome,), sightings=sightings, draw_seconds=0.1, cpu_seconds=0.7
+                )
             case MinimizeTask(suspect=suspect):
                 self.done.append(f"minimize {suspect.signature.site}")
                 return MinimizeResult(PROGRAM, 1, 9, exhausted=False, cpu_seconds=0.3)

@@ -9,6 +9,7 @@ from ddefuzz.campaign.summary import Seen, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.run_page import summary_page
+from ddefuzz.coverage.ledger import SiteCount
 
 REPLAY = "ddefuzz run --seed 7 --budget 12x"
 
@@ -38,6 +39,8 @@ SUMMARY = Summary(
     torch="2.13.0",
     budget="12x",
     shard="1/1",
+    sites=SiteCount(fallback=31, fallback_cxx=12, dde=3, dde_cxx=1),
+    growth=(),
     jobs=2,
     cases=12,
     digests=(),

@@ -1,0 +1,159 @@
+"""All guard sites reached so far: one record a site, added up over cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from ddefuzz.coverage.reach import Answer, Reached
+from ddefuzz.instrument.events import Counterfactual, Language
+
+Name = TypeVar("Name", bound=str)
+
+
+class SiteKey(NamedTuple):
+    """What makes two records one: the place and the function that asked there (empty for C++ fallbacks)."""
+
+    language: Language
+    file: str
+    line: int
+    function: str
+
+
+class SiteRecord(msgspec.Struct, frozen=True):
+    """What is known of one guard site; the numbers count cases.
+
+    `fallbacks` counts by the answer taken (`False`, `True`), `old` by what the size-oblivious mechanism would have said
+    (`same`, `other`, `undecided`), `raised` the data-dependent errors, `cases` each case once. `blamed` are the call
+    sites named for the errors, `example` is the text of the first program that came here, in `stage`.
+    """
+
+    language: Language
+    file: str
+    line: int
+    function: str
+    call: str
+    fallbacks: dict[Answer, int] = {}
+    old: dict[Counterfactual, int] = {}
+    raised: int = 0
+    cases: int = 0
+    blamed: tuple[str, ...] = ()
+    example: str = ""
+    stage: str = ""
+
+    @property
+    def key(self) -> SiteKey:
+        """What makes this site this site."""
+        return SiteKey(self.language, self.file, self.line, self.function)
+
+
+class SiteCount(msgspec.Struct, frozen=True):
+    """Distinct places that fell back, and distinct call sites blamed for an error (by function), C++ ones of each."""
+
+    fallback: int
+    fallback_cxx: int
+    dde: int
+    dde_cxx: int
+
+
+class Novel(NamedTuple):
+    """What a case was the first to reach."""
+
+    fallback_sites: tuple[SiteKey, ...]
+    dde_sites: tuple[str, ...]
+    shapes: int
+
+    def __bool__(self) -> bool:
+        return bool(self.fallback_sites or self.dde_sites or self.shapes)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Sites reached, and what has not been handed on yet (`drain`)."""
+
+    fallback_sites: set[tuple[str, str, int]] = field(default_factory=set)
+    dde_sites: set[str] = field(default_factory=set)
+    shapes: set[tuple[SiteKey, Answer, str]] = field(default_factory=set)
+    _waiting: dict[SiteKey, SiteRecord] = field(default_factory=dict)
+
+    def add(self, stages: Iterable[tuple[str, Iterable[Reached]]], program: str) -> Novel:
+        """Count one case, by what it reached in each stage; says what it was the first to reach."""
+        fallbacks: list[SiteKey] = []
+        errors: list[str] = []
+        shapes = 0
+        of_case: dict[SiteKey, SiteRecord] = {}
+        for stage, one in ((stage, one) for stage, reached in stages for one in reached):
+            place = one.place
+            key = SiteKey(place.language, place.file, place.line, one.function)
+            if one.answer != "raised" and key[:3] not in self.fallback_sites:
+                self.fallback_sites.add(key[:3])
+                fallbacks.append(key)
+            blamed = str(one.blamed) if one.blamed is not None else ""
+            if blamed and blamed not in self.dde_sites:
+                self.dde_sites.add(blamed)
+                errors.append(blamed)
+            if (key, one.answer, one.shape) not in self.shapes:
+                self.shapes.add((key, one.answer, one.shape))
+                shapes += 1
+            record = SiteRecord(
+                *key,
+                call=one.call,
+                fallbacks={} if one.answer == "raised" else {one.answer: 1},
+                old={} if one.old is None else {one.old: 1},
+                raised=int(one.answer == "raised"),
+                blamed=(blamed,) if blamed else (),
+                stage=stage,
+            )
+            of_case[key] = _either(of_case[key], record) if key in of_case else record
+        for key, record in of_case.items():
+            counted = msgspec.structs.replace(record, cases=1, example=program)
+            known = self._waiting.get(key)
+            self._waiting[key] = counted if known is None else together(known, counted)
+        return Novel(tuple(fallbacks), tuple(errors), shapes)
+
+    def count(self) -> SiteCount:
+        """How many sites there are."""
+        return SiteCount(
+            fallback=len(self.fallback_sites),
+            fallback_cxx=sum(language == "C++" for language, _, _ in self.fallback_sites),
+            dde=len(self.dde_sites),
+            dde_cxx=sum(".py" not in blamed and "::" in blamed for blamed in self.dde_sites),
+        )
+
+    def drain(self) -> tuple[SiteRecord, ...]:
+        """What has been counted since the last time, to be added to what is saved."""
+        waiting = tuple(self._waiting.values())
+        self._waiting.clear()
+        return waiting
+
+
+def together(known: SiteRecord, more: SiteRecord) -> SiteRecord:
+    """Two counts of one site as one; the example is that of `known`."""
+    return msgspec.structs.replace(
+        known,
+        fallbacks=_added(known.fallbacks, more.fallbacks),
+        old=_added(known.old, more.old),
+        raised=known.raised + more.raised,
+        cases=known.cases + more.cases,
+        blamed=tuple(sorted({*known.blamed, *more.blamed})),
+        example=known.example or more.example,
+        stage=known.stage or more.stage,
+    )
+
+
+def _added(left: dict[Name, int], right: dict[Name, int]) -> dict[Name, int]:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in sorted({*left, *right})}
+
+
+def _either(left: SiteRecord, right: SiteRecord) -> SiteRecord:
+    """What one case did at one site: each way once."""
+    both = together(left, right)
+    return msgspec.structs.replace(
+        both,
+        fallbacks=dict.fromkeys(both.fallbacks, 1),
+        old=dict.fromkeys(both.old, 1),
+        raised=min(both.raised, 1),
+    )

@@ -1,0 +1,88 @@
+"""The guard sites that one run reached: where a guard fell back, and where a data-dependent error ended the run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.signature import Site
+from ddefuzz.execute.protocol import Observation
+from ddefuzz.instrument.events import Counterfactual, Place
+
+Answer: TypeAlias = Literal["False", "True", "raised"]
+"""What came of an undecided guard: its fallback, or the error."""
+
+_SYMBOL_OR_NUMBER = re.compile(r"[a-z]+\d+|\d+(?:\.\d+)?")
+_KEPT = frozenset({"0", "1"})
+
+
+class Reached(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """One way in which a run reached a guard site, however often it did.
+
+    `function` is the one that asked, empty for a C++ place, which needs none. `call` is the door's method. `old` is
+    what the size-oblivious mechanism would have said where the guard fell back. `shape` is the expression without the
+    names of its symbols and without numbers other than 0 and 1. `blamed` is the call site of an error.
+    """
+
+    place: Place
+    function: str
+    call: str
+    answer: Answer
+    old: Counterfactual | None = None
+    shape: str = ""
+    blamed: Site | None = None
+
+
+def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tuple[Reached, ...]:
+    """What a run reached, each once, sorted; `failures` are those of this observation.
+
+    An error's place is that of the frame that is blamed; where C++ is, the function is, because a plain comparison's
+    place is the operator's header.
+    """
+    found = {
+        Reached(
+            guard.place,
+            guard.function,
+            guard.method,
+            "True" if guard.fallback else "False",
+            guard.counterfactual,
+            expression_shape(guard.expression),
+        )
+        for guard in observation.guards
+    }
+    raised = observation.raised
+    if raised is not None and not raised.withheld:
+        for failure in failures:
+            if failure.signature.kind != "dde":
+                continue
+            site, place = failure.signature.site, raised.place
+            if site.language == "Python" and failure.frame is not None:
+                place = Place("Python", failure.frame.file, failure.frame.line)
+            found.add(
+                Reached(
+                    place,
+                    site.function or "",
+                    raised.method,
+                    "raised",
+                    shape=expression_shape(raised.expression),
+                    blamed=site,
+                )
+            )
+    return tuple(sorted(found, key=repr))
+
+
+def expression_shape(expression: str) -> str:
+    """`Eq(u3*7, u0)` as `Eq(a*n, b)`: symbols by order of appearance, numbers but 0 and 1 as `n`."""
+    names: dict[str, str] = {}
+
+    def plain(match: re.Match[str]) -> str:
+        text = match[0]
+        if text[0].isdigit():
+            return text if text in _KEPT else "n"
+        return names.setdefault(text, f"x{len(names)}")
+
+    return _SYMBOL_OR_NUMBER.sub(plain, expression)
