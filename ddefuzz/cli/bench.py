@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from ddefuzz.campaign.throughput import MEMORY_LIMIT_MB, Throughput, measure
+from ddefuzz.bench.throughput import MEMORY_LIMIT_MB, Throughput, measure
 from ddefuzz.cli import bench_generation
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.generate.profiles import PROFILES

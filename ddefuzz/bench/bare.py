@@ -9,7 +9,7 @@ import warnings
 
 import torch
 
-from ddefuzz.campaign.throughput import BareResult, BareTask
+from ddefuzz.bench.throughput import BareResult, BareTask
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.stages import as_exported
 from ddefuzz.execute.subject import prepare

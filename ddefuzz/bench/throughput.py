@@ -77,7 +77,7 @@ class Throughput(msgspec.Struct, frozen=True):
 def run_bare(task: BareTask) -> BareResult:
     """The worker's side of the comparison."""
     # What runs in a worker imports torch; whoever hands it out need not.
-    result: BareResult = import_module("ddefuzz.campaign.bare").run_bare(task)
+    result: BareResult = import_module("ddefuzz.bench.bare").run_bare(task)
     return result
 
 
