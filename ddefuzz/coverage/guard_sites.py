@@ -1,0 +1,206 @@
+"""The guard sites of one torch: those that its source has, joined with what runs reached.
+
+C++ sites, errors at plain comparisons, and guards called under another name are known only when they are reached.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any, get_args
+
+import msgspec
+
+from ddefuzz.coverage.estimate import Estimate, estimate
+from ddefuzz.coverage.inventory import CALLS, GuardCall, Room, room_of
+from ddefuzz.coverage.ledger import SiteRecord, together
+from ddefuzz.coverage.reach import Answer
+from ddefuzz.coverage.unreached import reason_for
+from ddefuzz.instrument.events import Counterfactual, Language
+
+SITE_SCHEMA = "ddefuzz.site/1"
+
+
+class GuardSite(msgspec.Struct, frozen=True):
+    """One site. `listed` says that it is in the inventory: then there is one for each call in the source.
+
+    The numbers are those of `ledger.SiteRecord` and count cases. A frame tells its line and no column: calls of the
+    same name on one line, `on_line` of them, have one record in common. `text` is the call's source, empty where only
+    the place is known. `reason` says why it is not reached, where that is known.
+    """
+
+    language: Language
+    room: Room
+    file: str
+    line: int
+    last_line: int
+    function: str
+    call: str
+    text: str = ""
+    listed: bool = False
+    on_line: int = 1
+    fallbacks: dict[Answer, int] = {}
+    old: dict[Counterfactual, int] = {}
+    raised: int = 0
+    cases: int = 0
+    blamed: tuple[str, ...] = ()
+    example: str = ""
+    stage: str = ""
+    reason: str = ""
+
+    @property
+    def reached(self) -> bool:
+        """Whether a run came here with nothing to decide it by: it fell back or raised."""
+        return bool(self.fallbacks or self.raised)
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """Where it is; several sites may be there."""
+        return self.language, self.file, self.line
+
+
+class RoomCount(msgspec.Struct, frozen=True):
+    """Of one room: calls that its source has (`listed`), those of them reached, and sites reached beside them.
+
+    Where nothing is listed, as in C++, only `beside` counts. `fell_back` counts places, as do the estimates.
+    """
+
+    room: Room
+    listed: int
+    reached: int
+    beside: int
+    fell_back: int
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """What all sites come to; estimates by name: fallback sites, those in C++, call sites of errors."""
+
+    torch: str
+    rooms: tuple[RoomCount, ...]
+    raised: int
+    estimates: dict[str, Estimate]
+
+
+def guard_sites(calls: Sequence[GuardCall], records: Iterable[SiteRecord]) -> tuple[GuardSite, ...]:
+    """One row a call and one a place that is no call of the inventory, in order of place."""
+    by_file: dict[str, list[GuardCall]] = {}
+    for call in calls:
+        by_file.setdefault(call.file, []).append(call)
+    found: dict[tuple[str, int, str], list[SiteRecord]] = {}
+    others: list[GuardSite] = []
+    for record in records:
+        places = _calls_of(record, by_file.get(record.file, ()))
+        for place in places:
+            found.setdefault(place, []).append(record)
+        if not places:
+            others.append(_seen(record))
+    on_line = Counter(map(_place_of, calls))
+    listed = [_listed(call, found.get(_place_of(call), ()), on_line[_place_of(call)]) for call in calls]
+    return tuple(sorted([*listed, *others], key=lambda site: (*site.place, site.function, site.text)))
+
+
+def _place_of(call: GuardCall) -> tuple[str, int, str]:
+    """What a record can tell of a call."""
+    return call.file, call.line, call.call
+
+
+def _calls_of(record: SiteRecord, calls: Sequence[GuardCall]) -> tuple[tuple[str, int, str], ...]:
+    """The calls of the inventory that a record is of; where two names are on its line it may be of both.
+
+    The call on the record's line, else the smallest one around it. A record has the name of what asked first on its
+    line, which may have been a plain comparison; the answers taken tell the rest.
+    """
+    if record.language != "Python":
+        return ()
+    around = [call for call in calls if call.first_line <= record.line <= call.last_line]
+    found = []
+    for name, answer in CALLS.items():
+        if record.call == name or answer in record.fallbacks:
+            fitting = [call for call in around if call.call == name]
+            found += sorted(fitting, key=lambda call: (call.line != record.line, call.last_line - call.first_line))[:1]
+    return tuple(map(_place_of, found))
+
+
+def _listed(call: GuardCall, records: Sequence[SiteRecord], on_line: int) -> GuardSite:
+    site = GuardSite(
+        language="Python",
+        room=call.room,
+        file=call.file,
+        line=call.line,
+        last_line=call.last_line,
+        function=call.function,
+        call=call.call,
+        text=call.text,
+        listed=True,
+        on_line=on_line,
+    )
+    if not records:
+        return msgspec.structs.replace(site, reason=reason_for(call))
+    return _with(site, reduce(together, records))
+
+
+def _seen(record: SiteRecord) -> GuardSite:
+    return _with(
+        GuardSite(
+            language=record.language,
+            room="c++" if record.language == "C++" else room_of(record.file),
+            file=record.file,
+            line=record.line,
+            last_line=record.line,
+            function=record.function,
+            call=record.call,
+        ),
+        record,
+    )
+
+
+def _with(site: GuardSite, record: SiteRecord) -> GuardSite:
+    return msgspec.structs.replace(
+        site,
+        fallbacks=record.fallbacks,
+        old=record.old,
+        raised=record.raised,
+        cases=record.cases,
+        blamed=record.blamed,
+        example=record.example,
+        stage=record.stage,
+    )
+
+
+def totals(torch: str, sites: Sequence[GuardSite]) -> Totals:
+    """What they come to."""
+    falling = Counter[tuple[str, str, int]]()
+    for place, cases in {(site.place, site.function): site.cases for site in sites if site.fallbacks}.items():
+        falling[place[0]] += cases
+    errors = Counter[str]()
+    for site in {(site.place, site.function): site for site in sites}.values():
+        errors.update(dict.fromkeys(site.blamed, site.raised))
+    rooms = [_room_count(room, [site for site in sites if site.room == room]) for room in get_args(Room)]
+    return Totals(
+        torch,
+        tuple(count for count in rooms if count.listed or count.beside),
+        len(errors),
+        {
+            "fallback sites": estimate(falling.values()),
+            "fallback sites in C++": estimate(n for (language, _, _), n in falling.items() if language == "C++"),
+            "call sites of errors": estimate(errors.values()),
+        },
+    )
+
+
+def _room_count(room: Room, sites: Sequence[GuardSite]) -> RoomCount:
+    listed = [site for site in sites if site.listed]
+    return RoomCount(
+        room=room,
+        listed=len(listed),
+        reached=sum(site.reached for site in listed),
+        beside=len(sites) - len(listed),
+        fell_back=len({site.place for site in sites if site.fallbacks}),
+    )
+
+
+def site_document(site: GuardSite) -> dict[str, Any]:
+    """What machines are given of a site."""
+    document: dict[str, Any] = msgspec.to_builtins(site)
+    return {"schema": SITE_SCHEMA, **document, "reached": site.reached}
