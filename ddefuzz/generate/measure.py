@@ -14,7 +14,7 @@ from ddefuzz.generate.eager import tolerant_eager
 from ddefuzz.generate.lockstep import REFUSALS
 from ddefuzz.generate.strategies import Drawn
 from ddefuzz.generate.validity import is_valid
-from ddefuzz.ops.catalogue import CALLABLES
+from ddefuzz.ops.catalogue import DRAWN
 from ddefuzz.program.evaluate import evaluate, run_step
 from ddefuzz.program.inputs import dial, materialize
 from ddefuzz.program.model import Binary, Call, Constant, Name, Program, Unary, functions_in, names_in, walk
@@ -74,7 +74,7 @@ def measure_generation(draws: int, seed: int, profile: str = "default") -> Gener
         mean_steps_on_unbacked=share(sum(each.on_unbacked for each in traits)),
         programs_per_cpu_second=draws / seconds,
         callables_drawn=len(called),
-        callables_never_drawn=tuple(sorted(CALLABLES - called)),
+        callables_never_drawn=tuple(sorted(DRAWN - called)),
     )
 
 

@@ -12,6 +12,7 @@ from ddefuzz.ops.factories import FACTORIES
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
+from ddefuzz.ops.opinfo import OPINFO
 from ddefuzz.ops.pointwise import POINTWISE
 from ddefuzz.ops.reductions import REDUCTIONS
 from ddefuzz.ops.reshape import RESHAPE
@@ -48,9 +49,12 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
 
 OPS: Final[tuple[OpSpec, ...]] = tuple(spec for specs in GROUPS.values() for spec in specs)
 
-CALLABLES: Final[frozenset[str]] = frozenset(
+DRAWN: Final[frozenset[str]] = frozenset(
     name for template in (*(spec.template for spec in OPS), *TEMPLATES) for name in callables_in(template)
 )
+"""The names that a drawn program may call."""
+
+CALLABLES: Final = DRAWN | OPINFO
 """The names that a program may call; whatever else a case file calls makes it unreadable."""
 
 
