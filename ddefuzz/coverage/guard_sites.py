@@ -20,6 +20,7 @@ from ddefuzz.coverage.unreached import reason_for
 from ddefuzz.instrument.events import Counterfactual, Language
 
 SITE_SCHEMA = "ddefuzz.site/1"
+TOTALS_SCHEMA = "ddefuzz.sites/1"
 
 
 class GuardSite(msgspec.Struct, frozen=True):
@@ -74,11 +75,14 @@ class RoomCount(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What all sites come to; estimates by name: fallback sites, those in C++, call sites of errors."""
+    """What all sites come to: `call_sites` blamed for errors; of the listed calls reached, those that are not alone on
+    their line (`shared`); estimates of fallback sites, of those in C++, and of call sites of errors.
+    """
 
     torch: str
     rooms: tuple[RoomCount, ...]
-    raised: int
+    call_sites: int
+    shared: int
     estimates: dict[str, Estimate]
 
 
@@ -181,6 +185,7 @@ def totals(torch: str, sites: Sequence[GuardSite]) -> Totals:
         torch,
         tuple(count for count in rooms if count.listed or count.beside),
         len(errors),
+        sum(site.reached and site.on_line > 1 for site in sites),
         {
             "fallback sites": estimate(falling.values()),
             "fallback sites in C++": estimate(n for (language, _, _), n in falling.items() if language == "C++"),
@@ -204,3 +209,9 @@ def site_document(site: GuardSite) -> dict[str, Any]:
     """What machines are given of a site."""
     document: dict[str, Any] = msgspec.to_builtins(site)
     return {"schema": SITE_SCHEMA, **document, "reached": site.reached}
+
+
+def totals_document(of: Totals) -> dict[str, Any]:
+    """What machines are given of all sites."""
+    document: dict[str, Any] = msgspec.to_builtins(of)
+    return {"schema": TOTALS_SCHEMA, **document}

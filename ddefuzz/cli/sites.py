@@ -1,0 +1,157 @@
+"""`ddefuzz sites`: the guard sites of torch, reached or not; it never imports torch."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.cli.options import db_option
+from ddefuzz.cli.output import Writer, deliver, json_writers, output_options
+from ddefuzz.cli.sites_page import SitesPage, markdown_page, text_page
+from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
+from ddefuzz.coverage.inventory import Inventory, Room, installed
+from ddefuzz.errors import InputError
+from ddefuzz.findings.database import Database
+from ddefuzz.instrument.events import Language
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which sites to show; what is empty asks nothing."""
+
+    files: tuple[str, ...] = ()
+    languages: tuple[Language, ...] = ()
+    rooms: tuple[Room, ...] = ()
+    raised: bool = False
+    uncovered: bool = False
+
+    def keeps(self, site: GuardSite) -> bool:
+        """Whether a site is to be shown."""
+        return (
+            (not self.files or any(fnmatchcase(site.file, pattern) for pattern in self.files))
+            and (not self.languages or site.language in self.languages)
+            and (not self.rooms or site.room in self.rooms)
+            and (not self.raised or site.raised > 0)
+            and not (self.uncovered and site.reached)
+        )
+
+
+@click.command("sites")
+@click.option(
+    "--uncovered", is_flag=True, help="Only sites that no run has reached, with the reason where it is known."
+)
+@click.option("--raised", is_flag=True, help="Only sites where a data-dependent error was raised.")
+@click.option(
+    "--file", "files", metavar="GLOB", multiple=True, help="Only of these files: '*/_refs/*'; can be repeated."
+)
+@click.option(
+    "--language",
+    "languages",
+    type=click.Choice(get_args(Language)),
+    metavar="NAME",
+    multiple=True,
+    help=f"Only {' or '.join(get_args(Language))}.",
+)
+@click.option(
+    "--room",
+    "rooms",
+    type=click.Choice(get_args(Room)),
+    metavar="ROOM",
+    multiple=True,
+    help=f"Only {', '.join(get_args(Room))}; user is outside torch.",
+)
+@click.option("--summary", is_flag=True, help="Only the counts and how many sites are estimated to be left.")
+@click.option("--torch", "torch", metavar="VERSION", help="What was reached under this torch (default: the installed).")
+@click.option(
+    "--html",
+    "html",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write torch's source with its sites colored, as pages that need no network.",
+)
+@db_option
+@output_options("text", "json", "jsonl", "markdown")
+def command(
+    uncovered: bool,
+    raised: bool,
+    files: tuple[str, ...],
+    languages: tuple[Language, ...],
+    rooms: tuple[Room, ...],
+    summary: bool,
+    torch: str | None,
+    html: Path | None,
+    db: str,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+) -> None:
+    """List torch's guard sites: where it asks of sizes that only the data tells, and what runs reached of them.
+
+    Calls of guard_or_false and guard_or_true in the Python source of the installed torch are listed whether reached
+    or not; C++ sites and plain comparisons as they were seen. Numbers count cases.
+    """
+    if raised and uncovered:
+        raise click.UsageError("--raised and --uncovered leave nothing: a site that raised is reached")
+    inventory = installed()
+    with Database.open(db, create=False) as database:
+        known = database.torch_versions()
+        wanted = _version(torch, inventory.torch, known, database.url)
+        records = database.sites(wanted)
+    of_installed = wanted == inventory.torch
+    everything = guard_sites(inventory.calls if of_installed else (), records)
+    chosen = Filter(files, languages, rooms, raised, uncovered)
+    page = SitesPage(
+        sites=tuple(filter(chosen.keeps, everything)),
+        totals=totals(wanted, everything),
+        uncovered=uncovered,
+        summary=summary,
+        notes=_notes(wanted, inventory, known),
+    )
+    if html is not None:
+        _write_html(page, inventory if of_installed else None, html)
+    deliver(_writers(page), format_, outputs)
+
+
+def _version(asked: str | None, here: str, known: tuple[str, ...], database: str) -> str:
+    """The version to show; raises InputError where the database knows others, but not it."""
+    wanted = asked or here
+    if wanted in known or (not known and asked in (None, here)):
+        return wanted
+    others = ", ".join(known) or "none"
+    if asked is not None:
+        raise InputError(f"--torch {asked!r}: {database} has sites of torch {others}, expected one of them or {here}")
+    raise InputError(
+        f"{database} has sites of torch {others}, expected of the installed {here}; --torch {known[-1]} shows those"
+    )
+
+
+def _notes(wanted: str, inventory: Inventory, known: tuple[str, ...]) -> tuple[str, ...]:
+    notes = []
+    if not known:
+        notes.append("nothing reached yet: `ddefuzz run` and `ddefuzz sweep` do that")
+    if wanted != inventory.torch:
+        notes.append(
+            f"only what was reached: the sites in the source are those of torch {inventory.torch}, not {wanted}"
+        )
+    others = [version for version in known if version != wanted]
+    if others:
+        notes.append(f"the database also has torch {', '.join(others)}: `--torch {others[-1]}`")
+    return tuple(notes)
+
+
+def _writers(page: SitesPage) -> dict[str, Writer]:
+    documents = [totals_document(page.totals)] if page.summary else [site_document(site) for site in page.sites]
+    writers = json_writers(documents)
+    if page.summary:
+        writers["json"] = writers["jsonl"]
+    return {"text": lambda on: text_page(page, on), "markdown": lambda _: markdown_page(page), **writers}
+
+
+def _write_html(page: SitesPage, inventory: Inventory | None, folder: Path) -> None:
+    # Late: jinja2 and pygments take longer to import than all else that a reading command does.
+    from ddefuzz.cli.sites_html import write_pages  # noqa: PLC0415
+
+    index = write_pages(page, inventory.folder if inventory else None, folder)
+    click.echo(f"written: {index}", err=True)
