@@ -20,6 +20,7 @@ COMMANDS = {
     "minimize": "Make the smallest program with the same signature.",
     "replay": "Replay the kept cases and the known findings.",
     "findings": "List, show and triage findings.",
+    "sites": "List torch's guard sites, and what runs reached of them.",
     "bench": "Measure ddefuzz itself: ratios, side by side in one session.",
     "doctor": "Check this environment and every private torch API in use.",
 }
