@@ -107,7 +107,10 @@ def write_pages(page: SitesPage, folder: Path | None, target: Path) -> Path:
     ):
         entries.append(_entry(file, _page_name(file), by_file[file]))
         text = source_page.render(
-            file=file, blocks=list(_blocks(path, by_file[file])), examples=list(_examples(by_file[file]))
+            file=file,
+            numbers=sorted({site.line for site in by_file[file]}),
+            blocks=_blocks(path, by_file[file]),
+            examples=list(_examples(by_file[file])),
         )
         write_atomically(target / entries[-1].page, text)
     elsewhere = [site for file, sites in by_file.items() if file not in sources for site in sites]
