@@ -87,7 +87,6 @@ PYTHON: tuple[Row, ...] = (
     Row("torch/_inductor/compile_fx.py", "entry of a backend"),
     Row("torch/_inductor/debug.py", "entry of a backend"),
     Row("torch/_inductor/graph.py", "running of a graph"),
-    Row("torch/_inductor/sizevars.py", "guards of a backend"),
     Row("torch/_export/non_strict_utils.py", "overrides of torch functions"),
     Row("torch/_export/wrappers.py", "wrapping of a module"),
     Row("torch/_export/utils.py", "wrapping of a module"),
@@ -121,6 +120,9 @@ PYTHON_SITES: tuple[Row, ...] = (
 
 PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_prims_common/__init__.py", "eval_eager", "takes the bool for whoever asked it to"),
+    ("torch/_inductor/sizevars.py", "evaluate_expr", "inductor's way to the door"),
+    ("torch/_inductor/sizevars.py", "guard_or_false", "inductor's way to the door"),
+    ("torch/_inductor/sizevars.py", "guard_or_true", "inductor's way to the door"),
 )
 """File, function and reason of single functions that only pass a decision on, in files that are no machinery."""
 

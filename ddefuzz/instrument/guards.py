@@ -1,8 +1,8 @@
 """Watching every guard that torch decides: which fell back, what the old mechanism would have said, which raised.
 
-The hooks sit at the door, `ShapeEnv.evaluate_sym_node`: below it an lru_cache hides every second site that asks the
-same expression. A hook wears the file name of what it replaces, because torch names the first frame outside its own
-plumbing in "Caused by:".
+The hooks sit at the door, `ShapeEnv.evaluate_expr`: below it an lru_cache hides every second site that asks the same
+expression, and inductor, which holds sympy expressions, comes in there. A hook wears the file name of what it
+replaces, because torch names the first frame outside its own plumbing in "Caused by:".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from unittest import mock
 
 from ddefuzz.instrument import frames, torch_api
@@ -36,6 +36,10 @@ _PLUMBING = frozenset(
     )
 )
 """The door's own files: the frame that asked is the first outside them."""
+
+_INDUCTOR_PLUMBING = str(torch_api.torch_parent() / "torch/_inductor/sizevars.py")
+_INDUCTOR_DOORS = frozenset({"evaluate_expr", "guard_or_false", "guard_or_true"})
+"""Inductor's own way to the door; other functions of that file ask themselves."""
 
 _DYNAMO = str(torch_api.torch_parent() / "torch/_dynamo/_")[:-1]
 
@@ -79,17 +83,30 @@ class _RawRaise(NamedTuple):
     origins: tuple[tuple[str, _Origin], ...]
 
 
+class Listener(Protocol):
+    """Told of things as they happen, by who watches a whole process and not one run."""
+
+    def fell(self, place: Place, function: str, call: str, fallback: bool) -> None:
+        """A guard fell back, for the first time with this expression at this place; `function` is empty for C++."""
+
+    def raised(self, error: BaseException) -> None:
+        """A data-dependent error was made, which torch may still catch."""
+
+
 @dataclass(slots=True)
 class Recorder:
     """What one watched run asked; read it before the `watch` that yielded it ends."""
 
     without: frozenset[Place] = frozenset()
     root: CodeType | None = None
+    listener: Listener | None = None
     _asked: _Asked | None = None
     _fell_back: bool = False
     _withholding: bool = False
-    _fallen: set[tuple[Any, Any, bool]] = field(default_factory=set)
-    _oblivious: dict[tuple[Any, Any], bool | None] = field(default_factory=dict)
+    _fallen: weakref.WeakKeyDictionary[Any, set[tuple[Any, bool]]] = field(default_factory=weakref.WeakKeyDictionary)
+    _oblivious: weakref.WeakKeyDictionary[Any, dict[Any, bool | None]] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
     _guards: dict[_GuardKey, int] = field(default_factory=dict)
     _places: dict[tuple[CodeType, int], Place] = field(default_factory=dict)
     _origins: dict[Any, _Origin] = field(default_factory=dict)
@@ -153,8 +170,11 @@ class Recorder:
         """Note that the asker under `frame` was answered with its fallback."""
         asked, where, line = self._who(frame, "guard_or_true" if fallback else "guard_or_false")
         key = _GuardKey(where, line, asked.method, expression, fallback, self._old_answer(env, expression, fallback))
+        place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        if self.listener is not None and key not in self._guards:
+            self.listener.fell(place, "" if isinstance(where, str) else where.co_name, asked.method, fallback)
         self._guards[key] = self._guards.get(key, 0) + 1
-        return Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        return place
 
     def made(self, error: BaseException, expression: Any, frame: FrameType) -> None:
         """Remember a data-dependent error and everything needed to explain it, should it reach the end."""
@@ -176,6 +196,8 @@ class Recorder:
         self._raises[error] = raw
         if place.language == "C++" and asked.method == "guard_bool":
             self._told[str(error).partition("\n")[0]] = raw
+        if self.listener is not None:
+            self.listener.raised(error)
 
     def born(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:
         """Remember which op made a symbol, and who called it."""
@@ -190,7 +212,7 @@ class Recorder:
         if asked is not None and asked.file:
             return asked, frames.display_cpp_file(asked.file), asked.line
         method = direct
-        while frame is not None and frame.f_code.co_filename in _PLUMBING:
+        while frame is not None and _is_plumbing(frame.f_code):
             if not frame.f_code.co_name.startswith(frames.HOOK_PREFIX):
                 method = frame.f_code.co_name
             frame = frame.f_back
@@ -212,21 +234,23 @@ class Recorder:
 
     def _old_answer(self, env: Any, expression: Any, fallback: bool) -> Counterfactual:
         # Once an expression, as the old mechanism's own lru_cache at the door would have answered it.
-        key = (env, expression)
-        if key not in self._oblivious:
+        known = self._oblivious.setdefault(env, {})
+        if expression not in known:
             answer = torch_api.bound(torch_api.EVALUATE_STATIC)(env, expression, size_oblivious=True)
-            self._oblivious[key] = None if answer is None else bool(answer)
-        old = self._oblivious[key]
+            known[expression] = None if answer is None else bool(answer)
+        old = known[expression]
         return "undecided" if old is None else "same" if old is fallback else "other"
 
 
 @contextmanager
-def watch(mechanism: Mechanism = "explicit", without: Iterable[Place] = ()) -> Iterator[Recorder]:
+def watch(
+    mechanism: Mechanism = "explicit", without: Iterable[Place] = (), listener: Listener | None = None
+) -> Iterator[Recorder]:
     """Answer guards by `mechanism`, except that the fallback is withheld at the places `without`, and record them.
 
     Only for one thread at a time. Raises UnsupportedError where this torch lacks a private API.
     """
-    recorder = Recorder(frozenset(without), sys._getframe(2).f_code)
+    recorder = Recorder(frozenset(without), sys._getframe(2).f_code, listener)
     config = torch_api.SHAPES_CONFIG
     with ExitStack() as stack:
         for api, hook in _hooks(recorder, mechanism):
@@ -234,6 +258,11 @@ def watch(mechanism: Mechanism = "explicit", without: Iterable[Place] = ()) -> I
         if mechanism in _AGGRESSIVE:
             stack.enter_context(mock.patch.object(config.owner(), config.name, _AGGRESSIVE[mechanism]))
         yield recorder
+
+
+def _is_plumbing(code: CodeType) -> bool:
+    file = code.co_filename
+    return file in _PLUMBING or (file == _INDUCTOR_PLUMBING and code.co_name in _INDUCTOR_DOORS)
 
 
 def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Callable[..., Any]]]:
@@ -257,31 +286,38 @@ def _disguised(api: Api, hook: Callable[..., Any]) -> Callable[..., Any]:
 def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
     original = torch_api.bound(torch_api.DOOR)
 
-    def ddefuzz_evaluate_sym_node(
-        env: Any, sym_node: Any, size_oblivious: bool = False, fallback_value: bool | None = None
+    def ddefuzz_evaluate_expr(
+        env: Any,
+        orig_expr: Any,
+        hint: Any = None,
+        fx_node: Any = None,
+        size_oblivious: bool = False,
+        fallback_value: bool | None = None,
+        **options: Any,
     ) -> Any:
         if fallback_value is None:
-            return original(env, sym_node, size_oblivious, None)
+            return original(env, orig_expr, hint, fx_node, size_oblivious, None, **options)
         if size_oblivious_only:
-            return original(env, sym_node, True, None)
+            return original(env, orig_expr, hint, fx_node, True, None, **options)
         recorder._fell_back = False
-        answer = original(env, sym_node, size_oblivious, fallback_value)
+        answer = original(env, orig_expr, hint, fx_node, size_oblivious, fallback_value, **options)
         # torch's lru_cache answers a repeated question without falling back again: the memory makes it count.
-        question = (env, sym_node.expr, fallback_value)
+        fallen = recorder._fallen.setdefault(env, set())
+        question = (orig_expr, fallback_value)
         if recorder._fell_back:
-            recorder._fallen.add(question)
-        elif question not in recorder._fallen:
+            fallen.add(question)
+        elif question not in fallen:
             return answer
-        place = recorder.fell(env, sym_node.expr, fallback_value, sys._getframe())
+        place = recorder.fell(env, orig_expr, fallback_value, sys._getframe())
         if place not in recorder.without:
             return answer
         recorder._withholding = True
         try:
-            return original(env, sym_node, size_oblivious, None)
+            return original(env, orig_expr, hint, fx_node, size_oblivious, None, **options)
         finally:
             recorder._withholding = False
 
-    return _disguised(torch_api.DOOR, ddefuzz_evaluate_sym_node)
+    return _disguised(torch_api.DOOR, ddefuzz_evaluate_expr)
 
 
 def _log_suppressed(recorder: Recorder) -> Callable[..., Any]:

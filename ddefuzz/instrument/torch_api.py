@@ -23,11 +23,15 @@ OLDEST_TORCH = (2, 13)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One private attribute: `module:dotted.path`, what it is for, and parameters that a call relies on."""
+    """One private attribute: `module:dotted.path`, what it is for, and parameters that a call relies on.
+
+    With `stage_only` it is one that a single stage needs, and is not imported before that.
+    """
 
     path: str
     purpose: str
     parameters: tuple[str, ...] = ()
+    stage_only: bool = False
 
     @property
     def name(self) -> str:
@@ -76,9 +80,9 @@ _FAKE = "torch._subclasses.fake_tensor"
 
 # Watching (instrument/guards.py).
 DOOR = Api(
-    f"{_SHAPES}:ShapeEnv.evaluate_sym_node",
+    f"{_SHAPES}:ShapeEnv.evaluate_expr",
     "the one door through which every guard is decided, above torch's lru_cache",
-    ("sym_node", "size_oblivious", "fallback_value"),
+    ("orig_expr", "hint", "fx_node", "size_oblivious", "fallback_value"),
 )
 LOG_SUPPRESSED = Api(
     f"{_SHAPES}:ShapeEnv._log_suppressed_dde",
@@ -140,6 +144,16 @@ DYNAMO_PATCHER = Api(
 DYNAMO_CONFIG = Api("torch._dynamo.config:patch", "scalar and dynamic-output capture on, FakeTensor cache off")
 LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name", ("compiler_fn",))
 DYNAMO_COUNTERS = Api("torch._dynamo.utils:counters", "how many frames were compiled")
+INDUCTOR_LOADING = Api(
+    "torch._inductor.graph:GraphLowering._compile_to_module_lines",
+    "where generated code is loaded, and with that the C++ compiler starts: the inductor stage ends there",
+    ("wrapper_code",),
+    stage_only=True,
+)
+INDUCTOR_CONFIG = Api("torch._inductor.config:patch", "inductor's caches off", stage_only=True)
+INDUCTOR_FRESH_CACHE = Api(
+    "torch._inductor.utils:fresh_cache", "inductor's caches in memory cleared, its files in a folder of their own"
+)
 MARK_UNBACKED = Api(
     "torch._dynamo.decorators:mark_unbacked", "makes an input dim unbacked in dynamo", ("index", "shape_id")
 )

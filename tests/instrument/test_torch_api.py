@@ -32,7 +32,7 @@ def test_a_missing_row_is_unsupported(row: Api) -> None:
 
 
 def test_a_missing_parameter_is_a_problem() -> None:
-    row = Api(torch_api.DOOR.path, "a test", ("sym_node", "not_a_parameter"))
+    row = Api(torch_api.DOOR.path, "a test", ("orig_expr", "not_a_parameter"))
     assert "lacks the parameters ['not_a_parameter']" in row.problem()
 
 
