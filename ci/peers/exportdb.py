@@ -1,0 +1,47 @@
+"""The example programs of torch.export's own documentation, exported one after the other: a peer to measure against.
+
+    python -m ddefuzz.bench.outside sites.jsonl ci/peers/exportdb.py
+
+Prints one line of JSON at the end: examples, and how they ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+import warnings
+from collections import Counter
+
+import torch
+from torch._export.db.examples import all_examples
+
+
+def main() -> None:
+    """Each example as its own case says, strict as the documentation has it and not strict."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    outcomes: Counter[str] = Counter()
+    for case in all_examples().values():
+        for strict in (False, True):
+            torch._dynamo.reset()
+            try:
+                torch.export.export(
+                    case.model,
+                    case.example_args,
+                    case.example_kwargs,
+                    dynamic_shapes=case.dynamic_shapes,
+                    strict=strict,
+                )
+            except Exception:  # noqa: BLE001 examples of what export refuses are among them
+                outcomes["refused"] += 1
+            else:
+                outcomes["exported"] += 1
+    found = {"examples": len(all_examples()), "outcomes": dict(outcomes), "cpu_seconds": round(time.process_time(), 2)}
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

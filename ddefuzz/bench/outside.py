@@ -1,0 +1,119 @@
+"""Measuring what is not ddefuzz by ddefuzz's own instrument: a hook for any Python command, for its whole life.
+
+    python -m ddefuzz.bench.outside SITES.jsonl fuzzer.py ARGS
+    python -m ddefuzz.bench.outside SITES.jsonl -m pytest test/test_it.py
+    DDEFUZZ_SITES=SITES.jsonl python -m pytest -p ddefuzz.bench.outside test/test_it.py
+
+Or `import ddefuzz.bench.outside` first in a script, with DDEFUZZ_SITES set. Each guard site is a JSON line
+(`sites.SiteLine`) as soon as it shows, in one write, so that a kill loses nothing. Processes that the command forks
+write to the same file. torch's FakeTensor cache is off, as in a campaign: with it on, sites depend on what ran before.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import torch
+
+from ddefuzz.bench.sites import ENVIRONMENT, Line, ProcessLine, SiteLine
+from ddefuzz.classify.site import site
+from ddefuzz.coverage.reach import Reached
+from ddefuzz.errors import EXIT_USAGE, DdefuzzError, InputError
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Place
+from ddefuzz.instrument.guards import Recorder, watch
+
+USAGE = "usage: python -m ddefuzz.bench.outside SITES.jsonl (SCRIPT | -m MODULE) [ARGS …]"
+
+
+@dataclass(slots=True)
+class Hook:
+    """What has been written so far; `descriptor` is of a file that every write appends to."""
+
+    descriptor: int
+    watching: ExitStack = field(default_factory=ExitStack)
+    recorder: Recorder | None = None
+    known: set[Reached] = field(default_factory=set)
+
+    def fell(self, place: Place, function: str, call: str, fallback: bool) -> None:
+        """Write a site that fell back, once for each answer."""
+        self._write_new(Reached(place, function, call, "True" if fallback else "False"))
+
+    def raised(self, error: BaseException) -> None:
+        """Write a call site that raised, once.
+
+        It is judged now, where the native stack still is: torch may catch the error and go on.
+        """
+        raised = self.recorder.raised([error]) if self.recorder is not None else None
+        if raised is not None:
+            blamed, frame = site(raised)
+            place = Place("Python", frame.file, frame.line) if blamed.language == "Python" else raised.place
+            self._write_new(Reached(place, blamed.function or "", raised.method, "raised", blamed=blamed))
+
+    def process(self) -> None:
+        """Write how much this process has used so far."""
+        self._write(ProcessLine(os.getpid(), *_now(), str(torch.__version__)))
+
+    def _write_new(self, reached: Reached) -> None:
+        if reached not in self.known:
+            self.known.add(reached)
+            self._write(SiteLine(os.getpid(), *_now(), reached))
+
+    def _write(self, line: Line) -> None:
+        os.write(self.descriptor, msgspec.json.encode(line) + b"\n")
+
+
+def _now() -> tuple[float, float]:
+    return round(time.process_time(), 3), round(time.time(), 3)
+
+
+def install(path: Path) -> None:
+    """Watch this process until it ends; raises InputError where the file cannot be written, UnsupportedError without
+    a torch that can be watched.
+    """
+    torch_api.require()
+    try:
+        hook = Hook(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}, expected a place for the sites") from error
+    hook.watching.enter_context(torch_api.bound(torch_api.DYNAMO_CONFIG)(fake_tensor_cache_enabled=False))
+    hook.recorder = hook.watching.enter_context(watch(listener=hook))
+    hook.process()
+    atexit.register(hook.process)
+
+
+def main(arguments: list[str]) -> None:
+    """Run a script or module under the hook."""
+    match arguments:
+        case [file, "-m", module, *rest]:
+            install(Path(file))
+            sys.argv = [module, *rest]
+            sys.path.insert(0, "")
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case [file, script, *rest] if not script.startswith("-"):
+            if not Path(script).is_file():
+                raise InputError(f"{script}: found no such file, expected a Python script")
+            install(Path(file))
+            sys.argv = [script, *rest]
+            sys.path.insert(0, str(Path(script).resolve().parent))
+            runpy.run_path(script, run_name="__main__")
+        case _:
+            raise InputError(f"found {' '.join(arguments)[:80]!r}; {USAGE}")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except DdefuzzError as problem:
+        sys.stderr.write(f"ddefuzz.bench.outside: {problem}\n")
+        sys.exit(EXIT_USAGE)
+elif ENVIRONMENT in os.environ:
+    install(Path(os.environ[ENVIRONMENT]))
