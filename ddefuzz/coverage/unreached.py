@@ -2,26 +2,90 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from ddefuzz.coverage.inventory import GuardCall
 
 
 class Unreached(NamedTuple):
-    """A reason; it is that of every call in `file` whose function is `where` or whose text has `where` in it."""
+    """A reason: that of the calls in `file`, a glob, whose function is `where` or whose text has `where` in it.
+
+    Where another call of the function reads the same, `line` says which.
+    """
 
     file: str
     where: str
     reason: str
+    line: int | None = None
 
 
-UNREACHED: tuple[Unreached, ...] = ()
-"""For torch 2.13.0; the first row that fits is taken. A site that is reached needs none: its row is then ignored."""
+DIRECT = "nothing captured calls it: torch.flatten is C++; torch._refs.flatten and torch._prims.collapse get here"
+SAME_SYMBOLS = "compares what torch has just made with what it was made from: the same symbols, so decided"
+
+UNREACHED: tuple[Unreached, ...] = (
+    Unreached(
+        "torch/_decomp/decompositions.py",
+        "_fused_rms_norm_backward",
+        "on CPU rms_norm is no fused kernel; aten._fused_rms_norm_backward called directly gets here",
+    ),
+    Unreached("torch/_decomp/decompositions.py", "_grid_sampler_2d", "another device: asked for cuda and xpu only"),
+    Unreached(
+        "torch/_dynamo/variables/torch.py",
+        "torch.fx.experimental.symbolic_shapes.guard_or_",
+        "dynamo asks for the code that it interprets: it counts at that code's own line",
+    ),
+    Unreached("torch/_functorch/_aot_autograd/functional_utils.py", "t1.layout", "dead: layouts are constants"),
+    Unreached(
+        "torch/_functorch/_aot_autograd/functional_utils.py",
+        "has_same_metadata",
+        "asked of inputs that alias when one is mutated: with unbacked sizes compute_overlapping_inputs raises before",
+    ),
+    Unreached("torch/_functorch/_aot_autograd/graph_capture_wrappers.py", "inner_fn", SAME_SYMBOLS),
+    Unreached(
+        "torch/_functorch/_aot_autograd/graph_compile.py",
+        "_aot_stage2b_bw_compile",
+        "inductor hands on no strides with unbacked symbols (compile_fx.py), and without them nothing is asked",
+    ),
+    Unreached("torch/_prims/__init__.py", "valid_op is False", "dead: `is` gives a bool, which is decided"),
+    Unreached("torch/_prims/__init__.py", "_collapse_view_helper", DIRECT),
+    Unreached(
+        "torch/_prims_common/__init__.py",
+        "_check_strides_helper",
+        "another device: asked for cuda, or to compare meta results, which only torch's own checks do",
+    ),
+    Unreached(
+        "torch/_refs/__init__.py",
+        "_broadcast_shapes",
+        "needs a subclass: nested ints, whose equality is decided",
+        line=423,
+    ),
+    Unreached(
+        "torch/_refs/__init__.py",
+        "diagonal_scatter",
+        "neither export nor inductor decomposes aten.diagonal_scatter; torch._refs.diagonal_scatter gets here",
+    ),
+    Unreached("torch/_subclasses/meta_utils.py", "r.stride()", SAME_SYMBOLS),
+    Unreached("torch/_subclasses/meta_utils.py", "r.storage_offset()", SAME_SYMBOLS),
+    Unreached("torch/_utils.py", "_maybe_view_chunk_cat", "asked only by the collectives of torch.distributed"),
+    Unreached("torch/distributed/*", "", "needs a subclass: DTensor, and a process group"),
+    Unreached("torch/_inductor/codegen/halide.py", "", "another device: code for halide"),
+    Unreached(
+        "torch/_inductor/kernel/flex/flex_decoding.py", "", "another device: on CPU flex attention goes elsewhere"
+    ),
+    Unreached("torch/_inductor/template_heuristics/triton.py", "", "another device: templates of triton"),
+)
+"""Read in the source of torch 2.13.0; the first row that fits is taken. Of a site that is reached it says nothing."""
 
 
 def reason_for(call: GuardCall) -> str:
     """The reason, empty where none is known."""
-    for row in UNREACHED:
-        if row.file == call.file and (row.where == call.function or row.where in call.text):
-            return row.reason
-    return ""
+    return next((row.reason for row in UNREACHED if _fits(row, call)), "")
+
+
+def _fits(row: Unreached, call: GuardCall) -> bool:
+    return (
+        fnmatchcase(call.file, row.file)
+        and (row.where == call.function or row.where in call.text)
+        and row.line in (None, call.line)
+    )
