@@ -7,7 +7,7 @@ finding comes before the next case, and stops drawing a little before a time bud
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from ddefuzz.campaign.budget import WHOLE, Budget, Shard
+from ddefuzz.campaign.guide import Case, Guide
 from ddefuzz.campaign.lost import OwnError, lost_case, smallest_so_far, undone_case, was_begun
+from ddefuzz.campaign.pace import Pace
+from ddefuzz.campaign.plan import Plan, Upcoming
 from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
@@ -33,12 +35,8 @@ from ddefuzz.campaign.tasks import (
 )
 from ddefuzz.errors import DdefuzzError, UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
-from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, Sighting
-
-CASE_SECONDS = 30.0
-"""Limit of one case in all its stages, unless a plan has its own."""
 
 MINIMIZE_SECONDS = 60.0
 CONFIRM_SECONDS = 30.0
@@ -61,30 +59,6 @@ GRACE_SECONDS = 2.0
 
 CRASHES = frozenset({"crash", "timeout"})
 """Kinds that a worker cannot minimize, because showing them ends it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """All that is asked of a campaign. `start` is the first case, for one that is resumed.
-
-    With `in_turn` each case goes through one of the stages, by its index; else through all of them.
-    """
-
-    profile: str
-    seed: int
-    budget: Budget
-    jobs: int
-    stages: tuple[Stage, ...]
-    semantics: tuple[Semantics, ...]
-    shard: Shard = WHOLE
-    start: int = 0
-    minimize: bool = True
-    case_seconds: float = CASE_SECONDS
-    in_turn: bool = False
-
-    def stages_of(self, index: int) -> tuple[Stage, ...]:
-        """The stages that a case goes through."""
-        return (self.stages[index % len(self.stages)],) if self.in_turn else self.stages
 
 
 class Workers(Protocol):
@@ -134,14 +108,19 @@ class Campaign:
     to_minimize: deque[Callable[[], None]] = field(default_factory=deque)
     to_confirm: deque[Callable[[], None]] = field(default_factory=deque)
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
+    guide: Guide | None = None
+    pace: Pace = field(init=False)
     next_undone: int = 0
     start_seconds: float = 0.0
     sites_kept: float = 0.0
     interrupted: bool = False
 
+    def __post_init__(self) -> None:
+        self.pace = Pace(self.plan.budget, self.plan.jobs)
+
     def run(self) -> Summary:
         """Work until the budget is spent or somebody stops it, with all that was found saved."""
-        cases = self.plan.shard.cases(self.plan.budget, self.plan.start)
+        cases = Upcoming(self.plan.shard.cases(self.plan.budget, self.plan.start))
         self.next_undone = self.plan.start
         self.start_seconds = self.clock.seconds()
         if self.plan.start:
@@ -191,18 +170,24 @@ class Campaign:
         spent = cpu is not None and self.tally.total_cpu_seconds() > cpu
         return spent or (limit is not None and self.clock.seconds() > limit + grace)
 
-    def _hand_out(self, cases: Iterator[int]) -> bool:
-        """Fill the queue, follow-ups first; False when there is nothing more to begin."""
+    def _hand_out(self, cases: Upcoming) -> bool:
+        """Fill the queue with cases and follow-ups, by the campaign's pace; False when nothing is left to begin."""
         in_time = not self._over(self.plan.budget.seconds)
-        while self.to_confirm and in_time and self.out[COLD] < self.plan.jobs:
+        spent = self.tally.total_cpu_seconds()
+        waiting = 2 * len(self.to_minimize) + len(self.minimizing) + len(self.to_confirm) + self.out[COLD]
+        drawing = cases.index is not None and self.pace.may_draw(self.clock.seconds(), spent, waiting)
+        following = in_time and (not drawing or self.pace.is_turn_of_follow_ups(spent))
+        while self.to_confirm and following and self.out[COLD] < self.plan.jobs:
             self.to_confirm.popleft()()
         while self.out[WARM] < self.plan.jobs * QUEUE_PER_JOB:
-            if self.to_minimize and in_time:
+            if self.to_minimize and following:
                 self.to_minimize.popleft()()
-            elif self._over(self.plan.budget.drawing_seconds) or (index := next(cases, None)) is None:
-                return bool(self.to_confirm) and in_time
+            elif not drawing or cases.index is None:
+                return bool(self.to_minimize or self.to_confirm) and in_time
+            elif self.guide is not None and not self.guide.ready(cases.index):
+                return True
             else:
-                self._begin_case(index)
+                self._begin_case(cases.take())
         return True
 
     def _take_in(self) -> None:
@@ -251,8 +236,23 @@ class Campaign:
             return OwnError(f"an error of ddefuzz, please report it: {type(error).__name__}: {error}")
 
     def _begin_case(self, index: int) -> None:
-        task = CaseTask(self.plan.profile, self.plan.seed, index, self.plan.stages_of(index), self.plan.semantics)
-        self.begun[index] = task
+        plan = self.plan
+        case = Case(None, frozenset()) if self.guide is None else self.guide.take(index)
+        task = CaseTask(
+            profile=plan.profile,
+            seed=plan.seed,
+            index=index,
+            stages=plan.stages_of(index),
+            semantics=plan.semantics,
+            origin=case.origin,
+            screen=plan.screen,
+            anyway=plan.captures_anyway(index),
+            known=case.known,
+        )
+        self._hand_out_case(task)
+
+    def _hand_out_case(self, task: CaseTask) -> None:
+        self.begun[task.index] = task
         self._send(run_case, task, self.plan.case_seconds, lambda result: self._end_case(task, result))
 
     def _end_case(self, task: CaseTask, result: CaseResult | Lost | OwnError) -> None:
@@ -266,6 +266,8 @@ class Campaign:
             self.told.append(("lost", f"case {task.index}: {result.reason}"))
             result = undone_case(task, self.journal)
         self.tally.add(result)
+        if self.guide is not None:
+            self.guide.learn(result)
         del self.begun[task.index]
         self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
         for name in dict.fromkeys(map(self._record, result.sightings)):
@@ -277,7 +279,7 @@ class Campaign:
         self.lost_before_begun += 1
         if self.lost_before_begun > LOST_BEFORE_BEGUN:
             raise DdefuzzError(f"the workers end before they begin: {lost.reason}; `ddefuzz doctor` says more")
-        self._begin_case(task.index)
+        self._hand_out_case(task)
 
     def _record(self, sighting: Sighting) -> str:
         recorded = self.database.record(sighting, self.clock.now())
@@ -326,6 +328,7 @@ class Campaign:
             self.told.append(("lost", f"{name}: minimizing was cut short: {result.reason}; {kept} is kept"))
         if best is not None:
             self.tally.cpu_seconds["minimize"] += best.cpu_seconds
+            self.pace.followed(best.cpu_seconds)
             self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
             self._update(name, steps=best.steps)
             self.told.append(("smaller", name))
@@ -358,6 +361,7 @@ class Campaign:
         match result:
             case ConfirmResult(shown=shown, cpu_seconds=seconds):
                 self.tally.cpu_seconds["confirm"] += seconds
+                self.pace.followed(seconds)
                 for sighting in result.sightings:
                     self._record(sighting)
             case Lost(reason=reason) if task.also:

@@ -7,16 +7,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
-from ddefuzz.campaign.budget import parse_budget, parse_shard
-from ddefuzz.campaign.campaign import Campaign, Clock, Listener, Plan
+from ddefuzz.campaign.budget import WHOLE, parse_budget, parse_shard
+from ddefuzz.campaign.campaign import Campaign, Clock, Listener
+from ddefuzz.campaign.guide import WAYS, Guide
+from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.campaign.tasks import Answer, Ask, describe
 from ddefuzz.campaign.workers import Workers
+from ddefuzz.coverage.inventory import lines_in
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import Semantics, Stage
@@ -45,6 +49,8 @@ def options_of(plan: Plan) -> dict[str, object]:
     return {
         "stages": list(plan.stages),
         "in_turn": plan.in_turn,
+        "screen": plan.screen,
+        "guided": plan.guided,
         "semantics": [one.mechanism for one in plan.semantics],
         "shard": str(plan.shard),
         "budget": str(plan.budget),
@@ -65,6 +71,8 @@ def plan_of(entry: CampaignEntry, plan: Plan, *, own_budget: bool) -> Plan:
         semantics=semantics,
         shard=parse_shard(str(entry.options["shard"])),
         in_turn=bool(entry.options["in_turn"]),
+        screen=bool(entry.options.get("screen")),
+        guided=bool(entry.options.get("guided")),
     )
 
 
@@ -77,6 +85,11 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
         campaign = Campaign(
             plan, database, workers, clock, Path(folder), versions.torch, versions.generator, listen, stopped, number
         )
+        if plan.shard == WHOLE:
+            ways = WAYS if plan.guided else ("draw",)
+            campaign.guide = Guide(
+                plan.seed, ways, versions.samples, partial(lines_in, Path(versions.package)), plan.start
+            )
         return campaign.run()
 
 

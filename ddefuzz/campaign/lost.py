@@ -12,6 +12,7 @@ from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import STAGES, Observation, Semantics, Stage
 from ddefuzz.findings.model import Sighting
+from ddefuzz.generate.origin import Draw
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.capture import judge
 from ddefuzz.program.text import digest
@@ -52,7 +53,13 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
         )
         for classified in map(classify, judge([observation]))
     )
-    return CaseResult(task.index, _digest(doing, lost.outcome), (outcome,), sightings=sightings)
+    return CaseResult(
+        task.index,
+        _digest(doing, lost.outcome),
+        (outcome,),
+        sightings=sightings,
+        origin=task.origin or Draw(task.index),
+    )
 
 
 def undone_case(task: CaseTask, journal: Path) -> CaseResult:
@@ -60,7 +67,10 @@ def undone_case(task: CaseTask, journal: Path) -> CaseResult:
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
     return CaseResult(
-        task.index, _digest(doing, "error"), (StageOutcome(stage, str(semantics), "not-judged", "", 0.0),)
+        task.index,
+        _digest(doing, "error"),
+        (StageOutcome(stage, str(semantics), "not-judged", "", 0.0),),
+        origin=task.origin or Draw(task.index),
     )
 
 

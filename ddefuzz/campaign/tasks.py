@@ -11,16 +11,25 @@ from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.reach import Reached
 from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
 from ddefuzz.findings.model import Sighting
+from ddefuzz.generate.origin import Draw, Origin
 
 
 class CaseTask(msgspec.Struct, frozen=True):
-    """Which case to do: it is drawn where it is run, from its profile, seed and index."""
+    """Which case to do: it is made where it is run, from its profile, seed, index and origin (None: drawn).
+
+    With `screen`, the stages are only gone through if `anyway` is set or the fake stage fails, with another signature
+    than those whose keys are `known`.
+    """
 
     profile: str
     seed: int
     index: int
     stages: tuple[Stage, ...]
     semantics: tuple[Semantics, ...] = (EXPLICIT,)
+    origin: Origin | None = None
+    screen: bool = False
+    anyway: bool = True
+    known: frozenset[str] = frozenset()
 
 
 class StageOutcome(msgspec.Struct, frozen=True):
@@ -56,6 +65,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     draw_seconds: float = 0.0
     cpu_seconds: float = 0.0
     rss_mb: float = 0.0
+    origin: Origin = Draw(0)
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -116,10 +126,15 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What decides a campaign's cases and observations: the generator's key (see `generate.draw`) and torch."""
+    """What decides a campaign's cases and observations: the generator's key (see `generate.draw`) and torch.
+
+    `samples` are the ops that torch has samples of, `package` is the folder of its Python source.
+    """
 
     generator: str
     torch: str
+    samples: tuple[str, ...] = ()
+    package: str = ""
 
 
 def describe(ask: Ask) -> Answer:

@@ -13,7 +13,8 @@ from types import FrameType, TracebackType
 from rich.markup import escape
 from rich.status import Status
 
-from ddefuzz.campaign.campaign import Event, Plan
+from ddefuzz.campaign.campaign import Event
+from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import BUG_CAUSES, Tally
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import progress_console
@@ -68,16 +69,20 @@ class Progress:
     def _line(self, tally: Tally) -> str:
         seconds = time.monotonic() - self._began
         budget, cases = self._plan.budget, len(tally.digests)
-        done = (
-            f"{min(seconds, budget.seconds):.0f}/{budget.seconds:g} s  {counted(cases, 'case')}"
-            if budget.seconds is not None
-            else f"{cases}/{budget.cases} cases"
-        )
+        if budget.cases is not None:
+            done = f"{cases}/{budget.cases} cases"
+        else:
+            spent, of = seconds, budget.seconds
+            if budget.cpu_seconds is not None:
+                spent, of = tally.total_cpu_seconds(), budget.cpu_seconds
+            unit = "s" if budget.cpu_seconds is None else "CPU s"
+            done = f"{min(spent, of or spent):.0f}/{of:g} {unit}  {counted(cases, 'case')}"
         bugs = [seen for seen in tally.findings.values() if seen.cause in BUG_CAUSES]
         new = sum(seen.is_new for seen in bugs)
         waiting = sum(seen.is_new and not seen.confirmed for seen in bugs) if self._plan.minimize else 0
         rest = f", {waiting} to minimize and confirm" if waiting else ""
-        return f"{done} ({cases / max(seconds, 0.1):.1f}/s)  {counted(len(bugs), 'finding')}, {new} new{rest}"
+        sites = counted(len(tally.ledger.fallback_sites), "guard site")
+        return f"{done} ({cases / max(seconds, 0.1):.1f}/s)  {counted(len(bugs), 'finding')}, {new} new{rest}, {sites}"
 
 
 @contextmanager

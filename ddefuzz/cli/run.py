@@ -12,8 +12,8 @@ import rich_click as click
 from click.core import ParameterSource
 
 from ddefuzz.campaign.budget import Budget, parse_budget, parse_shard
-from ddefuzz.campaign.campaign import Plan
 from ddefuzz.campaign.launch import plan_of, resume, start
+from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import BUG_CAUSES, Summary
 from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
@@ -33,10 +33,10 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
 @click.command("run")
 @click.option(
     "--budget",
-    metavar="TIME|Nx",
+    metavar="TIME|Nx|Ncpu",
     default="60s",
     show_default=True,
-    help="How long: 90s, 10m, 1h30m, or a number of cases: 1000x.",
+    help="How long: 90s, 10m, 1h30m, a number of cases: 1000x, or CPU seconds of the workers: 600cpu.",
 )
 @click.option("--max-examples", type=click.IntRange(min=1), metavar="N", help="The same as --budget Nx.")
 @click.option(
@@ -57,6 +57,19 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
 @stages_option
 @click.option(
     "--in-turn/--every-stage", default=True, show_default=True, help="One stage a case, in turn, or each case in all."
+)
+@click.option(
+    "--screen/--no-screen",
+    default=True,
+    show_default=True,
+    help="Capture what FakeTensorMode alone refuses, and of the rest every sixth case; or each case.",
+)
+@click.option(
+    "--guided/--uniform",
+    default=True,
+    show_default=True,
+    help="Start from torch's own samples and change what reached something new; or draw each case afresh. "
+    "With --shard cases are drawn.",
 )
 @semantics_option(DEFAULT_SEMANTICS, " Explicit is always judged against size-oblivious.")
 @click.option("--shard", default="1/1", metavar="I/N", show_default=True, help="Do the I-th of N parts of the cases.")
@@ -83,6 +96,8 @@ def command(
     profile: str,
     stages: tuple[Stage, ...],
     in_turn: bool,
+    screen: bool,
+    guided: bool,
     mechanisms: tuple[Mechanism, ...],
     shard: str,
     resuming: bool,
@@ -106,6 +121,8 @@ def command(
         shard=parse_shard(shard),
         minimize=minimize,
         in_turn=in_turn,
+        screen=screen,
+        guided=guided and shard == "1/1",
     )
     with Database.open(db) as database:
         if resuming:
@@ -168,6 +185,10 @@ def _replay_command(plan: Plan, db: str) -> str:
         words += ["--semantics", semantics.mechanism]
     if not plan.in_turn:
         words.append("--every-stage")
+    if not plan.screen:
+        words.append("--no-screen")
+    if not plan.guided and plan.shard.total == 1:
+        words.append("--uniform")
     if plan.shard.total > 1:
         words += ["--shard", str(plan.shard)]
     return shlex.join([*words, "--db", db])

@@ -93,6 +93,13 @@ def read(package: Path) -> Inventory:
     return Inventory(version(package), package.parent, tuple(sorted(calls)))
 
 
+def lines_in(package: Path, file: str) -> frozenset[int]:
+    """The lines of the calls in one file, relative to the folder that holds torch; none where it is no file."""
+    path = package.parent / file
+    text = _text(path, mentioning=b"guard_or_") if path.is_file() and file not in THE_DOOR else ""
+    return frozenset(call.line for call in _calls(file, text))
+
+
 def version(package: Path) -> str:
     """What `torch.__version__` is. Raises UnsupportedError where `version.py` does not say."""
     path = package / "version.py"

@@ -36,6 +36,7 @@ MODULES = (
     "torch.distributed.tensor.experimental",
     "torch.fx.experimental.validator",
     "sympy.tensor.tensor",
+    "torch.testing._internal.common_methods_invocations",
     "ddefuzz.execute.observe",
 )
 """What the first captures import, by the modules that pull in the rest; found by diffing `sys.modules` around them."""

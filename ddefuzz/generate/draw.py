@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 
 from ddefuzz.generate.choices import WORD_BITS
 from ddefuzz.generate.lockstep import Journal
+from ddefuzz.generate.origin import Draw
 from ddefuzz.generate.profiles import PROFILES, profile_named
 from ddefuzz.generate.strategies import Drawn, drawn_programs
 from ddefuzz.ops.catalogue import GROUPS, OPS
@@ -24,7 +25,9 @@ from ddefuzz.program.model import Program
 GENERATOR_VERSION: Final = 2
 """Raised when the code of `generate` changes what an index gives; tables are covered by their digest."""
 
-BUFFER_BYTES: Final = WORD_BITS // 8 * 128
+FOCUS_BYTES: Final = 2
+WORD_BYTES: Final = WORD_BITS // 8
+WORDS_OF_CASE: Final = 128
 
 FOCUSED: Final = tuple(position for position, spec in enumerate(OPS) if spec not in GROUPS["pointwise"])
 """The positions of the ops that take turns in focus: element by element there is little for a guard to ask."""
@@ -51,12 +54,28 @@ def case(profile: str, seed: int, index: int, journal: Journal | None = None) ->
     return drawn_case(profile, seed, index, journal).program
 
 
-def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = None) -> Drawn:
-    """The same, with what was asked of the program."""
-    focus = _focus(seed, index).to_bytes(2, "big")
-    attempts = (random.Random(f"{profile}:{seed}:{index}:{attempt}") for attempt in count())
-    drawn = (_fuzzer(profile)(focus + stream.randbytes(BUFFER_BYTES), journal) for stream in attempts)
+def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = None, focus: int | None = None) -> Drawn:
+    """The same, with what was asked of the program; `focus` is the position of the op to have, instead of its turn."""
+    chosen = _focus(seed, index) if focus is None else focus
+    drawn = (_fuzzer(profile)(_spelling(profile, seed, index, attempt, chosen), journal) for attempt in count())
     return next(found for found in drawn if found is not None)
+
+
+def respelled(
+    profile: str, seed: int, base: Draw, changes: tuple[tuple[int, int], ...], journal: Journal | None = None
+) -> Program | None:
+    """The bytes of a case, with words (counted modulo) drawn anew from numbers; None where they spell no program."""
+    focus = _focus(seed, base.index) if base.focus is None else base.focus
+    data = bytearray(_spelling(profile, seed, base.index, 0, focus))
+    for word, number in changes:
+        begin = FOCUS_BYTES + word % WORDS_OF_CASE * WORD_BYTES
+        data[begin : begin + WORD_BYTES] = random.Random(number).randbytes(WORD_BYTES)
+    return from_bytes(profile, bytes(data), journal)
+
+
+def _spelling(profile: str, seed: int, index: int, attempt: int, focus: int) -> bytes:
+    stream = random.Random(f"{profile}:{seed}:{index}:{attempt}")
+    return focus.to_bytes(FOCUS_BYTES, "big") + stream.randbytes(WORD_BYTES * WORDS_OF_CASE)
 
 
 def from_bytes(profile: str, data: bytes, journal: Journal | None = None) -> Program | None:

@@ -58,23 +58,23 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
     due = 0 if first.one_in(2) else first.between(0, asked - 1)
     with strict_eager():
         if focus in GROUPS["sources"]:
-            _attempt(lockstep, choices(), focus)
+            attempt(lockstep, choices(), focus)
         elif first.below(16) < profile.unbacked_input:
             draw_unbacked_input(lockstep, first, UNBACKED)
         for _ in range(ATTEMPTS_PER_STEP):
             if lockstep.tensors or lockstep.ints:
                 break
             start = choices()
-            _attempt(lockstep, start, start.pick(STARTS))
+            attempt(lockstep, start, start.pick(STARTS))
         is_focus_due = focus not in GROUPS["sources"]
         for _ in range(SPARE_ATTEMPTS + ATTEMPTS_PER_STEP * asked):
             if len(lockstep.steps) >= asked:
                 break
             step = choices()
             if is_focus_due and len(lockstep.steps) >= due:
-                is_focus_due = not _attempt(lockstep, step, focus)
+                is_focus_due = not attempt(lockstep, step, focus)
             else:
-                _attempt(lockstep, step, _pick(profile, step))
+                attempt(lockstep, step, pick(profile, step))
     program = lockstep.program()
     assume(program.steps and len(program.inputs) == len(inputs_read(program)))
     return Drawn(program, asked)
@@ -86,12 +86,13 @@ def inputs_read(program: Program) -> frozenset[str]:
     return read.intersection(item.name for item in program.inputs)
 
 
-def _pick(profile: Profile, choices: Choices) -> OpSpec:
+def pick(profile: Profile, choices: Choices) -> OpSpec:
+    """An op of the catalogue, by the profile's weights."""
     ops, weights = cumulative_weights(profile.name)
     return ops[bisect_right(weights, choices.below(weights[-1]))]
 
 
-def _attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
+def attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
     """Add a call of `op`; False, with nothing added, where its arguments cannot be made, or torch refuses them.
 
     A call of literals alone would tell nothing, and is refused as well.

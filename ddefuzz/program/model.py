@@ -6,7 +6,7 @@ inputs come from their recipes (`inputs`), and steps are run by `evaluate`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
@@ -209,16 +209,10 @@ def names_in(expr: Expr) -> frozenset[str]:
     return frozenset(node.id for node in walk(expr) if isinstance(node, Name))
 
 
-def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
-    """`expr` with every `Name` in `values` replaced."""
-
-    def inner(node: Expr) -> Expr:
-        return substitute(node, values)
-
+def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
+    """`expr` with `inner` of each of its direct subexpressions in its place."""
     match expr:
-        case Name(id):
-            return values.get(id, expr)
-        case Literal() | Constant() | Ellipsis_():
+        case Name() | Literal() | Constant() | Ellipsis_():
             return expr
         case Sequence(items):
             return replace(expr, items=tuple(map(inner, items)))
@@ -236,6 +230,13 @@ def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
             return replace(expr, operand=inner(operand))
         case Conditional(test, body, orelse):
             return Conditional(inner(test), inner(body), inner(orelse))
+
+
+def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
+    """`expr` with every `Name` in `values` replaced."""
+    if isinstance(expr, Name):
+        return values.get(expr.id, expr)
+    return mapped(expr, lambda child: substitute(child, values))
 
 
 def functions_in(program: Program) -> tuple[str, ...]:

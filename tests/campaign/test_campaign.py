@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
-from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event, Plan
+from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event
 from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
+from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import (
     CaseResult,

@@ -13,8 +13,9 @@ import pytest
 
 from ddefuzz.campaign import launch
 from ddefuzz.campaign.budget import Budget
-from ddefuzz.campaign.campaign import CASE_SECONDS, Event, Plan
+from ddefuzz.campaign.campaign import Event
 from ddefuzz.campaign.launch import start
+from ddefuzz.campaign.plan import CASE_SECONDS, Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import run_case
 from ddefuzz.campaign.workers import Workers

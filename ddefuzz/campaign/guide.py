@@ -1,0 +1,214 @@
+"""Which case comes next, learnt from those before: what reached something new is changed and tried again.
+
+Decided in rounds. The cases of a round depend on what all rounds up to the one before the last showed, taken in in
+order of index: so the workers hardly wait for a slow case, and the cases depend on seed and number alone, not on which
+worker was faster.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, NamedTuple
+
+from ddefuzz.campaign.tasks import CaseResult
+from ddefuzz.coverage.ledger import Ledger
+from ddefuzz.generate.origin import HOW, Draw, Mutate, Origin, Respell, Sample, name_of
+from ddefuzz.ops.catalogue import OPS, parse
+from ddefuzz.program.model import functions_in
+
+ROUND: Final = 32
+"""Cases a round."""
+
+KEPT: Final = 400
+"""How many programs are kept to be changed, the newest."""
+
+SITE_SCORE: Final = 8
+VERDICT_SCORE: Final = 4
+MOST_SHAPES: Final = 4
+"""What a program is worth: for each new site, for a verdict that was new at a site, for new expressions (one each)."""
+
+FORGET: Final = 0.97
+"""What a round's successes and costs still count in the next one."""
+
+WAYS: Final[tuple[str, ...]] = ("sample", "draw", "aim", "respell", *HOW)
+"""All ways of making a case (`origin.name_of`)."""
+
+OPTIMISM: Final = 4.0
+"""Cases that a way is credited with before it is tried, each of which reached a quarter of something new."""
+
+
+class Case(NamedTuple):
+    """Where a case comes from, and the keys of the signatures that need no further capture."""
+
+    origin: Origin | None
+    known: frozenset[str]
+
+
+@dataclass(slots=True)
+class Kept:
+    """A program that reached something new, and how often it has been changed since."""
+
+    program: str
+    origin: Origin
+    score: float
+    children: int = 0
+
+    @property
+    def energy(self) -> float:
+        """How likely it is to be changed next, beside the others."""
+        return self.score / (1 + self.children)
+
+
+@dataclass(slots=True)
+class Way:
+    """What one way of making cases has brought lately."""
+
+    cases: float = 0.0
+    gained: float = 0.0
+
+    @property
+    def promise(self) -> float:
+        """Something new a case, of a way that has hardly been tried rather much."""
+        return (self.gained + OPTIMISM / 4) / (self.cases + OPTIMISM)
+
+
+@dataclass(slots=True)
+class Guide:
+    """The state of one campaign's search, by the ways that it may use.
+
+    `samples` are the ops of torch's own samples, `sites_in` gives the lines of the guard sites in a file of torch's.
+    """
+
+    seed: int
+    allowed: tuple[str, ...] = WAYS
+    samples: tuple[str, ...] = ()
+    sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
+    start: int = 0
+    ledger: Ledger = field(default_factory=Ledger)
+    kept: list[Kept] = field(default_factory=list)
+    ways: dict[str, Way] = field(default_factory=dict)
+    verdicts: set[tuple[str, str]] = field(default_factory=set)
+    touched: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    signatures: set[str] = field(default_factory=set)
+    _sites: dict[str, frozenset[int]] = field(default_factory=dict)
+    _planned: dict[int, Case] = field(default_factory=dict)
+    _arrived: dict[int, CaseResult] = field(default_factory=dict)
+    _parents: dict[int, Kept] = field(default_factory=dict)
+    _next_result: int = 0
+    _next_round: int = 0
+    _sampled: int = 0
+
+    def __post_init__(self) -> None:
+        self.ways = {name: Way() for name in self.allowed}
+        self._next_result = self.start
+        self._plan()
+        self._plan()
+
+    def ready(self, index: int) -> bool:
+        """Whether it is decided what the case is."""
+        return index in self._planned
+
+    def take(self, index: int) -> Case:
+        """What was decided of a case; only once it is ready."""
+        return self._planned.pop(index)
+
+    def learn(self, result: CaseResult) -> None:
+        """Take in a case, in whatever order they come."""
+        self._arrived[result.index] = result
+        while self._next_result in self._arrived:
+            self._take(self._arrived.pop(self._next_result))
+            self._next_result += 1
+            if (self._next_result - self.start) % ROUND == 0:
+                self._plan()
+
+    def _take(self, result: CaseResult) -> None:
+        novel = self.ledger.add(((one.stage, one.reached) for one in result.reached), result.program)
+        sites = len(novel.fallback_sites) + len(novel.dde_sites)
+        told = {(run.verdict, str(one.signature.site)) for run in result.outcomes for one in result.sightings}
+        told = {one for one in told if one[0]} - self.verdicts
+        self.verdicts |= told
+        self.signatures.update(one.signature.key for one in result.sightings)
+        way = self.ways.get(name_of(result.origin))
+        if way is not None:
+            way.cases += 1
+            way.gained += sites + 0.1 * min(novel.shapes, MOST_SHAPES)
+        score = SITE_SCORE * sites + VERDICT_SCORE * bool(told) + min(novel.shapes, MOST_SHAPES)
+        if result.program and result.reached:
+            self._touch(result)
+        parent = self._parents.pop(result.index, None)
+        if parent is not None and sites:
+            parent.score += SITE_SCORE
+        if score and result.program:
+            self.kept.append(Kept(result.program, result.origin, score))
+            del self.kept[:-KEPT]
+
+    def _touch(self, result: CaseResult) -> None:
+        files = {one.place.file for stage in result.reached for one in stage.reached}
+        for function in functions_in(parse(result.program, "<program>").program):
+            self.touched[function].update(files)
+
+    def _plan(self) -> None:
+        """Decide a round."""
+        first = self.start + self._next_round * ROUND
+        random = Random(f"guide:{self.seed}:{self._next_round}")
+        aims, known = self._aims(), frozenset(self.signatures)
+        for way in self.ways.values():
+            way.cases *= FORGET
+            way.gained *= FORGET
+        for index in range(first, first + ROUND):
+            self._planned[index] = Case(self._decide(index, random, aims), known)
+        self._next_round += 1
+
+    def _decide(self, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
+        name = random.choices(tuple(self.ways), [way.promise for way in self.ways.values()])[0]
+        if name == "sample" and self.samples:
+            return self._sample(random)
+        if name == "aim" and (focus := aims(random)) is not None:
+            return Draw(index, focus)
+        if name == "respell" and (kept := self._pick(index, random, spelt=True)) is not None:
+            change = (random.randrange(2**16), random.getrandbits(32))
+            base, changes = (
+                (kept.origin.base, kept.origin.changes) if isinstance(kept.origin, Respell) else (kept.origin, ())
+            )
+            assert isinstance(base, Draw)
+            return Respell(base, (*changes, change))
+        for how in HOW:
+            if how == name and (kept := self._pick(index, random)) is not None:
+                other = random.choice(self.kept).program if how == "splice" else ""
+                return Mutate(how, kept.program, random.getrandbits(48), other)
+        return Draw(index)
+
+    def _sample(self, random: Random) -> Sample:
+        """The next sample: a round of all ops with every dim unbacked, then rounds of their others, varied."""
+        turn, place = divmod(self._sampled, len(self.samples))
+        self._sampled += 1
+        order = Random(f"samples:{self.seed}:{turn}").sample(self.samples, len(self.samples))
+        return Sample(order[place], turn, 0 if turn == 0 else random.randrange(2**16))
+
+    def _pick(self, index: int, random: Random, *, spelt: bool = False) -> Kept | None:
+        """A kept program, by energy; with `spelt` one that bytes spell."""
+        fitting = [one for one in self.kept if not spelt or isinstance(one.origin, Draw | Respell)]
+        if not fitting:
+            return None
+        kept = random.choices(fitting, [one.energy for one in fitting])[0]
+        kept.children += 1
+        self._parents[index] = kept
+        return kept
+
+    def _aims(self) -> Callable[[Random], int | None]:
+        """Picks ops known to touch files with sites that nothing has reached, the more of them the likelier."""
+        reached = {(file, line) for _, file, line in self.ledger.fallback_sites}
+        files = {file for touched in self.touched.values() for file in touched if file.endswith(".py")}
+        self._sites.update({file: self.sites_in(file) for file in files - self._sites.keys()})
+        lacking = {
+            file: sum((file, line) not in reached for line in lines) for file, lines in self._sites.items() if lines
+        }
+        weights = [
+            sum(lacking.get(file, 0) for function in spec.callables for file in self.touched.get(function, ()))
+            for spec in OPS
+        ]
+        total = sum(weights)
+        return lambda random: random.choices(range(len(OPS)), weights)[0] if total else None

@@ -1,0 +1,41 @@
+"""How a budget is shared between drawing cases and following up what they showed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ddefuzz.campaign.budget import Budget
+
+FOLLOW_UP_SHARE: Final = 0.5
+"""How much of the CPU time goes to minimizing and confirming as long as there is something to draw."""
+
+FIRST_GUESS: Final = 0.5
+"""CPU seconds of one follow-up, before there was any."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """What follow-ups have cost so far, and by that what those to come will."""
+
+    budget: Budget
+    jobs: int
+    spent: float = 0.0
+    done: int = 0
+
+    def followed(self, cpu_seconds: float) -> None:
+        """Count a minimization or a confirmation."""
+        self.spent += cpu_seconds
+        self.done += 1
+
+    def is_turn_of_follow_ups(self, cpu_seconds: float) -> bool:
+        """Whether they have had less than their share of all CPU seconds so far."""
+        return self.spent <= FOLLOW_UP_SHARE * cpu_seconds
+
+    def may_draw(self, seconds: float, cpu_seconds: float, waiting: int) -> bool:
+        """Whether the budget has room for more than the `waiting` follow-ups."""
+        needed = waiting * (self.spent / self.done if self.done else FIRST_GUESS)
+        budget = self.budget
+        if budget.cpu_seconds is not None and budget.cpu_seconds - cpu_seconds <= needed:
+            return False
+        return budget.drawing_seconds is None or budget.drawing_seconds - seconds > needed / self.jobs

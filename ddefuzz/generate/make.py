@@ -1,0 +1,47 @@
+"""The program of a case, from wherever it comes."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from ddefuzz.generate.draw import case, drawn_case, respelled
+from ddefuzz.generate.lockstep import Journal
+from ddefuzz.generate.mutate import mutate
+from ddefuzz.generate.opinfo import accepts, samples
+from ddefuzz.generate.origin import Draw, Mutate, Origin, Respell, Sample
+from ddefuzz.generate.profiles import profile_named
+from ddefuzz.generate.variants import all_unbacked, variants
+from ddefuzz.ops.catalogue import CALLABLES, parse
+from ddefuzz.program.model import Program, functions_in
+
+
+def program_of(
+    profile: str, seed: int, index: int, origin: Origin, journal: Journal | None = None
+) -> tuple[Program, Origin]:
+    """The program of a case, and where it really comes from: what cannot be made is drawn at the index instead."""
+    made = _made(profile, seed, origin, journal)
+    return (case(profile, seed, index, journal), Draw(index)) if made is None else (made, origin)
+
+
+def _made(profile: str, seed: int, origin: Origin, journal: Journal | None) -> Program | None:
+    match origin:
+        case Draw(index=index, focus=focus):
+            return drawn_case(profile, seed, index, journal, focus).program
+        case Respell(base=base, changes=changes):
+            return respelled(profile, seed, base, changes, journal)
+        case Sample(op=op, number=number, variant=variant):
+            return _sample(op, number, variant)
+        case Mutate(how=how, program=text, word=word, other=other):
+            donor = parse(other, "<program>").program if other else None
+            return mutate(how, parse(text, "<program>").program, donor, word, profile_named(profile))
+
+
+def _sample(op: str, number: int, variant: int) -> Program | None:
+    """A sample in one of its forms, None where it has none such or eager refuses it."""
+    known = tuple(islice(samples(op), number + 1))
+    if not known:
+        return None
+    program = known[number % len(known)]
+    forms = [all_unbacked(program), *(form.program for form in variants(program))] if variant else []
+    chosen = forms[variant % len(forms)] if forms else all_unbacked(program)
+    return chosen if CALLABLES.issuperset(functions_in(chosen)) and accepts(chosen) else None

@@ -1,0 +1,65 @@
+"""Where a case comes from, as records that a campaign can decide on without torch."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+How: TypeAlias = Literal["insert", "replace", "splice", "layout", "unbacked", "number", "dtype"]
+"""The changes of a program (`mutate.MUTATIONS`)."""
+
+HOW: tuple[How, ...] = get_args(How)
+
+
+class Draw(msgspec.Struct, frozen=True, tag="draw"):
+    """Drawn afresh, at an index of the campaign's stream; `focus` is the position in the catalogue of an op to have."""
+
+    index: int
+    focus: int | None = None
+
+
+class Respell(msgspec.Struct, frozen=True, tag="respell"):
+    """The bytes of a drawn case with some words (of 24 bytes, one an attempt at a step) drawn anew from a number."""
+
+    base: Draw
+    changes: tuple[tuple[int, int], ...]
+
+
+class Sample(msgspec.Struct, frozen=True, tag="sample"):
+    """A sample call of torch's own OpInfo database: the `number`-th (modulo how many there are) of an op, varied.
+
+    `variant` picks one of the sample's variants (`generate.variants`), modulo how many there are; 0 is all dims
+    unbacked.
+    """
+
+    op: str
+    number: int
+    variant: int = 0
+
+
+class Mutate(msgspec.Struct, frozen=True, tag="mutate"):
+    """A program changed in one way, which `word` decides; `other` is a second one, to splice with."""
+
+    how: How
+    program: str
+    word: int
+    other: str = ""
+
+
+Origin: TypeAlias = Draw | Respell | Sample | Mutate
+
+
+def name_of(origin: Origin) -> str:
+    """What a summary calls it: `draw`, `sample`, or the way of mutating."""
+    match origin:
+        case Draw(focus=None):
+            return "draw"
+        case Draw():
+            return "aim"
+        case Respell():
+            return "respell"
+        case Sample():
+            return "sample"
+        case Mutate(how=how):
+            return how
