@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 import torch
 
 from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Subject
-from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture, graph_text
+from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture, StageFunction, graph_text
 from ddefuzz.execute.subject import Prepared, prepare
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Guard, Raised
@@ -63,9 +63,13 @@ def observe(run: Run) -> Observation:
 
     Raises InputError where the subject cannot be used and UnsupportedError where this torch cannot be watched.
     """
+    return observe_in(STAGE_FUNCTIONS[run.stage], lambda: prepare(run.subject), run)
+
+
+def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> Observation:
+    """The same in a stage and of a subject that `run` does not name, but stands for."""
     with _captured_output() as output, _clean_slate():
-        prepared = prepare(run.subject)
-        seen = _watched(prepared, run)
+        seen = _watched(stage, make(), run)
     return Observation(
         stage=run.stage,
         semantics=run.semantics,
@@ -83,9 +87,8 @@ def observe(run: Run) -> Observation:
     )
 
 
-def _watched(prepared: Prepared, run: Run) -> _Seen:
+def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
     seen = _Seen()
-    stage = STAGE_FUNCTIONS[run.stage]
     counters = torch_api.DYNAMO_COUNTERS.get()
     counters.clear()
     capture: Capture | None = None

@@ -1,0 +1,87 @@
+"""The census as a document to keep: Markdown for a repository, one self-contained HTML page for a browser."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from jinja2 import Environment
+
+from ddefuzz.cli.sweep_page import summary_lines
+from ddefuzz.sweep.census import Census, Row, Upstream
+
+STATUSES = """\
+Statuses: **dde** some sample ends in a data-dependent error; **unsupported** none does, but some is refused (no kernel,
+an output whose shape or value is data); **other** some fails otherwise; **ok** all trace; **none** no sample could be
+made. *size-oblivious* is the old mechanism, asked in the same runs.
+"""
+
+
+def markdown_page(census: Census) -> str:
+    """The page; an op that does not fail is only in the last list."""
+    selection = f", ops {' '.join(census.selection)}" if census.selection else ""
+    parts = [
+        f"# Census of data-dependent errors: torch {census.torch}{selection}",
+        "Made by `ddefuzz sweep`; do not edit.",
+        "\n".join(f"- {line}" for line in summary_lines(census)),
+        STATUSES.rstrip(),
+    ]
+    if census.upstream is not None:
+        parts += _upstream(census.upstream)
+    failing = [row for row in census.rows if row.explicit not in ("ok", "none")]
+    for source, title in (("opinfo", "Ops of OpInfo that fail"), ("catalogue", "Ops of the catalogue that fail")):
+        rows = [row for row in failing if row.source == source]
+        if rows:
+            parts += [f"## {title}", _table(_HEAD, map(_cells, rows))]
+    for status, title in (("ok", "Ops whose samples all trace"), ("none", "Ops without a sample")):
+        names = [f"`{_code(row.op)}`" for row in census.rows if row.explicit == status and row.source == "opinfo"]
+        if names:
+            parts += [f"## {title} (OpInfo)", ", ".join(names)]
+    return "\n\n".join(parts) + "\n"
+
+
+_HEAD = ("op", "explicit", "size-oblivious", "cause", "call sites", "confirmed", "samples", "runs")
+
+
+def _cells(row: Row) -> list[str]:
+    sites = dict.fromkeys(f"`{_code(failure.site)}`" for failure in row.failures)
+    stages = dict.fromkeys(stage for failure in row.failures for stage in failure.confirmed)
+    return [
+        f"`{_code(row.op)}`",
+        row.explicit,
+        row.size_oblivious,
+        row.cause,
+        "<br>".join([*sites, *row.lost]),
+        ", ".join(stages),
+        str(row.samples),
+        str(row.runs),
+    ]
+
+
+def _upstream(upstream: Upstream) -> list[str]:
+    parts = []
+    for title, differences in (
+        ("Fails here, and is not on upstream's list", upstream.only_here),
+        ("On upstream's list, and no data-dependent error here", upstream.only_upstream),
+    ):
+        if differences:
+            cells = ([f"`{one.op}`", one.reason, f"`{_code(one.evidence)}`"] for one in differences)
+            parts += [f"## {title}", _table(("op", "reason", "evidence"), cells)]
+    if upstream.unaccounted:
+        parts += ["## On upstream's list, and no run says why", ", ".join(f"`{op}`" for op in upstream.unaccounted)]
+    return parts
+
+
+def _table(head: tuple[str, ...], rows: object) -> str:
+    lines = [head, ["---"] * len(head), *rows]  # type: ignore[misc]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _code(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("`", "'").split())
+
+
+def html_page(census: Census) -> str:
+    """The page, with nothing from elsewhere: it can be mailed and opened from a disk."""
+    source = files("ddefuzz.cli").joinpath("sweep.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(source).render(census=census, lines=summary_lines(census)) + "\n"

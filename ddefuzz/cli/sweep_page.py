@@ -1,0 +1,82 @@
+"""The census as text for people: what upstream does not list first, then the ops that fail, then what it adds up to."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ddefuzz.cli.layout import Detailed, counted, details, folded
+from ddefuzz.cli.output import Page, rendered
+from ddefuzz.sweep.census import Census, Row, Upstream
+
+STATUS_STYLES = {"dde": "bold red", "unsupported": "yellow", "other": "yellow", "ok": "green", "none": "dim"}
+
+
+def census_page(census: Census, page: Page) -> str:
+    """The whole page."""
+    parts: list[RenderableType] = []
+    if census.upstream is not None:
+        parts += _upstream(census.upstream, page)
+    failing = [row for row in census.rows if row.explicit not in ("ok", "none")]
+    if failing:
+        titles = ("op", "explicit", "size-oblivious", "cause", "runs")
+        parts.append(details(titles, [_row(row) for row in failing], page.width, ("runs",)))
+    parts += ["", *(Text(folded(line, page.width)) for line in summary_lines(census))]
+    return rendered(Group(*parts), page)
+
+
+def _row(row: Row) -> Detailed:
+    sites = list(dict.fromkeys(failure.site for failure in row.failures))
+    cells = [
+        Text(row.op),
+        Text(row.explicit, style=STATUS_STYLES[row.explicit]),
+        Text(row.size_oblivious),
+        Text(row.cause),
+        Text(str(row.runs)),
+    ]
+    return Detailed(cells, Text("; ".join([*sites, *row.lost]), style="dim"))
+
+
+def _upstream(upstream: Upstream, page: Page) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for title, differences in (
+        ("fails here, and is not on upstream's list", upstream.only_here),
+        ("is on upstream's list, and has no data-dependent error here", upstream.only_upstream),
+    ):
+        if differences:
+            rows = [Detailed([Text(one.op), Text(one.reason)], Text(one.evidence, style="dim")) for one in differences]
+            parts += [Text(f"{counted(len(rows), 'op')} that {title}", style="bold"), _table(rows, page), ""]
+    if upstream.unaccounted:
+        parts += [Text(folded(f"no run says why: {', '.join(upstream.unaccounted)}", page.width)), ""]
+    return parts
+
+
+def _table(rows: list[Detailed], page: Page) -> RenderableType:
+    return details(("op", "reason"), rows, page.width)
+
+
+def summary_lines(census: Census) -> list[str]:
+    """What it adds up to, line by line."""
+    totals = census.totals
+    lines = [
+        f"torch {census.torch}: {totals.ops} ops ({totals.opinfo} of OpInfo, {totals.catalogue} of the catalogue), "
+        f"{totals.samples} samples in {totals.runs} runs, {totals.cpu_seconds:.0f} CPU seconds, {census.seconds:.0f} s "
+        "this time",
+        f"explicit: {_statuses(totals.explicit)}",
+        f"size-oblivious: {_statuses(totals.size_oblivious)}",
+        f"{totals.fallback_sites} guard sites fell back ({totals.fallback_sites_cxx} in C++), {totals.dde_sites} call "
+        f"sites raised a data-dependent error ({totals.dde_sites_cxx} in C++)",
+    ]
+    if census.upstream is not None:
+        of = census.upstream
+        lines.append(
+            f"upstream's list: {of.accounted} of {of.entries} entries accounted for by runs, {of.reproduced} of them "
+            f"reproduced; {len(of.only_here)} ops fail only here"
+        )
+    if census.interrupted:
+        lines.append("interrupted: what was done is saved; the same command goes on")
+    return lines
+
+
+def _statuses(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing"

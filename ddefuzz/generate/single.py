@@ -1,0 +1,36 @@
+"""Programs of one op of the catalogue, with no more before it than its arguments need."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Final
+
+from ddefuzz.generate.choices import WORD_BITS, Choices
+from ddefuzz.generate.eager import strict_eager
+from ddefuzz.generate.lockstep import Lockstep
+from ddefuzz.generate.strategies import STARTS, attempt, inputs_read
+from ddefuzz.ops.spec import OpSpec
+from ddefuzz.program.model import Program
+
+ATTEMPTS: Final = 40
+
+
+def singles(spec: OpSpec, count: int) -> Iterator[Program]:
+    """Up to `count` programs of an op, the same at every call."""
+    found: set[Program] = set()
+    for number in range(ATTEMPTS):
+        if len(found) == count:
+            return
+        lockstep = Lockstep("2")
+        choices = Choices(random.Random(f"{spec}:{number}").getrandbits(WORD_BITS))
+        with strict_eager():
+            # An op that takes no tensor wants a size at hand.
+            if number >= ATTEMPTS // 2 and not attempt(lockstep, choices, choices.pick(STARTS)):
+                continue
+            if not attempt(lockstep, choices, spec):
+                continue
+        program = lockstep.program()
+        if lockstep.steps and len(program.inputs) == len(inputs_read(program)) and program not in found:
+            found.add(program)
+            yield program

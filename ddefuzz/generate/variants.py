@@ -1,0 +1,246 @@
+"""Forms of a program that ask torch other questions: which dims are unbacked and from where, layouts, out=, backward.
+
+Pure functions of a program. They say what is worth trying, not what is legal: who uses them asks eager torch, and takes
+the first candidate of a name that it accepts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from ddefuzz.ops.opinfo import OPINFO, TAKES_OUT
+from ddefuzz.program.expressions import METHOD_PREFIX
+from ddefuzz.program.model import (
+    Attribute,
+    Binary,
+    Call,
+    Dim,
+    Expr,
+    Index,
+    Input,
+    Literal,
+    Name,
+    Program,
+    Recipe,
+    Sequence,
+    Step,
+    substitute,
+)
+from ddefuzz.program.recipes import FLOATS, LAYOUTS, fault_of
+
+MAX_DIMS: Final = 6
+"""How many dims of a program are made unbacked one at a time."""
+
+
+class Variant(NamedTuple):
+    """A form by its name, which is that of a dim (`dim x0.1`) or of a row of `FORMS`."""
+
+    name: str
+    program: Program
+
+
+def variants(program: Program) -> Iterator[Variant]:
+    """All forms of a program whose dims are static, each a well-formed program; candidates of one name in a row."""
+    for make in FORMS:
+        yield from (variant for variant in make(program) if is_well_formed(variant.program))
+
+
+def is_well_formed(program: Program) -> bool:
+    """Whether every input can be made."""
+    return all(fault_of(item) is None for item in program.inputs)
+
+
+# Which dims are unbacked
+
+
+def unbacked(program: Program, chosen: Callable[[Input, int], bool]) -> Program:
+    """The program with every chosen dim (an input, its position) unbacked, each by a symbol of its own."""
+    names = (f"u{number}" for number in range(10_000))
+
+    def made(item: Input) -> Input:
+        shape = (Dim(dim.size, next(names)) if chosen(item, at) else dim for at, dim in enumerate(item.shape))
+        return replace(item, shape=tuple(shape))
+
+    return replace(program, inputs=tuple(map(made, program.inputs)))
+
+
+def all_unbacked(program: Program) -> Program:
+    """Every dim of 2 or more: what a user marks, and what upstream's own test does."""
+    return unbacked(program, lambda item, at: item.shape[at].size >= 2)
+
+
+def _static(program: Program) -> Iterator[Variant]:
+    yield Variant("static", program)
+
+
+def _all(program: Program) -> Iterator[Variant]:
+    if (made := all_unbacked(program)) != program:
+        yield Variant("all", made)
+
+
+def _every(program: Program) -> Iterator[Variant]:
+    """Sizes 0 and 1 as well, where broadcasting is decided."""
+    made = unbacked(program, lambda _item, _at: True)
+    if made not in (program, all_unbacked(program)):
+        yield Variant("every", made)
+
+
+def _single(program: Program) -> Iterator[Variant]:
+    places = [(item.name, at) for item in program.inputs for at in range(len(item.shape))]
+    for name, at in places[:MAX_DIMS]:
+        yield Variant(f"dim {name}.{at}", unbacked(program, lambda item, dim, of=(name, at): (item.name, dim) == of))  # type: ignore[misc]
+
+
+def _shared(program: Program) -> Iterator[Variant]:
+    """Dims of one size share one symbol."""
+    sizes = Counter(dim.size for item in program.inputs for dim in item.shape if dim.size >= 2)
+    if not any(count > 1 for count in sizes.values()):
+        return
+    symbols = {size: f"u{number}" for number, size in enumerate(sizes)}
+
+    def made(item: Input) -> Input:
+        return replace(item, shape=tuple(Dim(dim.size, symbols.get(dim.size)) for dim in item.shape))
+
+    yield Variant("shared", replace(program, inputs=tuple(map(made, program.inputs))))
+
+
+# Unbacked from data
+
+
+def _mask(program: Program) -> Iterator[Variant]:
+    """The first dims of one size are as many as a mask has trues."""
+    for size in _first_sizes(program):
+        keep = Input("keep", "bool", (Dim(size),), Recipe("trues", (size,)))
+        found = Call("Tensor.squeeze", (Call("Tensor.nonzero", (Name("keep"),)), Literal(1)))
+        steps = (Step(("kept",), found),)
+        yield Variant("mask", _from_data(program, keep, steps, size, lambda x: _call("index_select", x, 0, "kept")))
+
+
+def _item(program: Program) -> Iterator[Variant]:
+    """The first dims of one size are cut to a number that a tensor holds."""
+    for size in _first_sizes(program):
+        held = Input("held", "int64", (Dim(1),), Recipe("sizes", (size,)))
+        number = Name("length")
+        steps = (
+            Step(("length",), Call("Tensor.item", (Name("held"),))),
+            Step((), Call("torch._check", (Binary(">=", number, Literal(0)),))),
+            Step((), Call("torch._check", (Binary("<=", number, Literal(size)),))),
+        )
+        yield Variant("item", _from_data(program, held, steps, size, lambda x: _call("narrow", x, 0, 0, "length")))
+
+
+def _first_sizes(program: Program) -> list[int]:
+    """The first of the first dims' sizes of 2 or more, if any."""
+    return [item.shape[0].size for item in program.inputs if item.shape and item.shape[0].size >= 2][:1]
+
+
+def _from_data(
+    program: Program, data: Input, steps: tuple[Step, ...], size: int, cut: Callable[[str], Expr]
+) -> Program:
+    """`cut` what has `size` as its first dim; the data comes last, because values depend on an input's position."""
+    of_size = [item.name for item in program.inputs if item.shape and item.shape[0].size == size]
+    names: dict[str, Expr] = {name: Name(f"{name}_cut") for name in of_size}
+    cuts = tuple(Step((f"{name}_cut",), cut(name)) for name in of_size)
+    rest = tuple(replace(step, value=substitute(step.value, names)) for step in program.steps)
+    return Program((*program.inputs, data), (*steps, *cuts, *rest), substitute(program.returns, names))
+
+
+def _call(method: str, *args: str | int) -> Call:
+    given = tuple(Name(arg) if isinstance(arg, str) else Literal(arg) for arg in args)
+    return Call(f"Tensor.{method}", given)
+
+
+# Layouts
+
+
+def _layouts(program: Program) -> Iterator[Variant]:
+    for layout in LAYOUTS:
+        made = replace(program, inputs=tuple(_laid_out(item, layout) for item in program.inputs))
+        if made != program:
+            yield Variant(layout, all_unbacked(made))
+
+
+def _laid_out(item: Input, layout: str) -> Input:
+    row = LAYOUTS[layout]
+    return replace(item, layout=layout) if row.min_rank <= len(item.shape) <= row.max_rank else item
+
+
+# Other forms of the call
+
+
+def _out(program: Program) -> Iterator[Variant]:
+    """The last call once more, into tensors like its results."""
+    match program.steps[-1]:
+        case Step((target,), Call(function, args, kwargs)) if function in TAKES_OUT and "out" not in dict(kwargs):
+            results: Iterable[tuple[Expr, ...]] = (
+                (Name(target),),
+                *(tuple(Index(Name(target), Literal(at)) for at in range(number)) for number in (2, 3)),
+            )
+            for parts in results:
+                like: tuple[Expr, ...] = tuple(Call("torch.empty_like", (part,)) for part in parts)
+                out = like[0] if len(like) == 1 else Sequence(like)
+                again = Step(("written",), Call(function, args, (*kwargs, ("out", out))))
+                made = replace(program, steps=(*program.steps, again), returns=Name("written"))
+                yield Variant("out", all_unbacked(made))
+
+
+def _method(program: Program) -> Iterator[Variant]:
+    for call in _as_method(program, ""):
+        yield Variant("method", all_unbacked(_with_last(program, (), call)))
+
+
+def _in_place(program: Program) -> Iterator[Variant]:
+    """On a copy of the first argument."""
+    for call in _as_method(program, "_"):
+        copy = Step(("changed",), Call("Tensor.clone", call.args[:1]))
+        changing = replace(call, args=(Name("changed"), *call.args[1:]))
+        yield Variant("in-place", all_unbacked(_with_last(program, (copy,), changing)))
+
+
+def _as_method(program: Program, suffix: str) -> Iterator[Call]:
+    """The last call as the method of its name and suffix, where the table has it."""
+    match program.steps[-1].value:
+        case Call(function, (Name(), *_) as args, kwargs) if not function.startswith(METHOD_PREFIX):
+            method = f"{METHOD_PREFIX}{function.rpartition('.')[2]}{suffix}"
+            if method in OPINFO:
+                yield Call(method, tuple(args), kwargs)
+
+
+def _with_last(program: Program, before: tuple[Step, ...], value: Expr) -> Program:
+    last = replace(program.steps[-1], value=value)
+    return replace(program, steps=(*program.steps[:-1], *before, last))
+
+
+def _backward(program: Program) -> Iterator[Variant]:
+    """The gradient of the sum of what is returned, or of its first part, by every float input."""
+    inputs = tuple(replace(item, requires_grad=item.dtype in FLOATS) for item in program.inputs)
+    wanted: tuple[Expr, ...] = tuple(Name(item.name) for item in inputs if item.requires_grad)
+    if not wanted:
+        return
+    result = program.returns
+    for part in (result, Attribute(result, "real"), Index(result, Literal(0))):
+        total = Step(("total",), Call("Tensor.sum", (part,)))
+        unused = (("allow_unused", Literal(True)),)
+        grad = Step(("grads",), Call("torch.autograd.grad", (Name("total"), Sequence(wanted, is_list=True)), unused))
+        made = Program(inputs, (*program.steps, total, grad), Name("grads"))
+        yield Variant("backward", all_unbacked(made))
+
+
+FORMS: Final[tuple[Callable[[Program], Iterator[Variant]], ...]] = (
+    _static,
+    _all,
+    _every,
+    _single,
+    _shared,
+    _mask,
+    _item,
+    _layouts,
+    _out,
+    _method,
+    _in_place,
+    _backward,
+)
+"""In the order in which they are tried."""

@@ -1,0 +1,121 @@
+"""Starting a sweep: the workers and their versions, the ops, then the loop; upstream's own test where it is wanted."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ddefuzz.errors import UnsupportedError
+from ddefuzz.execute.pool import Future, Lost, Pool
+from ddefuzz.findings.database import Database
+from ddefuzz.sweep.census import Census, Upstream, compared, rows_of, totals_of
+from ddefuzz.sweep.sweep import Listener, Sweep, selected
+from ddefuzz.sweep.tasks import (
+    Answer,
+    Ask,
+    Caps,
+    UpstreamResult,
+    UpstreamTask,
+    describe,
+    run_upstream,
+)
+
+START_SECONDS = 180.0
+"""How long the workers may take to import torch and its OpInfo."""
+
+OPS_PER_WORKER = 60
+"""A worker is replaced after so many ops: torch keeps something of each capture, and importing OpInfo takes 3 s."""
+
+TEST_SECONDS = 120.0
+
+FEW_SAMPLES = 8
+"""Of an op that upstream does not list, so that its own test passes with all of them there."""
+
+Stopped: TypeAlias = Callable[[], bool]
+Note: TypeAlias = Callable[[str], None]
+
+
+DEFAULT_CAPS = Caps()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is asked of a sweep: which ops (globs, all without any), how much of each, on how many processes."""
+
+    globs: tuple[str, ...] = ()
+    caps: Caps = DEFAULT_CAPS
+    jobs: int = 1
+    anew: bool = False
+    upstream: bool = False
+
+
+def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped: Stopped) -> Census:
+    """Sweep, and put together what was found, of this time and of times before."""
+    begun = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="ddefuzz-journal-") as folder,
+        Pool(plan.jobs, Path(folder), tasks_per_worker=OPS_PER_WORKER) as pool,
+    ):
+        answer = _result(pool.submit(describe, Ask(plan.upstream), START_SECONDS), stopped)
+        if isinstance(answer, Lost):
+            raise UnsupportedError(f"the workers do not start: {answer.reason}; `ddefuzz doctor` says more")
+        running = Sweep(
+            ops=selected(answer, plan.globs),
+            caps=plan.caps,
+            jobs=plan.jobs,
+            answer=answer,
+            database=database,
+            workers=pool,
+            journal=Path(folder),
+            seconds=time.monotonic,
+            now=lambda: datetime.now(UTC),
+            listen=listen,
+            stopped=stopped,
+        )
+        running.run(anew=plan.anew)
+        swept = tuple(running.done.values())
+        upstream = None
+        if plan.upstream and not running.interrupted:
+            upstream = _compared(running, answer, pool, note, stopped)
+    return Census(
+        torch=answer.torch,
+        generator=answer.generator,
+        selection=plan.globs,
+        seconds=round(time.monotonic() - begun, 1),
+        totals=totals_of(swept),
+        rows=rows_of(swept),
+        interrupted=running.interrupted,
+        upstream=upstream,
+    )
+
+
+def _compared(running: Sweep, answer: Answer, pool: Pool, note: Note, stopped: Stopped) -> Upstream:
+    """Put what the two lists do not agree on through upstream's own test."""
+    swept = tuple(one for one in running.done.values() if one.source == "opinfo")
+    failing = {one.op for one in swept if one.explicit == "dde"}
+    listed = set(answer.listed)
+    disputed = sorted(failing.symmetric_difference(listed) & {one.op for one in swept})
+    note(f"putting {len(disputed)} ops on which upstream's list differs through upstream's own test")
+    tasks = (UpstreamTask(op) if op in listed else UpstreamTask(op, samples=FEW_SAMPLES) for op in disputed)
+    futures = {task.op: pool.submit(run_upstream, task, TEST_SECONDS) for task in tasks}
+    tests: dict[str, UpstreamResult] = {}
+    for op, future in futures.items():
+        result = _result(future, stopped)
+        tests[op] = UpstreamResult(op, "lost", message=result.reason) if isinstance(result, Lost) else result
+    return compared(swept, answer.listed, answer.skipped, tests)
+
+
+def _result(future: Future[Any], stopped: Stopped) -> Any:
+    while not future.done():
+        if stopped():
+            raise KeyboardInterrupt
+        time.sleep(0.02)
+    try:
+        return future.result()
+    except (ImportError, AttributeError) as error:
+        raise UnsupportedError(f"the workers cannot use this torch: {error}; `ddefuzz doctor` says more") from error

@@ -1,0 +1,109 @@
+"""Which programs of an op are run: its samples, unlike ones first, in the forms that their rank allows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from ddefuzz.generate import opinfo
+from ddefuzz.generate.single import singles
+from ddefuzz.generate.variants import variants
+from ddefuzz.ops.catalogue import OPS
+from ddefuzz.program.model import Call, Literal, Name, Program, walk
+from ddefuzz.program.text import digest
+from ddefuzz.sweep.tasks import SweepTask
+
+DTYPES: Final = ("float32", "int64", "bool", "complex64")
+"""The first that an op takes is its main one."""
+
+SOME_FORMS: Final = frozenset({"static", "all", "every", "shared", "mask"})
+PLAIN_FORMS: Final = frozenset({"all"})
+OTHER_DTYPES_FORMS: Final = frozenset({"all", "every"})
+
+
+class Chosen(NamedTuple):
+    """A program to run, in the form of this name."""
+
+    form: str
+    dtype: str
+    program: Program
+    sample: int
+
+
+def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
+    """The programs of an op in the order in which they are run, each once; eager accepts all of them."""
+    seen = set(task.skip)
+    for one in _candidates(task, dropped):
+        name = digest(one.program)
+        if name not in seen:
+            seen.add(name)
+            yield one
+
+
+def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
+    caps = task.caps
+    if task.source == "catalogue":
+        spec = next(spec for spec in OPS if str(spec) == task.op)
+        for number, program in enumerate(singles(spec, caps.drawn)):
+            dtype = program.inputs[0].dtype if program.inputs else ""
+            yield Chosen("drawn", dtype, program, number)
+            if not _unbacked_dims(program):
+                yield from _forms(program, number, dtype, None)
+        return
+    taken = [dtype for dtype in (*DTYPES, "float64", "complex128") if opinfo.takes(task.op, dtype)]
+    number = effort = 0
+    for dtype in taken[:1]:
+        for program in spread(opinfo.samples(task.op, dtype, dropped))[: caps.samples]:
+            allowed = None if number < caps.full else SOME_FORMS if number < caps.some else PLAIN_FORMS
+            for one in _forms(program, number, dtype, allowed):
+                effort += 1 + _unbacked_dims(one.program)
+                if effort <= caps.effort:
+                    yield one
+            number += 1
+    for dtype in (dtype for dtype in taken[1:] if dtype in DTYPES):
+        for program in spread(opinfo.samples(task.op, dtype))[: caps.others]:
+            yield from _forms(program, number, dtype, OTHER_DTYPES_FORMS)
+            number += 1
+
+
+def _unbacked_dims(program: Program) -> int:
+    return sum(dim.symbol is not None for item in program.inputs for dim in item.shape)
+
+
+def _forms(program: Program, number: int, dtype: str, allowed: frozenset[str] | None) -> Iterator[Chosen]:
+    """The forms of a program; of the candidates of one name the first that eager accepts."""
+    accepted = set()
+    for form, made in variants(program):
+        if (allowed is None or form in allowed) and form not in accepted and opinfo.accepts(made):
+            accepted.add(form)
+            yield Chosen(form, dtype, made, number)
+
+
+def spread(programs: Iterable[Program]) -> list[Program]:
+    """Programs in an order that puts unlike ones first: one of each kind, then a second of each, and so on."""
+    kinds: dict[object, list[Program]] = defaultdict(list)
+    for program in programs:
+        kinds[_kind(program)].append(program)
+    rounds = max(map(len, kinds.values()), default=0)
+    return [group[turn] for turn in range(rounds) for group in kinds.values() if turn < len(group)]
+
+
+def _kind(program: Program) -> object:
+    """What a guard may depend on: ranks, empty and one-element dims, layouts, which arguments are given and how."""
+    inputs = tuple((item.dtype, item.layout, tuple(min(dim.size, 2) for dim in item.shape)) for item in program.inputs)
+    return inputs, tuple(_shape_of_call(node) for step in program.steps for node in walk(step.value))
+
+
+def _shape_of_call(node: object) -> str:
+    match node:
+        case Call(function, args, kwargs):
+            return f"{function}({len(args)}, {', '.join(name for name, _ in kwargs)})"
+        case Literal(str() | bool() | None as value):
+            return repr(value)
+        case Name():
+            return "x"
+        case Literal(value):
+            return type(value).__name__
+        case _:
+            return type(node).__name__

@@ -1,0 +1,28 @@
+"""How an op fares, from what its samples showed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddefuzz.sweep.tasks import Failed, Status, Swept
+
+UNSUPPORTED = frozenset({"data-dependent-output", "unsupported", "pending-unbacked"})
+
+
+def status_of(swept: Swept) -> tuple[Status, Status]:
+    """The statuses under explicit and under size-oblivious semantics; the worst of any sample counts."""
+    if not swept.runs:
+        return ("other", "other") if swept.lost else ("none", "none")
+    explicit = _worst(swept.failures, bool(swept.lost))
+    if swept.rescued:
+        return explicit, "dde"
+    return explicit, _worst((failed for failed in swept.failures if failed.verdict != "regressed"), bool(swept.lost))
+
+
+def _worst(failures: Iterable[Failed], lost: bool) -> Status:
+    kinds = {failed.signature.kind for failed in failures}
+    if "dde" in kinds:
+        return "dde"
+    if kinds & UNSUPPORTED:
+        return "unsupported"
+    return "other" if kinds or lost else "ok"

@@ -1,0 +1,254 @@
+"""The sweep itself: one op a task, what each showed recorded at once, a lost worker a result, everything resumable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from ddefuzz.classify.classify import classify
+from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.execute.journal import last_of_case
+from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, STAGES, Observation, Stage
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Sighting
+from ddefuzz.ops.catalogue import OPS, parse
+from ddefuzz.oracles.capture import judge
+from ddefuzz.program.text import digest
+from ddefuzz.sweep.tasks import Answer, Caps, Source, SweepResult, SweepTask, Swept, run_sweep
+
+OP_SECONDS = 300.0
+"""Limit of one op; measured, the longest takes a tenth of it."""
+
+QUEUE_PER_JOB = 2
+TICK_SECONDS = 0.2
+
+LOST_AT_MOST = 3
+"""How often an op may end its worker, each time left without the program that did, until it is given up."""
+
+KEY_DIGITS = 16
+
+
+class Op(msgspec.Struct, frozen=True):
+    """What is swept: an entry of OpInfo, or a template of the catalogue with the names that it calls."""
+
+    name: str
+    source: Source
+    calls: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """How results are kept: one name may be both."""
+        return f"{self.source}:{self.name}"
+
+    def matches(self, pattern: str) -> bool:
+        """Whether a glob names it: by its whole name, or by that of a function that its template calls."""
+        short = (call.removeprefix("torch.").removeprefix("Tensor.") for call in self.calls)
+        return any(fnmatchcase(name, pattern) for name in (self.name, *self.calls, *short))
+
+
+def selected(answer: Answer, globs: Iterable[str]) -> tuple[Op, ...]:
+    """The ops that the globs name, all without any; in an order without order, so that time done tells of time left.
+
+    InputError for a glob that names none.
+    """
+    ops = [Op(name, "opinfo") for name in answer.entries]
+    ops += [Op(str(spec), "catalogue", spec.callables) for spec in OPS]
+    patterns = tuple(globs)
+    for pattern in patterns:
+        if not any(op.matches(pattern) for op in ops):
+            raise InputError(
+                f"--ops: found {pattern!r}, which names none of {len(ops)} ops, expected a glob such as 'chunk*'"
+            )
+    chosen = (op for op in ops if not patterns or any(map(op.matches, patterns)))
+    return tuple(sorted(chosen, key=lambda op: hashlib.sha256(op.key.encode()).digest()))
+
+
+def key_of(answer: Answer, caps: Caps) -> str:
+    """All that decides what a sweep finds of an op: results of one key are the same."""
+    decisive = f"{answer.generator} torch={answer.torch} {msgspec.json.encode(caps).decode()}"
+    return hashlib.sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
+
+
+class Workers(Protocol):
+    """What does the work."""
+
+    def submit(self, function: Callable[[Any], Any], argument: Any, timeout: float) -> Future[Any]:
+        """Run `function(argument)`."""
+
+
+class Progressed(msgspec.Struct, frozen=True):
+    """How far a sweep is: ops done now and before, ops to do, seconds since the first began, what it has found."""
+
+    done: int
+    kept: int
+    left: int
+    seconds: float
+    last: Swept | None
+    findings: int
+    new: int
+    note: str = ""
+
+
+Listener: TypeAlias = Callable[[Progressed], None]
+
+
+@dataclass(slots=True)
+class Sweep:
+    """A running sweep."""
+
+    ops: tuple[Op, ...]
+    caps: Caps
+    jobs: int
+    answer: Answer
+    database: Database
+    workers: Workers
+    journal: Path
+    seconds: Callable[[], float]
+    now: Callable[[], datetime]
+    listen: Listener
+    stopped: Callable[[], bool]
+    done: dict[str, Swept] = field(default_factory=dict)
+    kept: int = 0
+    fresh: int = 0
+    cpu_seconds: float = 0.0
+    interrupted: bool = False
+    findings: set[str] = field(default_factory=set)
+    new: set[str] = field(default_factory=set)
+    began: float = 0.0
+    indices: int = 0
+    out: int = 0
+    results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
+
+    def run(self, *, anew: bool = False) -> None:
+        """Sweep all ops but those done before, unless `anew`; Ctrl-C keeps what is done."""
+        if not anew:
+            self._take_kept()
+        waiting = deque(op for op in self.ops if op.key not in self.done)
+        self.began = self.seconds()
+        while waiting or self.out:
+            while waiting and self.out < self.jobs * QUEUE_PER_JOB:
+                self._send(waiting.popleft())
+            self._take_in()
+            if self.stopped():
+                self.interrupted = True
+                break
+
+    def _take_kept(self) -> None:
+        wanted = {op.key for op in self.ops}
+        for name, result in self.database.swept(key_of(self.answer, self.caps)).items():
+            if name in wanted:
+                self.done[name] = msgspec.json.decode(result, type=Swept)
+        self.kept = len(self.done)
+
+    def _send(self, op: Op, skip: tuple[str, ...] = (), lost: tuple[str, ...] = ()) -> None:
+        self.out += 1
+        self.indices += 1
+        task = SweepTask(op.name, op.source, self.indices, self.caps, skip)
+        future = self.workers.submit(run_sweep, task, OP_SECONDS)
+
+        def arrive(done: Future[Any]) -> None:
+            self.out -= 1
+            self._end(op, task, done, lost)
+
+        future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
+
+    def _take_in(self) -> None:
+        try:
+            take = self.results.get(timeout=TICK_SECONDS)
+        except Empty:
+            return
+        take()
+
+    def _end(self, op: Op, task: SweepTask, done: Future[Any], lost: tuple[str, ...]) -> None:
+        try:
+            result = done.result()
+        except UnsupportedError:
+            raise
+        except Exception as error:  # noqa: BLE001 a bug that one op brings out must not end the sweep
+            reason = f"an error of ddefuzz, please report it: {type(error).__name__}: {error}"
+            self._keep(op, SweepResult(_given_up(op, (*lost, reason))), reason)
+            return
+        if isinstance(result, Lost):
+            self._lost(op, task, result, lost)
+            return
+        swept = msgspec.structs.replace(result.swept, lost=lost)
+        if lost and swept.explicit == "ok":
+            swept = msgspec.structs.replace(swept, explicit="other")
+        self._keep(op, msgspec.structs.replace(result, swept=swept))
+
+    def _lost(self, op: Op, task: SweepTask, lost: Lost, before: tuple[str, ...]) -> None:
+        """Record what ended the worker, and sweep the op once more without that program."""
+        doing = last_of_case(self.journal, task.index)
+        stage: Stage | None = next((name for name in STAGES if doing is not None and name == doing.stage), None)
+        if doing is None or stage is None:
+            reasons = (*before, f"{lost.reason} while its samples were made")
+            if len(reasons) > LOST_AT_MOST:
+                self._keep(op, SweepResult(_given_up(op, reasons)), reasons[-1])
+            else:
+                self._send(op, task.skip, reasons)
+            return
+        observation = Observation(
+            stage, SIZE_OBLIVIOUS if doing.semantics == str(SIZE_OBLIVIOUS) else EXPLICIT, lost.outcome, lost.reason
+        )
+        sightings = tuple(
+            Sighting(
+                signature=classified.signature,
+                cause=classified.cause,
+                failure=classified.failure,
+                verdict="open",
+                ops=(),
+                torch=self.answer.torch,
+                program=doing.program,
+            )
+            for classified in map(classify, judge([observation]))
+        )
+        reasons = (*before, f"{lost.outcome} in {stage}: {lost.reason}")
+        self._record(sightings, ())
+        if len(reasons) > LOST_AT_MOST:
+            self._keep(op, SweepResult(_given_up(op, reasons)), reasons[-1])
+            return
+        self._send(op, (*task.skip, digest(parse(doing.program, "<journal>").program)), reasons)
+
+    def _record(self, sightings: Iterable[Sighting], sites: Iterable[SiteRecord]) -> None:
+        for sighting in sightings:
+            recorded = self.database.record(sighting, self.now())
+            self.findings.add(recorded.finding_id)
+            if recorded.is_new:
+                self.new.add(recorded.finding_id)
+        self.database.add_sites(self.answer.torch, sites)
+
+    def _keep(self, op: Op, result: SweepResult, note: str = "") -> None:
+        with self.database.transaction():
+            self._record(result.sightings, result.sites)
+            encoded = msgspec.json.encode(result.swept).decode()
+            self.database.save_swept(key_of(self.answer, self.caps), op.key, encoded)
+        self.done[op.key] = result.swept
+        self.fresh += 1
+        self.cpu_seconds += result.swept.cpu_seconds
+        self.listen(
+            Progressed(
+                done=self.fresh,
+                kept=self.kept,
+                left=len(self.ops) - len(self.done),
+                seconds=self.seconds() - self.began,
+                last=result.swept,
+                findings=len(self.findings),
+                new=len(self.new),
+                note=note and f"{op.name}: {note}",
+            )
+        )
+
+
+def _given_up(op: Op, lost: tuple[str, ...]) -> Swept:
+    return Swept(op.name, op.source, explicit="other", size_oblivious="other", lost=lost)

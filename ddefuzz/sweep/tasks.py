@@ -1,0 +1,176 @@
+"""What a sweep asks of its workers and what they answer, as records; nothing here imports torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from ddefuzz.classify.signature import Cause, Signature
+from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.findings.model import Sighting
+
+Source: TypeAlias = Literal["opinfo", "catalogue"]
+
+Status: TypeAlias = Literal["ok", "dde", "unsupported", "other", "none"]
+"""
+ok           every sample traces
+dde          some sample ends in a data-dependent error
+unsupported  none does, but some is refused: no kernel, an output whose shape or value is data
+other        none of these, but some fails otherwise
+none         no sample could be made
+"""
+
+
+class Caps(msgspec.Struct, frozen=True):
+    """How much is tried of an op; samples are taken in an order that puts unlike ones first.
+
+    Of the first `full` samples all forms, of those before `some` the forms that make all dims unbacked, of those before
+    `samples` the plainest one. `others` samples of each further dtype, `drawn` programs of a catalogue's op. `effort`
+    bounds the runs of the main dtype: one is counted with its unbacked dims, on which its time depends. `confirmed`
+    signatures of an op are put through capture stages.
+    """
+
+    full: int = 2
+    some: int = 6
+    samples: int = 16
+    others: int = 1
+    drawn: int = 2
+    effort: int = 200
+    confirmed: int = 4
+
+
+class SweepTask(msgspec.Struct, frozen=True):
+    """One op to sweep. `index` is what the journal calls it, `skip` the digests that ended a worker before."""
+
+    op: str
+    source: Source
+    index: int
+    caps: Caps = Caps()
+    skip: tuple[str, ...] = ()
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """How a capture stage ended on a program: `signature` is empty where it did not fail."""
+
+    stage: Stage
+    outcome: str
+    signature: str = ""
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """One way in which samples of an op fail under explicit semantics.
+
+    `forms` are the forms that showed it, `dtypes` the dtypes, `runs` how many; `confirmed` is what capture stages made
+    of `program`, the shortest one.
+    """
+
+    signature: Signature
+    cause: Cause
+    verdict: str
+    evidence: str
+    forms: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    runs: int
+    program: str
+    confirmed: tuple[Shown, ...] = ()
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it fails with static dims as well: then no unbacked size is needed."""
+        return "static" in self.forms
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """What a sweep found of one op.
+
+    `samples` and `runs` count programs before and after they were put into forms. `explicit` and `size_oblivious` say
+    how the op fares under either mechanism; `rescued` are the places where only the old one could not decide, `sites`
+    all places where a guard fell back.
+    `dropped` counts samples that are no programs, by reason; `lost` says which programs ended a worker.
+    """
+
+    op: str
+    source: Source
+    calls: tuple[str, ...] = ()
+    samples: int = 0
+    runs: int = 0
+    explicit: Status = "none"
+    size_oblivious: Status = "none"
+    failures: tuple[Failed, ...] = ()
+    rescued: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    dropped: dict[str, int] = {}
+    lost: tuple[str, ...] = ()
+    cpu_seconds: float = 0.0
+
+
+class SweepResult(msgspec.Struct, frozen=True):
+    """The same with what goes into the findings database: one sighting a signature and stage, and the guard sites."""
+
+    swept: Swept
+    sightings: tuple[Sighting, ...] = ()
+    sites: tuple[SiteRecord, ...] = ()
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What a worker is asked before the first op."""
+
+    upstream: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The versions that decide what a sweep does, the entries of OpInfo, and upstream's lists where asked for."""
+
+    torch: str
+    generator: str
+    entries: tuple[str, ...]
+    listed: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+class UpstreamTask(msgspec.Struct, frozen=True):
+    """An entry to put through upstream's own test, with at most so many of its samples."""
+
+    op: str
+    samples: int = 100
+
+
+class UpstreamResult(msgspec.Struct, frozen=True):
+    """How upstream's own test ends on an entry: `ok`, the exception of the first sample that fails, or a reason.
+
+    `kind` and `signature` are ours of that failure, empty where nothing failed.
+    """
+
+    op: str
+    outcome: Literal["ok", "fail", "no-sample", "lost"]
+    kind: str = ""
+    signature: str = ""
+    message: str = ""
+    samples: int = 0
+    cpu_seconds: float = 0.0
+
+
+def describe(ask: Ask) -> Answer:
+    """The versions in the workers; raises UnsupportedError where this torch cannot be swept."""
+    result: Answer = _late("ddefuzz.sweep.worker").describe(ask)
+    return result
+
+
+def run_sweep(task: SweepTask) -> SweepResult:
+    """Sweep one op."""
+    result: SweepResult = _late("ddefuzz.sweep.worker").run_sweep(task)
+    return result
+
+
+def run_upstream(task: UpstreamTask) -> UpstreamResult:
+    """Put one entry of OpInfo through upstream's own test."""
+    result: UpstreamResult = _late("ddefuzz.sweep.upstream_test").run_upstream(task)
+    return result
+
+
+def _late(module: str) -> Any:
+    # What runs in a worker imports torch; who hands it out must not have to wait for that.
+    return import_module(module)

@@ -1,0 +1,173 @@
+"""One op, as a worker sweeps it: every form of its samples in the fake stage, what fails in a capture stage as well."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+import torch
+
+from ddefuzz.campaign.case import Judged, judge_program
+from ddefuzz.classify.signature import Signature
+from ddefuzz.coverage.ledger import Ledger
+from ddefuzz.errors import UnsupportedError
+from ddefuzz.execute.journal import Entry
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import EXPLICIT, Observation, Run, Runner, Stage
+from ddefuzz.execute.worker import note
+from ddefuzz.findings.model import Sighting
+from ddefuzz.generate.opinfo import entries
+from ddefuzz.instrument import torch_api
+from ddefuzz.ops.catalogue import OPS
+from ddefuzz.program.model import Attribute, Index, Program, functions_in
+from ddefuzz.program.text import print_program
+from ddefuzz.sweep.select import Chosen, chosen
+from ddefuzz.sweep.status import status_of
+from ddefuzz.sweep.tasks import Answer, Ask, Failed, Shown, SweepResult, SweepTask, Swept
+
+SWEEP_VERSION: Final = 1
+"""Raised when the code of `sweep` or `generate` changes what is tried of an op."""
+
+SCREEN: Final[Stage] = "fake"
+CONFIRMING: Final[tuple[Stage, ...]] = ("export", "compile")
+"""The first that shows the signature ends it."""
+
+
+def describe(ask: Ask) -> Answer:
+    """The versions here, and what there is to sweep."""
+    torch_api.require()
+    problem = torch_api.OP_DB.problem()
+    if problem:
+        raise UnsupportedError(problem)
+    tables = hashlib.sha256(repr(OPS).encode()).hexdigest()[:10]
+    listed, skipped = _upstream() if ask.upstream else ((), ())
+    return Answer(str(torch.__version__), f"sweep={SWEEP_VERSION} tables={tables}", tuple(entries()), listed, skipped)
+
+
+def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Upstream's lists, by the full names of entries."""
+    xfail, skip = torch_api.UPSTREAM_XFAIL.get(), torch_api.UPSTREAM_SKIP.get()
+    names = [{f"{name}.{variant}" if variant else str(name) for name, variant, *_ in rows} for rows in (xfail, skip)]
+    return tuple(sorted(names[0])), tuple(sorted(names[1]))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One signature as it comes up."""
+
+    sighting: Sighting
+    chosen: Chosen
+    forms: dict[str, None] = field(default_factory=dict)
+    dtypes: dict[str, None] = field(default_factory=dict)
+    runs: int = 0
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """One op's sweep so far."""
+
+    task: SweepTask
+    runner: Runner
+    ledger: Ledger = field(default_factory=Ledger)
+    seen: dict[Signature, _Seen] = field(default_factory=dict)
+    rescued: dict[str, None] = field(default_factory=dict)
+    sightings: list[Sighting] = field(default_factory=list)
+    calls: dict[str, None] = field(default_factory=dict)
+    samples: set[int] = field(default_factory=set)
+    runs: int = 0
+
+    def screen(self, one: Chosen) -> None:
+        """Put a program through the fake stage under explicit semantics, judged against the old mechanism."""
+        text = print_program(one.program)
+        judged = judge_program(text, (SCREEN,), (EXPLICIT,), self.runner)
+        self.runs += 1
+        self.samples.add(one.sample)
+        self.calls.update(dict.fromkeys(functions_in(one.program)) if one.form in ("static", "drawn") else {})
+        self._count(judged, text)
+        if judged.outcomes[0].verdict == "rescued":
+            undecided = (at.place for of in judged.reached for at in of.reached if at.old == "undecided")
+            self.rescued.update(dict.fromkeys(f"{place.file}:{place.line}" for place in undecided))
+        for sighting in judged.sightings:
+            known = self.seen.setdefault(sighting.signature, _Seen(sighting, one))
+            known.runs += 1
+            known.forms.setdefault(one.form)
+            known.dtypes.setdefault(one.dtype)
+            if len(text) < len(known.sighting.program or ""):
+                known.sighting, known.chosen = sighting, one
+
+    def _count(self, judged: Judged, text: str) -> None:
+        self.ledger.add(((of.stage, of.reached) for of in judged.reached), text)
+
+    def failed(self, seen: _Seen, confirm: bool) -> Failed:
+        """A signature with what capture stages make of its shortest program."""
+        sighting = seen.sighting
+        self.sightings.append(sighting)
+        return Failed(
+            signature=sighting.signature,
+            cause=sighting.cause,
+            verdict=sighting.verdict,
+            evidence=sighting.failure.evidence[:300],
+            forms=tuple(seen.forms),
+            dtypes=tuple(seen.dtypes),
+            runs=seen.runs,
+            program=sighting.program or "",
+            confirmed=tuple(self._confirmed(seen)) if confirm else (),
+        )
+
+    def _confirmed(self, seen: _Seen) -> Iterable[Shown]:
+        is_backward = seen.chosen.form == "backward"
+        program = forward_of(seen.chosen.program) if is_backward else seen.chosen.program
+        text = print_program(program)
+        for stage in ("aot",) if is_backward else CONFIRMING:
+            judged = judge_program(text, (stage,), (EXPLICIT,), self.runner)
+            self.sightings += judged.sightings
+            self._count(judged, text)
+            signature = str(judged.sightings[0].signature) if judged.sightings else ""
+            yield Shown(stage, judged.outcomes[0].outcome, signature)
+            if any(sighting.signature.kind == seen.sighting.signature.kind for sighting in judged.sightings):
+                return
+
+
+def forward_of(program: Program) -> Program:
+    """A backward form without its gradient, for a stage that traces the backward by itself."""
+    total = program.steps[-2].value
+    value = total.args[0]  # type: ignore[union-attr]
+    returns = value.value if isinstance(value, Attribute | Index) else value
+    return replace(program, steps=program.steps[:-2], returns=returns)
+
+
+def run_sweep(task: SweepTask) -> SweepResult:
+    """Sweep one op; the journal is told of each thing before it is done."""
+    started = time.process_time()
+    note(Entry(task.index, "draw"))
+
+    def runner(run: Run) -> Observation:
+        note(Entry(task.index, run.stage, getattr(run.subject, "text", ""), semantics=str(run.semantics)))
+        return observe(run)
+
+    dropped: Counter[str] = Counter()
+    sweep = _Sweep(task, runner)
+    for one in chosen(task, dropped):
+        sweep.screen(one)
+    ordered = sorted(sweep.seen.values(), key=lambda seen: (seen.sighting.signature.kind != "dde", -seen.runs))
+    failures = tuple(sweep.failed(seen, at < task.caps.confirmed) for at, seen in enumerate(ordered))
+    swept = Swept(
+        op=task.op,
+        source=task.source,
+        calls=tuple(sweep.calls),
+        samples=len(sweep.samples),
+        runs=sweep.runs,
+        failures=failures,
+        rescued=tuple(sorted(sweep.rescued)),
+        sites=tuple(sorted(f"{file}:{line}" for _, file, line in sweep.ledger.fallback_sites)),
+        dropped=dict(dropped),
+        cpu_seconds=time.process_time() - started,
+    )
+    explicit, size_oblivious = status_of(swept)
+    done = msgspec.structs.replace(swept, explicit=explicit, size_oblivious=size_oblivious)
+    return SweepResult(done, tuple(sweep.sightings), sweep.ledger.drain())
