@@ -101,7 +101,7 @@ def guard_sites(calls: Sequence[GuardCall], records: Iterable[SiteRecord]) -> tu
             others.append(_seen(record))
     on_line = Counter(map(_place_of, calls))
     listed = [_listed(call, found.get(_place_of(call), ()), on_line[_place_of(call)]) for call in calls]
-    return tuple(sorted([*listed, *others], key=lambda site: (*site.place, site.function, site.text)))
+    return tuple(sorted([*listed, *others], key=lambda site: (*site.place, not site.listed, site.function, site.text)))
 
 
 def _place_of(call: GuardCall) -> tuple[str, int, str]:

@@ -41,7 +41,7 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
     """What a run reached, each once, sorted; `failures` are those of this observation.
 
     An error's place is that of the frame that is blamed; where C++ is, the function is, because a plain comparison's
-    place is the operator's header.
+    place is the operator's header, or the Python that gives C++ a tensor's sizes.
     """
     found = {
         Reached(
@@ -62,6 +62,8 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
             site, place = failure.signature.site, raised.place
             if site.language == "Python" and failure.frame is not None:
                 place = Place("Python", failure.frame.file, failure.frame.line)
+            elif site.language == "C++":
+                place = Place("C++", place.file, place.line)
             found.add(
                 Reached(
                     place,
