@@ -1,0 +1,5 @@
+# ddefuzz program v1
+# expect: inductor/explicit ok
+# inputs: b = normal; x = normal; w = normal
+def program(b: Float32[Tensor, "u1=3"], x: Float32[Tensor, "1 u0"], w: Float32[Tensor, "u0 u1=3"]):
+    return torch.addmm(b, x, w)

@@ -1,0 +1,46 @@
+"""Inductor without the C++ compiler: its lowering, scheduling and code generation, and none of its caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from ddefuzz.instrument import torch_api
+
+_SETTINGS: dict[str, Any] = {
+    # A graph that was seen before would be taken from memory or disk, and its guards never asked.
+    "force_disable_caches": True,
+    # Whether the machine has vector instructions is tried by compiling a file; that it has decides no guard.
+    "cpp.vec_isa_ok": True,
+    "compile_threads": 1,
+}
+
+
+@contextmanager
+def code_only() -> Iterator[None]:
+    """Inductor generates its code, and what would load it gets a module that cannot be called.
+
+    The compiler starts when that module is loaded: 9 s a program. What inductor writes goes to a folder that is gone
+    afterwards.
+    """
+    loading = torch_api.INDUCTOR_LOADING
+    with ExitStack() as stack:
+        stack.enter_context(torch_api.bound(torch_api.INDUCTOR_FRESH_CACHE)())
+        stack.enter_context(torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS))
+        stack.enter_context(mock.patch.object(loading.owner(), loading.name, _loaded))
+        yield
+
+
+def not_compiled(*_: Any) -> Any:
+    """Stands for the code that nobody has compiled."""
+    raise NotImplementedError("the inductor stage ends before the C++ compiler")
+
+
+def _loaded(graph: Any, wrapper_code: Any) -> Any:
+    """What `GraphLowering._compile_to_module_lines` leaves behind, without a file."""
+    del wrapper_code
+    graph.cache_key, graph.cache_path, graph.cache_linemap = "", "", []
+    return SimpleNamespace(__file__="", call=not_compiled)
