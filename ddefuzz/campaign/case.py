@@ -94,14 +94,21 @@ class Judged(NamedTuple):
     reached: tuple[StageReached, ...]
 
 
-def judge_program(text: str, stages: tuple[Stage, ...], semantics: tuple[Semantics, ...], runner: Runner) -> Judged:
-    """Run a program in every stage and semantics."""
+def judge_program(
+    text: str,
+    stages: tuple[Stage, ...],
+    semantics: tuple[Semantics, ...],
+    runner: Runner,
+    *,
+    compare: bool = True,
+) -> Judged:
+    """Run a program in every stage and semantics; without `compare` nothing is judged beside the old mechanism."""
     outcomes: list[StageOutcome] = []
     sightings: list[Sighting] = []
     sites: list[StageReached] = []
     for stage in stages:
         for mechanism in semantics:
-            seen, judged = _run_stage(text, stage, mechanism, runner)
+            seen, judged = _run_stage(text, stage, mechanism, runner, compare=compare)
             for observation in seen:
                 of_this = judged if observation is seen[0] else ""
                 outcomes.append(
@@ -121,7 +128,7 @@ def judge_screened(text: str, task: CaseTask, runner: Runner) -> Judged:
 
     What it refuses for another reason than a data-dependent error is left to the stages that capture.
     """
-    screened = judge_program(text, (SCREEN,), task.semantics, runner)
+    screened = judge_program(text, (SCREEN,), task.semantics, runner, compare=False)
     is_new = any(one.signature.key not in task.known for one in screened.sightings)
     if not (is_new or task.anyway):
         return screened
@@ -134,10 +141,12 @@ def judge_screened(text: str, task: CaseTask, runner: Runner) -> Judged:
     )
 
 
-def _run_stage(text: str, stage: Stage, semantics: Semantics, runner: Runner) -> tuple[list[Observation], str]:
-    run = Run(ProgramSubject(text), stage, semantics, graph=True)
+def _run_stage(
+    text: str, stage: Stage, semantics: Semantics, runner: Runner, *, compare: bool
+) -> tuple[list[Observation], str]:
+    run = Run(ProgramSubject(text), stage, semantics, graph=compare)
     seen = [runner(run)]
-    if semantics != EXPLICIT:
+    if semantics != EXPLICIT or not compare:
         return seen, ""
     if needs_second_run(seen[0]):
         seen.append(runner(msgspec.structs.replace(run, semantics=SIZE_OBLIVIOUS)))

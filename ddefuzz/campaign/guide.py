@@ -33,11 +33,19 @@ MOST_SHAPES: Final = 4
 FORGET: Final = 0.97
 """What a round's successes and costs still count in the next one."""
 
-WAYS: Final[tuple[str, ...]] = ("sample", "draw", "aim", "respell", *HOW)
+WAYS: Final[tuple[str, ...]] = ("sample", "draw", "short", "aim", "respell", *HOW)
 """All ways of making a case (`origin.name_of`)."""
 
-OPTIMISM: Final = 4.0
-"""Cases that a way is credited with before it is tried, each of which reached a quarter of something new."""
+SHORT: Final = "short"
+"""The profile of short programs, which cost less."""
+
+OPTIMISM: Final = 16.0
+"""The cost that a way is credited with before it is tried, and a sixteenth of it as its gain."""
+
+
+def cost_of(program: str) -> int:
+    """What a program costs beside others, by its lines: seconds would differ from machine to machine."""
+    return max(program.count("\n") - 2, 1)
 
 
 class Case(NamedTuple):
@@ -54,25 +62,26 @@ class Kept:
     program: str
     origin: Origin
     score: float
+    cost: int
     children: int = 0
 
     @property
     def energy(self) -> float:
         """How likely it is to be changed next, beside the others."""
-        return self.score / (1 + self.children)
+        return self.score / (1 + self.children) / self.cost
 
 
 @dataclass(slots=True)
 class Way:
-    """What one way of making cases has brought lately."""
+    """What one way of making cases has brought lately, and at what cost (`cost_of`)."""
 
-    cases: float = 0.0
+    cost: float = 0.0
     gained: float = 0.0
 
     @property
     def promise(self) -> float:
-        """Something new a case, of a way that has hardly been tried rather much."""
-        return (self.gained + OPTIMISM / 4) / (self.cases + OPTIMISM)
+        """Something new for its cost, of a way that has hardly been tried rather much."""
+        return (self.gained + OPTIMISM / 16) / (self.cost + OPTIMISM)
 
 
 @dataclass(slots=True)
@@ -130,10 +139,11 @@ class Guide:
         told = {(run.verdict, str(one.signature.site)) for run in result.outcomes for one in result.sightings}
         told = {one for one in told if one[0]} - self.verdicts
         self.verdicts |= told
+        cost = cost_of(result.program)
         self.signatures.update(one.signature.key for one in result.sightings)
         way = self.ways.get(name_of(result.origin))
         if way is not None:
-            way.cases += 1
+            way.cost += cost
             way.gained += sites + 0.1 * min(novel.shapes, MOST_SHAPES)
         score = SITE_SCORE * sites + VERDICT_SCORE * bool(told) + min(novel.shapes, MOST_SHAPES)
         if result.program and result.reached:
@@ -142,7 +152,7 @@ class Guide:
         if parent is not None and sites:
             parent.score += SITE_SCORE
         if score and result.program:
-            self.kept.append(Kept(result.program, result.origin, score))
+            self.kept.append(Kept(result.program, result.origin, score, cost))
             del self.kept[:-KEPT]
 
     def _touch(self, result: CaseResult) -> None:
@@ -156,7 +166,7 @@ class Guide:
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, known = self._aims(), frozenset(self.signatures)
         for way in self.ways.values():
-            way.cases *= FORGET
+            way.cost *= FORGET
             way.gained *= FORGET
         for index in range(first, first + ROUND):
             self._planned[index] = Case(self._decide(index, random, aims), known)
@@ -167,7 +177,7 @@ class Guide:
         if name == "sample" and self.samples:
             return self._sample(random)
         if name == "aim" and (focus := aims(random)) is not None:
-            return Draw(index, focus)
+            return Draw(index, focus, SHORT)
         if name == "respell" and (kept := self._pick(index, random, spelt=True)) is not None:
             change = (random.randrange(2**16), random.getrandbits(32))
             base, changes = (
@@ -175,6 +185,8 @@ class Guide:
             )
             assert isinstance(base, Draw)
             return Respell(base, (*changes, change))
+        if name == SHORT:
+            return Draw(index, None, SHORT)
         for how in HOW:
             if how == name and (kept := self._pick(index, random)) is not None:
                 other = random.choice(self.kept).program if how == "splice" else ""

@@ -8,6 +8,7 @@ import msgspec
 
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, MinimizeResult, MinimizeTask, StageOutcome
 from ddefuzz.classify.classify import classify
+from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import STAGES, Observation, Semantics, Stage
@@ -85,7 +86,10 @@ def _run_of(task: CaseTask, doing: Entry) -> tuple[Stage, Semantics]:
 
 def _digest(doing: Entry, ended: str) -> str:
     """That of the program, as it would be without the accident: a campaign's digests do not depend on one."""
-    return digest(parse(doing.program, "<journal>").program) if doing.stage in STAGES else f"lost {ended}"
+    try:
+        return digest(parse(doing.program, "<journal>").program) if doing.stage in STAGES else f"lost {ended}"
+    except ProgramError:
+        return f"lost {ended}"
 
 
 def was_begun(case: int, journal: Path) -> bool:

@@ -60,7 +60,7 @@ class Progress:
             self._status.update(line)
         elif time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
-            self._console.print(line)
+            self._console.print(line, soft_wrap=True)
 
     def _say(self, line: str) -> None:
         seconds = time.monotonic() - self._began

@@ -11,6 +11,7 @@ from ddefuzz.campaign.summary import BUG_CAUSES, Minimized, Seen, Summary
 from ddefuzz.cli.layout import Detailed, counted, details, folded
 from ddefuzz.cli.meanings import VERDICTS, verdicts_line
 from ddefuzz.cli.output import Page, rendered
+from ddefuzz.coverage.ledger import SiteCount
 
 NUMBERS = ("cases", "steps", "conf")
 """Cases that showed it, operations of its smallest program, cold replays that showed it again."""
@@ -36,6 +37,9 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         f"{counted(summary.cases, 'case')} in {summary.seconds:.0f} s on torch {summary.torch}: "
         f"{counted(len(bugs), 'finding')} of cause framework or inherent, {len(new)} new{first}",
         _minimized(summary.minimized) if summary.minimized else "",
+        _sites(summary.sites),
+        "cases by way (new sites): "
+        + ", ".join(f"{name} {way.cases} ({way.new_sites})" for name, way in summary.ways.items()),
         "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items()),
     ]
     if summary.interrupted:
@@ -53,6 +57,13 @@ def _minimized(of: Minimized) -> str:
     return (
         f"{counted(of.findings, 'finding')} minimized: steps median {of.median_steps:g}, max {of.max_steps}; "
         f"{of.confirmed} of {of.findings} confirmed cold; {of.cpu_seconds_each:.1f} CPU seconds a finding"
+    )
+
+
+def _sites(of: SiteCount) -> str:
+    return (
+        f"guard sites reached undecided: {of.fallback} fell back ({of.fallback_cxx} in C++), "
+        f"{counted(of.dde, 'call site')} raised ({of.dde_cxx} in C++); `ddefuzz sites` lists them"
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -98,6 +99,11 @@ class Lockstep:
         handle = handle_of(Name(item.name), left, right)
         self.tensors.append(handle)
         return handle
+
+    def fresh_symbol(self) -> str:
+        """A name that no unbacked dim has yet."""
+        taken = {dim.symbol for item in self.inputs for dim in item.shape}
+        return next(name for name in map("u{}".format, count(len(self.inputs))) if name not in taken)
 
     def evaluate(self, expr: Expr) -> Handle:
         """The value of `expr` on both sides, added to nothing; raises what torch raises."""

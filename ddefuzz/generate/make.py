@@ -25,10 +25,10 @@ def program_of(
 
 def _made(profile: str, seed: int, origin: Origin, journal: Journal | None) -> Program | None:
     match origin:
-        case Draw(index=index, focus=focus):
-            return drawn_case(profile, seed, index, journal, focus).program
+        case Draw(index=index, focus=focus, profile=other):
+            return drawn_case(other or profile, seed, index, journal, focus).program
         case Respell(base=base, changes=changes):
-            return respelled(profile, seed, base, changes, journal)
+            return respelled(base.profile or profile, seed, base, changes, journal)
         case Sample(op=op, number=number, variant=variant):
             return _sample(op, number, variant)
         case Mutate(how=how, program=text, word=word, other=other):

@@ -13,10 +13,14 @@ HOW: tuple[How, ...] = get_args(How)
 
 
 class Draw(msgspec.Struct, frozen=True, tag="draw"):
-    """Drawn afresh, at an index of the campaign's stream; `focus` is the position in the catalogue of an op to have."""
+    """Drawn afresh, at an index of the campaign's stream.
+
+    `focus` is the position in the catalogue of an op to have, `profile` one to draw from instead of the campaign's.
+    """
 
     index: int
     focus: int | None = None
+    profile: str = ""
 
 
 class Respell(msgspec.Struct, frozen=True, tag="respell"):
@@ -53,8 +57,8 @@ Origin: TypeAlias = Draw | Respell | Sample | Mutate
 def name_of(origin: Origin) -> str:
     """What a summary calls it: `draw`, `sample`, or the way of mutating."""
     match origin:
-        case Draw(focus=None):
-            return "draw"
+        case Draw(focus=None, profile=profile):
+            return "short" if profile else "draw"
         case Draw():
             return "aim"
         case Respell():

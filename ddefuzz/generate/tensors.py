@@ -171,7 +171,7 @@ def add_static_input(lockstep: Lockstep, choices: Choices, sizes: tuple[int, ...
 def draw_unbacked_input(lockstep: Lockstep, choices: Choices, slot: Tensor) -> Handle:
     """A new input with an unbacked dim, or two of one size."""
     rank = choices.between(max(slot.min_rank, 1), max(min(slot.max_rank, 3), slot.min_rank, 1))
-    size, symbol = choices.between(3, 6), f"u{len(lockstep.inputs)}"
+    size, symbol = choices.between(3, 6), lockstep.fresh_symbol()
     position = choices.below(rank)
     twin = choices.below(rank) if choices.one_in(8) else position
     dims = tuple(Dim(size, symbol) if dim in {position, twin} else Dim(choices.between(1, 4)) for dim in range(rank))

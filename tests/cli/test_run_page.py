@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ddefuzz.campaign.summary import Seen, Summary, minimized
+from ddefuzz.campaign.summary import Seen, Summary, WayCount, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.run_page import summary_page
@@ -41,6 +41,7 @@ SUMMARY = Summary(
     shard="1/1",
     sites=SiteCount(fallback=31, fallback_cxx=12, dde=3, dde_cxx=1),
     growth=(),
+    ways={"draw": WayCount(9, 30), "sample": WayCount(3, 4)},
     jobs=2,
     cases=12,
     digests=(),
