@@ -87,10 +87,11 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """List torch's guard sites: where it asks of sizes that only the data tells, and what runs reached of them.
+    """List torch's guard sites, and what runs reached of them.
 
-    Calls of guard_or_false and guard_or_true in the Python source of the installed torch are listed whether reached
-    or not; C++ sites and plain comparisons as they were seen. Numbers count cases.
+    They are where torch asks of sizes that only the data tells. Calls of guard_or_false and guard_or_true in the Python
+    source of the installed torch are listed reached or not; C++ sites and plain comparisons as they were seen. Numbers
+    count cases.
     """
     if raised and uncovered:
         raise click.UsageError("--raised and --uncovered leave nothing: a site that raised is reached")
