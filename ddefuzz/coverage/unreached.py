@@ -29,7 +29,11 @@ UNREACHED: tuple[Unreached, ...] = (
         "_fused_rms_norm_backward",
         "on CPU rms_norm is no fused kernel; aten._fused_rms_norm_backward called directly gets here",
     ),
-    Unreached("torch/_decomp/decompositions.py", "_grid_sampler_2d", "another device: asked for cuda and xpu only"),
+    Unreached(
+        "torch/_decomp/decompositions.py",
+        "_grid_sampler_2d",
+        "another device: asked for cuda and xpu; a fake cuda tensor gets here",
+    ),
     Unreached(
         "torch/_dynamo/variables/torch.py",
         "torch.fx.experimental.symbolic_shapes.guard_or_",
@@ -39,7 +43,8 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_functorch/_aot_autograd/functional_utils.py",
         "has_same_metadata",
-        "asked of inputs that alias when one is mutated: with unbacked sizes compute_overlapping_inputs raises before",
+        "asked of inputs that alias when one is mutated: with unbacked sizes their overlap (compute_overlapping_tensors) "
+        "or the size of their storage raises before",
     ),
     Unreached("torch/_functorch/_aot_autograd/graph_capture_wrappers.py", "inner_fn", SAME_SYMBOLS),
     Unreached(
