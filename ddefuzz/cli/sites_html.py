@@ -162,7 +162,7 @@ def _note(site: GuardSite) -> Note:
         f"old mechanism: {old(site)}" if site.old else "",
         f"raised in {site.raised} of {site.cases} cases" if site.raised else "",
         f"blamed: {', '.join(site.blamed)}" if site.blamed else "",
-        f"one of {site.on_line} calls on this line, which have one record" if site.on_line > 1 else "",
+        f"{site.on_line} calls on this line, with one record" if site.on_line > 1 else "",
         site.reason,
     ]
     return Note(site, state_of(site), tuple(fact for fact in facts if fact), _example_id(site) if site.example else "")
@@ -206,7 +206,8 @@ def _line(number: int, code: Markup, sites: Sequence[GuardSite]) -> Line:
     states = [note.state for note in notes]
     state = next((name for name in reversed(STATES) if name in states), "")
     tip = "\n".join(f"{asks(note.site)}: {'; '.join(note.facts)}" for note in notes)
-    return Line(number, code, state, tip, tuple(note for note in notes if note.site.last_line == number))
+    ending = {note.facts: note for note in notes if note.site.last_line == number}
+    return Line(number, code, state, tip, tuple(ending.values()))
 
 
 def _highlighted(text: str) -> list[Markup]:

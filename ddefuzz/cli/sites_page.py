@@ -161,7 +161,9 @@ def closing_lines(page: SitesPage) -> list[str]:
             f"{totals.shared} of the calls reached are on a line with another of their name, and count as reached "
             "because that line was"
         )
-    lines += [f"{name}: {estimate_text(one)}" for name, one in totals.estimates.items() if one.seen]
+    estimates = [f"{name}: {estimate_text(one)}" for name, one in totals.estimates.items() if one.seen]
+    if estimates:
+        lines += [*estimates, "both estimates take cases as independent of each other, which guided ones are not"]
     return [*lines, *page.notes]
 
 

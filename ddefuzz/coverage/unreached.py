@@ -43,8 +43,8 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_functorch/_aot_autograd/functional_utils.py",
         "has_same_metadata",
-        "asked of inputs that alias when one is mutated: with unbacked sizes their overlap (compute_overlapping_tensors) "
-        "or the size of their storage raises before",
+        "asked of inputs that alias when one is mutated: with unbacked sizes compute_overlapping_tensors or the size "
+        "of their storage raises before",
     ),
     Unreached("torch/_functorch/_aot_autograd/graph_capture_wrappers.py", "inner_fn", SAME_SYMBOLS),
     Unreached(

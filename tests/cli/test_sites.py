@@ -275,7 +275,7 @@ def test_the_pages(url: str, tmp_path: Path) -> None:
         **{f"L{number}": "line never" for number in (17, 18, 19, 20, 28)},
         "L27": "line raised",
     }
-    assert any("False 3; old mechanism: same 2, other 1; one of 2 calls on this line" in tip for tip in source.titles)
+    assert any("False 3; old mechanism: same 2, other 1; 2 calls on this line" in tip for tip in source.titles)
     text = (tmp_path / "html" / "torch._refs.__init__.html").read_text()
     assert "lines 1 to 12, without sites" in text
     assert "&lt;script&gt;" in text
