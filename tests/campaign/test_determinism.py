@@ -16,11 +16,14 @@ from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Observation
-from ddefuzz.generate.draw import case as draw_case
+from ddefuzz.generate.lockstep import Journal
+from ddefuzz.generate.make import program_of
+from ddefuzz.generate.origin import Origin
 from ddefuzz.program.model import Program
 from tests.campaign.real_campaign import finished, summary_in
 
-CASES = 100
+CASES = 70
+"""More than two rounds: what comes after them depends on what the first showed."""
 
 
 @pytest.fixture(scope="module")
@@ -117,16 +120,16 @@ def test_a_case_is_in_the_journal_before_it_is_drawn_and_its_program_before_it_i
     def note(entry: Entry) -> None:
         happened.append(f"note {entry.case} {entry.stage}")
 
-    def drawing(profile: str, seed: int, index: int, journal: Callable[[str], None]) -> Program:
+    def drawing(profile: str, seed: int, index: int, origin: Origin, journal: Journal) -> tuple[Program, Origin]:
         happened.append(f"draw {index}")
-        return draw_case(profile, seed, index, journal)
+        return program_of(profile, seed, index, origin, journal)
 
     def observing(run: object) -> Observation:
         happened.append("observe")
         raise InterruptedError
 
     monkeypatch.setattr(case_module, "note", note)
-    monkeypatch.setattr(case_module, "draw_case", drawing)
+    monkeypatch.setattr(case_module, "program_of", drawing)
     monkeypatch.setattr(case_module, "observe", observing)
     with pytest.raises(InterruptedError):
         run_case(CaseTask("default", 7, 3, ("export",)))
