@@ -76,7 +76,6 @@ PYTHON: tuple[Row, ...] = (
     Row("torch/overrides.py", "overrides of torch functions"),
     Row("torch/_decomp/__init__.py", "registration of decompositions"),
     Row("torch/_prims_common/wrappers.py", "decorators of decompositions"),
-    Row("torch/_prims/__init__.py", "prims as ops"),
     Row("torch/_compile.py", "dynamo on and off"),
     Row("torch/_dynamo/", "dynamo: its user's stack has the caller"),
     Row("torch/_utils_internal.py", "decorators of dynamo"),
@@ -120,6 +119,9 @@ PYTHON_SITES: tuple[Row, ...] = (
 
 PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_prims_common/__init__.py", "eval_eager", "takes the bool for whoever asked it to"),
+    ("torch/_prims/__init__.py", "_prim_impl", "a prim as an op"),
+    ("torch/_prims/__init__.py", "_autograd_impl", "a prim as an op"),
+    ("torch/_prims/__init__.py", "_backend_select_impl", "a prim as an op"),
     ("torch/_inductor/sizevars.py", "evaluate_expr", "inductor's way to the door"),
     ("torch/_inductor/sizevars.py", "guard_or_false", "inductor's way to the door"),
     ("torch/_inductor/sizevars.py", "guard_or_true", "inductor's way to the door"),
