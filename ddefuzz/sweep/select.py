@@ -44,8 +44,9 @@ def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
 def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
     caps = task.caps
     if task.source == "catalogue":
-        spec = next(spec for spec in OPS if str(spec) == task.op)
-        for number, program in enumerate(singles(spec, caps.drawn)):
+        specs = [spec for spec in OPS if str(spec) == task.op]  # one template may be filled in several ways
+        drawn = (program for spec in specs for program in singles(spec, caps.drawn))
+        for number, program in enumerate(drawn):
             dtype = program.inputs[0].dtype if program.inputs else ""
             yield Chosen("drawn", dtype, program, number)
             if not _unbacked_dims(program):

@@ -63,7 +63,7 @@ def selected(answer: Answer, globs: Iterable[str]) -> tuple[Op, ...]:
     InputError for a glob that names none.
     """
     ops = [Op(name, "opinfo") for name in answer.entries]
-    ops += [Op(str(spec), "catalogue", spec.callables) for spec in OPS]
+    ops += {str(spec): Op(str(spec), "catalogue", spec.callables) for spec in OPS}.values()
     patterns = tuple(globs)
     for pattern in patterns:
         if not any(op.matches(pattern) for op in ops):

@@ -18,11 +18,12 @@ from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, Observation, Run, Runner, Stage
+from ddefuzz.execute.protocol import EXPLICIT, Observation, Outcome, Run, Runner, Stage
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.opinfo import entries
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import OPS
 from ddefuzz.program.model import Attribute, Index, Program, functions_in
 from ddefuzz.program.text import print_program
@@ -80,11 +81,13 @@ class _Sweep:
     calls: dict[str, None] = field(default_factory=dict)
     samples: set[int] = field(default_factory=set)
     runs: int = 0
+    compared: dict[frozenset[Place], Outcome] = field(default_factory=dict)
+    latest: Observation = field(default_factory=lambda: Observation(SCREEN, EXPLICIT, "ok"))
 
     def screen(self, one: Chosen) -> None:
         """Put a program through the fake stage under explicit semantics, judged against the old mechanism."""
         text = print_program(one.program)
-        judged = judge_program(text, (SCREEN,), (EXPLICIT,), self.runner)
+        judged = judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference)
         self.runs += 1
         self.samples.add(one.sample)
         self.calls.update(dict.fromkeys(functions_in(one.program)) if one.form in ("static", "drawn") else {})
@@ -99,6 +102,23 @@ class _Sweep:
             known.dtypes.setdefault(one.dtype)
             if len(text) < len(known.sighting.program or ""):
                 known.sighting, known.chosen = sighting, one
+
+    def _once_for_each_difference(self, run: Run) -> Observation:
+        """Run, but under the old mechanism only where it answers otherwise at places that no run of this op compared.
+
+        That is a second, real run, and an op asks the same at all its samples. What else is told from the first: the
+        old mechanism fails where it cannot decide, and else ends as it did with the same other answers.
+        """
+        if run.semantics == EXPLICIT:
+            self.latest = self.runner(run)
+            return self.latest
+        guards = self.latest.guards
+        other = frozenset(guard.place for guard in guards if guard.counterfactual == "other")
+        if any(guard.counterfactual == "undecided" for guard in guards):
+            return Observation(run.stage, run.semantics, "fail")
+        if other not in self.compared:
+            self.compared[other] = self.runner(run).outcome
+        return Observation(run.stage, run.semantics, self.compared[other])
 
     def _count(self, judged: Judged, text: str) -> None:
         self.ledger.add(((of.stage, of.reached) for of in judged.reached), text)

@@ -1,0 +1,118 @@
+"""`ddefuzz sweep` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddefuzz.cli.output import Page
+from ddefuzz.cli.sweep import progress_line
+from ddefuzz.cli.sweep_document import html_page, markdown_page
+from ddefuzz.cli.sweep_page import census_page
+from ddefuzz.findings.database import Database
+from ddefuzz.sweep.census import Census, Difference, Upstream, rows_of, totals_of
+from ddefuzz.sweep.sweep import Progressed
+from tests.campaign.real_campaign import DDEFUZZ
+from tests.sweep.made_by_hand import ROLL, failed, swept
+
+SWEPT = (
+    swept("chunk", failed(), explicit="dde", size_oblivious="dde"),
+    swept("a|b<c>", failed(ROLL), explicit="dde"),
+    swept("add", rescued=("aten/src/ATen/ExpandUtils.cpp:34",), size_oblivious="dde"),
+)
+CENSUS = Census(
+    torch="2.13.0",
+    generator="sweep=1",
+    selection=(),
+    seconds=1.0,
+    totals=totals_of(SWEPT),
+    rows=rows_of(SWEPT),
+    upstream=Upstream(
+        3,
+        2,
+        1,
+        (Difference("new", "upstream skips it", "at::f"),),
+        (Difference("old", "stale", "7 samples"),),
+        ("odd",),
+    ),
+)
+
+
+def sweep(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *DDEFUZZ,
+            "sweep",
+            "--db",
+            f"sqlite:///{folder}/ddefuzz.db",
+            "-j",
+            "1",
+            *words,
+        ],
+        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "160"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+
+
+def test_a_sweep_and_going_on_with_it(tmp_path: Path) -> None:
+    first = sweep(tmp_path, "--ops", "chunk*", "--format", "json", "--output", f"markdown={tmp_path}/census.md")
+    assert first.returncode == 0, first.stderr
+    document: dict[str, Any] = json.loads(first.stdout)
+    assert document["schema"] == "ddefuzz.sweep/1"
+    assert {row["op"]: row["explicit"] for row in document["rows"]} == {"chunk": "dde", "torch.chunk(x, k, d)": "dde"}
+    assert all(row["site"] == "at::native::chunk" for row in document["rows"])
+    assert "`at::native::chunk`" in (tmp_path / "census.md").read_text()
+    with Database.open(f"sqlite:///{tmp_path}/ddefuzz.db") as database:
+        assert [finding.site.function for finding in database.findings()] == ["at::native::chunk"]
+        assert database.sites(document["torch"])
+    again = sweep(tmp_path, "--ops", "chunk*", "--ops", "flip", "--fail-on", "any")
+    assert again.returncode == 1, again.stderr
+    assert "(2 from before)" in again.stderr
+    assert "4 ops" in again.stdout or "3 ops" in again.stdout
+
+
+def test_a_glob_of_nothing(tmp_path: Path) -> None:
+    done = sweep(tmp_path, "--ops", "chnk*")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("ddefuzz: --ops: found 'chnk*', which names none of ")
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("columns", [40, 80, 160])
+def test_the_page_has_what_fails_and_fits(columns: int) -> None:
+    page = census_page(CENSUS, Page(columns))
+    assert "at::native::chunk" in page
+    assert "upstream skips it" in page
+    assert "2 of 3 entries accounted for" in " ".join(page.split())
+    assert page.index("new") < page.index("old") < page.index("a|b<c>")
+
+
+def test_the_markdown_page() -> None:
+    page = markdown_page(CENSUS)
+    assert "| `chunk` | dde | dde | framework | `at::native::chunk` | export | 2 | 9 |" in page
+    assert "`a\\|b<c>`" in page
+    assert "## Ops whose samples all trace (OpInfo)\n\n`add`" in page
+    assert page.index("not on upstream's list") < page.index("Ops of OpInfo that fail")
+
+
+def test_the_html_page_stands_alone_and_escapes() -> None:
+    page = html_page(CENSUS)
+    assert "a|b&lt;c&gt;" in page
+    assert "<c>" not in page
+    assert "http" not in page
+    assert "src=" not in page
+    assert page.count('data-status="dde"') == 2
+
+
+def test_the_remaining_time_is_that_of_what_is_left() -> None:
+    now = Progressed(done=10, kept=5, left=30, seconds=20.0, last=None, findings=3, new=2)
+    assert progress_line(now) == "15 of 45 ops (5 from before), about 60 s left, 3 findings, 2 new"
+    assert "about 3 min left" in progress_line(Progressed(10, 0, 90, 20.0, None, 0, 0))

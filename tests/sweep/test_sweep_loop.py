@@ -1,0 +1,180 @@
+"""The sweep's loop against workers made by hand: no torch, no processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from ddefuzz.classify.signature import Signature
+from ddefuzz.errors import InputError
+from ddefuzz.execute.journal import Entry, Journal
+from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.execute.protocol import EXPLICIT, Observation
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Sighting
+from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.failure import Failure
+from ddefuzz.program.text import digest
+from ddefuzz.sweep.sweep import LOST_AT_MOST, Op, Progressed, Sweep, key_of, selected
+from ddefuzz.sweep.tasks import Answer, Caps, SweepResult, SweepTask
+from tests.sweep.made_by_hand import CHUNK, PROGRAM, failed, swept
+
+ANSWER = Answer("2.13.0", "sweep=1", ("add", "chunk", "unsafe_chunk"))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def sighting(signature: Signature = CHUNK) -> Sighting:
+    return Sighting(
+        signature=signature,
+        cause="framework",
+        failure=Failure("dde", Observation("fake", EXPLICIT, "fail"), "Eq(u0, 0)"),
+        verdict="open",
+        ops=("torch.chunk",),
+        torch="2.13.0",
+        program=PROGRAM,
+    )
+
+
+class Done:
+    """A future that is already there."""
+
+    def __init__(self, result: object) -> None:
+        self._result = result
+
+    def result(self) -> object:
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+    def add_done_callback(self, callback: Callable[[Future[Any]], None]) -> None:
+        callback(cast("Future[Any]", self))
+
+
+class ByHand:
+    """Workers that answer by a function, at once."""
+
+    def __init__(self, answer: Callable[[SweepTask], object]) -> None:
+        self.answer = answer
+        self.tasks: list[SweepTask] = []
+
+    def submit(self, function: Callable[[Any], Any], argument: Any, timeout: float) -> Future[Any]:
+        del function, timeout
+        self.tasks.append(argument)
+        return cast("Future[Any]", Done(self.answer(argument)))
+
+
+def found(task: SweepTask) -> SweepResult:
+    one = swept(task.op, *([failed()] if task.op == "chunk" else []), cpu_seconds=1.0)
+    return SweepResult(one, (sighting(),) if task.op == "chunk" else ())
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database.open(f"sqlite:///{tmp_path}/ddefuzz.db")
+
+
+def begin(
+    database: Database, folder: Path, workers: ByHand, *, stop_after: int = 10**6
+) -> tuple[Sweep, list[Progressed]]:
+    told: list[Progressed] = []
+    sweep = Sweep(
+        ops=tuple(Op(name, "opinfo") for name in ANSWER.entries),
+        caps=Caps(),
+        jobs=1,
+        answer=ANSWER,
+        database=database,
+        workers=workers,
+        journal=folder,
+        seconds=lambda: float(len(told)),
+        now=lambda: NOW,
+        listen=told.append,
+        stopped=lambda: len(told) >= stop_after,
+    )
+    return sweep, told
+
+
+def test_every_op_is_swept_and_recorded(database: Database, tmp_path: Path) -> None:
+    sweep, told = begin(database, tmp_path, ByHand(found))
+    sweep.run()
+    assert sorted(sweep.done) == ["opinfo:add", "opinfo:chunk", "opinfo:unsafe_chunk"]
+    assert [finding.id for finding in database.findings()] == [CHUNK.key]
+    assert (told[-1].done, told[-1].left, told[-1].findings, told[-1].new) == (3, 0, 1, 1)
+
+
+def test_what_was_swept_is_kept(database: Database, tmp_path: Path) -> None:
+    sweep, told = begin(database, tmp_path, ByHand(found), stop_after=1)
+    sweep.run()
+    assert sweep.interrupted
+    assert len(told) == 1
+    workers = ByHand(found)
+    again, told = begin(database, tmp_path, workers)
+    again.run()
+    assert len(workers.tasks) == 2
+    assert (told[-1].kept, told[-1].left) == (1, 0)
+    assert len(again.done) == 3
+
+
+def test_a_fresh_sweep_does_all_of_it(database: Database, tmp_path: Path) -> None:
+    begin(database, tmp_path, ByHand(found))[0].run()
+    workers = ByHand(found)
+    begin(database, tmp_path, workers)[0].run(anew=True)
+    assert len(workers.tasks) == 3
+
+
+def test_other_caps_are_another_sweep() -> None:
+    assert key_of(ANSWER, Caps()) != key_of(ANSWER, Caps(full=1))
+    assert key_of(ANSWER, Caps()) != key_of(msgspec.structs.replace(ANSWER, torch="2.15.0"), Caps())
+
+
+def test_a_program_that_ends_its_worker_is_a_finding_and_left_out(database: Database, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+
+    def crashing(task: SweepTask) -> object:
+        if task.op != "add" or task.skip:
+            return found(task)
+        journal.note(Entry(task.index, "fake", PROGRAM, semantics="explicit"))
+        return Lost("crash", "SIGSEGV")
+
+    workers = ByHand(crashing)
+    sweep, _ = begin(database, tmp_path, workers)
+    sweep.run()
+    assert [task.skip for task in workers.tasks if task.op == "add"] == [(), (digest(parse(PROGRAM, "p").program),)]
+    assert sweep.done["opinfo:add"].lost == ("crash in fake: SIGSEGV",)
+    assert sweep.done["opinfo:add"].explicit == "other"
+    assert sorted(finding.kind for finding in database.findings()) == ["crash", "dde"]
+
+
+def test_an_op_that_always_ends_its_worker_is_given_up(database: Database, tmp_path: Path) -> None:
+    workers = ByHand(lambda task: Lost("timeout", "stopped") if task.op == "add" else found(task))
+    sweep, told = begin(database, tmp_path, workers)
+    sweep.run()
+    assert sum(task.op == "add" for task in workers.tasks) == LOST_AT_MOST + 1
+    assert sweep.done["opinfo:add"].explicit == "other"
+    assert any("while its samples were made" in now.note for now in told)
+
+
+def test_a_bug_of_ours_ends_one_op(database: Database, tmp_path: Path) -> None:
+    sweep, told = begin(database, tmp_path, ByHand(lambda task: ValueError("x") if task.op == "add" else found(task)))
+    sweep.run()
+    assert len(sweep.done) == 3
+    assert [now.note for now in told if now.note] == ["add: an error of ddefuzz, please report it: ValueError: x"]
+
+
+def test_globs() -> None:
+    def names(*globs: str) -> set[str]:
+        return {op.name for op in selected(ANSWER, globs)}
+
+    assert {"chunk", "torch.chunk(x, k, d)"} <= names("chunk*")
+    assert "unsafe_chunk" not in names("chunk*")
+    assert {"add", "unsafe_chunk"} <= names("add", "unsafe_*")
+    assert len(names()) > 600
+
+
+def test_a_glob_of_nothing_is_an_error() -> None:
+    with pytest.raises(InputError, match="--ops: found 'chnk', which names none of"):
+        selected(ANSWER, ["chunk", "chnk"])
