@@ -189,7 +189,7 @@ class _Watch(TorchFunctionMode):
 
     def call(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a function as torch would hand it to this mode."""
-        with torch._C.DisableTorchFunction():
+        with torch_api.bound(torch_api.NO_TORCH_FUNCTION)():
             return self.note(func, args, kwargs)
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -244,7 +244,7 @@ def _add(named: dict[Any, str], owner: Any, names: list[str], prefix: str) -> No
 
 def name_of(function: Any) -> str | None:
     """The catalogue's name of a function of torch's, `.T` for an attribute's getter; None of what has none."""
-    if isinstance(function, torch._ops.OpOverloadPacket | torch._ops.OpOverload):
+    if isinstance(function, (torch_api.OVERLOAD_PACKET.get(), torch_api.OVERLOAD.get())):
         return f"torch.ops.{function}"
     if getattr(function, "__name__", "") == "__get__":
         return f".{function.__self__.__name__}"

@@ -170,6 +170,9 @@ OP_DB = Api(
 )
 UPSTREAM_XFAIL = Api("torch.testing._internal.common_ops_unbacked:ops_dde_xfail", "upstream's list of ops that fail")
 UPSTREAM_SKIP = Api("torch.testing._internal.common_ops_unbacked:ops_unbacked_skip", "what upstream does not try")
+NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function that a mode watches, unwatched inside")
+OVERLOAD_PACKET = Api("torch._ops:OpOverloadPacket", "an aten op, whose text is its name")
+OVERLOAD = Api("torch._ops:OpOverload", "one overload of it")
 SWEEP_ONLY = frozenset({OP_DB, UPSTREAM_XFAIL, UPSTREAM_SKIP})
 
 

@@ -49,7 +49,7 @@ def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
         for number, program in enumerate(drawn):
             dtype = program.inputs[0].dtype if program.inputs else ""
             yield Chosen("drawn", dtype, program, number)
-            if not _unbacked_dims(program):
+            if len(program.steps) == 1 and not _unbacked_dims(program):
                 yield from _forms(program, number, dtype, None)
         return
     taken = [dtype for dtype in (*DTYPES, "float64", "complex128") if opinfo.takes(task.op, dtype)]

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from ddefuzz.sweep.tasks import Failed, Status, Swept
 
 UNSUPPORTED = frozenset({"data-dependent-output", "unsupported", "pending-unbacked"})
+
+
+def with_status(swept: Swept) -> Swept:
+    """The same, with the statuses that its failures give it."""
+    explicit, size_oblivious = status_of(swept)
+    return msgspec.structs.replace(swept, explicit=explicit, size_oblivious=size_oblivious)
 
 
 def status_of(swept: Swept) -> tuple[Status, Status]:
@@ -20,7 +28,7 @@ def status_of(swept: Swept) -> tuple[Status, Status]:
 
 
 def _worst(failures: Iterable[Failed], lost: bool) -> Status:
-    kinds = {failed.signature.kind for failed in failures}
+    kinds = {failed.signature.kind for failed in failures if failed.counts}
     if "dde" in kinds:
         return "dde"
     if kinds & UNSUPPORTED:

@@ -23,8 +23,11 @@ from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, STAGES, Observati
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.ops.catalogue import OPS, parse
+from ddefuzz.ops.conversions import TEMPLATES
+from ddefuzz.ops.spec import OpSpec
 from ddefuzz.oracles.capture import judge
 from ddefuzz.program.text import digest
+from ddefuzz.sweep.status import with_status
 from ddefuzz.sweep.tasks import Answer, Caps, Source, SweepResult, SweepTask, Swept, run_sweep
 
 OP_SECONDS = 300.0
@@ -45,11 +48,12 @@ class Op(msgspec.Struct, frozen=True):
     name: str
     source: Source
     calls: tuple[str, ...] = ()
+    filled: str = ""
 
     @property
     def key(self) -> str:
-        """How results are kept: one name may be both."""
-        return f"{self.source}:{self.name}"
+        """How results are kept: one name may be both, and the slots of a template may change."""
+        return f"{self.source}:{self.name}" + (f" {self.filled}" if self.filled else "")
 
     def matches(self, pattern: str) -> bool:
         """Whether a glob names it: by its whole name, or by that of a function that its template calls."""
@@ -63,7 +67,7 @@ def selected(answer: Answer, globs: Iterable[str]) -> tuple[Op, ...]:
     InputError for a glob that names none.
     """
     ops = [Op(name, "opinfo") for name in answer.entries]
-    ops += {str(spec): Op(str(spec), "catalogue", spec.callables) for spec in OPS}.values()
+    ops += (_of_catalogue(name, specs) for name, specs in by_template().items())
     patterns = tuple(globs)
     for pattern in patterns:
         if not any(op.matches(pattern) for op in ops):
@@ -72,6 +76,19 @@ def selected(answer: Answer, globs: Iterable[str]) -> tuple[Op, ...]:
             )
     chosen = (op for op in ops if not patterns or any(map(op.matches, patterns)))
     return tuple(sorted(chosen, key=lambda op: hashlib.sha256(op.key.encode()).digest()))
+
+
+def by_template() -> dict[str, list[OpSpec]]:
+    """The ops of the catalogue by their template, which may be filled in several ways."""
+    found: dict[str, list[OpSpec]] = {}
+    for spec in OPS:
+        found.setdefault(str(spec), []).append(spec)
+    return found
+
+
+def _of_catalogue(name: str, specs: list[OpSpec]) -> Op:
+    filled = hashlib.sha256(repr((specs, TEMPLATES)).encode()).hexdigest()[:KEY_DIGITS]
+    return Op(name, "catalogue", specs[0].callables, filled)
 
 
 def key_of(answer: Answer, caps: Caps) -> str:
@@ -148,7 +165,7 @@ class Sweep:
         wanted = {op.key for op in self.ops}
         for name, result in self.database.swept(key_of(self.answer, self.caps)).items():
             if name in wanted:
-                self.done[name] = msgspec.json.decode(result, type=Swept)
+                self.done[name] = with_status(msgspec.json.decode(result, type=Swept))
         self.kept = len(self.done)
 
     def _send(self, op: Op, skip: tuple[str, ...] = (), lost: tuple[str, ...] = ()) -> None:
@@ -182,9 +199,7 @@ class Sweep:
         if isinstance(result, Lost):
             self._lost(op, task, result, lost)
             return
-        swept = msgspec.structs.replace(result.swept, lost=lost)
-        if lost and swept.explicit == "ok":
-            swept = msgspec.structs.replace(swept, explicit="other")
+        swept = with_status(msgspec.structs.replace(result.swept, lost=lost))
         self._keep(op, msgspec.structs.replace(result, swept=swept))
 
     def _lost(self, op: Op, task: SweepTask, lost: Lost, before: tuple[str, ...]) -> None:

@@ -82,6 +82,15 @@ class Failed(msgspec.Struct, frozen=True):
         """Whether it fails with static dims as well: then no unbacked size is needed."""
         return "static" in self.forms
 
+    @property
+    def counts(self) -> bool:
+        """Whether it says something of the op: the fake stage alone refuses, otherwise, what every capture takes."""
+        if self.signature.kind == "dde":
+            return True
+        if not self.confirmed:
+            return self.signature.kind != "internal-error"
+        return any(shown.outcome != "ok" for shown in self.confirmed)
+
 
 class Swept(msgspec.Struct, frozen=True):
     """What a sweep found of one op.

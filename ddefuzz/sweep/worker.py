@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import msgspec
 import torch
 
 from ddefuzz.campaign.case import Judged, judge_program
@@ -24,11 +22,10 @@ from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.opinfo import entries
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
-from ddefuzz.ops.catalogue import OPS
 from ddefuzz.program.model import Attribute, Index, Program, functions_in
 from ddefuzz.program.text import print_program
 from ddefuzz.sweep.select import Chosen, chosen
-from ddefuzz.sweep.status import status_of
+from ddefuzz.sweep.status import with_status
 from ddefuzz.sweep.tasks import Answer, Ask, Failed, Shown, SweepResult, SweepTask, Swept
 
 SWEEP_VERSION: Final = 1
@@ -45,9 +42,8 @@ def describe(ask: Ask) -> Answer:
     problem = torch_api.OP_DB.problem()
     if problem:
         raise UnsupportedError(problem)
-    tables = hashlib.sha256(repr(OPS).encode()).hexdigest()[:10]
     listed, skipped = _upstream() if ask.upstream else ((), ())
-    return Answer(str(torch.__version__), f"sweep={SWEEP_VERSION} tables={tables}", tuple(entries()), listed, skipped)
+    return Answer(str(torch.__version__), f"sweep={SWEEP_VERSION}", tuple(entries()), listed, skipped)
 
 
 def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -126,8 +122,7 @@ class _Sweep:
     def failed(self, seen: _Seen, confirm: bool) -> Failed:
         """A signature with what capture stages make of its shortest program."""
         sighting = seen.sighting
-        self.sightings.append(sighting)
-        return Failed(
+        found = Failed(
             signature=sighting.signature,
             cause=sighting.cause,
             verdict=sighting.verdict,
@@ -138,6 +133,8 @@ class _Sweep:
             program=sighting.program or "",
             confirmed=tuple(self._confirmed(seen)) if confirm else (),
         )
+        self.sightings += [sighting] if found.counts else []
+        return found
 
     def _confirmed(self, seen: _Seen) -> Iterable[Shown]:
         is_backward = seen.chosen.form == "backward"
@@ -188,6 +185,4 @@ def run_sweep(task: SweepTask) -> SweepResult:
         dropped=dict(dropped),
         cpu_seconds=time.process_time() - started,
     )
-    explicit, size_oblivious = status_of(swept)
-    done = msgspec.structs.replace(swept, explicit=explicit, size_oblivious=size_oblivious)
-    return SweepResult(done, tuple(sweep.sightings), sweep.ledger.drain())
+    return SweepResult(with_status(swept), tuple(sweep.sightings), sweep.ledger.drain())
