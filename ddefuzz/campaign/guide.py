@@ -39,8 +39,11 @@ WAYS: Final[tuple[str, ...]] = ("sample", "draw", "short", "aim", "respell", *HO
 SHORT: Final = "short"
 """The profile of short programs, which cost less."""
 
-OPTIMISM: Final = 16.0
-"""The cost that a way is credited with before it is tried, and a sixteenth of it as its gain."""
+OPTIMISM: Final = 8.0
+"""The cost that a way is credited with before it is tried, and an eighth of it as its gain."""
+
+OPENING_SHARE: Final = 0.6
+"""How often a case is a sample as long as some op has had none: short programs that reach much for their cost."""
 
 
 def cost_of(program: str) -> int:
@@ -81,7 +84,20 @@ class Way:
     @property
     def promise(self) -> float:
         """Something new for its cost, of a way that has hardly been tried rather much."""
-        return (self.gained + OPTIMISM / 16) / (self.cost + OPTIMISM)
+        return (self.gained + OPTIMISM / 8) / (self.cost + OPTIMISM)
+
+
+@dataclass(slots=True)
+class OfOp:
+    """What the samples of one op have brought: they are tried in order, each plain and then in another form."""
+
+    tried: int = 0
+    gained: int = 0
+
+    @property
+    def promise(self) -> float:
+        """New sites a sample, of an op with few tries rather much."""
+        return (self.gained + 1) / (self.tried + 1)
 
 
 @dataclass(slots=True)
@@ -108,10 +124,14 @@ class Guide:
     _parents: dict[int, Kept] = field(default_factory=dict)
     _next_result: int = 0
     _next_round: int = 0
+    of_ops: dict[str, OfOp] = field(default_factory=dict)
+    _order: list[str] = field(default_factory=list)
     _sampled: int = 0
 
     def __post_init__(self) -> None:
         self.ways = {name: Way() for name in self.allowed}
+        self.of_ops = {op: OfOp() for op in self.samples}
+        self._order = Random(f"samples:{self.seed}").sample(self.samples, len(self.samples))
         self._next_result = self.start
         self._plan()
         self._plan()
@@ -142,6 +162,8 @@ class Guide:
         cost = cost_of(result.program)
         self.signatures.update(one.signature.key for one in result.sightings)
         way = self.ways.get(name_of(result.origin))
+        if isinstance(result.origin, Sample):
+            self.of_ops[result.origin.op].gained += sites
         if way is not None:
             way.cost += cost
             way.gained += sites + 0.1 * min(novel.shapes, MOST_SHAPES)
@@ -174,6 +196,8 @@ class Guide:
 
     def _decide(self, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
         name = random.choices(tuple(self.ways), [way.promise for way in self.ways.values()])[0]
+        if "sample" in self.ways and self._sampled < len(self.samples) and random.random() < OPENING_SHARE:
+            name = "sample"
         if name == "sample" and self.samples:
             return self._sample(random)
         if name == "aim" and (focus := aims(random)) is not None:
@@ -194,11 +218,16 @@ class Guide:
         return Draw(index)
 
     def _sample(self, random: Random) -> Sample:
-        """The next sample: a round of all ops with every dim unbacked, then rounds of their others, varied."""
-        turn, place = divmod(self._sampled, len(self.samples))
-        self._sampled += 1
-        order = Random(f"samples:{self.seed}:{turn}").sample(self.samples, len(self.samples))
-        return Sample(order[place], turn, 0 if turn == 0 else random.randrange(2**16))
+        """The next sample: each op's first with every dim unbacked, then varied ones of ops that have brought most."""
+        if self._sampled < len(self.samples):
+            op = self._order[self._sampled]
+            self._sampled += 1
+        else:
+            op = random.choices(self.samples, [self.of_ops[op].promise for op in self.samples])[0]
+        of_op = self.of_ops[op]
+        number, variant = of_op.tried // 2, random.randrange(1, 2**16) if of_op.tried % 2 else 0
+        of_op.tried += 1
+        return Sample(op, number, variant)
 
     def _pick(self, index: int, random: Random, *, spelt: bool = False) -> Kept | None:
         """A kept program, by energy; with `spelt` one that bytes spell."""

@@ -37,7 +37,7 @@ PRELOAD = "ddefuzz.execute.preload"
 MEMORY_BYTES = 4_000_000_000
 """What a worker may allocate (RLIMIT_DATA); beyond it torch's allocator raises, as it would on a full machine."""
 
-TASKS_PER_WORKER = 100
+TASKS_PER_WORKER = 300
 """A worker is replaced after so many tasks, because torch keeps up to 0.4 MB of every new capture."""
 
 

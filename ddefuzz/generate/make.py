@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import islice
 
 from ddefuzz.generate.draw import case, drawn_case, respelled
 from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.mutate import mutate
-from ddefuzz.generate.opinfo import accepts, samples
+from ddefuzz.generate.opinfo import accepts, samples, takes
 from ddefuzz.generate.origin import Draw, Mutate, Origin, Respell, Sample
 from ddefuzz.generate.profiles import profile_named
 from ddefuzz.generate.variants import all_unbacked, variants
 from ddefuzz.ops.catalogue import CALLABLES, parse
 from ddefuzz.program.model import Program, functions_in
+
+SAMPLES = 12
+"""How many samples of an op are tried."""
+
+DTYPES = ("float32", "int64", "bool", "complex64")
+"""Of the first of these that the op takes."""
 
 
 def program_of(
@@ -38,10 +45,16 @@ def _made(profile: str, seed: int, origin: Origin, journal: Journal | None) -> P
 
 def _sample(op: str, number: int, variant: int) -> Program | None:
     """A sample in one of its forms, None where it has none such or eager refuses it."""
-    known = tuple(islice(samples(op), number + 1))
+    known = _samples(op)
     if not known:
         return None
     program = known[number % len(known)]
     forms = [all_unbacked(program), *(form.program for form in variants(program))] if variant else []
     chosen = forms[variant % len(forms)] if forms else all_unbacked(program)
     return chosen if CALLABLES.issuperset(functions_in(chosen)) and accepts(chosen) else None
+
+
+@lru_cache(maxsize=32)
+def _samples(op: str) -> tuple[Program, ...]:
+    dtype = next((name for name in DTYPES if takes(op, name)), DTYPES[0])
+    return tuple(islice(samples(op, dtype), SAMPLES))

@@ -16,6 +16,8 @@ BROADCAST: tuple[OpSpec, ...] = (
     op("torch.broadcast_to(x, s)", x=X, s=ExpandOf("x")),
     op("torch.expand_copy(x, s)", x=X, s=ExpandOf("x")),
     op("x.expand_as(y)", y=X1, x=Tensor(broadcast="y")),
+    op("x.unsqueeze(0).expand(n, -1)", x=Tensor(1, 1), n=Size(1, 8)),
+    op("torch.cat((x, y))", x=Tensor(shape=(3, 4)), y=Tensor(shape=(0,))),
     op("x.unsqueeze(0).expand(k, -1)", x=SMALL, k=Number(1, 3)),
     op("torch.broadcast_tensors(x, y)", x=X1, y=Y),
     op("x + y", x=X, y=Y),

@@ -15,6 +15,7 @@ from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAM
 from ddefuzz.ops.opinfo import OPINFO
 from ddefuzz.ops.pointwise import POINTWISE
 from ddefuzz.ops.reductions import REDUCTIONS
+from ddefuzz.ops.references import REFERENCES
 from ddefuzz.ops.reshape import RESHAPE
 from ddefuzz.ops.selection import SELECTION
 from ddefuzz.ops.sizes import BRANCHES, SIZES
@@ -45,6 +46,7 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "pooling": POOLING,
     "resampling": RESAMPLING,
     "losses": LOSSES,
+    "references": REFERENCES,
 }
 
 OPS: Final[tuple[OpSpec, ...]] = tuple(spec for specs in GROUPS.values() for spec in specs)

@@ -45,6 +45,7 @@ CONTIGUITY: tuple[OpSpec, ...] = (
     op("x.as_strided((n,), (1,))", x=X1, n=Size(0, At("x", 0))),
     op("x.contiguous().as_strided((n, 2), (1, 0))", x=X1, n=Size(0, At("x", 0))),
     op("torch.as_strided(x, (n, 1), (1, 1), 0)", x=X1, n=Size(0, At("x", 0))),
+    op("torch.as_strided(x, (3,), (n,)).to(torch.float64)", x=Tensor(shape=(24,)), n=Size(1, 6)),
     op("torch.as_strided_copy(x, (n,), (1,))", x=X1, n=Size(0, At("x", 0))),
     op("x.new_empty_strided(x.shape, x.stride()).fill_(0)", x=X1),
     op("torch.empty_strided(x.shape, x.stride()).fill_(0)", x=ROW),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.ops.spec import DimOf, DimsOf, Number, OpSpec, ReshapeOf, Size, Tensor, choice, op
+from ddefuzz.ops.spec import Data, DimOf, DimsOf, Number, OpSpec, ReshapeOf, Size, Tensor, choice, op
 from ddefuzz.program.model import Constant
 
 N = Size(1, 8)
@@ -21,6 +21,10 @@ RESHAPE: tuple[OpSpec, ...] = (
     op("x.reshape(x.shape[0], -1)", x=X1),
     op("x.view(x.shape[0] * x.shape[1])", x=Tensor(2, 2, kind="any")),
     op("x.reshape(x.shape[0] * x.shape[1], -1)", x=X2),
+    op("x.view(i[0].item(), -1)", x=Tensor(shape=(6, 4)), i=Data("sizes", (2,))),
+    op("x.transpose(0, 1).view(x.shape[0] * x.shape[1], x.shape[2])", x=Tensor(shape=(3, 1, 4))),
+    op("x.transpose(0, 1).view(x.shape[0] * x.shape[1])", x=Tensor(shape=(1, 4))),
+    op("x.dim_order(ambiguity_check=True)", x=X2),
     op("x.view_as(y)", x=X1, y=Tensor(like="x")),
     op("x.reshape_as(y)", x=X1, y=Tensor(like="x")),
     op("x.reshape(y.shape)", x=X1, y=Tensor(like="x")),
