@@ -1,6 +1,6 @@
 """The example programs of torch.export's own documentation, exported one after the other: a peer to measure against.
 
-    python -m ddefuzz.bench.outside sites.jsonl ci/peers/exportdb.py
+    DDEFUZZ_SITES=sites.jsonl python -m ddefuzz.bench.outside ci/peers/exportdb.py
 
 Prints one line of JSON at the end: examples, and how they ended.
 """

@@ -1,6 +1,6 @@
 """PyTorch's OpInfo samples with every dim unbacked, in one FakeTensorMode each: a peer to measure ddefuzz against.
 
-    python -m ddefuzz.bench.outside sites.jsonl ci/peers/opinfo.py --samples 6
+    DDEFUZZ_SITES=sites.jsonl python -m ddefuzz.bench.outside ci/peers/opinfo.py --samples 6
 
 Needs the package expecttest, as torch.testing._internal does. Prints one line of JSON at the end: calls, how they
 ended, and how many ops met a data-dependent error. `--seconds` stops after so many CPU seconds of this process.

@@ -1,12 +1,13 @@
 """Measuring what is not ddefuzz by ddefuzz's own instrument: a hook for any Python command, for its whole life.
 
-    python -m ddefuzz.bench.outside SITES.jsonl fuzzer.py ARGS
-    python -m ddefuzz.bench.outside SITES.jsonl -m pytest test/test_it.py
-    DDEFUZZ_SITES=SITES.jsonl python -m pytest -p ddefuzz.bench.outside test/test_it.py
+    export DDEFUZZ_SITES=sites.jsonl
+    python -m ddefuzz.bench.outside fuzzer.py ARGS
+    python -m ddefuzz.bench.outside -m some.module ARGS
+    python -m pytest -p ddefuzz.bench.outside test/test_it.py
 
-Or `import ddefuzz.bench.outside` first in a script, with DDEFUZZ_SITES set. Each guard site is a JSON line
-(`sites.SiteLine`) as soon as it shows, in one write, so that a kill loses nothing. Processes that the command forks
-write to the same file. torch's FakeTensor cache is off, as in a campaign: with it on, sites depend on what ran before.
+Or `import ddefuzz.bench.outside` first in a script. Each guard site is a JSON line (`sites.SiteLine`) as soon as it
+shows, in one write, so that a kill loses nothing. Processes that the command forks write to the same file.
+torch's FakeTensor cache is off, as in a campaign: with it on, sites depend on what ran before.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
 from ddefuzz.instrument.guards import Recorder, watch
 
-USAGE = "usage: python -m ddefuzz.bench.outside SITES.jsonl (SCRIPT | -m MODULE) [ARGS …]"
+USAGE = f"{ENVIRONMENT}=SITES.jsonl python -m ddefuzz.bench.outside (SCRIPT | -m MODULE) [ARGS …]"
 
 
 @dataclass(slots=True)
@@ -92,21 +93,23 @@ def install(path: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     """Run a script or module under the hook."""
+    if ENVIRONMENT not in os.environ:
+        raise InputError(f"found no {ENVIRONMENT} in the environment, expected {USAGE}")
     match arguments:
-        case [file, "-m", module, *rest]:
-            install(Path(file))
+        case ["-m", module, *rest]:
+            install(Path(os.environ[ENVIRONMENT]))
             sys.argv = [module, *rest]
             sys.path.insert(0, "")
             runpy.run_module(module, run_name="__main__", alter_sys=True)
-        case [file, script, *rest] if not script.startswith("-"):
+        case [script, *rest] if not script.startswith("-"):
             if not Path(script).is_file():
                 raise InputError(f"{script}: found no such file, expected a Python script")
-            install(Path(file))
+            install(Path(os.environ[ENVIRONMENT]))
             sys.argv = [script, *rest]
             sys.path.insert(0, str(Path(script).resolve().parent))
             runpy.run_path(script, run_name="__main__")
         case _:
-            raise InputError(f"found {' '.join(arguments)[:80]!r}; {USAGE}")
+            raise InputError(f"found {' '.join(arguments)[:80]!r}, expected {USAGE}")
 
 
 if __name__ == "__main__":

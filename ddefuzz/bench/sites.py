@@ -23,6 +23,7 @@ class ProcessLine(msgspec.Struct, frozen=True, tag="process", tag_field="line_of
     cpu_seconds: float
     time: float
     torch: str
+    schema: str = "ddefuzz.outside/1"
 
 
 class SiteLine(msgspec.Struct, frozen=True, tag="site", tag_field="line_of"):
@@ -61,11 +62,17 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def growth(lines: Iterable[Line]) -> Iterator[Step]:
-    """The curve over the CPU seconds of all processes together, one step for each new site and one for the end."""
+    """The curve over the CPU seconds of all processes together, one step for each new site and one for the end.
+
+    What a process had used when the hook was installed is left out: importing torch is no search.
+    """
     spent: dict[int, float] = {}
+    before: dict[int, float] = {}
     ledger = Ledger()
     for line in sorted(lines, key=lambda one: one.time):
-        spent[line.pid] = max(spent.get(line.pid, 0.0), line.cpu_seconds)
+        if isinstance(line, ProcessLine):
+            before.setdefault(line.pid, line.cpu_seconds)
+        spent[line.pid] = max(spent.get(line.pid, 0.0), line.cpu_seconds - before.get(line.pid, 0.0))
         novel = ledger.add([("outside", [line.reached])], "") if isinstance(line, SiteLine) else None
         if novel is None or novel.fallback_sites or novel.dde_sites:
             yield Step(round(sum(spent.values()), 3), ledger.count())

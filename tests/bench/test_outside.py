@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ddefuzz.bench.sites import ENVIRONMENT, ProcessLine, SiteLine, growth, read_lines
 from ddefuzz.coverage.ledger import SiteCount
 
@@ -41,7 +43,7 @@ def sites(path: Path) -> list[SiteLine]:
 
 def test_a_script_under_the_hook(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(FALLS_BACK)
-    done = run("-m", "ddefuzz.bench.outside", "sites.jsonl", "script.py", cwd=tmp_path)
+    done = run("-m", "ddefuzz.bench.outside", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
     assert done.returncode == 0, done.stderr
     lines = read_lines(tmp_path / "sites.jsonl")
     assert isinstance(lines[0], ProcessLine)
@@ -50,12 +52,12 @@ def test_a_script_under_the_hook(tmp_path: Path) -> None:
     *_, last = growth(lines)
     assert last.sites.fallback > 0
     assert last.sites.dde == 0
-    assert last.cpu_seconds == lines[-1].cpu_seconds
+    assert last.cpu_seconds == pytest.approx(lines[-1].cpu_seconds - lines[0].cpu_seconds)
 
 
 def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(RAISES_AND_DIES)
-    done = run("-m", "ddefuzz.bench.outside", "sites.jsonl", "script.py", cwd=tmp_path)
+    done = run("-m", "ddefuzz.bench.outside", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
     assert done.returncode == -9
     raised = [line.reached for line in sites(tmp_path / "sites.jsonl") if line.reached.answer == "raised"]
     assert [str(reached.blamed) for reached in raised] == ["at::native::chunk"]
@@ -71,12 +73,12 @@ def test_pytest_under_the_hook(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
-    for words, said in (
-        (("sites.jsonl",), "usage: "),
-        (("sites.jsonl", "gone.py"), "gone.py: found no such file, expected a Python script"),
-        (("no/folder/sites.jsonl", "-m", "this"), "no/folder/sites.jsonl: cannot be written"),
+    for words, file, said in (
+        ((), "sites.jsonl", "expected DDEFUZZ_SITES=SITES.jsonl python -m "),
+        (("gone.py",), "sites.jsonl", "gone.py: found no such file, expected a Python script"),
+        (("-m", "this"), "no/folder/sites.jsonl", "no/folder/sites.jsonl: cannot be written"),
     ):
-        done = run("-m", "ddefuzz.bench.outside", *words, cwd=tmp_path)
+        done = run("-m", "ddefuzz.bench.outside", *words, cwd=tmp_path, **{ENVIRONMENT: file})
         assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1)
 
 
@@ -86,21 +88,21 @@ def test_processes_are_added_up_in_time(tmp_path: Path) -> None:
         "".join(
             f"{line}\n"
             for line in (
-                '{"line_of":"process","pid":1,"cpu_seconds":2.0,"time":10.0,"torch":"2.13.0"}',
+                '{"line_of":"process","pid":1,"cpu_seconds":2.0,"time":10.0,"torch":"2.13.0","schema":"ddefuzz.outside/1"}',
                 _site(1, 3.0, 11.0, 161),
                 _site(2, 1.0, 12.0, 34),
                 _site(2, 1.5, 13.0, 161),
-                '{"line_of":"process","pid":1,"cpu_seconds":5.0,"time":14.0,"torch":"2.13.0"}',
+                '{"line_of":"process","pid":1,"cpu_seconds":5.0,"time":14.0,"torch":"2.13.0","schema":"ddefuzz.outside/1"}',
             )
         )
         + '{"line_of":"site","pi'
     )
     steps = [(step.cpu_seconds, step.sites) for step in growth(read_lines(file))]
     assert steps == [
-        (2.0, SiteCount(0, 0, 0, 0)),
-        (3.0, SiteCount(1, 1, 0, 0)),
-        (4.0, SiteCount(2, 2, 0, 0)),
-        (6.5, SiteCount(2, 2, 0, 0)),
+        (0.0, SiteCount(0, 0, 0, 0)),
+        (1.0, SiteCount(1, 1, 0, 0)),
+        (2.0, SiteCount(2, 2, 0, 0)),
+        (4.5, SiteCount(2, 2, 0, 0)),
     ]
 
 

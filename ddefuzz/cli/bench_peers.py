@@ -1,0 +1,151 @@
+"""`ddefuzz bench peers`: what a campaign reaches beside its peers, for the same CPU seconds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+import rich_click as click
+from rich.console import Console, Group
+from rich.table import Table
+
+from ddefuzz.bench.curves import EXTRA, Curve, Estimate, Peers, compare, require_chart, scipy_stats, svg
+from ddefuzz.bench.peers import Command, opinfo_command, parse_command, run_campaign, run_command
+from ddefuzz.campaign.budget import parse_budget
+from ddefuzz.campaign.launch import Stopped
+from ddefuzz.campaign.plan import Plan
+from ddefuzz.cli.layout import counted
+from ddefuzz.cli.options import DEFAULT_STAGES, jobs_option
+from ddefuzz.cli.output import Page, deliver, output_options, plain, progress_console, rendered
+from ddefuzz.cli.progress import stop_on_interrupt
+from ddefuzz.errors import EXIT_INTERRUPTED, InputError
+from ddefuzz.execute.protocol import EXPLICIT
+
+Run: TypeAlias = Callable[[int, Path, Stopped], Curve | None]
+"""One peer with one seed, its files in a folder; None where it was stopped."""
+
+
+@click.command("peers")
+@click.option(
+    "--budget", metavar="Ncpu", default="120cpu", show_default=True, help="CPU seconds of each run of each peer."
+)
+@click.option("--seeds", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="How many runs each.")
+@click.option(
+    "--command",
+    "commands",
+    metavar="NAME=CMD",
+    multiple=True,
+    help="An outside command that imports ddefuzz.bench.outside; {seed} in it is replaced. Can be repeated.",
+)
+@jobs_option
+@output_options("text", "json", "svg")
+def command(
+    budget: str, seeds: int, commands: tuple[str, ...], jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]
+) -> None:
+    """Compare growth of guard sites: guided and uniform campaigns, PyTorch's OpInfo samples, outside commands.
+
+    All get the same CPU seconds, the start of their processes left out. Intervals are 95% bootstrap intervals of the
+    mean over the seeds.
+    """
+    cpu_seconds = parse_budget(budget).cpu_seconds
+    if cpu_seconds is None:
+        raise InputError(f"--budget: found {budget!r}, expected CPU seconds such as 120cpu")
+    if "svg" in (format_, *(name for name, _ in outputs)):
+        require_chart()
+    console = progress_console()
+    if seeds > 1 and scipy_stats() is None:
+        console.print(f"without intervals: scipy is not installed ({EXTRA})", markup=False)
+    peers = dict(_peers(budget, cpu_seconds, _named_once(map(parse_command, commands)), jobs, console))
+    curves: list[Curve] = []
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder, stop_on_interrupt() as stopped:
+        for number, (seed, name) in enumerate(((seed, name) for seed in range(seeds) for name in peers), 1):
+            console.print(
+                f"{number}/{seeds * len(peers)}  {name}, seed {seed}, {cpu_seconds:g} CPU seconds", markup=False
+            )
+            curve = peers[name](seed, Path(folder), stopped)
+            if curve is None:
+                break
+            curves.append(curve)
+            sites = curve.steps[-1].sites if curve.steps else None
+            if sites is not None:
+                console.print(f"     {sites.fallback} fallback sites, {sites.dde} DDE call sites", markup=False)
+    record = compare(cpu_seconds, curves, interrupted=len(curves) < seeds * len(peers))
+    document = msgspec.json.encode(record).decode() + "\n"
+    deliver(
+        {
+            "text": lambda page: peers_page(record, page),
+            "json": lambda _page: document,
+            "svg": lambda _page: svg(record),
+        },
+        format_,
+        outputs,
+    )
+    if record.interrupted:
+        raise SystemExit(EXIT_INTERRUPTED)
+
+
+def peers_page(record: Peers, page: Page) -> str:
+    """A row a peer: means over the seeds at the end of the budget, with their intervals."""
+    table = Table(
+        "", "fallback sites", "of them C++", "DDE call sites", "of them C++", "CPU s", box=None, pad_edge=False
+    )
+    for peer in record.peers:
+        numbers = map(_estimate, (peer.fallback, peer.fallback_cxx, peer.dde, peer.dde_cxx))
+        table.add_row(plain(peer.name), *numbers, f"{peer.cpu_seconds:.0f}")
+    head = (
+        f"torch {record.torch}, {record.cpu_seconds:g} CPU seconds a run, {counted(len(record.seeds), 'seed')}: "
+        "mean and 95% bootstrap interval"
+    )
+    return rendered(Group(plain(head), "", table), page)
+
+
+def _estimate(one: Estimate) -> str:
+    interval = "" if one.low is None or one.high is None else f"  {one.low:.1f} to {one.high:.1f}"
+    return f"{one.mean:.1f}{interval}"
+
+
+def _peers(
+    budget: str, cpu_seconds: float, commands: tuple[Command, ...], jobs: int, console: Console
+) -> Iterator[tuple[str, Run]]:
+    """The peers by name; commands come first, because they may be none."""
+    opinfo = opinfo_command()
+    if opinfo is None:
+        console.print("without opinfo: ci/peers/opinfo.py is in a source checkout only", markup=False)
+    for outside in (*commands, *([opinfo] if opinfo else [])):
+        yield outside.name, _commanded(outside, cpu_seconds)
+    for guided in (True, False):
+        plan = Plan(
+            profile="default",
+            seed=0,
+            budget=parse_budget(budget),
+            jobs=jobs,
+            stages=DEFAULT_STAGES,
+            semantics=(EXPLICIT,),
+            minimize=False,
+            in_turn=True,
+            screen=True,
+            guided=guided,
+        )
+        name = "guided" if guided else "uniform"
+        yield name, _campaigned(name, plan)
+
+
+def _named_once(commands: Iterable[Command]) -> tuple[Command, ...]:
+    taken = {"opinfo", "guided", "uniform"}
+    found = tuple(commands)
+    for outside in found:
+        if outside.name in taken:
+            raise InputError(f"--command: found the name {outside.name!r} twice or of a peer of ours, expected another")
+        taken.add(outside.name)
+    return found
+
+
+def _commanded(outside: Command, cpu_seconds: float) -> Run:
+    return lambda seed, folder, stopped: run_command(outside, cpu_seconds, seed, folder, stopped)
+
+
+def _campaigned(name: str, plan: Plan) -> Run:
+    return lambda seed, folder, stopped: run_campaign(name, plan, seed, folder, stopped)

@@ -1,0 +1,86 @@
+"""Peers as typed: outside commands under the hook, stopped at their budget, and what is no such command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.bench.peers import Command, opinfo_command, parse_command, run_command
+from ddefuzz.errors import InputError
+from tests.cli.test_cli_typed import typed
+
+FOREVER = """\
+import sys
+import ddefuzz.bench.outside
+import torch
+from torch._dynamo.decorators import mark_unbacked
+
+assert sys.argv[1:] == ["--seed", "7"]
+x = torch.ones(6, 4)
+mark_unbacked(x, 0)
+torch.compile(lambda x: x.view(-1), backend="eager", fullgraph=True)(x)
+while True:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("pytest", "expected NAME=COMMAND"), ("=python x.py", "expected NAME=COMMAND"), ("a='", "No closing quotation")],
+)
+def test_a_command_without_a_name_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_command(text)
+
+
+def test_a_command_is_a_name_and_words() -> None:
+    assert parse_command("mine=python 'my fuzzer.py' --seed {seed}") == Command(
+        "mine", ("python", "my fuzzer.py", "--seed", "{seed}")
+    )
+
+
+def test_the_opinfo_sweep_is_there() -> None:
+    command = opinfo_command()
+    assert command is not None
+    assert command.words[-2:] == ("--seed", "{seed}")
+
+
+def test_a_command_is_stopped_at_its_budget(tmp_path: Path) -> None:
+    (tmp_path / "fuzzer.py").write_text(FOREVER)
+    command = Command("fuzzer", (sys.executable, str(tmp_path / "fuzzer.py"), "--seed", "{seed}"))
+    curve = run_command(command, 5.0, 7, tmp_path, lambda: False)
+    assert curve is not None
+    assert (curve.peer, curve.seed) == ("fuzzer", 7)
+    assert curve.steps[-1].sites.fallback > 0
+    assert curve.steps[0].cpu_seconds == 0.0
+
+
+def test_a_command_is_stopped_when_the_user_wants_it(tmp_path: Path) -> None:
+    assert run_command(Command("idle", ("sleep", "600")), 5.0, 0, tmp_path, lambda: True) is None
+
+
+def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
+    for text, said in (
+        ("none=true", "found no line of the hook's, expected a command that imports ddefuzz.bench.outside"),
+        ("none=no-such-program", "found 'no-such-program', expected a program to run"),
+        ("guided=true", "found the name 'guided'"),
+    ):
+        done = typed("bench", "peers", "--budget", "1cpu", "--command", text, folder=tmp_path)
+        assert done.returncode == 2
+        assert said in done.stderr.splitlines()[-1]
+
+
+def test_peers_as_typed(tmp_path: Path) -> None:
+    words = ("--budget", "3cpu", "--seeds", "1", "-j", "1", "--output", "json=peers.json")
+    done = typed("bench", "peers", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "peers.json").read_text())
+    assert found["schema"] == "ddefuzz.bench.peers/1"
+    rows = {peer["name"]: peer for peer in found["peers"]}
+    assert list(rows) == ["opinfo", "guided", "uniform"]
+    assert rows["guided"]["fallback"]["mean"] > 0
+    assert rows["guided"]["curves"][0]["steps"][0]["cpu_seconds"] > 0
+    assert "1 seeds" not in done.stdout
