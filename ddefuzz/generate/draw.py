@@ -28,6 +28,7 @@ GENERATOR_VERSION: Final = 2
 FOCUS_BYTES: Final = 2
 WORD_BYTES: Final = WORD_BITS // 8
 WORDS_OF_CASE: Final = 128
+CASE_BYTES: Final = FOCUS_BYTES + WORD_BYTES * WORDS_OF_CASE
 
 FOCUSED: Final = tuple(position for position, spec in enumerate(OPS) if spec not in GROUPS["pointwise"])
 """The positions of the ops that take turns in focus: element by element there is little for a guard to ask."""

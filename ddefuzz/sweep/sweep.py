@@ -111,7 +111,6 @@ class Progressed(msgspec.Struct, frozen=True):
     kept: int
     left: int
     seconds: float
-    last: Swept | None
     findings: int
     new: int
     note: str = ""
@@ -138,7 +137,6 @@ class Sweep:
     done: dict[str, Swept] = field(default_factory=dict)
     kept: int = 0
     fresh: int = 0
-    cpu_seconds: float = 0.0
     interrupted: bool = False
     findings: set[str] = field(default_factory=set)
     new: set[str] = field(default_factory=set)
@@ -194,7 +192,7 @@ class Sweep:
             raise
         except Exception as error:  # noqa: BLE001 a bug that one op brings out must not end the sweep
             reason = f"an error of ddefuzz, please report it: {type(error).__name__}: {error}"
-            self._keep(op, SweepResult(_given_up(op, (*lost, reason))), reason)
+            self._done(op, _given_up(op, (*lost, reason)), reason)  # not saved: the next sweep tries it again
             return
         if isinstance(result, Lost):
             self._lost(op, task, result, lost)
@@ -248,16 +246,17 @@ class Sweep:
             self._record(result.sightings, result.sites)
             encoded = msgspec.json.encode(result.swept).decode()
             self.database.save_swept(key_of(self.answer, self.caps), op.key, encoded)
-        self.done[op.key] = result.swept
+        self._done(op, result.swept, note)
+
+    def _done(self, op: Op, swept: Swept, note: str) -> None:
+        self.done[op.key] = swept
         self.fresh += 1
-        self.cpu_seconds += result.swept.cpu_seconds
         self.listen(
             Progressed(
                 done=self.fresh,
                 kept=self.kept,
                 left=len(self.ops) - len(self.done),
                 seconds=self.seconds() - self.began,
-                last=result.swept,
                 findings=len(self.findings),
                 new=len(self.new),
                 note=note and f"{op.name}: {note}",

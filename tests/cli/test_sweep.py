@@ -113,6 +113,6 @@ def test_the_html_page_stands_alone_and_escapes() -> None:
 
 
 def test_the_remaining_time_is_that_of_what_is_left() -> None:
-    now = Progressed(done=10, kept=5, left=30, seconds=20.0, last=None, findings=3, new=2)
+    now = Progressed(done=10, kept=5, left=30, seconds=20.0, findings=3, new=2)
     assert progress_line(now) == "15 of 45 ops (5 from before), about 60 s left, 3 findings, 2 new"
-    assert "about 3 min left" in progress_line(Progressed(10, 0, 90, 20.0, None, 0, 0))
+    assert "about 3 min left" in progress_line(Progressed(10, 0, 90, 20.0, 0, 0))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ddefuzz.errors import InputError
-from ddefuzz.generate.draw import BUFFER_BYTES, FOCUSED, case, drawn_case, from_bytes, generator_key
+from ddefuzz.generate.draw import CASE_BYTES, FOCUSED, case, drawn_case, from_bytes, generator_key
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.model import Name, Program, Sequence, names_in
@@ -104,7 +104,7 @@ def test_the_journal_is_told_each_step_before_it_runs() -> None:
 
 
 def test_a_byte_changed_late_keeps_the_steps_before_it() -> None:
-    data = bytearray((FOCUSED[0]).to_bytes(2, "big") + random.Random(5).randbytes(BUFFER_BYTES))
+    data = bytearray((FOCUSED[0]).to_bytes(2, "big") + random.Random(5).randbytes(CASE_BYTES))
     program = from_bytes("default", bytes(data))
     assert program is not None
     data[2 + 24 * 7 + 20] ^= 0xFF

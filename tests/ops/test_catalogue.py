@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ddefuzz.errors import ProgramError
-from ddefuzz.generate.draw import BUFFER_BYTES, from_bytes
+from ddefuzz.generate.draw import CASE_BYTES, from_bytes
 from ddefuzz.ops.catalogue import CALLABLES, GROUPS, OPS, parse
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import At, OpSpec, callables_in
@@ -51,7 +51,7 @@ def test_every_op_is_drawn_and_accepted_in_its_turn(position: int) -> None:
     spec = OPS[position]
     focus = position.to_bytes(2, "big")
     for attempt in range(ATTEMPTS):
-        program = from_bytes("short", focus + random.Random(attempt).randbytes(BUFFER_BYTES))
+        program = from_bytes("short", focus + random.Random(attempt).randbytes(CASE_BYTES))
         if program is not None and has_call_of(program, spec):
             return
     pytest.fail(f"{spec} is in none of {ATTEMPTS} programs whose focus it is")

@@ -163,6 +163,7 @@ def test_a_bug_of_ours_ends_one_op(database: Database, tmp_path: Path) -> None:
     sweep.run()
     assert len(sweep.done) == 3
     assert [now.note for now in told if now.note] == ["add: an error of ddefuzz, please report it: ValueError: x"]
+    assert sorted(database.swept(key_of(ANSWER, Caps()))) == ["opinfo:chunk", "opinfo:unsafe_chunk"]
 
 
 def test_globs() -> None:
