@@ -79,6 +79,37 @@ UNREACHED: tuple[Unreached, ...] = (
         "torch/_inductor/kernel/flex/flex_decoding.py", "", "another device: on CPU flex attention goes elsewhere"
     ),
     Unreached("torch/_inductor/template_heuristics/triton.py", "", "another device: templates of triton"),
+    Unreached("torch/_inductor/utils.py", "_descriptor_shape_fits_in_int32", "another device: descriptors of triton"),
+    Unreached(
+        "torch/_inductor/fx_passes/replace_random.py",
+        "_shape_to_offset",
+        "another device: asked for cuda alone, with inductor's align_random_eager",
+    ),
+    Unreached(
+        "torch/_inductor/fx_passes/joint_graph.py",
+        "rhs_item != -1",
+        "decided: the view that is looked at has asserted that its sizes are not negative",
+    ),
+    Unreached(
+        "torch/_inductor/fx_passes/split_cat.py",
+        "is_empty_tensor",
+        "a pass that is off unless configured, and an unbacked 1-D tensor among others of another rank is refused before",
+    ),
+    Unreached(
+        "torch/_inductor/ir.py",
+        "is_aligned_realized_tensor_hint",
+        "its caller returns before for any size or stride with an unbacked symbol",
+    ),
+    Unreached(
+        "torch/_inductor/lowering.py",
+        "pooling_size",
+        "torch._meta_registrations.pooling_output_shape_pad_lr asks the same before, and raises where it is undecided",
+    ),
+    Unreached(
+        "torch/_inductor/lowering.py",
+        "is_aligned",
+        "asked on the way to attention kernels of other devices, of views whose last stride is not aligned",
+    ),
 )
 """Read in the source of torch 2.13.0; the first row that fits is taken. Of a site that is reached it says nothing."""
 

@@ -22,8 +22,8 @@ from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.program.model import Program
 
-GENERATOR_VERSION: Final = 2
-"""Raised when the code of `generate` changes what an index gives; tables are covered by their digest."""
+GENERATOR_VERSION: Final = 3
+"""Raised when the code of `generate`, or a campaign's guide, changes what an index gives; tables have their digest."""
 
 FOCUS_BYTES: Final = 2
 WORD_BYTES: Final = WORD_BITS // 8
