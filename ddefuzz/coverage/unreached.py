@@ -93,22 +93,25 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_inductor/fx_passes/split_cat.py",
         "is_empty_tensor",
-        "a pass that is off unless configured, and an unbacked 1-D tensor among others of another rank is refused before",
+        "a pass that is off unless configured, and an unbacked 1-D tensor beside tensors of another rank is refused "
+        "before",
     ),
     Unreached(
         "torch/_inductor/ir.py",
-        "is_aligned_realized_tensor_hint",
-        "its caller returns before for any size or stride with an unbacked symbol",
+        "is_aligned_realized_tensor",
+        "returns before for any size or stride with an unbacked symbol",
     ),
     Unreached(
         "torch/_inductor/lowering.py",
         "pooling_size",
-        "torch._meta_registrations.pooling_output_shape_pad_lr asks the same before, and raises where it is undecided",
+        "torch._meta_registrations.pooling_output_shape_pad_lr asks before and raises; sizes that decide that decided "
+        "these as well in every program tried",
     ),
     Unreached(
         "torch/_inductor/lowering.py",
         "is_aligned",
-        "asked on the way to attention kernels of other devices, of views whose last stride is not aligned",
+        "asked of the last dim of what fused attention takes; with that unbacked, attention was taken apart before in "
+        "every program tried",
     ),
 )
 """Read in the source of torch 2.13.0; the first row that fits is taken. Of a site that is reached it says nothing."""
