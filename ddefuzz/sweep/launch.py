@@ -33,7 +33,7 @@ OPS_PER_WORKER = 60
 
 TEST_SECONDS = 120.0
 
-FEW_SAMPLES = 8
+FEW_SAMPLES = 4
 """Of an op that upstream does not list, so that its own test passes with all of them there."""
 
 Stopped: TypeAlias = Callable[[], bool]
