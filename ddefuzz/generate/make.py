@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import islice
 
 from ddefuzz.generate.draw import case, drawn_case, respelled
 from ddefuzz.generate.lockstep import Journal
@@ -57,4 +56,4 @@ def _sample(op: str, number: int, variant: int) -> Program | None:
 @lru_cache(maxsize=32)
 def _samples(op: str) -> tuple[Program, ...]:
     dtype = next((name for name in DTYPES if takes(op, name)), DTYPES[0])
-    return tuple(islice(samples(op, dtype), SAMPLES))
+    return tuple(samples(op, dtype, most=SAMPLES))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import cache, partial
 from inspect import isfunction
+from itertools import islice
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
@@ -102,17 +103,20 @@ def takes(op: str, dtype: str) -> bool:
     return bool(entry(op).supports_dtype(getattr(torch, dtype), "cpu"))
 
 
-def samples(op: str, dtype: str = "float32", dropped: Counter[str] | None = None) -> Iterator[Program]:
+def samples(
+    op: str, dtype: str = "float32", dropped: Counter[str] | None = None, most: int | None = None
+) -> Iterator[Program]:
     """The samples of an entry that are programs, in its order, the same at every call; none where it lacks the dtype.
 
-    `dropped` counts the others by reason.
+    `dropped` counts the others by reason. No more than the first `most` samples are made: making them all takes longer
+    than anything else that is done with one.
     """
     info = entry(op)
     if not takes(op, dtype):
         return
     with torch.random.fork_rng(devices=[]), tolerant_eager():
         _seed()
-        found = _listed(info, dtype, dropped)
+        found = _listed(info, dtype, dropped, most)
     for sample in found:
         try:
             yield _program(info, sample)
@@ -127,9 +131,9 @@ def _seed() -> None:
     numpy.random.seed(0)
 
 
-def _listed(info: Any, dtype: str, dropped: Counter[str] | None) -> list[Any]:
+def _listed(info: Any, dtype: str, dropped: Counter[str] | None, most: int | None) -> list[Any]:
     try:
-        return list(info.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False))
+        return list(islice(info.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False), most))
     except Exception as error:  # noqa: BLE001 an entry is upstream's code: that it cannot be listed is counted
         if dropped is not None:
             dropped[f"its samples cannot be made: {type(error).__name__}"] += 1

@@ -30,7 +30,14 @@ class Profile:
     unbacked_input: int = 5
 
 
-_RARE: Final = {"sources": 1.0, "branches": 0.04, "attention": 0.3, "decompositions": 0.7, "losses": 0.6, "references": 0.3}
+_RARE: Final = {
+    "sources": 1.0,
+    "branches": 0.04,
+    "attention": 0.3,
+    "decompositions": 0.7,
+    "losses": 0.6,
+    "references": 0.3,
+}
 
 
 def _focused(name: str, *groups: str) -> Profile:
