@@ -1,0 +1,92 @@
+"""What a worker does with one case: the screen, the stages behind it, and minimizing by way of the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddefuzz.campaign.case import SCREEN, judge_screened
+from ddefuzz.campaign.follow_up import run_minimize, signature_of
+from ddefuzz.campaign.tasks import CaseTask, MinimizeTask, Suspect
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Stage
+
+FAILING = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0 4"]):
+    t0 = torch.sin(x)
+    return torch.chunk(t0, 2)
+"""
+PASSING = FAILING.replace("torch.chunk(t0, 2)", "torch.cos(t0)")
+
+
+class Runner:
+    """Runs in earnest and remembers in which stages."""
+
+    def __init__(self, passing: Iterable[Stage] = ()) -> None:
+        self.stages: list[Stage] = []
+        self.passing = frozenset(passing)
+
+    def __call__(self, run: Run) -> Observation:
+        self.stages.append(run.stage)
+        if run.stage in self.passing:
+            return Observation(run.stage, run.semantics, "ok")
+        return observe(run)
+
+
+def task(*, known: frozenset[str] = frozenset(), anyway: bool = False) -> CaseTask:
+    return CaseTask("default", 7, 0, ("export",), screen=True, anyway=anyway, known=known)
+
+
+def key_of_failing() -> str:
+    signature = signature_of(observe(Run(ProgramSubject(FAILING), SCREEN)))
+    assert signature is not None
+    return signature.key
+
+
+def test_what_the_screen_takes_is_not_captured() -> None:
+    runner = Runner()
+    judged = judge_screened(PASSING, task(), runner)
+    assert runner.stages == [SCREEN]
+    assert [one.stage for one in judged.reached] == [SCREEN]
+    assert not judged.sightings
+
+
+def test_now_and_then_it_is_captured_all_the_same() -> None:
+    runner = Runner()
+    judge_screened(PASSING, task(anyway=True), runner)
+    assert runner.stages[:2] == [SCREEN, "export"]
+
+
+def test_what_the_screen_refuses_is_captured_once() -> None:
+    runner = Runner()
+    judged = judge_screened(FAILING, task(), runner)
+    assert "export" in runner.stages
+    assert [one.failure.observation.stage for one in judged.sightings] == ["export", SCREEN]
+    assert judged.outcomes[0].verdict == ""
+    again = Runner()
+    judged = judge_screened(FAILING, task(known=frozenset({key_of_failing()})), again)
+    assert again.stages == [SCREEN]
+    assert [one.signature.key for one in judged.sightings] == [key_of_failing()]
+
+
+def suspect() -> Suspect:
+    signature = signature_of(observe(Run(ProgramSubject(FAILING), "export")))
+    assert signature is not None
+    return Suspect(FAILING, signature, "export", EXPLICIT)
+
+
+def test_minimizing_asks_the_screen_and_shows_the_result_in_its_own_stage() -> None:
+    runner = Runner()
+    found = run_minimize(MinimizeTask(suspect()), runner)
+    assert found.steps == 1
+    assert runner.stages[-1] == "export"
+    assert set(runner.stages[:-1]) == {SCREEN}
+
+
+def test_what_the_screen_does_not_show_is_minimized_in_its_own_stage() -> None:
+    runner = Runner(passing=[SCREEN])
+    found = run_minimize(MinimizeTask(suspect()), runner)
+    assert found.steps == 1
+    assert runner.stages[0] == SCREEN
+    assert set(runner.stages[1:]) == {"export"}
