@@ -19,6 +19,7 @@ from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.protocol import ProgramSubject, Run
 from ddefuzz.execute.subject import Prepared
 from ddefuzz.generate import opinfo
+from ddefuzz.generate.eager import tolerant_eager
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.capture import judge
 from ddefuzz.sweep.tasks import UpstreamResult, UpstreamTask
@@ -64,7 +65,8 @@ def _dims(tensor: torch.Tensor) -> list[int]:
 def _failure(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str, str] | None:
     """Kind, signature and message of what ends the test of one sample."""
     try:
-        op(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+        with tolerant_eager():
+            op(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         copied = copy.deepcopy((args, kwargs))
     except Exception as error:  # noqa: BLE001 upstream's code: that it fails before any capture is the answer
         return "eager", f"{type(error).__name__} in eager", str(error).partition("\n")[0]
