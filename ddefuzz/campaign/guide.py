@@ -42,8 +42,9 @@ SHORT: Final = "short"
 OPTIMISM: Final = 8.0
 """The cost that a way is credited with before it is tried, and an eighth of it as its gain."""
 
-OPENING_SHARE: Final = 0.6
-"""How often a case is a sample as long as some op has had none: short programs that reach much for their cost."""
+OPENING: Final = 340
+"""How many cases are drawn and sampled by turns before anything is learnt from them: as many draws as it takes to have
+each op that usually stops capture once (`draw.STOPPING`), and as many of torch's samples."""
 
 
 def cost_of(program: str) -> int:
@@ -127,6 +128,7 @@ class Guide:
     of_ops: dict[str, OfOp] = field(default_factory=dict)
     _order: list[str] = field(default_factory=list)
     _sampled: int = 0
+    _drawn: int = 0
 
     def __post_init__(self) -> None:
         self.ways = {name: Way() for name in self.allowed}
@@ -196,8 +198,8 @@ class Guide:
 
     def _decide(self, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
         name = random.choices(tuple(self.ways), [way.promise for way in self.ways.values()])[0]
-        if "sample" in self.ways and self._sampled < len(self.samples) and random.random() < OPENING_SHARE:
-            name = "sample"
+        if "sample" in self.ways and self._drawn + self._sampled < OPENING:
+            name = "draw" if index % 2 else "sample"
         if name == "sample" and self.samples:
             return self._sample(random)
         if name == "aim" and (focus := aims(random)) is not None:
@@ -215,7 +217,12 @@ class Guide:
             if how == name and (kept := self._pick(index, random)) is not None:
                 other = random.choice(self.kept).program if how == "splice" else ""
                 return Mutate(how, kept.program, random.getrandbits(48), other)
-        return Draw(index)
+        return self._draw()
+
+    def _draw(self) -> Draw:
+        """The next of the campaign's own stream, which opens with what usually stops capture."""
+        self._drawn += 1
+        return Draw(self.start + self._drawn - 1)
 
     def _sample(self, random: Random) -> Sample:
         """The next sample: each op's first with every dim unbacked, then varied ones of ops that have brought most."""

@@ -11,8 +11,8 @@ from ddefuzz.execute.protocol import Semantics, Stage
 CASE_SECONDS = 30.0
 """Limit of one case in all its stages, unless a plan has its own."""
 
-ANYWAY = 6
-"""With a screen, every sixth case (of each stage) is captured even if the fake stage takes it."""
+ANYWAY = 10
+"""With a screen, every tenth case (of each stage) is captured even if the fake stage takes it."""
 
 
 @dataclass(frozen=True, slots=True)

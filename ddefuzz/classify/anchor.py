@@ -71,14 +71,16 @@ class _Shortened(ast.NodeTransformer):
 def callee(frame: Frame) -> str:
     """What the frame's code calls, without receiver and arguments: `torch.arange`, `.chunk`; else its anchor."""
     tree = _expression(frame.code) or _statement(frame.code)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    if not calls:
-        return python_anchor(frame)
-    match calls[0].func:
-        case ast.Attribute(value, attribute) if not _is_module_path(value):
+    nodes = ast.walk(tree) if tree is not None else ()
+    match next((node for node in nodes if isinstance(node, ast.Call | ast.Subscript)), None):
+        case ast.Call(ast.Attribute(value, attribute)) if not _is_module_path(value):
             return f".{attribute}"
-        case function:
+        case ast.Call(function):
             return ast.unparse(function)
+        case ast.Subscript():
+            return ".__getitem__"
+        case _:
+            return python_anchor(frame)
 
 
 def _expression(code: str) -> ast.expr | None:
@@ -90,8 +92,8 @@ def _expression(code: str) -> ast.expr | None:
 
 def _statement(code: str) -> ast.stmt | None:
     """One statement of its own; a header without its block gets one, `elif` is read as `if`."""
-    source = textwrap.dedent(code).strip().removeprefix("el") if code.strip().startswith("elif") else code.strip()
-    source = source.removeprefix("async ")
+    source = _aligned(code)
+    source = source.removeprefix("el" if source.startswith("elif") else "async ")
     for candidate in (source, f"{source}\n    pass", f"{source} pass" if source.startswith(_BLOCKS) else source):
         try:
             body = ast.parse(textwrap.dedent(candidate)).body
@@ -99,6 +101,13 @@ def _statement(code: str) -> ast.stmt | None:
             continue
         return body[0] if body else None
     return None
+
+
+def _aligned(code: str) -> str:
+    """The code with its first line, which begins at the statement, indented as the line that continues it: `else:`."""
+    first, _, rest = code.strip().partition("\n")
+    continued = re.search(r"^([ \t]*)(?:elif|else|except|finally)\b", rest, re.MULTILINE)
+    return textwrap.dedent(f"{continued[1]}{first}\n{rest}") if continued else code.strip()
 
 
 def _decision(statement: ast.stmt) -> ast.expr | None:

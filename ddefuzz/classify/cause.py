@@ -29,8 +29,8 @@ SECTIONS = frozenset({"tensor_split_sections"})
 """Ops that return as many tensors as a number says that they are given: inherent where that one depends on the data."""
 
 
-KERNELS = ("at::", "sdp::", "c10::")
-"""Namespaces of C++ that computes, unlike that of the bindings to Python."""
+KERNELS = ("at::", "sdp::", "c10::", "torch::autograd::VariableType::", "torch::autograd::generated::")
+"""Namespaces of C++ that computes, unlike those of the bindings to Python."""
 
 
 class Evidence(NamedTuple):

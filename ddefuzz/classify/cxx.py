@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddefuzz.classify.machinery import is_cxx_machinery, is_cxx_symbol, is_operator_file
+from ddefuzz.classify.machinery import FUNCTIONAL_TENSOR, is_cxx_machinery, is_cxx_symbol, is_operator_file
 from ddefuzz.instrument.events import Frame, Raised
 
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
@@ -40,8 +40,7 @@ def asking(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
     A C++ op may be reached through Python that was itself called by another C++ op (a decomposition): only the inner
     one asked, and it ends where Python bound it.
     """
-    doors = [index for index, frame in enumerate(native) if "PythonSymNodeImpl" in frame.function]
-    return tuple(_until_python(reversed(native[: doors[-1] + 1] if doors else native)))
+    return next(_calls(native), ())
 
 
 def innermost_site(raised: Raised) -> Frame | None:
@@ -50,12 +49,31 @@ def innermost_site(raised: Raised) -> Frame | None:
     A place outside of the operators' own files (`TensorImpl.h`) did ask, even where the compiler has inlined it into
     machinery: then that is the frame to show. Not so a binding: what it asks, Python asked (`x.is_contiguous()`).
     """
-    frames = asking(raised.native)
+    frames = _outside_functional_tensors(raised.native)
     proper = next((frame for frame in frames if not is_cxx_machinery(function_name(frame.function))), None)
     if proper is not None or is_operator_file(raised.place.file):
         return proper
     inlined = next((frame for frame in frames if not is_cxx_symbol(function_name(frame.function))), None)
     return None if inlined is None or function_name(inlined.function).startswith(BINDINGS) else inlined
+
+
+def _outside_functional_tensors(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The native call that asked; where a functional tensor only handed on the question, the call around it."""
+    for call in _calls(native):
+        if not any(function_name(frame.function).startswith(FUNCTIONAL_TENSOR) for frame in call):
+            return call
+    return asking(native)
+
+
+def _calls(native: tuple[Frame, ...]) -> Iterator[tuple[Frame, ...]]:
+    """The native calls in one another, the inner one first, each innermost first."""
+    doors = [index for index, frame in enumerate(native) if "PythonSymNodeImpl" in frame.function]
+    rest = tuple(reversed(native[: doors[-1] + 1] if doors else native))
+    while rest:
+        call = tuple(_until_python(iter(rest)))
+        if call:
+            yield call
+        rest = rest[len(call) or 1 :]
 
 
 def _until_python(frames: Iterator[Frame]) -> Iterator[Frame]:

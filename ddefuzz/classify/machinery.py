@@ -37,14 +37,21 @@ OPERATOR_FILES: tuple[Row, ...] = (
 )
 """C++ files that hand over their own inline code as the place; from any other file it is the place that asked."""
 
+FUNCTIONAL_TENSOR = "at::FunctionalTensorWrapper::"
+"""The sizes of a functional tensor are asked for in Python, and there of the tensor that it wraps: a second native call
+inside of the one that asked."""
+
 CXX: tuple[Row, ...] = (
     *CXX_SYMBOLS,
     Row("c10::impl::", "boxing and unboxing"),
     Row("c10::Dispatcher::", "dispatch"),
     Row("c10::BoxedKernel", "dispatch"),
+    Row("c10::callUnboxedKernelFunction", "dispatch"),
     Row("at::_ops::", "dispatch: the op as the dispatcher calls it"),
     Row("at::TensorBase::size", "a tensor's sizes as plain ints: whoever reads them asked"),
+    Row("at::TensorBase::stride", "a tensor's strides as plain ints: whoever reads them asked"),
     Row("c10::TensorImpl::size", "a tensor's sizes as plain ints: whoever reads them asked"),
+    Row(FUNCTIONAL_TENSOR, "a functional tensor's way to the tensor that it wraps"),
     Row("at::Tensor::item", "a tensor's value as a number: whoever wants the number asked"),
     Row("at::native::is_nonzero", "a tensor's value as a bool: whoever branches asked"),
     Row("torch::detail::", "the Python dispatcher"),
@@ -75,7 +82,6 @@ PYTHON: tuple[Row, ...] = (
     Row("torch/_jit_internal.py", "boolean dispatch"),
     Row("torch/overrides.py", "overrides of torch functions"),
     Row("torch/_decomp/__init__.py", "registration of decompositions"),
-    Row("torch/_prims_common/wrappers.py", "decorators of decompositions"),
     Row("torch/_compile.py", "dynamo on and off"),
     Row("torch/_dynamo/", "dynamo: its user's stack has the caller"),
     Row("torch/_utils_internal.py", "decorators of dynamo"),
@@ -119,6 +125,10 @@ PYTHON_SITES: tuple[Row, ...] = (
 
 PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_prims_common/__init__.py", "eval_eager", "takes the bool for whoever asked it to"),
+    ("torch/_prims_common/wrappers.py", "_fn", "a decomposition in its decorator"),
+    ("torch/_prims_common/wrappers.py", "_autograd_impl", "a prim in its decorator"),
+    ("torch/_prims_common/wrappers.py", "redispatch_prim", "a prim in its decorator"),
+    ("torch/_prims_common/wrappers.py", "_maybe_convert_to_dtype", "conversion of a decomposition's arguments"),
     ("torch/_prims/__init__.py", "_prim_impl", "a prim as an op"),
     ("torch/_prims/__init__.py", "_autograd_impl", "a prim as an op"),
     ("torch/_prims/__init__.py", "_backend_select_impl", "a prim as an op"),

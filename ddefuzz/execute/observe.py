@@ -117,7 +117,7 @@ def agreement(subject: Subject, capture: Capture) -> bool | None:
     """
     results = []
     for compute in (lambda fresh: fresh.call(*fresh.args), capture.compute):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         random.seed(0)
         try:
             results.append(compute(prepare(subject)))
@@ -188,7 +188,7 @@ def _clean_slate() -> Iterator[None]:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         random.seed(0)
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         default_dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
         stack.callback(torch.set_default_dtype, default_dtype)
         stack.callback(torch.set_grad_enabled, grad)

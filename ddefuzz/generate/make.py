@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from itertools import islice
 
 from ddefuzz.generate.draw import case, drawn_case, respelled
 from ddefuzz.generate.lockstep import Journal
@@ -16,6 +16,9 @@ from ddefuzz.program.model import Program, functions_in
 
 SAMPLES = 12
 """How many samples of an op are tried."""
+
+SPARE = 4
+"""How many more are made, should some be no programs: making one may take longer than running it."""
 
 DTYPES = ("float32", "int64", "bool", "complex64")
 """Of the first of these that the op takes."""
@@ -44,16 +47,12 @@ def _made(profile: str, seed: int, origin: Origin, journal: Journal | None) -> P
 
 def _sample(op: str, number: int, variant: int) -> Program | None:
     """A sample in one of its forms, None where it has none such or eager refuses it."""
-    known = _samples(op)
+    dtype = next((name for name in DTYPES if takes(op, name)), DTYPES[0])
+    place = number % SAMPLES
+    known = tuple(islice(samples(op, dtype, most=place + SPARE), place + 1))
     if not known:
         return None
-    program = known[number % len(known)]
+    program = known[place % len(known)]
     forms = [all_unbacked(program), *(form.program for form in variants(program))] if variant else []
     chosen = forms[variant % len(forms)] if forms else all_unbacked(program)
     return chosen if CALLABLES.issuperset(functions_in(chosen)) and accepts(chosen) else None
-
-
-@lru_cache(maxsize=32)
-def _samples(op: str) -> tuple[Program, ...]:
-    dtype = next((name for name in DTYPES if takes(op, name)), DTYPES[0])
-    return tuple(samples(op, dtype, most=SAMPLES))

@@ -126,7 +126,7 @@ def samples(
 
 
 def _seed() -> None:
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     random.seed(0)
     numpy.random.seed(0)
 
