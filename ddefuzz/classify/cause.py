@@ -107,6 +107,14 @@ def _output_structure(evidence: Evidence) -> bool:
     return name in STRUCTURAL or (name in SECTIONS and raised.method in NUMBER_METHODS)
 
 
+def _truncation(evidence: Evidence) -> bool:
+    """`int(size * ratio)` in torch's own Python: `torch.sym_int` gives a symbol."""
+    raised = evidence.failure.observation.raised
+    if evidence.failure.kind != "dde" or raised is None or evidence.site.language == "C++":
+        return False
+    return raised.method in NUMBER_METHODS and raised.place.language == "Python" and "TruncToInt" in raised.expression
+
+
 def _wants_a_number(evidence: Evidence) -> bool:
     """A Python number is made of it. Not so in a C++ kernel (`self.sizes()`): it could go on with the symbol."""
     raised = evidence.failure.observation.raised
@@ -129,6 +137,7 @@ RULES: tuple[Rule, ...] = (
     Rule("own-branch", "user", "y if x.nonzero().shape[0] > 3 else z", _own_branch),
     Rule("output-structure", "inherent", "torch.chunk(x[mask], 2)", _output_structure),
     Rule("graph-break", "unsupported-op", "x[mask].is_same_size(x)", _graph_break),
+    Rule("truncation", "framework", "fractional_max_pool2d(x[mask], 2, output_ratio=(0.5, 0.5))", _truncation),
     Rule("wants-a-number", "inherent", "torch.nn.functional.one_hot(t)", _wants_a_number),
     Rule("avoidable", "framework", "torch.diff(x[mask], dim=0)", _otherwise),
 )

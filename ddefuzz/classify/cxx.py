@@ -51,7 +51,7 @@ def innermost_site(raised: Raised) -> Frame | None:
     """
     frames = _outside_functional_tensors(raised.native)
     proper = next((frame for frame in frames if not is_cxx_machinery(function_name(frame.function))), None)
-    if proper is not None or is_operator_file(raised.place.file):
+    if proper is not None or raised.place.language == "Python" or is_operator_file(raised.place.file):
         return proper
     inlined = next((frame for frame in frames if not is_cxx_symbol(function_name(frame.function))), None)
     return None if inlined is None or function_name(inlined.function).startswith(BINDINGS) else inlined

@@ -16,7 +16,7 @@ from ddefuzz.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, DdefuzzE
 
 COMMANDS = {
     "run": "Run a campaign: draw programs, capture them, judge, minimize and remember what fails.",
-    "sweep": "Sweep every op systematically, and take the census of what fails.",
+    "sweep": "Sweep every op of the catalogue and of PyTorch's OpInfo, and take the census of what fails.",
     "check": "Put one program, or your own code, through stages and semantics.",
     "minimize": "Make the smallest program with the same signature.",
     "replay": "Replay the kept cases and the known findings.",

@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from ddefuzz.errors import InputError
 from ddefuzz.generate.eager import tolerant_eager
+from ddefuzz.generate.likeness import DroppedError, inputs_like
 from ddefuzz.generate.lockstep import REFUSALS
 from ddefuzz.instrument import torch_api
 from ddefuzz.program.evaluate import run_steps
@@ -33,24 +34,17 @@ from ddefuzz.program.model import (
     Binary,
     Call,
     Constant,
-    Dim,
     Ellipsis_,
     Expr,
     Index,
-    Input,
     Literal,
     Name,
     Program,
-    Recipe,
     Sequence,
     Slice,
     Step,
     Unary,
 )
-from ddefuzz.program.recipes import ANNOTATIONS, FLOATS, INTEGERS, fault_of
-
-MAX_EXACT: Final = 64
-"""Values that are spelled out; of more, whole numbers are random in the same range."""
 
 MAX_STEPS: Final = 4
 
@@ -70,10 +64,6 @@ REVERSED: Final = {
     "__rxor__": "^",
 }
 """Methods that are an operator with its operands swapped."""
-
-
-class _DroppedError(Exception):
-    """Why a sample is no program."""
 
 
 class Made(NamedTuple):
@@ -120,7 +110,7 @@ def samples(
     for sample in found:
         try:
             yield _program(info, sample)
-        except _DroppedError as reason:
+        except DroppedError as reason:
             if dropped is not None:
                 dropped[str(reason)] += 1
 
@@ -149,7 +139,7 @@ def _program(info: Any, sample: Any) -> Program:
     def written(value: Any) -> Expr:
         if isinstance(value, torch.Tensor) and id(value) not in names:
             if value.layout != torch.strided:
-                raise _DroppedError("a sparse input")
+                raise DroppedError("a sparse input")
             names[id(value)] = Name(f"x{len(tensors)}")
             tensors[id(value)] = value
         return _written(value, names, written)
@@ -159,11 +149,11 @@ def _program(info: Any, sample: Any) -> Program:
         steps.append(Step((f"t{number}",), _call(made, written)))
         _name_results(made.result, Name(f"t{number}"), names)
     returns = Name(f"t{len(steps) - 1}")
-    for inputs in _inputs(list(tensors.values())):
+    for inputs in inputs_like(list(tensors.values())):
         program = Program(inputs, tuple(steps), returns)
         if accepts(program):
             return program
-    raise _DroppedError("eager refuses it with other values")
+    raise DroppedError("eager refuses it with other values")
 
 
 def accepts(program: Program) -> bool:
@@ -217,10 +207,10 @@ def _calls(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Mad
         with watch, stand_in:
             info.op(*args, **kwargs)
     except Exception as error:
-        raise _DroppedError(f"eager refuses it: {type(error).__name__}") from error
+        raise DroppedError(f"eager refuses it: {type(error).__name__}") from error
     unknown = [made.function for made in watch.calls if made.function.startswith("?")]
     if unknown or not 1 <= len(watch.calls) <= MAX_STEPS:
-        raise _DroppedError(f"calls what has no name: {unknown[0][1:60]}" if unknown else f"{len(watch.calls)} calls")
+        raise DroppedError(f"calls what has no name: {unknown[0][1:60]}" if unknown else f"{len(watch.calls)} calls")
     return watch.calls
 
 
@@ -271,7 +261,7 @@ def _call(made: Made, written: Callable[[Any], Expr]) -> Expr:
     if method == "__getitem__":
         return Index(written(args[0]), _index(args[1], written))
     if method.startswith("__"):
-        raise _DroppedError(f"calls {method}")
+        raise DroppedError(f"calls {method}")
     kwargs = tuple((name, written(value)) for name, value in made.kwargs.items())
     return Call(made.function, tuple(map(written, args)), kwargs)
 
@@ -306,17 +296,17 @@ def _written(value: Any, names: dict[int, Expr], inner: Callable[[Any], Expr]) -
         case list() | tuple():
             return Sequence(tuple(map(inner, value)), isinstance(value, list))
         case _:
-            raise _DroppedError(f"an argument of {type(value).__name__}")
+            raise DroppedError(f"an argument of {type(value).__name__}")
 
 
 def _number(value: Any) -> Expr:
     if isinstance(value, int):
         if abs(value) >= 2**63:
-            raise _DroppedError("an int beyond 64 bits")
+            raise DroppedError("an int beyond 64 bits")
         return Literal(value)
     if isinstance(value, complex):
         if not (math.isfinite(value.real) and math.isfinite(value.imag)):
-            raise _DroppedError("a complex number that is not finite")
+            raise DroppedError("a complex number that is not finite")
         return Literal(complex(value))
     if math.isnan(value):
         return Constant("torch.nan")
@@ -331,74 +321,3 @@ def _name_results(result: Any, expr: Expr, names: dict[int, Expr]) -> None:
     elif isinstance(result, list | tuple):
         for number, part in enumerate(result):
             _name_results(part, Index(expr, Literal(number)), names)
-
-
-# Inputs
-
-
-def _inputs(tensors: list[torch.Tensor]) -> Iterator[tuple[Input, ...]]:
-    """Ways to make the inputs, the plainest first."""
-    seen = set()
-    for floats in (_normal, _uniform, _definite, _exact):
-        made = tuple(_input(f"x{number}", tensor, floats) for number, tensor in enumerate(tensors))
-        if made not in seen:
-            seen.add(made)
-            yield made
-
-
-def _input(name: str, tensor: torch.Tensor, floats: Callable[[torch.Tensor], Recipe]) -> Input:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype not in ANNOTATIONS:
-        raise _DroppedError(f"an input of {dtype}")
-    shape = tuple(Dim(size) for size in tensor.shape)
-    recipe = floats(tensor) if dtype in FLOATS else _whole(tensor, dtype)
-    item = Input(name, dtype, shape, recipe, _layout(tensor))
-    if (fault := fault_of(item)) is not None:
-        raise _DroppedError(fault[0])
-    return item
-
-
-def _whole(tensor: torch.Tensor, dtype: str) -> Recipe:
-    if dtype not in INTEGERS and dtype != "bool":
-        return Recipe("normal")
-    if tensor.numel() <= MAX_EXACT:
-        return Recipe("values", tuple(tensor.flatten().tolist()))
-    if dtype == "bool":
-        return Recipe("trues", (int(tensor.sum()),))
-    low, high = int(tensor.min()), int(tensor.max())
-    return Recipe("index", (high + 1,)) if low >= 0 else Recipe("normal")
-
-
-def _normal(tensor: torch.Tensor) -> Recipe:
-    return Recipe("normal") if tensor.dim() else _exact(tensor)
-
-
-def _uniform(tensor: torch.Tensor) -> Recipe:
-    return Recipe("uniform") if tensor.dim() else _exact(tensor)
-
-
-def _definite(tensor: torch.Tensor) -> Recipe:
-    is_square = tensor.dim() >= 2 and tensor.shape[-1] == tensor.shape[-2] > 0
-    return Recipe("spd", (int(tensor.shape[-1]),)) if is_square else _uniform(tensor)
-
-
-def _exact(tensor: torch.Tensor) -> Recipe:
-    values = [round(float(value), 4) for value in tensor.flatten().tolist()] if tensor.numel() <= MAX_EXACT else []
-    finite = len(values) == tensor.numel() and all(map(math.isfinite, values))
-    return Recipe("values", tuple(values)) if finite else Recipe("uniform")
-
-
-def _layout(tensor: torch.Tensor) -> str:
-    """The layout among ours that is the tensor's, contiguous where none is."""
-    strides = tensor.stride()
-    if tensor.is_contiguous() or not tensor.numel():
-        return "contiguous"
-    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
-        return "channels_last"
-    if tensor.dim() == 5 and tensor.is_contiguous(memory_format=torch.channels_last_3d):
-        return "channels_last_3d"
-    if tensor.dim() >= 2 and tensor.permute(*reversed(range(tensor.dim()))).is_contiguous():
-        return "transposed"
-    if strides[0] == 0:
-        return "expanded"
-    return "sliced" if strides[-1] == 2 else "contiguous"

@@ -30,7 +30,7 @@ from tests.campaign.real_campaign import (
 )
 
 CASES = 12
-SMALL = ("--seed", "7", "--max-examples", str(CASES), "--no-minimize", "-j", "1", "--fail-on", "never")
+SMALL = ("--seed", "7", "--max-examples", str(CASES), "--uniform", "--no-minimize", "-j", "1", "--fail-on", "never")
 FINDS_AT_ONCE = ("--seed", "1", "--max-examples", "400", "-j", "2")
 NO_TORCH = '__version__ = "1.0"\n'
 

@@ -23,11 +23,10 @@ import torch  # noqa: E402
 
 from ddefuzz.classify.classify import classify  # noqa: E402
 from ddefuzz.execute.observe import observe  # noqa: E402
-from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Semantics, Stage  # noqa: E402
+from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Semantics  # noqa: E402
 from ddefuzz.instrument.events import Raised  # noqa: E402
 from ddefuzz.oracles.capture import judge  # noqa: E402
 
-STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 INNER = 30
 """Frames kept of a stack."""
 
@@ -42,7 +41,7 @@ def main(ids: list[str]) -> None:
         if ids and case["id"] not in ids:
             continue
         failures = {}
-        for stage in STAGES:
+        for stage in case["stages"]:
             run = Run(CallableSubject(str(path), case=case["id"]), stage, Semantics(case["semantics"]))
             observation = trimmed(observe(run))
             for failure in judge([observation]):

@@ -15,9 +15,16 @@ from torch.nn import functional
 CASES: list[dict[str, Any]] = []
 
 
-def case(name: str, why: str, *args: Tensor, semantics: str = "explicit") -> Callable[[Any], Any]:
+STAGES = ("export", "export-strict", "compile")
+
+
+def case(
+    name: str, why: str, *args: Tensor, semantics: str = "explicit", stages: tuple[str, ...] = STAGES
+) -> Callable[[Any], Any]:
     def register(fn: Any) -> Any:
-        CASES.append({"id": name, "fn": fn, "args": lambda: args, "why": why, "semantics": semantics})
+        CASES.append(
+            {"id": name, "fn": fn, "args": lambda: args, "why": why, "semantics": semantics, "stages": stages}
+        )
         return fn
 
     return register
@@ -246,3 +253,43 @@ def _unflatten(x: Tensor, keep: Tensor) -> Any:
 def _broadcast_check(x: Tensor, n: Tensor) -> Any:
     rows = n.tolist()[0]
     return torch.addcdiv(torch.ones(3, 2), torch.ones(3, 2), torch.ones(torch.sym_min(rows, 1)))  # type: ignore[no-untyped-call]
+
+
+@case("autograd-kernel", "sizes as ints, read by a kernel of autograd that could go on with the symbols", GRAD, KEEP)
+def _autograd_kernel(x: Tensor, keep: Tensor) -> Any:
+    return torch.block_diag(x[keep], x)
+
+
+@case("truncation", "torch's own int of a size times a ratio", X, KEEP)
+def _truncation(x: Tensor, keep: Tensor) -> Any:
+    return functional.fractional_max_pool2d(x[keep].view(1, 1, -1, 3), 1, output_ratio=(0.5, 0.5))
+
+
+@case("out-check", "asked by the wrapper that adds out= to a decomposition", X, KEEP)
+def _out_check(x: Tensor, keep: Tensor) -> Any:
+    kept = x[keep]
+    return torch.clamp(kept, 0, 1, out=torch.empty_like(x[~keep]))
+
+
+@case("if-else", "a branch with an else, whose line begins the frame's code", torch.ones(10, 3), torch.ones(10) > 0)
+def _if_else(x: Tensor, keep: Tensor) -> Any:
+    return torch.complex(x[keep], x[keep]).istft(n_fft=10)
+
+
+@case("strides", "strides as ints, read by a C++ kernel that dynamo and export replace", X, KEEP, stages=("export",))
+def _strides(x: Tensor, keep: Tensor) -> Any:
+    column = x[keep].t().contiguous()[:, 0]
+    with torch._C._DisablePythonDispatcher():
+        return torch.expand_copy(column, (2, 3))
+
+
+@case("int-kernel", "an op called with a symbol, whose C++ kernel takes ints", X, KEEP, stages=("export",))
+def _int_kernel(x: Tensor, keep: Tensor) -> Any:
+    kept = x[keep]
+    with torch._C._DisablePythonDispatcher():
+        return torch.slice_copy(kept, 0, 0, kept.shape[0] // 2)
+
+
+@case("functional", "sizes as ints, read through a functional tensor in the backward graph", GRAD, KEEP, stages=("aot",))
+def _functional(x: Tensor, keep: Tensor) -> Any:
+    return torch.masked_select(x[keep], x[keep] > 0)

@@ -108,7 +108,7 @@ finally:
     ("words", "line"),
     [
         (["rnu"], "ddefuzz: No such command 'rnu'. Did you mean 'run'?"),
-        (["run", "--bugdet", "3"], "ddefuzz run: No such option '--bugdet'. Did you mean '--budget'?"),
+        (["run", "--budge", "3"], "ddefuzz run: No such option '--budge'. Did you mean '--budget'?"),
         (["findings", "lit"], "ddefuzz findings: No such command 'lit'. Did you mean 'list'?"),
         (["check"], "ddefuzz check: Missing argument 'TARGET'. (see ddefuzz check --help)"),
         (["run", "--budget", "1d"], "ddefuzz: --budget: found '1d', expected a time such as"),
