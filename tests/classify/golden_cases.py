@@ -22,9 +22,7 @@ def case(
     name: str, why: str, *args: Tensor, semantics: str = "explicit", stages: tuple[str, ...] = STAGES
 ) -> Callable[[Any], Any]:
     def register(fn: Any) -> Any:
-        CASES.append(
-            {"id": name, "fn": fn, "args": lambda: args, "why": why, "semantics": semantics, "stages": stages}
-        )
+        CASES.append({"id": name, "fn": fn, "args": lambda: args, "why": why, "semantics": semantics, "stages": stages})
         return fn
 
     return register
@@ -257,7 +255,7 @@ def _broadcast_check(x: Tensor, n: Tensor) -> Any:
 
 @case("autograd-kernel", "sizes as ints, read by a kernel of autograd that could go on with the symbols", GRAD, KEEP)
 def _autograd_kernel(x: Tensor, keep: Tensor) -> Any:
-    return torch.block_diag(x[keep], x)
+    return torch.block_diag(x[keep], x)  # type: ignore[no-untyped-call]
 
 
 @case("truncation", "torch's own int of a size times a ratio", X, KEEP)
@@ -290,6 +288,8 @@ def _int_kernel(x: Tensor, keep: Tensor) -> Any:
         return torch.slice_copy(kept, 0, 0, kept.shape[0] // 2)
 
 
-@case("functional", "sizes as ints, read through a functional tensor in the backward graph", GRAD, KEEP, stages=("aot",))
+@case(
+    "functional", "sizes as ints, read through a functional tensor in the backward graph", GRAD, KEEP, stages=("aot",)
+)
 def _functional(x: Tensor, keep: Tensor) -> Any:
     return torch.masked_select(x[keep], x[keep] > 0)
