@@ -25,11 +25,11 @@ $(VENV)/installed: pyproject.toml ci/constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/test-installed: $(VENV)/installed
-	$(PIP) --editable '.[test]'
+	$(PIP) --editable '.[test,report]'
 	@touch $@
 
 $(VENV)/check-installed: $(VENV)/test-installed
-	$(PIP) --editable '.[test,check]'
+	$(PIP) --editable '.[test,report,check]'
 	@touch $@
 
 clean:

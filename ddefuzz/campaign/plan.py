@@ -14,6 +14,9 @@ CASE_SECONDS = 30.0
 ANYWAY = 10
 """With a screen, every tenth case (of each stage) is captured even if the fake stage takes it."""
 
+SLOW_WHEN_COLD: frozenset[Stage] = frozenset({"inductor"})
+"""Stages that findings of other stages are not confirmed in: the first use costs 2.5 CPU seconds in every process."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
