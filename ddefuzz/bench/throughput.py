@@ -69,6 +69,11 @@ class Throughput(msgspec.Struct, frozen=True):
         return self.campaign_cpu / self.bare_cpu
 
     @property
+    def torch_share(self) -> float:
+        """How much of the campaign's CPU seconds bare exports of the same programs need: what is torch's own work."""
+        return self.bare_cpu / self.campaign_cpu
+
+    @property
     def speed_up(self) -> float:
         """Of two jobs over one."""
         return self.seconds_one_job / self.seconds_two_jobs

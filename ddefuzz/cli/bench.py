@@ -55,6 +55,7 @@ def throughput_text(record: Throughput) -> str:
     return (
         f"{record.cases} cases of profile {record.profile}, seed {record.seed}, torch {record.torch}; "
         "the start of the processes is left out everywhere\n"
+        f"{record.torch_share:8.0%}  of the campaign's CPU seconds are torch's own export\n"
         f"{record.ratio:8.2f}  CPU seconds of the campaign (export stage, verdicts included) over bare "
         f"torch.export.export: {record.campaign_cpu:.1f} / {record.bare_cpu:.1f} (target ≤ 1.5)\n"
         f"{record.speed_up:8.2f}  speed-up of two jobs over one: {record.seconds_one_job:.1f} s / "
