@@ -19,6 +19,12 @@ NUMBER_METHODS = frozenset({"guard_int", "guard_float", "int_", "float_", "guard
 NUMBER_OF_A_TENSOR = ("at::Tensor::item", "at::native::item", "at::native::_local_scalar_dense", "c10::Scalar")
 """C++ through which a tensor's value becomes a Python number: it was asked for, by `int(t)` or `t.item()`."""
 
+CONVERSIONS = ("THPVariable_integral_scalar", "THPVariable_float_scalar")
+"""What `int(t)` and `float(t)` call, and the parser of arguments for a tensor where an op takes a number."""
+
+PYTHON_NUMBERS = ("int(", "float(", "complex(", "range(", "round(", "math.")
+"""How a program itself makes a number of a tensor."""
+
 STRUCTURAL = frozenset(
     {"chunk", "unsafe_chunk", "unsafe_chunk_py_impl", "split", "unsafe_split", "unbind", "unbind_int"}
 )
@@ -38,6 +44,7 @@ class Evidence(NamedTuple):
 
     failure: Failure
     site: Site
+    anchor: str
 
 
 class Rule(NamedTuple):
@@ -77,6 +84,15 @@ def _int_in_schema(evidence: Evidence) -> bool:
         return False
     names = [frame.function for frame in asking(raised.native)]
     return not any(part in name for part in NUMBER_OF_A_TENSOR for name in names)
+
+
+def _tensor_as_number(evidence: Evidence) -> bool:
+    """A tensor was handed to an op that takes a number: `x.normal_(t)`. Not so `float(t)`, which the user wrote."""
+    raised = evidence.failure.observation.raised
+    if evidence.failure.kind != "dde" or raised is None or evidence.site != USER_SITE:
+        return False
+    converted = any(part in frame.function for part in CONVERSIONS for frame in asking(raised.native))
+    return converted and not evidence.anchor.startswith(PYTHON_NUMBERS)
 
 
 def _symint_refused(evidence: Evidence) -> bool:
@@ -132,6 +148,7 @@ RULES: tuple[Rule, ...] = (
     Rule("output-by-data", "unsupported-op", "torch.equal(x, y)", _output_by_data),
     Rule("branch-on-a-tensor", "user", "y if x.sum() > 0 else z", _branch_on_a_tensor),
     Rule("int-in-schema", "inherent", "torch.chunk(x, n.item())", _int_in_schema),
+    Rule("tensor-as-number", "inherent", "x.normal_(t)", _tensor_as_number),
     Rule("symint-refused", "inherent", "torch.ops.aten.chunk(x, n.item())", _symint_refused),
     Rule("bool-of-a-tensor", "inherent", "x[mask].t().is_contiguous()", _bool_of_a_tensor),
     Rule("own-branch", "user", "y if x.nonzero().shape[0] > 3 else z", _own_branch),
@@ -143,9 +160,9 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def cause(failure: Failure, site: Site) -> Rule:
+def cause(failure: Failure, site: Site, anchor: str) -> Rule:
     """The rule that decides."""
-    evidence = Evidence(failure, site)
+    evidence = Evidence(failure, site, anchor)
     return next(rule for rule in RULES if rule.applies(evidence))
 
 

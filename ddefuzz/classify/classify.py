@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ddefuzz.classify.anchor import bound_op, native_anchor, python_anchor
-from ddefuzz.classify.cause import cause
+from ddefuzz.classify.anchor import bound_op, callee, native_anchor, python_anchor
+from ddefuzz.classify.cause import CONVERSIONS, cause
 from ddefuzz.classify.chain import Located, locate
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.oracles.failure import Failure
 
-OP_DECIDES = frozenset({"int-in-schema", "bool-of-a-tensor"})
+OP_DECIDES = frozenset({"int-in-schema", "bool-of-a-tensor", "tensor-as-number"})
 """Rules by which a failure at the user's own line is the called op's."""
 
 
@@ -32,11 +32,11 @@ def classify(failure: Failure) -> Classified:
     """The signature and cause of a failure."""
     raised = failure.observation.raised
     located = _guard(raised) if failure.kind == "dde" and raised is not None else locate(failure)
-    rule = cause(failure, located.site)
+    rule = cause(failure, located.site, located.anchor)
     anchor = located.anchor
     if rule.name in OP_DECIDES and located.site == USER_SITE and raised is not None:
         # The user's call has names that another program has not; the op that wants the number or bool is the bug.
-        anchor = f"{raised.method} {bound_op(raised.native)}"
+        anchor = f"{raised.method} {_op(raised, located.frame)}"
     return Classified(failure, Signature(failure.kind, located.site, anchor), rule.cause, rule.name, located.frame)
 
 
@@ -47,6 +47,12 @@ def distinct(failures: Iterable[Failure]) -> tuple[Classified, ...]:
         classified = classify(failure)
         found.setdefault(classified.signature, classified)
     return tuple(found.values())
+
+
+def _op(raised: Raised, frame: Frame | None) -> str:
+    """The op whose binding asked; where a tensor's conversion did, the one that the frame calls."""
+    op = bound_op(raised.native)
+    return callee(frame).rpartition(".")[2] if frame is not None and f"THPVariable_{op}" in CONVERSIONS else op
 
 
 def _guard(raised: Raised) -> Located:

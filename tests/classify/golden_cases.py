@@ -293,3 +293,8 @@ def _int_kernel(x: Tensor, keep: Tensor) -> Any:
 )
 def _functional(x: Tensor, keep: Tensor) -> Any:
     return torch.masked_select(x[keep], x[keep] > 0)
+
+
+@case("tensor-as-number", "a tensor handed to an op that takes a number", X, torch.tensor([0.5]))
+def _tensor_as_number(x: Tensor, mean: Tensor) -> Any:
+    return x.clone().normal_(mean[0])  # type: ignore[arg-type]
