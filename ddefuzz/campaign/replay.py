@@ -10,8 +10,10 @@ import msgspec
 from ddefuzz.campaign.corpus import KeptCase
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Signature
+from ddefuzz.coverage.ledger import Ledger
+from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
-from ddefuzz.execute.protocol import Observation, Run
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
 from ddefuzz.execute.worker import observe_run
 from ddefuzz.oracles.capture import judge
 
@@ -55,14 +57,24 @@ def compare(case: KeptCase, observation: Observation) -> Replayed:
 
 
 def replay(
-    cases: Iterable[KeptCase], jobs: int, listen: Callable[[Replayed], None] = lambda _: None
+    cases: Iterable[KeptCase],
+    jobs: int,
+    listen: Callable[[Replayed], None] = lambda _: None,
+    ledger: Ledger | None = None,
 ) -> tuple[Replayed, ...]:
-    """Run every case in a worker and compare; results in the order of the cases."""
+    """Run every case in a worker and compare; results in the order of the cases.
+
+    `ledger` is told the guard sites that the cases reach with explicit semantics.
+    """
     with Pool(jobs) as pool:
         sent = [(case, pool.submit(observe_run, run_of(case), CASE_SECONDS)) for case in cases]
         results = []
         for case, future in sent:
-            results.append(compare(case, arrived(case, future.result())))
+            observation = arrived(case, future.result())
+            results.append(compare(case, observation))
+            if ledger is not None and observation.semantics == EXPLICIT:
+                text = case.subject.text if isinstance(case.subject, ProgramSubject) else ""
+                ledger.add([(observation.stage, reached(observation, map(classify, judge([observation]))))], text)
             listen(results[-1])
     return tuple(results)
 

@@ -14,7 +14,10 @@ from ddefuzz.campaign.replay import MISMATCHES, Replayed, replay
 from ddefuzz.cli.layout import Detailed, details
 from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, printable, progress_console, rendered
+from ddefuzz.coverage.inventory import installed_version
+from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
+from ddefuzz.findings.database import Database
 
 SCHEMA = "ddefuzz.replay/1"
 
@@ -24,10 +27,16 @@ DEFAULT_PATHS = (Path("corpora"), Path("findings"))
 @click.command("replay")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
 @click.option("--trust", is_flag=True, help="Execute the user modules that a trusted.toml below a PATH lists.")
+@click.option("--sites", "url", metavar="URL", help="Add the guard sites that the cases reach to this database.")
 @jobs_option
 @output_options("text", "jsonl")
 def command(
-    paths: tuple[Path, ...], trust: bool, jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]
+    paths: tuple[Path, ...],
+    trust: bool,
+    url: str | None,
+    jobs: int,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
 ) -> None:
     """Replay the kept cases and the known findings.
 
@@ -54,7 +63,11 @@ def command(
             if result.status in MISMATCHES:
                 console.print(plain(f"{result.status}: {result.case.id}"), soft_wrap=True)
 
-        results = replay(cases, jobs, listen)
+        ledger = Ledger()
+        results = replay(cases, jobs, listen, ledger)
+    if url is not None:
+        with Database.open(url) as database:
+            database.add_sites(installed_version(), ledger.drain())
     deliver(_writers(results), format_, outputs)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)

@@ -77,10 +77,19 @@ def room_of(file: str) -> Room:
 
 def installed() -> Inventory:
     """That of the torch that `import torch` would import; 2 to 3 s. Raises UnsupportedError where there is none."""
+    return read(_package())
+
+
+def installed_version() -> str:
+    """The version of the torch that `import torch` would import. Raises UnsupportedError where there is none."""
+    return version(_package())
+
+
+def _package() -> Path:
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         raise UnsupportedError("found no torch in this environment, expected the one whose sites to list")
-    return read(Path(found.origin).parent)
+    return Path(found.origin).parent
 
 
 def read(package: Path) -> Inventory:

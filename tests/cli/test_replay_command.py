@@ -13,6 +13,7 @@ from ddefuzz.cli.output import Page
 from ddefuzz.cli.replay import _page, command
 from ddefuzz.errors import NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject
+from ddefuzz.findings.database import Database
 from ddefuzz.report.check import Row
 
 ESCAPE = "\x1b[2J"
@@ -34,3 +35,22 @@ def test_pages_show_control_characters_and_do_not_obey_them() -> None:
     for text in (page, check_page([row], Page(80)), check_page([row], Page(160))):
         assert "\x1b" not in text
         assert r"\x1b[2J" in text
+
+
+def test_the_sites_that_cases_reach_are_added_to_a_database(tmp_path: Path) -> None:
+    (tmp_path / "case.py").write_text(
+        "# ddefuzz program v1\n"
+        "# expect: export/explicit ok\n"
+        "# inputs: x = normal\n"
+        'def program(x: Float32[Tensor, "u0 4"]):\n'
+        "    return torch.cat((x, x))\n"
+    )
+    url = f"sqlite:///{tmp_path / 'sites.db'}"
+    result = CliRunner().invoke(command, [str(tmp_path), "--sites", url, "-j", "1"])
+    assert result.exit_code == 0, result.output
+    with Database.open(url, create=False) as database:
+        (torch,) = database.torch_versions()
+        sites = database.sites(torch)
+    assert sites
+    assert {site.stage for site in sites} == {"export"}
+    assert all("torch.cat" in site.example for site in sites)
