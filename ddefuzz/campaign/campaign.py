@@ -238,7 +238,7 @@ class Campaign:
 
     def _begin_case(self, index: int) -> None:
         plan = self.plan
-        case = Case(None, frozenset()) if self.guide is None else self.guide.take(index)
+        case = Case(None, frozenset(), frozenset()) if self.guide is None else self.guide.take(index)
         task = CaseTask(
             profile=plan.profile,
             seed=plan.seed,
@@ -249,6 +249,7 @@ class Campaign:
             screen=plan.screen,
             anyway=plan.captures_anyway(index),
             known=case.known,
+            alarms=case.alarms,
         )
         self._hand_out_case(task)
 

@@ -79,6 +79,7 @@ def run_case(task: CaseTask) -> CaseResult:
         time.process_time() - started,
         rss,
         origin,
+        judged.screened,
     )
 
 
@@ -87,11 +88,15 @@ def _note_step(index: int, step: str) -> None:
 
 
 class Judged(NamedTuple):
-    """A program's runs: how each ended, one sighting for each that failed, and what the explicit ones reached."""
+    """A program's runs: how each ended, one sighting for each that failed, and what the explicit ones reached.
+
+    `screened` are the keys of what the fake stage showed before the captures.
+    """
 
     outcomes: tuple[StageOutcome, ...]
     sightings: tuple[Sighting, ...]
     reached: tuple[StageReached, ...]
+    screened: tuple[str, ...] = ()
 
 
 def judge_program(
@@ -126,18 +131,20 @@ def judge_program(
 def judge_screened(text: str, task: CaseTask, runner: Runner) -> Judged:
     """The fake stage first, which costs a fifth of any other: what it refuses for a new reason goes on, and some more.
 
-    What it refuses for another reason than a data-dependent error is left to the stages that capture.
+    Only a capture makes a finding: what the fake stage refuses and a capture takes is an alarm of the fake stage alone.
     """
     screened = judge_program(text, (SCREEN,), task.semantics, runner, compare=False)
     is_new = any(one.signature.key not in task.known for one in screened.sightings)
     if not (is_new or task.anyway):
-        return screened
+        return screened._replace(
+            sightings=tuple(one for one in screened.sightings if one.signature.key not in task.alarms)
+        )
     captured = judge_program(text, task.stages, task.semantics, runner)
-    errors = tuple(one for one in screened.sightings if one.signature.kind == "dde")
     return Judged(
         screened.outcomes + captured.outcomes,
-        captured.sightings + errors,
+        captured.sightings,
         screened.reached + captured.reached,
+        tuple(one.signature.key for one in screened.sightings),
     )
 
 

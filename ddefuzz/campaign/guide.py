@@ -53,10 +53,11 @@ def cost_of(program: str) -> int:
 
 
 class Case(NamedTuple):
-    """Where a case comes from, and the keys of the signatures that need no further capture."""
+    """Where a case comes from, and the keys of what needs no further capture: of that, `alarms` no capture showed."""
 
     origin: Origin | None
     known: frozenset[str]
+    alarms: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -119,6 +120,7 @@ class Guide:
     verdicts: set[tuple[str, str]] = field(default_factory=set)
     touched: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     signatures: set[str] = field(default_factory=set)
+    alarms: set[str] = field(default_factory=set)
     _sites: dict[str, frozenset[int]] = field(default_factory=dict)
     _planned: dict[int, Case] = field(default_factory=dict)
     _arrived: dict[int, CaseResult] = field(default_factory=dict)
@@ -162,7 +164,9 @@ class Guide:
         told = {one for one in told if one[0]} - self.verdicts
         self.verdicts |= told
         cost = cost_of(result.program)
-        self.signatures.update(one.signature.key for one in result.sightings)
+        shown = {one.signature.key for one in result.sightings}
+        self.signatures.update(shown)
+        self.alarms = (self.alarms | set(result.screened)) - self.signatures
         way = self.ways.get(name_of(result.origin))
         if isinstance(result.origin, Sample):
             self.of_ops[result.origin.op].gained += sites
@@ -188,12 +192,13 @@ class Guide:
         """Decide a round."""
         first = self.start + self._next_round * ROUND
         random = Random(f"guide:{self.seed}:{self._next_round}")
-        aims, known = self._aims(), frozenset(self.signatures)
+        aims, alarms = self._aims(), frozenset(self.alarms)
+        known = alarms.union(self.signatures)
         for way in self.ways.values():
             way.cost *= FORGET
             way.gained *= FORGET
         for index in range(first, first + ROUND):
-            self._planned[index] = Case(self._decide(index, random, aims), known)
+            self._planned[index] = Case(self._decide(index, random, aims), known, alarms)
         self._next_round += 1
 
     def _decide(self, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:

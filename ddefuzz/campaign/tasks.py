@@ -18,7 +18,7 @@ class CaseTask(msgspec.Struct, frozen=True):
     """Which case to do: it is made where it is run, from its profile, seed, index and origin (None: drawn).
 
     With `screen`, the stages are only gone through if `anyway` is set or the fake stage fails, with another signature
-    than those whose keys are `known`.
+    than those whose keys are `known`. Of these, captures have taken what shows the `alarms`.
     """
 
     profile: str
@@ -30,6 +30,7 @@ class CaseTask(msgspec.Struct, frozen=True):
     screen: bool = False
     anyway: bool = True
     known: frozenset[str] = frozenset()
+    alarms: frozenset[str] = frozenset()
 
 
 class StageOutcome(msgspec.Struct, frozen=True):
@@ -53,7 +54,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     """What one case did: its digest, how each run ended, what failed, classified, and which guard sites it reached.
 
     `program` is its text, empty where it was lost while it was drawn. `draw_seconds` and `cpu_seconds` are CPU seconds
-    of the worker: for drawing, and for everything.
+    of the worker: for drawing, and for everything. `screened` are the keys of what the fake stage showed ahead of a
+    capture.
     """
 
     index: int
@@ -66,6 +68,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     cpu_seconds: float = 0.0
     rss_mb: float = 0.0
     origin: Origin = Draw(0)
+    screened: tuple[str, ...] = ()
 
 
 class Suspect(msgspec.Struct, frozen=True):

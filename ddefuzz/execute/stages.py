@@ -73,7 +73,7 @@ def eager(prepared: Prepared) -> None:
 
 
 def fake(prepared: Prepared) -> None:
-    """Propagate shapes only, in one FakeTensorMode."""
+    """Propagate shapes only, in one FakeTensorMode, by the kernels that a capture would use."""
     env = torch_api.bound(torch_api.SHAPE_ENV)()
     mode = torch_api.bound(torch_api.FAKE_MODE)(shape_env=env, allow_non_fake_inputs=True)
     mode.allow_scalar_outputs = True
@@ -81,7 +81,7 @@ def fake(prepared: Prepared) -> None:
         _fake_input(mode, arg, position, prepared.unbacked) if isinstance(arg, torch.Tensor) else arg
         for position, arg in enumerate(prepared.args)
     ]
-    with mode:
+    with mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)():
         prepared.call(*args)
 
 

@@ -158,6 +158,10 @@ MARK_UNBACKED = Api(
     "torch._dynamo.decorators:mark_unbacked", "makes an input dim unbacked in dynamo", ("index", "shape_id")
 )
 FAKE_MODE = Api(f"{_FAKE}:FakeTensorMode", "the fake stage", ("shape_env", "allow_non_fake_inputs"))
+PYTHON_DISPATCHER = Api(
+    "torch._dispatch.python:enable_python_dispatcher",
+    "the fake stage runs an op as every capture does: by its decomposition, not by a C++ kernel that takes ints",
+)
 SHAPE_ENV = Api(f"{_SHAPES}:ShapeEnv", "the fake stage")
 SYMBOLIC_CONTEXT = Api(f"{_SHAPES}:StatelessSymbolicContext", "unbacked inputs in the fake stage", ("dynamic_sizes",))
 DIM_UNBACKED = Api(f"{_SHAPES}:DimDynamic.UNBACKED", "unbacked inputs in the fake stage")

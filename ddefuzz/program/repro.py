@@ -44,12 +44,13 @@ def capture():
 
 _FAKE: Final = """
 def capture():
+    from torch._dispatch.python import enable_python_dispatcher
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     inputs = [mode.from_tensor(tensor, static_shapes=True) for tensor in $inputs]
-    with mode:
+    with mode, enable_python_dispatcher():
         Captured()(*inputs)
 """
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from ddefuzz.campaign.case import SCREEN, judge_screened
 from ddefuzz.campaign.follow_up import run_minimize, signature_of
 from ddefuzz.campaign.tasks import CaseTask, MinimizeTask, Suspect
@@ -62,12 +64,22 @@ def test_what_the_screen_refuses_is_captured_once() -> None:
     runner = Runner()
     judged = judge_screened(FAILING, task(), runner)
     assert "export" in runner.stages
-    assert [one.failure.observation.stage for one in judged.sightings] == ["export", SCREEN]
+    assert [one.failure.observation.stage for one in judged.sightings] == ["export"]
+    assert judged.screened == (key_of_failing(),)
     assert judged.outcomes[0].verdict == ""
     again = Runner()
     judged = judge_screened(FAILING, task(known=frozenset({key_of_failing()})), again)
     assert again.stages == [SCREEN]
     assert [one.signature.key for one in judged.sightings] == [key_of_failing()]
+
+
+def test_what_only_the_screen_refuses_is_no_finding() -> None:
+    judged = judge_screened(FAILING, task(), Runner(passing=["export"]))
+    assert not judged.sightings
+    assert judged.screened == (key_of_failing(),)
+    known = frozenset(judged.screened)
+    again = judge_screened(FAILING, msgspec.structs.replace(task(known=known), alarms=known), Runner())
+    assert not again.sightings
 
 
 def suspect() -> Suspect:

@@ -43,6 +43,10 @@ def program(mask: Bool[Tensor, "6"], x: Float32[Tensor, "6 4"]):
     n = x[mask].size(0)
     return x * 2 if n > 3 else x
 """
+PADDED = f"""{HEADER}# inputs: mask = trues(4); x = normal
+def program(mask: Bool[Tensor, "6"], x: Float32[Tensor, "6 4"]):
+    return torch.constant_pad_nd(x[mask], (0, 0))
+"""
 CASES = (OK, CHUNK, BRANCH)
 TRACED: tuple[Stage, ...] = ("fake", "export", "export-strict", "compile", "aot")
 
@@ -68,6 +72,12 @@ def test_a_program_that_torch_takes(stage: Stage) -> None:
     assert seen.compiles == (1 if stage in {"export-strict", "compile", "aot"} else 0)
     assert seen.cpu_seconds > 0
     assert 100 < seen.peak_rss_mb < 5000
+
+
+def test_the_fake_stage_uses_the_decompositions_that_captures_use() -> None:
+    """The C++ kernel of this op takes ints; no capture ever runs it on fake tensors."""
+    assert observe(Run(ProgramSubject(PADDED), "export")).outcome == "ok"
+    assert observe(Run(ProgramSubject(PADDED), "fake")).outcome == "ok"
 
 
 @pytest.mark.parametrize("stage", TRACED)
@@ -205,9 +215,7 @@ def test_the_chain_follows_cause_then_context_and_ends() -> None:
     assert exception_chain(third) == [third, second, first]
 
 
-def test_a_machine_without_a_compiler_cannot_judge_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inductor_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/c++")
     monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "/nowhere/c++"))
-    seen = observe(Run(ProgramSubject(OK), "inductor"))
-    assert (seen.outcome, seen.exceptions) == ("not-judged", ())
-    assert "C++ compiler" in seen.reason
+    assert observe(Run(ProgramSubject(OK), "inductor")).outcome == "ok"
