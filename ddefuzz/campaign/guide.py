@@ -85,7 +85,7 @@ class Way:
 
     @property
     def promise(self) -> float:
-        """Something new for its cost, of a way that has hardly been tried rather much."""
+        """Something new for its cost, of a way that has hardly been tried rather much; its square is its chance."""
         return (self.gained + OPTIMISM / 8) / (self.cost + OPTIMISM)
 
 
@@ -202,7 +202,7 @@ class Guide:
         self._next_round += 1
 
     def _decide(self, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
-        name = random.choices(tuple(self.ways), [way.promise for way in self.ways.values()])[0]
+        name = random.choices(tuple(self.ways), [way.promise**2 for way in self.ways.values()])[0]
         if "sample" in self.ways and self._drawn + self._sampled < OPENING:
             name = "draw" if index % 2 else "sample"
         if name == "sample" and self.samples:
