@@ -84,9 +84,7 @@ class Failed(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> bool:
-        """Whether it says something of the op: the fake stage alone refuses, otherwise, what every capture takes."""
-        if self.signature.kind == "dde":
-            return True
+        """Whether it says something of the op: what every capture takes is an alarm of the fake stage alone."""
         if not self.confirmed:
             return self.signature.kind != "internal-error"
         return any(shown.outcome != "ok" for shown in self.confirmed)

@@ -28,7 +28,7 @@ from ddefuzz.sweep.select import Chosen, chosen
 from ddefuzz.sweep.status import with_status
 from ddefuzz.sweep.tasks import Answer, Ask, Failed, Shown, SweepResult, SweepTask, Swept
 
-SWEEP_VERSION: Final = 1
+SWEEP_VERSION: Final = 2
 """Raised when the code of `sweep` or `generate` changes what is tried of an op."""
 
 SCREEN: Final[Stage] = "fake"
@@ -133,7 +133,7 @@ class _Sweep:
             program=sighting.program or "",
             confirmed=tuple(self._confirmed(seen)) if confirm else (),
         )
-        self.sightings += [sighting] if found.counts else []
+        self.sightings += [sighting] if found.counts and found.confirmed else []
         return found
 
     def _confirmed(self, seen: _Seen) -> Iterable[Shown]:
