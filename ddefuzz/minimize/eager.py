@@ -109,10 +109,12 @@ def _symbols(program: Program, example: Values, others: list[Values]) -> dict[Si
     """Sizes that vary, as they are at each data size → the symbol of the input dims that vary alike."""
     symbols: dict[Sizes, str] = {}
     for one in program.inputs:
+        shapes = [_shape(values[Name(one.name)]) for values in (example, *others)]
+        if any(len(shape) != len(one.shape) for shape in shapes):
+            continue  # a step gave it another rank in place
         for place, dim in enumerate(one.shape):
             if dim.symbol is not None:
-                key = tuple(_shape(values[Name(one.name)])[place] for values in (example, *others))
-                symbols.setdefault(key, dim.symbol)
+                symbols.setdefault(tuple(shape[place] for shape in shapes), dim.symbol)
     return symbols
 
 

@@ -52,8 +52,10 @@ def minimize(
         nonlocal attempts, exhausted
         smallest_yet = sort_key(best)
         for candidate in map(tidy, one_pass(best, facts)):
-            name = digest(candidate)
-            if name in tried or any(map(fault_of, candidate.inputs)) or sort_key(candidate) >= smallest_yet:
+            # What cannot be an input cannot be printed either, so that is asked first.
+            if any(map(fault_of, candidate.inputs)) or (name := digest(candidate)) in tried:
+                continue
+            if sort_key(candidate) >= smallest_yet:
                 continue
             tried.add(name)
             values = inspect(candidate)

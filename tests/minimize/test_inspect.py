@@ -1,0 +1,34 @@
+"""What the minimizer learns of a program in eager, also where a step changes an input in place."""
+
+from __future__ import annotations
+
+from ddefuzz.minimize.eager import inspect
+from ddefuzz.minimize.minimizer import minimize
+from ddefuzz.ops.catalogue import parse
+from ddefuzz.program.text import print_program
+
+SQUEEZED = """\
+# ddefuzz program v1
+# inputs: x0 = normal
+def program(x0: Float32[Tensor, "u0=5 1"]):
+    t0 = x0.squeeze_()
+    return t0
+"""
+UNSIGNED = """\
+# ddefuzz program v1
+# inputs: x0 = normal
+def program(x0: Float32[Tensor, "u0=5 1"]):
+    t0 = x0.to(torch.uint64)
+    t1 = t0 + t0
+    return t1
+"""
+
+
+def test_an_input_that_loses_a_dim_in_place_is_no_error() -> None:
+    assert inspect(parse(SQUEEZED, "<program>").program, other_size=True) is not None
+
+
+def test_a_value_of_a_dtype_that_no_input_has_stays_a_step() -> None:
+    program = parse(UNSIGNED, "<program>").program
+    found = minimize(program, lambda candidate: "uint64" in print_program(candidate), inspect=inspect)
+    assert "uint64" in print_program(found.program)
