@@ -53,9 +53,9 @@ def minimize(
         smallest_yet = sort_key(best)
         for candidate in map(tidy, one_pass(best, facts)):
             # What cannot be an input cannot be printed either, so that is asked first.
-            if any(map(fault_of, candidate.inputs)) or (name := digest(candidate)) in tried:
+            if any(map(fault_of, candidate.inputs)) or not _sizes_agree(candidate):
                 continue
-            if sort_key(candidate) >= smallest_yet:
+            if (name := digest(candidate)) in tried or sort_key(candidate) >= smallest_yet:
                 continue
             tried.add(name)
             values = inspect(candidate)
@@ -79,6 +79,12 @@ def minimize(
                 if on_improvement is not None:
                     on_improvement(best)
     return Minimized(best, attempts, exhausted)
+
+
+def _sizes_agree(program: Program) -> bool:
+    """Whether each symbol has one size; a pass may have changed one of its dims alone."""
+    dims = {(dim.symbol, dim.size) for item in program.inputs for dim in item.shape if dim.symbol is not None}
+    return len({symbol for symbol, _ in dims}) == len(dims)
 
 
 def _as_it_is(program: Program, facts: Facts) -> Iterator[Program]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddefuzz.minimize.eager import inspect
 from ddefuzz.minimize.minimizer import minimize
 from ddefuzz.ops.catalogue import parse
+from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program
 
 SQUEEZED = """\
@@ -22,6 +23,24 @@ def program(x0: Float32[Tensor, "u0=5 1"]):
     t1 = t0 + t0
     return t1
 """
+TWICE = """\
+# ddefuzz program v1
+# inputs: x0 = normal
+def program(x0: Float32[Tensor, "u1=5 u1=5"]):
+    t0 = torch.sin(x0)
+    return t0
+"""
+
+
+def test_dims_of_one_symbol_keep_one_size() -> None:
+    asked = []
+
+    def accepts(candidate: Program) -> bool:
+        asked.append(parse(print_program(candidate), "<candidate>"))
+        return "sin" in print_program(candidate) and candidate.inputs[0].shape[-1:] != ()
+
+    minimize(parse(TWICE, "<program>").program, accepts, inspect=inspect)
+    assert asked
 
 
 def test_an_input_that_loses_a_dim_in_place_is_no_error() -> None:
