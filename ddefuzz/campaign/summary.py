@@ -60,7 +60,10 @@ def minimized(findings: Iterable[Seen], cpu_seconds: Mapping[str, float]) -> Min
 
 
 class WayCount(msgspec.Struct, frozen=True):
-    """Cases made in one way (`generate.origin.name_of`), and how many guard sites they were the first to reach."""
+    """Cases made in one way (`generate.origin.name_of`), and how many guard sites they were the first to reach.
+
+    With several jobs which of two cases was the first may depend on the machine.
+    """
 
     cases: int = 0
     new_sites: int = 0

@@ -58,7 +58,10 @@ def test_one_job_or_two_give_the_same_cases_and_findings(campaign: Callable[...,
     assert alone.outcomes == whole.outcomes
     assert alone.verdicts == whole.verdicts
     assert alone.sites == whole.sites
-    assert alone.ways == whole.ways
+    # Which of two cases at work at once was the first to reach a site is the machine's.
+    assert {name: way.cases for name, way in alone.ways.items()} == {
+        name: way.cases for name, way in whole.ways.items()
+    }
 
 
 def test_two_shards_are_the_whole(campaign: Callable[..., Summary]) -> None:
