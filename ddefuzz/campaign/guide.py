@@ -7,7 +7,7 @@ worker was faster.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.coverage.ledger import Ledger
-from ddefuzz.generate.origin import HOW, Draw, Mutate, Origin, Respell, Sample, name_of
+from ddefuzz.generate.origin import HOW, SHORT, Draw, Mutate, Origin, Respell, Sample, name_of
 from ddefuzz.ops.catalogue import OPS, parse
 from ddefuzz.program.model import functions_in
 
@@ -35,9 +35,6 @@ FORGET: Final = 0.97
 
 WAYS: Final[tuple[str, ...]] = ("sample", "draw", "short", "aim", "respell", *HOW)
 """All ways of making a case (`origin.name_of`)."""
-
-SHORT: Final = "short"
-"""The profile of short programs, which cost less."""
 
 OPTIMISM: Final = 8.0
 """The cost that a way is credited with before it is tried, and an eighth of it as its gain."""
@@ -118,12 +115,13 @@ class Guide:
     kept: list[Kept] = field(default_factory=list)
     ways: dict[str, Way] = field(default_factory=dict)
     verdicts: set[tuple[str, str]] = field(default_factory=set)
-    touched: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    touched: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     signatures: set[str] = field(default_factory=set)
     alarms: set[str] = field(default_factory=set)
     _sites: dict[str, frozenset[int]] = field(default_factory=dict)
     _planned: dict[int, Case] = field(default_factory=dict)
     _arrived: dict[int, CaseResult] = field(default_factory=dict)
+    _asked: dict[int, str] = field(default_factory=dict)
     _parents: dict[int, Kept] = field(default_factory=dict)
     _next_result: int = 0
     _next_round: int = 0
@@ -167,12 +165,13 @@ class Guide:
         shown = {one.signature.key for one in result.sightings}
         self.signatures.update(shown)
         self.alarms = (self.alarms | set(result.screened)) - self.signatures
-        way = self.ways.get(name_of(result.origin))
+        asked = self._asked.pop(result.index, "")
+        if asked:
+            self.ways[asked].cost += cost
+            if asked == name_of(result.origin):
+                self.ways[asked].gained += sites + 0.1 * min(novel.shapes, MOST_SHAPES)
         if isinstance(result.origin, Sample):
             self.of_ops[result.origin.op].gained += sites
-        if way is not None:
-            way.cost += cost
-            way.gained += sites + 0.1 * min(novel.shapes, MOST_SHAPES)
         score = SITE_SCORE * sites + VERDICT_SCORE * bool(told) + min(novel.shapes, MOST_SHAPES)
         if result.program and result.reached:
             self._touch(result)
@@ -198,7 +197,9 @@ class Guide:
             way.cost *= FORGET
             way.gained *= FORGET
         for index in range(first, first + ROUND):
-            self._planned[index] = Case(self._decide(index, random, aims), known, alarms)
+            origin = self._decide(index, random, aims)
+            self._asked[index] = name_of(origin)
+            self._planned[index] = Case(origin, known, alarms)
         self._next_round += 1
 
     def _decide(self, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:

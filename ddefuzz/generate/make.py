@@ -8,7 +8,7 @@ from ddefuzz.generate.draw import case, drawn_case, respelled
 from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.mutate import mutate
 from ddefuzz.generate.opinfo import accepts, samples, takes
-from ddefuzz.generate.origin import Draw, Mutate, Origin, Respell, Sample
+from ddefuzz.generate.origin import SHORT, Draw, Mutate, Origin, Respell, Sample
 from ddefuzz.generate.profiles import profile_named
 from ddefuzz.generate.variants import all_unbacked, variants
 from ddefuzz.ops.catalogue import CALLABLES, parse
@@ -27,9 +27,14 @@ DTYPES = ("float32", "int64", "bool", "complex64")
 def program_of(
     profile: str, seed: int, index: int, origin: Origin, journal: Journal | None = None
 ) -> tuple[Program, Origin]:
-    """The program of a case, and where it really comes from: what cannot be made is drawn at the index instead."""
+    """The program of a case, and where it really comes from: what cannot be made is a short one drawn at the index.
+
+    A short one, because the campaign's own profile may draw at this index as well.
+    """
     made = _made(profile, seed, origin, journal)
-    return (case(profile, seed, index, journal), Draw(index)) if made is None else (made, origin)
+    if made is not None:
+        return made, origin
+    return case(SHORT, seed, index, journal), Draw(index, profile=SHORT)
 
 
 def _made(profile: str, seed: int, origin: Origin, journal: Journal | None) -> Program | None:

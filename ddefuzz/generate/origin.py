@@ -11,6 +11,9 @@ How: TypeAlias = Literal["insert", "replace", "splice", "layout", "unbacked", "n
 
 HOW: tuple[How, ...] = get_args(How)
 
+SHORT = "short"
+"""The profile of short programs, which cost less; also what a summary calls them."""
+
 
 class Draw(msgspec.Struct, frozen=True, tag="draw"):
     """Drawn afresh, at an index of the campaign's stream.
@@ -58,7 +61,7 @@ def name_of(origin: Origin) -> str:
     """What a summary calls it: `draw`, `sample`, or the way of mutating."""
     match origin:
         case Draw(focus=None, profile=profile):
-            return "short" if profile else "draw"
+            return SHORT if profile else "draw"
         case Draw():
             return "aim"
         case Respell():
