@@ -34,6 +34,7 @@ from ddefuzz.generate.origin import Draw
 from ddefuzz.instrument.torch_api import require
 from ddefuzz.oracles.capture import judge
 from ddefuzz.oracles.verdict import needs_second_run, verdict
+from ddefuzz.program.model import functions_in
 from ddefuzz.program.text import digest, print_program
 
 SCREEN: Stage = "fake"
@@ -80,6 +81,7 @@ def run_case(task: CaseTask) -> CaseResult:
         rss,
         origin,
         judged.screened,
+        functions_in(program),
     )
 
 

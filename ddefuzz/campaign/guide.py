@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
 
+from ddefuzz.campaign.promise import Way, pick
+from ddefuzz.campaign.sampler import Sampler
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.coverage.ledger import Ledger
-from ddefuzz.generate.origin import HOW, SHORT, Draw, Mutate, Origin, Respell, Sample, name_of
-from ddefuzz.ops.catalogue import OPS, parse
-from ddefuzz.program.model import functions_in
+from ddefuzz.generate.origin import HOW, SHORT, Draw, Mutate, Origin, Respell, Sample, Single, name_of
+from ddefuzz.ops.catalogue import GROUPS, OPS
 
 ROUND: Final = 32
 """Cases a round."""
@@ -30,18 +31,14 @@ VERDICT_SCORE: Final = 4
 MOST_SHAPES: Final = 4
 """What a program is worth: for each new site, for a verdict that was new at a site, for new expressions (one each)."""
 
-FORGET: Final = 0.97
-"""What a round's successes and costs still count in the next one."""
-
-WAYS: Final[tuple[str, ...]] = ("sample", "draw", "short", "aim", "respell", *HOW)
+WAYS: Final[tuple[str, ...]] = ("single", "sample", "draw", "aim", "respell", *HOW)
 """All ways of making a case (`origin.name_of`)."""
 
-OPTIMISM: Final = 8.0
-"""The cost that a way is credited with before it is tried, and an eighth of it as its gain."""
+OPENING: Final = ("single", "sample", "draw", "single", "sample")
+"""By turns, until each op of the catalogue and each that torch has samples of has come once."""
 
-OPENING: Final = 340
-"""How many cases are drawn and sampled by turns before anything is learnt from them: as many draws as it takes to have
-each op that usually stops capture once (`draw.STOPPING`), and as many of torch's samples."""
+SINGLES: Final = tuple(sorted(range(len(OPS)), key=lambda op: (not OPS[op].stops, OPS[op] in GROUPS["pointwise"], op)))
+"""The catalogue in the order in which it comes: first what usually stops capture, last what asks little."""
 
 
 def cost_of(program: str) -> int:
@@ -74,32 +71,6 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Way:
-    """What one way of making cases has brought lately, and at what cost (`cost_of`)."""
-
-    cost: float = 0.0
-    gained: float = 0.0
-
-    @property
-    def promise(self) -> float:
-        """Something new for its cost, of a way that has hardly been tried rather much; its square is its chance."""
-        return (self.gained + OPTIMISM / 8) / (self.cost + OPTIMISM)
-
-
-@dataclass(slots=True)
-class OfOp:
-    """What the samples of one op have brought: they are tried in order, each plain and then in another form."""
-
-    tried: int = 0
-    gained: int = 0
-
-    @property
-    def promise(self) -> float:
-        """New sites a sample, of an op with few tries rather much."""
-        return (self.gained + 1) / (self.tried + 1)
-
-
-@dataclass(slots=True)
 class Guide:
     """The state of one campaign's search, by the ways that it may use.
 
@@ -121,19 +92,17 @@ class Guide:
     _sites: dict[str, frozenset[int]] = field(default_factory=dict)
     _planned: dict[int, Case] = field(default_factory=dict)
     _arrived: dict[int, CaseResult] = field(default_factory=dict)
-    _asked: dict[int, str] = field(default_factory=dict)
+    _asked: dict[int, tuple[str, Origin]] = field(default_factory=dict)
     _parents: dict[int, Kept] = field(default_factory=dict)
     _next_result: int = 0
     _next_round: int = 0
-    of_ops: dict[str, OfOp] = field(default_factory=dict)
-    _order: list[str] = field(default_factory=list)
-    _sampled: int = 0
+    sampler: Sampler = field(init=False)
     _drawn: int = 0
+    _singled: int = 0
 
     def __post_init__(self) -> None:
         self.ways = {name: Way() for name in self.allowed}
-        self.of_ops = {op: OfOp() for op in self.samples}
-        self._order = Random(f"samples:{self.seed}").sample(self.samples, len(self.samples))
+        self.sampler = Sampler(self.samples, self.seed)
         self._next_result = self.start
         self._plan()
         self._plan()
@@ -165,27 +134,21 @@ class Guide:
         shown = {one.signature.key for one in result.sightings}
         self.signatures.update(shown)
         self.alarms = (self.alarms | set(result.screened)) - self.signatures
-        asked = self._asked.pop(result.index, "")
-        if asked:
-            self.ways[asked].cost += cost
-            if asked == name_of(result.origin):
-                self.ways[asked].gained += sites + 0.1 * min(novel.shapes, MOST_SHAPES)
-        if isinstance(result.origin, Sample):
-            self.of_ops[result.origin.op].gained += sites
+        if result.index in self._asked:
+            way, asked = self._asked.pop(result.index)
+            self.ways[way].add(cost, sites if way == name_of(result.origin) else 0)
+            if isinstance(asked, Sample):
+                self.sampler.learn(asked, result.origin, sites)
         score = SITE_SCORE * sites + VERDICT_SCORE * bool(told) + min(novel.shapes, MOST_SHAPES)
-        if result.program and result.reached:
-            self._touch(result)
+        files = {one.place.file for stage in result.reached for one in stage.reached}
+        for function in result.functions:
+            self.touched[function].update(files)
         parent = self._parents.pop(result.index, None)
         if parent is not None and sites:
             parent.score += SITE_SCORE
         if score and result.program:
             self.kept.append(Kept(result.program, result.origin, score, cost))
             del self.kept[:-KEPT]
-
-    def _touch(self, result: CaseResult) -> None:
-        files = {one.place.file for stage in result.reached for one in stage.reached}
-        for function in functions_in(parse(result.program, "<program>").program):
-            self.touched[function].update(files)
 
     def _plan(self) -> None:
         """Decide a round."""
@@ -194,20 +157,21 @@ class Guide:
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
         for way in self.ways.values():
-            way.cost *= FORGET
-            way.gained *= FORGET
+            way.forget()
+        self.sampler.forget()
         for index in range(first, first + ROUND):
-            origin = self._decide(index, random, aims)
-            self._asked[index] = name_of(origin)
+            way = OPENING[index % len(OPENING)] if self._is_opening() else pick(self.ways, random)
+            origin = self._decide(way, index, random, aims)
+            self._asked[index] = way, origin
             self._planned[index] = Case(origin, known, alarms)
         self._next_round += 1
 
-    def _decide(self, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
-        name = random.choices(tuple(self.ways), [way.promise**2 for way in self.ways.values()])[0]
-        if "sample" in self.ways and self._drawn + self._sampled < OPENING:
-            name = "draw" if index % 2 else "sample"
+    def _decide(self, name: str, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
+        """A case made in a way, or drawn where there is nothing yet to make it from."""
         if name == "sample" and self.samples:
-            return self._sample(random)
+            return self.sampler.next(random)
+        if name == "single":
+            return self._single()
         if name == "aim" and (focus := aims(random)) is not None:
             return Draw(index, focus, SHORT)
         if name == "respell" and (kept := self._pick(index, random, spelt=True)) is not None:
@@ -217,8 +181,6 @@ class Guide:
             )
             assert isinstance(base, Draw)
             return Respell(base, (*changes, change))
-        if name == SHORT:
-            return Draw(index, None, SHORT)
         for how in HOW:
             if how == name and (kept := self._pick(index, random)) is not None:
                 other = random.choice(self.kept).program if how == "splice" else ""
@@ -230,17 +192,14 @@ class Guide:
         self._drawn += 1
         return Draw(self.start + self._drawn - 1)
 
-    def _sample(self, random: Random) -> Sample:
-        """The next sample: each op's first with every dim unbacked, then varied ones of ops that have brought most."""
-        if self._sampled < len(self.samples):
-            op = self._order[self._sampled]
-            self._sampled += 1
-        else:
-            op = random.choices(self.samples, [self.of_ops[op].promise for op in self.samples])[0]
-        of_op = self.of_ops[op]
-        number, variant = of_op.tried // 2, random.randrange(1, 2**16) if of_op.tried % 2 else 0
-        of_op.tried += 1
-        return Sample(op, number, variant)
+    def _single(self) -> Single:
+        """The next op of the catalogue by itself; the second time round its second program, and so on."""
+        number, place = divmod(self._singled, len(SINGLES))
+        self._singled += 1
+        return Single(SINGLES[place], number)
+
+    def _is_opening(self) -> bool:
+        return {"single", "sample"} <= self.ways.keys() and (self._singled < len(SINGLES) or self.sampler.opening)
 
     def _pick(self, index: int, random: Random, *, spelt: bool = False) -> Kept | None:
         """A kept program, by energy; with `spelt` one that bytes spell."""

@@ -55,7 +55,7 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     `program` is its text, empty where it was lost while it was drawn. `draw_seconds` and `cpu_seconds` are CPU seconds
     of the worker: for drawing, and for everything. `screened` are the keys of what the fake stage showed ahead of a
-    capture.
+    capture, `functions` what the program calls.
     """
 
     index: int
@@ -69,6 +69,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     rss_mb: float = 0.0
     origin: Origin = Draw(0)
     screened: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
 
 
 class Suspect(msgspec.Struct, frozen=True):

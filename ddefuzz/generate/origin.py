@@ -33,16 +33,23 @@ class Respell(msgspec.Struct, frozen=True, tag="respell"):
     changes: tuple[tuple[int, int], ...]
 
 
-class Sample(msgspec.Struct, frozen=True, tag="sample"):
-    """A sample call of torch's own OpInfo database: the `number`-th (modulo how many there are) of an op, varied.
+class Single(msgspec.Struct, frozen=True, tag="single"):
+    """An op of the catalogue by its position, with no more before it than its arguments need: its `number`-th."""
 
-    `variant` picks one of the sample's variants (`generate.variants`), modulo how many there are; 0 is all dims
-    unbacked.
+    op: int
+    number: int
+
+
+class Sample(msgspec.Struct, frozen=True, tag="sample"):
+    """A sample call of torch's own OpInfo database: the `number`-th of an op's in a kind of form (`variants.FORMS`).
+
+    Where there is none, `word` picks one of all its forms.
     """
 
     op: str
+    form: str
     number: int
-    variant: int = 0
+    word: int
 
 
 class Mutate(msgspec.Struct, frozen=True, tag="mutate"):
@@ -54,7 +61,7 @@ class Mutate(msgspec.Struct, frozen=True, tag="mutate"):
     other: str = ""
 
 
-Origin: TypeAlias = Draw | Respell | Sample | Mutate
+Origin: TypeAlias = Draw | Respell | Single | Sample | Mutate
 
 
 def name_of(origin: Origin) -> str:
@@ -66,6 +73,8 @@ def name_of(origin: Origin) -> str:
             return "aim"
         case Respell():
             return "respell"
+        case Single():
+            return "single"
         case Sample():
             return "sample"
         case Mutate(how=how):

@@ -36,16 +36,19 @@ MAX_DIMS: Final = 6
 
 
 class Variant(NamedTuple):
-    """A form by its name, which is that of a dim (`dim x0.1`) or of a row of `FORMS`."""
+    """A form by its name: that of a dim (`dim x0.1`), of a layout, or of a row of `FORMS`."""
 
     name: str
     program: Program
 
 
-def variants(program: Program) -> Iterator[Variant]:
-    """All forms of a program whose dims are static, each a well-formed program; candidates of one name in a row."""
-    for make in FORMS:
-        yield from (variant for variant in make(program) if is_well_formed(variant.program))
+def variants(program: Program, kinds: Iterable[str] | None = None) -> Iterator[Variant]:
+    """The forms of a program whose dims are static, of some `kinds` (names of `FORMS`) or of all.
+
+    Each is a well-formed program; candidates of one name come in a row.
+    """
+    for kind in FORMS if kinds is None else kinds:
+        yield from (variant for variant in FORMS[kind](program) if is_well_formed(variant.program))
 
 
 def is_well_formed(program: Program) -> bool:
@@ -229,18 +232,18 @@ def _backward(program: Program) -> Iterator[Variant]:
         yield Variant("backward", all_unbacked(made))
 
 
-FORMS: Final[tuple[Callable[[Program], Iterator[Variant]], ...]] = (
-    _static,
-    _all,
-    _every,
-    _single,
-    _shared,
-    _mask,
-    _item,
-    _layouts,
-    _out,
-    _method,
-    _in_place,
-    _backward,
-)
-"""In the order in which they are tried."""
+FORMS: Final[dict[str, Callable[[Program], Iterator[Variant]]]] = {
+    "static": _static,
+    "all": _all,
+    "every": _every,
+    "single": _single,
+    "shared": _shared,
+    "mask": _mask,
+    "item": _item,
+    "layout": _layouts,
+    "out": _out,
+    "method": _method,
+    "in-place": _in_place,
+    "backward": _backward,
+}
+"""The kinds of forms, in the order in which they are tried."""

@@ -37,7 +37,12 @@ def raised(function: str) -> Reached:
 
 def result(index: int, origin: Origin, *reached: Reached) -> CaseResult:
     return CaseResult(
-        index, f"digest {index}", program=PROGRAM, reached=(StageReached("fake", reached),), origin=origin
+        index,
+        f"digest {index}",
+        program=PROGRAM,
+        reached=(StageReached("fake", reached),),
+        origin=origin,
+        functions=("torch.chunk",),
     )
 
 
@@ -75,7 +80,7 @@ def test_the_order_in_which_results_come_does_not_matter(seed: int) -> None:
 
 
 def test_what_reached_something_new_is_changed_in_every_way() -> None:
-    found = origins(Guide(7, samples=("add", "chunk")), range(40 * ROUND), 40 * ROUND).values()
+    found = origins(Guide(7, samples=("add", "chunk")), range(80 * ROUND), 80 * ROUND).values()
     names = {name_of(origin) for origin in found}
     assert names == set(WAYS) - {"aim"}
     assert all(origin.program == PROGRAM for origin in found if isinstance(origin, Mutate))
@@ -85,7 +90,7 @@ def test_what_reached_something_new_is_changed_in_every_way() -> None:
 
 def test_ops_that_touch_a_file_with_unreached_sites_are_aimed_at() -> None:
     guide = Guide(7, sites_in=lambda file: frozenset({1, 1000, 1001}) if file.endswith("__init__.py") else frozenset())
-    found = origins(guide, range(20 * ROUND), 20 * ROUND).values()
+    found = origins(guide, range(80 * ROUND), 80 * ROUND).values()
     aimed = [origin for origin in found if name_of(origin) == "aim"]
     assert aimed
     assert all("torch.chunk" in OPS[origin.focus or 0].callables for origin in aimed if isinstance(origin, Draw))

@@ -1,0 +1,64 @@
+"""Which of torch's own samples comes next, and in which form: every op once, then what has brought most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from ddefuzz.campaign.promise import Way, pick
+from ddefuzz.generate.origin import Origin, Sample
+from ddefuzz.generate.variants import FORMS
+
+FIRST = "all"
+"""The form in which every op comes first: every dim unbacked."""
+
+
+@dataclass(slots=True)
+class Sampler:
+    """The state of a campaign's samples, of the `ops` that torch has samples of.
+
+    Each kind of form is a way, by what it brings; of the ops those come next that have brought most for their tries and
+    have been tried least in the form.
+    """
+
+    ops: tuple[str, ...]
+    seed: int
+    forms: dict[str, Way] = field(default_factory=lambda: {form: Way() for form in FORMS if form != "static"})
+    tried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    of_ops: dict[str, Way] = field(default_factory=dict)
+    _first: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.of_ops = {op: Way() for op in self.ops}
+        self._first = Random(f"samples:{self.seed}").sample(self.ops, len(self.ops))
+
+    @property
+    def opening(self) -> bool:
+        """Whether some op has not come yet."""
+        return bool(self._first)
+
+    def next(self, random: Random) -> Sample:
+        """The next sample; only where there are ops."""
+        op, form = (self._first.pop(), FIRST) if self._first else self._choose(random)
+        number = self.tried[op, form]
+        self.tried[op, form] += 1
+        return Sample(op, form, number, random.getrandbits(16))
+
+    def _choose(self, random: Random) -> tuple[str, str]:
+        form = pick(self.forms, random)
+        weights = [way.promise / (1 + self.tried[op, form]) for op, way in self.of_ops.items()]
+        return random.choices(self.ops, weights)[0], form
+
+    def learn(self, asked: Sample, made: Origin, gained: int) -> None:
+        """Take in what a case has brought that was asked for, and may have become another."""
+        if not isinstance(made, Sample):
+            gained = 0
+        elif made.form in self.forms:
+            self.forms[made.form].add(1, gained)
+        self.of_ops[asked.op].add(1, gained)
+
+    def forget(self) -> None:
+        """Let a round pass."""
+        for way in self.forms.values():
+            way.forget()
