@@ -89,4 +89,4 @@ def progress_line(now: Progressed) -> str:
     left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
     before = f" ({now.kept} from before)" if now.kept else ""
     done = now.done + now.kept
-    return f"{done} of {done + now.left} ops{before}, {left}, {now.findings} findings, {now.new} new"
+    return f"{done} of {done + now.left} ops{before}, {left}, {counted(now.findings, 'finding')}, {now.new} new"
