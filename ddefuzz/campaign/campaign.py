@@ -1,7 +1,8 @@
 """All of it, for a budget: cases in order, failures recorded at once, then minimized and confirmed cold.
 
-One loop owns the database and the budget. It keeps a short queue of work with the workers, so that what follows a
-finding comes before the next case, and stops drawing a little before a time budget ends.
+One loop owns the database and the budget. It keeps a short queue of work with the workers, in which new cases and what
+follows up findings take turns by the time they have had (`campaign.pace`), and stops drawing a little before a time
+budget ends.
 """
 
 from __future__ import annotations

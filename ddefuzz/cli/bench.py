@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import rich_click as click
 from ddefuzz.bench.throughput import MEMORY_LIMIT_MB, Throughput, measure
 from ddefuzz.cli import bench_generation, bench_peers, bench_recall
 from ddefuzz.cli.output import deliver, output_options
+from ddefuzz.cli.progress import LiveLine
 from ddefuzz.generate.profiles import PROFILES
 
 profile_option = click.option(
@@ -43,8 +43,8 @@ command.add_command(bench_recall.command, "recall")
 @output_options("text", "json")
 def throughput(cases: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """A campaign's CPU seconds over those of bare exports, speed-up, rates and memory."""
-    with tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder:
-        record = measure(profile, seed, cases, Path(folder), lambda line: print(line, file=sys.stderr))  # noqa: T201
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder, LiveLine("measuring") as live:
+        record = measure(profile, seed, cases, Path(folder), live.say)
     document = msgspec.json.encode(record).decode() + "\n"
     deliver({"text": lambda _page: throughput_text(record), "json": lambda _page: document}, format_, outputs)
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 import rich_click as click
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 
 from ddefuzz.bench.curves import EXTRA, Curve, Estimate, Peers, compare, require_chart, scipy_stats, svg
@@ -19,8 +19,8 @@ from ddefuzz.campaign.launch import Stopped
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import DEFAULT_STAGES, jobs_option
-from ddefuzz.cli.output import Page, deliver, output_options, plain, progress_console, rendered
-from ddefuzz.cli.progress import stop_on_interrupt
+from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
+from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.protocol import EXPLICIT
 
@@ -55,23 +55,25 @@ def command(
         raise InputError(f"--budget: found {budget!r}, expected CPU seconds such as 120cpu")
     if "svg" in (format_, *(name for name, _ in outputs)):
         require_chart()
-    console = progress_console()
-    if seeds > 1 and scipy_stats() is None:
-        console.print(f"without intervals: scipy is not installed ({EXTRA})", markup=False)
-    peers = dict(_peers(budget, cpu_seconds, _named_once(map(parse_command, commands)), jobs, console))
+    named = _named_once(map(parse_command, commands))
     curves: list[Curve] = []
-    with tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder, stop_on_interrupt() as stopped:
+    with (
+        tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder,
+        stop_on_interrupt() as stopped,
+        LiveLine("measuring") as live,
+    ):
+        if seeds > 1 and scipy_stats() is None:
+            live.say(f"without intervals: scipy is not installed ({EXTRA})")
+        peers = dict(_peers(budget, cpu_seconds, named, jobs, live.say))
         for number, (seed, name) in enumerate(((seed, name) for seed in range(seeds) for name in peers), 1):
-            console.print(
-                f"{number}/{seeds * len(peers)}  {name}, seed {seed}, {cpu_seconds:g} CPU seconds", markup=False
-            )
+            live.say(f"{number}/{seeds * len(peers)}  {name}, seed {seed}, {cpu_seconds:g} CPU seconds")
             curve = peers[name](seed, Path(folder), stopped)
             if curve is None:
                 break
             curves.append(curve)
             sites = curve.steps[-1].sites if curve.steps else None
             if sites is not None:
-                console.print(f"     {sites.fallback} fallback sites, {sites.dde} DDE call sites", markup=False)
+                live.say(f"     {sites.fallback} fallback sites, {sites.dde} DDE call sites")
     record = compare(cpu_seconds, curves, interrupted=len(curves) < seeds * len(peers))
     document = msgspec.json.encode(record).decode() + "\n"
     deliver(
@@ -108,12 +110,12 @@ def _estimate(one: Estimate) -> str:
 
 
 def _peers(
-    budget: str, cpu_seconds: float, commands: tuple[Command, ...], jobs: int, console: Console
+    budget: str, cpu_seconds: float, commands: tuple[Command, ...], jobs: int, say: Callable[[str], None]
 ) -> Iterator[tuple[str, Run]]:
     """The peers by name; commands come first, because they may be none."""
     opinfo = opinfo_command()
     if opinfo is None:
-        console.print("without opinfo: ci/peers/opinfo.py is in a source checkout only", markup=False)
+        say("without opinfo: ci/peers/opinfo.py is in a source checkout only")
     for outside in (*commands, *([opinfo] if opinfo else [])):
         yield outside.name, _commanded(outside, cpu_seconds)
     for guided in (True, False):

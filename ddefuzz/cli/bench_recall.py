@@ -15,7 +15,8 @@ from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.cli.options import db_option, jobs_option, stages_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
-from ddefuzz.cli.progress import Progress, stop_on_interrupt
+from ddefuzz.cli.progress import stop_on_interrupt
+from ddefuzz.cli.run_progress import campaign_progress
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, Stage
@@ -82,7 +83,7 @@ def command(
     with (
         tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder,
         Pool(1) as pool,
-        Progress(plan, said) as progress,
+        campaign_progress(plan, said) as progress,
         stop_on_interrupt() as stopped,
     ):
         record = measure_recall(

@@ -6,18 +6,17 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
 import rich_click as click
-from rich.status import Status
 
 from ddefuzz.classify.classify import Classified
 from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
-from ddefuzz.cli.output import Writer, deliver, output_options, progress_console
+from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
@@ -81,11 +80,11 @@ def command(
     """
     wanted = tuple(stage for stage in STAGES if stage in {"eager", *stages})
     semantics = tuple(map(Semantics, mechanisms))
-    with Pool(jobs) as pool, _progress() as say:
+    with Pool(jobs) as pool, LiveLine("workers start (importing torch takes some seconds)") as live:
         targets = _targets(pool, target, case)
-        checked = [one for rows in _observed(pool, targets, wanted, semantics, timeout, say) for one in rows]
+        checked = [one for rows in _observed(pool, targets, wanted, semantics, timeout, live) for one in rows]
         if advising and key is None:
-            checked = _advised(pool, targets, checked, timeout, jobs, say)
+            checked = _advised(pool, targets, checked, timeout, jobs, live)
     if not checked:
         raise NothingRanError(f"{target}: CASES is empty")
     shown = [one.row for one in checked if _is_shown(one.row, stages)]
@@ -146,7 +145,7 @@ def _observed(
     stages: tuple[Stage, ...],
     semantics: tuple[Semantics, ...],
     timeout: float,
-    say: Status | None,
+    live: LiveLine,
 ) -> Iterator[tuple[Checked, ...]]:
     """The rows of each target, in order; all runs are in the pool at once."""
     runs = [
@@ -162,14 +161,13 @@ def _observed(
         found = future.result()
         observed = lost_observation(run, found) if isinstance(found, Lost) else found
         observations[by_subject[run.subject]].append(observed)
-        if say is not None:
-            say.update(f"{number}/{len(runs)} runs")
+        live.update(f"{number}/{len(runs)} runs")
     for case, done in observations.items():
         yield check_case(case, done)
 
 
 def _advised(
-    pool: Pool, targets: list[Target], checked: list[Checked], timeout: float, jobs: int, say: Status | None
+    pool: Pool, targets: list[Target], checked: list[Checked], timeout: float, jobs: int, live: LiveLine
 ) -> list[Checked]:
     """The rows with advice: one search for each of the user's lines that failed under explicit semantics."""
     groups: dict[tuple[str, object], list[Checked]] = {}
@@ -187,8 +185,7 @@ def _advised(
         for number, (name, future) in enumerate(futures.items(), 1):
             for one in groups[name]:
                 advice[one.row] = future.result()
-            if say is not None:
-                say.update(f"{number}/{len(futures)} failures: trying changes that may help")
+            live.update(f"{number}/{len(futures)} failures: trying changes that may help")
     rows = [msgspec.structs.replace(one.row, advice=advice.get(one.row)) for one in checked]
     return [msgspec.structs.replace(one, row=row) for one, row in zip(checked, rows, strict=True)]
 
@@ -235,14 +232,3 @@ def _run(pool: Pool, run: Run, timeout: float) -> Observation:
             return pool.observe_cold(run, timeout)
         except DdefuzzError as error:
             return Observation(run.stage, run.semantics, "not-judged", str(error))
-
-
-@contextmanager
-def _progress() -> Iterator[Status | None]:
-    """A live line on stderr, on a terminal only."""
-    console = progress_console()
-    if not console.is_terminal:
-        yield None
-        return
-    with console.status("workers start (importing torch takes some seconds)") as status:
-        yield status

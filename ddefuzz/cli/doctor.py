@@ -13,7 +13,8 @@ from rich.text import Text
 
 from ddefuzz.cli.layout import folded
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Page, deliver, output_options, progress_console, rendered
+from ddefuzz.cli.output import Page, deliver, output_options, rendered
+from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.findings import connection
 from ddefuzz.selfcheck import Check
@@ -32,9 +33,9 @@ def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> Non
     Exits 0 when all checks hold and 4 when one does not, or when this torch is not supported at all.
     """
     found: list[Check] = []
-    with progress_console().status("checking (some seconds)") as status:
+    with LiveLine("checking (some seconds)") as live:
         for title, part in PARTS:
-            status.update(f"checking {title}")
+            live.update(f"checking {title}")
             found += part(db)
     deliver({"text": lambda page: _page(found, page), "json": lambda _page: _document(found)}, format_, outputs)
     if not all(check.ok for check in found):

@@ -1,4 +1,4 @@
-"""A campaign's progress on stderr: a live line on a terminal, now and then a plain one elsewhere."""
+"""How far a command is, on stderr: a live line on a terminal, now and then a plain one elsewhere."""
 
 from __future__ import annotations
 
@@ -10,79 +10,49 @@ from contextlib import contextmanager
 from threading import Event as Flag
 from types import FrameType, TracebackType
 
-from rich.markup import escape
-from rich.status import Status
+from rich.console import Console
+from rich.text import Text
 
-from ddefuzz.campaign.campaign import Event
-from ddefuzz.campaign.plan import Plan
-from ddefuzz.campaign.summary import BUG_CAUSES, Tally
-from ddefuzz.cli.layout import counted
-from ddefuzz.cli.output import progress_console
+from ddefuzz.cli.output import plain, progress_console
 
 LINE_SECONDS = 10.0
 """How often a plain line is written where there is no terminal."""
 
 
-class Progress:
-    """Called with each event of a campaign; use it in a `with` block."""
+class LiveLine:
+    """The line; use it in a `with` block. Nothing that is shown is markup, and no line is broken at a width."""
 
-    def __init__(self, plan: Plan, replay: str) -> None:
-        self._plan = plan
-        self._console = progress_console()
-        self._began = self._last = time.monotonic()
-        self._status: Status | None = None
-        self._console.print(f"[bold]$[/] {escape(replay)}", soft_wrap=True)
-        self._starting = f"starting {counted(plan.jobs, 'worker')} (importing torch takes some seconds)"
+    def __init__(
+        self, starting: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console or progress_console()
+        self._status = self._console.status(plain(starting))
+        self._clock = clock
+        self._last = clock()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> LiveLine:
         if self._console.is_terminal:
-            self._status = self._console.status(self._starting)
             self._status.start()
-        else:
-            self._console.print(self._starting)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._status is not None:
-            self._status.stop()
+        self._status.stop()
 
-    def __call__(self, event: Event, tally: Tally) -> None:
-        """Show an event, and how far the campaign is."""
-        match event:
-            case "found", name if (seen := tally.findings[name]).is_new and seen.cause in BUG_CAUSES:
-                self._say(f"new  {seen.cause:<9}  {escape(str(seen.signature.site))}  [dim]{name}[/]")
-            case "lost", line:
-                self._say(escape(line))
-        line = self._line(tally)
-        if self._status is not None:
-            self._status.update(line)
-        elif time.monotonic() - self._last >= LINE_SECONDS:
-            self._last = time.monotonic()
-            self._console.print(line, soft_wrap=True)
+    def say(self, line: str | Text) -> None:
+        """Write a line that stays."""
+        self._console.print(plain(line) if isinstance(line, str) else line, soft_wrap=True)
 
-    def _say(self, line: str) -> None:
-        seconds = time.monotonic() - self._began
-        self._console.print(f"{seconds:6.1f}s  {line}", soft_wrap=True)
-
-    def _line(self, tally: Tally) -> str:
-        seconds = time.monotonic() - self._began
-        budget, cases = self._plan.budget, len(tally.digests)
-        if budget.cases is not None:
-            done = f"{cases}/{budget.cases} cases"
-        else:
-            spent, of = seconds, budget.seconds
-            if budget.cpu_seconds is not None:
-                spent, of = tally.total_cpu_seconds(), budget.cpu_seconds
-            unit = "s" if budget.cpu_seconds is None else "CPU s"
-            done = f"{min(spent, of or spent):.0f}/{of:g} {unit}  {counted(cases, 'case')}"
-        bugs = [seen for seen in tally.findings.values() if seen.cause in BUG_CAUSES]
-        new = sum(seen.is_new for seen in bugs)
-        waiting = sum(seen.is_new and not seen.confirmed for seen in bugs) if self._plan.minimize else 0
-        rest = f", {waiting} to minimize and confirm" if waiting else ""
-        sites = counted(len(tally.ledger.fallback_sites), "guard site")
-        return f"{done} ({cases / max(seconds, 0.1):.1f}/s)  {counted(len(bugs), 'finding')}, {new} new{rest}, {sites}"
+    def update(self, line: str, *, is_last: bool = False) -> None:
+        """Change the live line; without a terminal, write it if it is time to, or the last."""
+        if self._console.is_terminal:
+            self._status.update(plain(line))
+            return
+        now = self._clock()
+        if is_last or now - self._last >= LINE_SECONDS:
+            self._last = now
+            self.say(line)
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import msgspec
 import rich_click as click
-from rich.console import Console, Group
+from rich.console import Group
 
 from ddefuzz.campaign.corpus import kept_cases, trusted_modules
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, replay
-from ddefuzz.cli.layout import Detailed, details
+from ddefuzz.cli.layout import Detailed, counted, details
 from ddefuzz.cli.options import jobs_option
-from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, printable, progress_console, rendered
+from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, printable, rendered
+from ddefuzz.cli.progress import LiveLine
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
@@ -44,24 +45,26 @@ def command(
 
     Exit code 1 if something fails that must not, or fails otherwise than it is known to; what got fixed is only said.
     """
-    console = progress_console()
     # A list travels with the folder that it trusts, so only the project's own is trusted unasked.
     trust = trust or not paths
     paths = paths or tuple(path for path in DEFAULT_PATHS if path.exists())
     cases = kept_cases(paths, trust=trust)
-    _tell_modules(console, paths, trust=trust)
-    if not cases:
-        raise NothingRanError("found no case to replay, expected program files below the paths given")
     done = 0
 
-    with console.status(f"replaying {len(cases)} cases") as status:
+    with LiveLine(f"replaying {counted(len(cases), 'case')}") as live:
+        # Which user modules are executed, or would be.
+        said = "executing the user module" if trust else "not executed, `--trust` executes it: the user module"
+        for module in trusted_modules(paths):
+            live.say(f"{said} {module}")
+        if not cases:
+            raise NothingRanError("found no case to replay, expected program files below the paths given")
 
         def listen(result: Replayed) -> None:
             nonlocal done
             done += 1
-            status.update(f"{done}/{len(cases)} cases")
+            live.update(f"{done}/{counted(len(cases), 'case')}")
             if result.status in MISMATCHES:
-                console.print(plain(f"{result.status}: {result.case.id}"), soft_wrap=True)
+                live.say(f"{result.status}: {result.case.id}")
 
         ledger = Ledger()
         results = replay(cases, jobs, listen, ledger)
@@ -71,13 +74,6 @@ def command(
     deliver(_writers(results), format_, outputs)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)
-
-
-def _tell_modules(console: Console, paths: tuple[Path, ...], *, trust: bool) -> None:
-    """Which user modules are executed, or would be."""
-    said = "executing the user module" if trust else "not executed, `--trust` executes it: the user module"
-    for module in trusted_modules(paths):
-        console.print(plain(f"{said} {module}"), soft_wrap=True)
 
 
 def _writers(results: tuple[Replayed, ...]) -> dict[str, Writer]:

@@ -17,8 +17,9 @@ from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import BUG_CAUSES, Summary
 from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
-from ddefuzz.cli.progress import Progress, stop_on_interrupt
+from ddefuzz.cli.progress import stop_on_interrupt
 from ddefuzz.cli.run_page import summary_page
+from ddefuzz.cli.run_progress import campaign_progress
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
@@ -131,7 +132,7 @@ def command(
                 raise InputError(f"--resume: found no campaign in {database.url} that was cut short, expected one")
             own_budget = max_examples is None and context.get_parameter_source("budget") is ParameterSource.DEFAULT
             plan = plan_of(entry, plan, own_budget=own_budget)
-        with Progress(plan, _replay_command(plan, db)) as progress, stop_on_interrupt() as stopped:
+        with campaign_progress(plan, _replay_command(plan, db)) as progress, stop_on_interrupt() as stopped:
             if resuming and entry is not None:
                 summary = resume(plan, entry, database, progress, stopped)
             else:

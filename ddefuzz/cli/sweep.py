@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 import rich_click as click
-from rich.markup import escape
-from rich.status import Status
 
+from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option, jobs_option
-from ddefuzz.cli.output import Writer, deliver, output_options, progress_console
-from ddefuzz.cli.progress import stop_on_interrupt
+from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.sweep_document import html_page, markdown_page
 from ddefuzz.cli.sweep_page import census_page
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
@@ -21,9 +19,6 @@ from ddefuzz.findings.database import Database
 from ddefuzz.sweep.census import Census
 from ddefuzz.sweep.launch import Plan, sweep
 from ddefuzz.sweep.sweep import Progressed
-
-LINE_SECONDS = 10.0
-"""How often a plain line is written where there is no terminal."""
 
 
 @click.command("sweep")
@@ -62,8 +57,9 @@ def command(
     goes on where it was.
     """
     plan = Plan(globs=globs, jobs=jobs, anew=fresh, upstream=compare_upstream)
-    with Database.open(db) as database, stop_on_interrupt() as stopped, Progress(jobs) as progress:
-        census = sweep(plan, database, progress, progress.say, stopped)
+    starting = f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"
+    with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(starting) as line:
+        census = sweep(plan, database, partial(_show, line), line.say, stopped)
     deliver(_writers(census), format_, outputs)
     if census.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
@@ -80,43 +76,11 @@ def _writers(census: Census) -> dict[str, Writer]:
     }
 
 
-class Progress:
-    """How far the sweep is, on stderr; called with each op done. Use it in a `with` block."""
-
-    def __init__(self, jobs: int) -> None:
-        self._console = progress_console()
-        self._status: Status | None = None
-        self._last = time.monotonic()
-        self._starting = f"starting {jobs} workers (importing torch and its OpInfo takes some seconds)"
-
-    def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._status = self._console.status(self._starting)
-            self._status.start()
-        else:
-            self._console.print(self._starting)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def say(self, line: str) -> None:
-        """Write a line."""
-        self._console.print(escape(line), soft_wrap=True)
-
-    def __call__(self, now: Progressed) -> None:
-        """Show an op done, and how far the sweep is."""
-        if now.note:
-            self.say(now.note)
-        line = progress_line(now)
-        if self._status is not None:
-            self._status.update(line)
-        elif time.monotonic() - self._last >= LINE_SECONDS or not now.left:
-            self._last = time.monotonic()
-            self._console.print(line)
+def _show(line: LiveLine, now: Progressed) -> None:
+    """An op done, and how far the sweep is."""
+    if now.note:
+        line.say(now.note)
+    line.update(progress_line(now), is_last=not now.left)
 
 
 def progress_line(now: Progressed) -> str:
@@ -125,4 +89,4 @@ def progress_line(now: Progressed) -> str:
     left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
     before = f" ({now.kept} from before)" if now.kept else ""
     done = now.done + now.kept
-    return f"{done} of {done + now.left} ops{before}, {left}, {now.findings} findings, {now.new} new"
+    return f"{done} of {done + now.left} ops{before}, {left}, {counted(now.findings, 'finding')}, {now.new} new"

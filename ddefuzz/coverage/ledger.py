@@ -72,10 +72,10 @@ class Novel(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """Sites reached, and what has not been handed on yet (`drain`)."""
+    """Sites reached, and what has not been handed on yet (`drain`); `dde_sites` has each blamed site's language."""
 
     fallback_sites: set[tuple[str, str, int]] = field(default_factory=set)
-    dde_sites: set[str] = field(default_factory=set)
+    dde_sites: dict[str, Language] = field(default_factory=dict)
     shapes: set[tuple[SiteKey, Answer, str]] = field(default_factory=set)
     _waiting: dict[SiteKey, SiteRecord] = field(default_factory=dict)
 
@@ -92,8 +92,8 @@ class Ledger:
                 self.fallback_sites.add(key[:3])
                 fallbacks.append(key)
             blamed = str(one.blamed) if one.blamed is not None else ""
-            if blamed and blamed not in self.dde_sites:
-                self.dde_sites.add(blamed)
+            if one.blamed is not None and blamed not in self.dde_sites:
+                self.dde_sites[blamed] = one.blamed.language
                 errors.append(blamed)
             if (key, one.answer, one.shape) not in self.shapes:
                 self.shapes.add((key, one.answer, one.shape))
@@ -120,7 +120,7 @@ class Ledger:
             fallback=len(self.fallback_sites),
             fallback_cxx=sum(language == "C++" for language, _, _ in self.fallback_sites),
             dde=len(self.dde_sites),
-            dde_cxx=sum(".py" not in blamed and "::" in blamed for blamed in self.dde_sites),
+            dde_cxx=sum(language == "C++" for language in self.dde_sites.values()),
         )
 
     def drain(self) -> tuple[SiteRecord, ...]:

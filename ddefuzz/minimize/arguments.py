@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ddefuzz.minimize.facts import Facts
 from ddefuzz.minimize.order import is_operation, literal_cost
-from ddefuzz.minimize.rewrite import everywhere, mapped, with_value
+from ddefuzz.minimize.rewrite import deeply_mapped, everywhere, with_value
 from ddefuzz.program.model import (
     Attribute,
     Call,
@@ -110,7 +110,7 @@ def lower_numbers(program: Program, facts: Facts) -> Iterator[Program]:
             return Literal(2)
         return node
 
-    yield mapped(program, plainest)
+    yield deeply_mapped(program, plainest)
 
     def simpler(node: Expr) -> Iterator[Expr]:
         if not isinstance(node, Literal):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ddefuzz.minimize.facts import Facts
 from ddefuzz.minimize.order import size_cost
-from ddefuzz.minimize.rewrite import mapped, with_value
+from ddefuzz.minimize.rewrite import deeply_mapped, with_value
 from ddefuzz.program.model import DEFAULT_UNBACKED_SIZE, Call, Dim, Expr, Input, Literal, Program, Recipe
 from ddefuzz.program.recipes import LAYOUTS
 
@@ -153,7 +153,7 @@ def _with_axes(program: Program, rank: int) -> Iterator[Program]:
         )
 
     if rank > 1:
-        yield mapped(program, moved)
+        yield deeply_mapped(program, moved)
 
 
 def _fitted(one: Input) -> Input:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeAlias
 
 from ddefuzz.program.model import (
@@ -19,6 +18,7 @@ from ddefuzz.program.model import (
     Program,
     Recipe,
     Unary,
+    expressions,
     walk,
 )
 from ddefuzz.program.text import print_program
@@ -52,12 +52,6 @@ def sort_key(program: Program) -> SortKey:
         sum(literal_cost(node) for node in nodes if isinstance(node, Literal)),
         print_program(program),
     )
-
-
-def expressions(program: Program) -> Iterator[Expr]:
-    """The steps' values and what is returned, in order."""
-    yield from (step.value for step in program.steps)
-    yield program.returns
 
 
 def is_operation(expr: Expr) -> bool:

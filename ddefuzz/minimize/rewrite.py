@@ -7,73 +7,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 
-from ddefuzz.minimize.order import expressions
 from ddefuzz.program.model import (
     Attribute,
     Binary,
     Call,
-    Conditional,
     Expr,
     Index,
     Literal,
     Name,
     Program,
-    Sequence,
-    Slice,
     Step,
     Unary,
+    children,
+    expressions,
+    mapped,
     names_in,
     substitute,
     walk,
 )
 
 
-def with_children(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """`expr` with `change` done to each of its direct subexpressions."""
-    match expr:
-        case Sequence(items):
-            return replace(expr, items=tuple(map(change, items)))
-        case Slice(start, stop, step):
-            return Slice(*(None if part is None else change(part) for part in (start, stop, step)))
-        case Call(_, args, kwargs):
-            return replace(expr, args=tuple(map(change, args)), kwargs=tuple((k, change(v)) for k, v in kwargs))
-        case Index(value, index):
-            return Index(change(value), change(index))
-        case Attribute(value):
-            return replace(expr, value=change(value))
-        case Binary(_, left, right):
-            return replace(expr, left=change(left), right=change(right))
-        case Unary(_, operand):
-            return replace(expr, operand=change(operand))
-        case Conditional(test, body, orelse):
-            return Conditional(change(test), change(body), change(orelse))
-        case _:
-            return expr
-
-
 def variants(expr: Expr, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[Expr]:
     """`expr` with exactly one of its nodes, outermost first, made simpler in each of the ways that `simpler` knows."""
     yield from simpler(expr)
     places = count()
-    for place, node in enumerate(_children(expr)):
+    for place, node in enumerate(children(expr)):
         for smaller in variants(node, simpler):
             places = count()
 
             def change(child: Expr, places: Iterator[int] = places, place: int = place, new: Expr = smaller) -> Expr:
                 return new if next(places) == place else child
 
-            yield with_children(expr, change)
-
-
-def _children(expr: Expr) -> list[Expr]:
-    found: list[Expr] = []
-
-    def keep(child: Expr) -> Expr:
-        found.append(child)
-        return child
-
-    with_children(expr, keep)
-    return found
+            yield mapped(expr, change)
 
 
 def everywhere(program: Program, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[Program]:
@@ -92,11 +57,11 @@ def _with(steps: tuple[Step, ...], place: int, value: Expr) -> tuple[Step, ...]:
     return (*steps[:place], replace(steps[place], value=value), *steps[place + 1 :])
 
 
-def mapped(program: Program, change: Callable[[Expr], Expr]) -> Program:
+def deeply_mapped(program: Program, change: Callable[[Expr], Expr]) -> Program:
     """The program with `change` done to every node, innermost first."""
 
     def deep(expr: Expr) -> Expr:
-        return change(with_children(expr, deep))
+        return change(mapped(expr, deep))
 
     steps = tuple(replace(step, value=deep(step.value)) for step in program.steps)
     return replace(program, steps=steps, returns=deep(program.returns))
@@ -104,7 +69,7 @@ def mapped(program: Program, change: Callable[[Expr], Expr]) -> Program:
 
 def with_value(program: Program, old: Expr, new: Expr) -> Program:
     """The program with every `old` replaced."""
-    return mapped(program, lambda node: new if node == old else node)
+    return deeply_mapped(program, lambda node: new if node == old else node)
 
 
 def without_steps(program: Program, dropped: Iterable[int], values: Mapping[str, Expr]) -> Program:

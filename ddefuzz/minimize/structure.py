@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ddefuzz.minimize.facts import Facts, Scalar
-from ddefuzz.minimize.order import expressions, is_operation, operations
+from ddefuzz.minimize.order import is_operation, operations
 from ddefuzz.minimize.rewrite import (
     fresh_name,
     live_steps,
     newly_dead_dropped,
     uses,
-    with_children,
     with_value,
     without_steps,
 )
@@ -33,6 +32,8 @@ from ddefuzz.program.model import (
     Step,
     Unary,
     children,
+    expressions,
+    mapped,
     names_in,
     substitute,
     walk,
@@ -147,7 +148,7 @@ def replaced(expr: Expr, given: dict[Expr, Expr]) -> Expr:
     """`expr` with its parts replaced, the outermost first."""
     if expr in given:
         return given[expr]
-    return with_children(expr, lambda child: replaced(child, given))
+    return mapped(expr, lambda child: replaced(child, given))
 
 
 def promote(program: Program, facts: Facts) -> Iterator[Program]:
@@ -241,7 +242,7 @@ def cut(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def _cut_inside(program: Program, facts: Facts) -> Iterator[Program]:
-    whole = {step.value for step in program.steps} | {program.returns}
+    whole = set(expressions(program))
     inner = [node for expr in expressions(program) for node in walk(expr) if is_operation(node) and node not in whole]
     for value in dict.fromkeys(inner):
         if value in facts.values:

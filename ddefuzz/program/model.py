@@ -239,10 +239,16 @@ def substitute(expr: Expr, values: dict[str, Expr]) -> Expr:
     return mapped(expr, lambda child: substitute(child, values))
 
 
+def expressions(program: Program) -> Iterator[Expr]:
+    """The steps' values and what is returned, in order."""
+    yield from (step.value for step in program.steps)
+    yield program.returns
+
+
 def functions_in(program: Program) -> tuple[str, ...]:
     """The catalogue functions that the program calls, in order of first use."""
     found: dict[str, None] = {}
-    for expr in (*(step.value for step in program.steps), program.returns):
+    for expr in expressions(program):
         for node in walk(expr):
             if isinstance(node, Call):
                 found.setdefault(node.function)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +15,6 @@ from ddefuzz.cli.bench_peers import peers_page
 from ddefuzz.cli.output import Page
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.errors import InputError
-
-HAS_SCIPY = find_spec("scipy") is not None
-HAS_CHARTS = find_spec("altair") is not None and find_spec("vl_convert") is not None
 
 
 def curve(peer: str, seed: int, *points: tuple[float, int, int], spent: float = 10.0) -> Curve:
@@ -70,7 +66,6 @@ def test_the_table_has_no_interval_without_scipy(no_extra: None) -> None:
     ]
 
 
-@pytest.mark.skipif(not HAS_SCIPY, reason="needs the extra [report]")
 def test_an_interval_is_of_the_mean_and_always_the_same() -> None:
     (one,) = estimates([[20.0], [30.0], [40.0]])
     assert one.mean == 30.0
@@ -87,7 +82,6 @@ def test_a_chart_without_its_packages_says_how_to_get_them(no_extra: None) -> No
         require_chart()
 
 
-@pytest.mark.skipif(not HAS_CHARTS, reason="needs the extra [report]")
 def test_the_chart_names_every_peer() -> None:
     drawn: Any = svg(compare(10.0, CURVES))
     assert drawn.startswith("<svg")

@@ -113,3 +113,13 @@ def test_the_first_program_is_the_example() -> None:
         stage="fake",
     )
     assert ledger.count() == SiteCount(1, 1, 0, 0)
+
+
+def test_the_language_of_a_blamed_site_is_that_of_the_site() -> None:
+    """A C++ function at file scope has no `::` in its name."""
+    sites = (Site("C++", None, "THPVariable_length"), Site("C++", None, "at::native::chunk"), Site("Python", REFS, "f"))
+    ledger = Ledger()
+    ledger.add(
+        [("export", [Reached(Place("Python", REFS, 1), "f", "guard_int", "raised", blamed=it) for it in sites])], ""
+    )
+    assert ledger.count() == SiteCount(0, 0, dde=3, dde_cxx=2)
