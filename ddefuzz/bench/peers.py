@@ -18,9 +18,10 @@ import psutil  # type: ignore[import-untyped]
 
 from ddefuzz.bench.curves import Curve
 from ddefuzz.bench.sites import ENVIRONMENT, ProcessLine, Step, growth, read_lines
-from ddefuzz.campaign.launch import Stopped, start
+from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.errors import InputError
+from ddefuzz.execute.pool import Stopped
 from ddefuzz.findings.database import Database
 
 OPINFO = Path(__file__).parents[2] / "ci" / "peers" / "opinfo.py"

@@ -16,12 +16,13 @@ from typing import NamedTuple
 import msgspec
 
 from ddefuzz.campaign.campaign import Event, Listener
-from ddefuzz.campaign.launch import Stopped, start
+from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.classify.classify import Classified, classify
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
+from ddefuzz.execute.pool import Stopped
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Place

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from ddefuzz.campaign.tasks import CaseResult, CaseTask, run_case
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.pool import TASKS_PER_WORKER, Lost, Pool
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, Stage
+from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
 
 TASK_SECONDS = 600.0
@@ -82,7 +82,7 @@ class Throughput(msgspec.Struct, frozen=True):
 def run_bare(task: BareTask) -> BareResult:
     """The worker's side of the comparison."""
     # What runs in a worker imports torch; whoever hands it out need not.
-    result: BareResult = import_module("ddefuzz.bench.bare").run_bare(task)
+    result: BareResult = late("ddefuzz.bench.bare").run_bare(task)
     return result
 
 

@@ -17,6 +17,7 @@ from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     EXPLICIT,
+    SCREEN,
     SIZE_OBLIVIOUS,
     Observation,
     ProgramSubject,
@@ -36,8 +37,6 @@ from ddefuzz.oracles.capture import judge
 from ddefuzz.oracles.verdict import needs_second_run, verdict
 from ddefuzz.program.model import functions_in
 from ddefuzz.program.text import digest, print_program
-
-SCREEN: Stage = "fake"
 
 
 def describe(ask: Ask) -> Answer:

@@ -6,14 +6,14 @@ import time
 
 import msgspec
 
-from ddefuzz.campaign.case import SCREEN, judge_program
+from ddefuzz.campaign.case import judge_program
 from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
 from ddefuzz.campaign.tasks import ConfirmResult, ConfirmTask, MinimizeResult, MinimizeTask, Suspect
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import SCREEN, Observation, ProgramSubject, Run, Runner
 from ddefuzz.execute.worker import note
 from ddefuzz.minimize.eager import inspect
 from ddefuzz.minimize.minimizer import Minimized, minimize

@@ -156,8 +156,8 @@ class Guide:
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
-        for way in self.ways.values():
-            way.forget()
+        for one in self.ways.values():
+            one.forget()
         self.sampler.forget()
         for index in range(first, first + ROUND):
             way = OPENING[index % len(OPENING)] if self._is_opening() else pick(self.ways, random)

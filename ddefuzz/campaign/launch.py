@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
@@ -21,14 +19,11 @@ from ddefuzz.campaign.summary import Summary
 from ddefuzz.campaign.tasks import Answer, Ask, describe
 from ddefuzz.campaign.workers import Workers
 from ddefuzz.coverage.inventory import lines_in
-from ddefuzz.errors import InputError, UnsupportedError
-from ddefuzz.execute.pool import Lost
+from ddefuzz.errors import InputError
+from ddefuzz.execute.pool import Stopped, first_answer
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Campaign as CampaignEntry
-
-Stopped: TypeAlias = Callable[[], bool]
-"""Asked now and then; True ends the campaign early."""
 
 START_SECONDS = 120.0
 """How long the workers may take to import torch."""
@@ -95,18 +90,7 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
 
 def _versions(plan: Plan, workers: Workers, stopped: Stopped) -> Answer:
     """What the workers say of themselves; raises KeyboardInterrupt if stopped before they do: nothing was begun."""
-    future = workers.submit(describe, Ask(plan.profile, plan.seed), START_SECONDS)
-    while not future.done():
-        if stopped():
-            raise KeyboardInterrupt
-        time.sleep(0.02)
-    try:
-        versions = future.result()
-    except (ImportError, AttributeError) as error:
-        raise UnsupportedError(f"the workers cannot use this torch: {error}; `ddefuzz doctor` says more") from error
-    if isinstance(versions, Lost):
-        raise UnsupportedError(f"the workers do not start: {versions.reason}; `ddefuzz doctor` says more")
-    return versions
+    return first_answer(workers.submit(describe, Ask(plan.profile, plan.seed), START_SECONDS), stopped)
 
 
 def _enter(plan: Plan, database: Database, versions: Answer, clock: Clock, entry: CampaignEntry | None) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import msgspec
 
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.reach import Reached
 from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
+from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.origin import Draw, Origin
 
@@ -143,28 +141,23 @@ class Answer(msgspec.Struct, frozen=True):
 
 def describe(ask: Ask) -> Answer:
     """The versions in the workers; raises UnsupportedError where this torch cannot be watched."""
-    result: Answer = _late("ddefuzz.campaign.case").describe(ask)
+    result: Answer = late("ddefuzz.campaign.case").describe(ask)
     return result
 
 
 def run_case(task: CaseTask) -> CaseResult:
     """Draw a case and put it through its stages."""
-    result: CaseResult = _late("ddefuzz.campaign.case").run_case(task)
+    result: CaseResult = late("ddefuzz.campaign.case").run_case(task)
     return result
 
 
 def run_minimize(task: MinimizeTask) -> MinimizeResult:
     """Make a suspect's program as small as its signature allows."""
-    result: MinimizeResult = _late("ddefuzz.campaign.follow_up").run_minimize(task)
+    result: MinimizeResult = late("ddefuzz.campaign.follow_up").run_minimize(task)
     return result
 
 
 def run_confirm(task: ConfirmTask) -> ConfirmResult:
     """Run a suspect's program as it is, in its own stage first."""
-    result: ConfirmResult = _late("ddefuzz.campaign.follow_up").run_confirm(task)
+    result: ConfirmResult = late("ddefuzz.campaign.follow_up").run_confirm(task)
     return result
-
-
-def _late(module: str) -> Any:
-    # What runs in a worker imports torch; the campaign that hands it out must not have to wait for that.
-    return import_module(module)

@@ -15,13 +15,13 @@ from rich.table import Table
 from ddefuzz.bench.curves import EXTRA, Curve, Estimate, Peers, compare, require_chart, scipy_stats, svg
 from ddefuzz.bench.peers import Command, opinfo_command, parse_command, run_campaign, run_command
 from ddefuzz.campaign.budget import parse_budget
-from ddefuzz.campaign.launch import Stopped
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import DEFAULT_STAGES, jobs_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
+from ddefuzz.execute.pool import Stopped
 from ddefuzz.execute.protocol import EXPLICIT
 
 Run: TypeAlias = Callable[[int, Path, Stopped], Curve | None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
@@ -19,7 +20,7 @@ from multiprocessing.synchronize import RLock
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
@@ -33,6 +34,9 @@ R = TypeVar("R")
 C = TypeVar("C", bound=ForkServerContext)
 
 PRELOAD = "ddefuzz.execute.preload"
+
+Stopped: TypeAlias = Callable[[], bool]
+"""Asked now and then; True ends what runs early."""
 
 MEMORY_BYTES = 4_000_000_000
 """What a worker may allocate (RLIMIT_DATA); beyond it torch's allocator raises, as it would on a full machine."""
@@ -222,6 +226,29 @@ def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:
         return receiver.recv_bytes() if receiver.poll() else b""
     except (EOFError, OSError):
         return b""
+
+
+def first_answer(future: Future[R], stopped: Stopped) -> R:
+    """What workers say that have just been started.
+
+    Raises KeyboardInterrupt if stopped before, UnsupportedError where torch is unfit or no worker starts.
+    """
+    result = waited(future, stopped)
+    if isinstance(result, Lost):
+        raise UnsupportedError(f"the workers do not start: {result.reason}; `ddefuzz doctor` says more")
+    return result
+
+
+def waited(future: Future[R], stopped: Stopped) -> R | Lost:
+    """The result, once it is there. Raises KeyboardInterrupt if stopped before, UnsupportedError of an unfit torch."""
+    while not future.done():
+        if stopped():
+            raise KeyboardInterrupt
+        time.sleep(0.02)
+    try:
+        return future.result()
+    except (ImportError, AttributeError) as error:
+        raise UnsupportedError(f"the workers cannot use this torch: {error}; `ddefuzz doctor` says more") from error
 
 
 def lost_observation(run: Run, lost: Lost) -> Observation:

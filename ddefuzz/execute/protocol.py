@@ -16,6 +16,9 @@ Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile"
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
 
+SCREEN: Stage = "fake"
+"""The stage that comes before a capture, at a fifth of its cost."""
+
 Outcome: TypeAlias = Literal["ok", "fail", "crash", "timeout", "not-judged"]
 
 

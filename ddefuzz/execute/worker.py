@@ -63,9 +63,13 @@ def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:
 
 def observe_run(run: Run) -> Observation:
     """`observe.observe` as a task."""
-    # Late, because whoever hands this task to a pool must not have to import torch.
-    observed: Observation = import_module("ddefuzz.execute.observe").observe(run)
+    observed: Observation = late("ddefuzz.execute.observe").observe(run)
     return observed
+
+
+def late(module: str) -> Any:
+    """A module of ours that imports torch, for a task's function: who hands the task out must not wait for that."""
+    return import_module(module)
 
 
 def cold_main(connection: multiprocessing.connection.Connection, argument: bytes, memory_bytes: int) -> None:

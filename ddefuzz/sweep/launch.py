@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from ddefuzz.errors import UnsupportedError
-from ddefuzz.execute.pool import Future, Lost, Pool
+from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
 from ddefuzz.findings.database import Database
 from ddefuzz.sweep.census import Census, Upstream, compared, rows_of, totals_of
 from ddefuzz.sweep.sweep import Listener, Sweep, selected
@@ -36,9 +35,7 @@ TEST_SECONDS = 120.0
 FEW_SAMPLES = 4
 """Of an op that upstream does not list, so that its own test passes with all of them there."""
 
-Stopped: TypeAlias = Callable[[], bool]
 Note: TypeAlias = Callable[[str], None]
-
 
 DEFAULT_CAPS = Caps()
 
@@ -61,9 +58,7 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
         tempfile.TemporaryDirectory(prefix="ddefuzz-journal-") as folder,
         Pool(plan.jobs, Path(folder), tasks_per_worker=OPS_PER_WORKER) as pool,
     ):
-        answer = _result(pool.submit(describe, Ask(plan.upstream), START_SECONDS), stopped)
-        if isinstance(answer, Lost):
-            raise UnsupportedError(f"the workers do not start: {answer.reason}; `ddefuzz doctor` says more")
+        answer = first_answer(pool.submit(describe, Ask(plan.upstream), START_SECONDS), stopped)
         running = Sweep(
             ops=selected(answer, plan.globs),
             caps=plan.caps,
@@ -105,17 +100,6 @@ def _compared(running: Sweep, answer: Answer, pool: Pool, note: Note, stopped: S
     futures = {task.op: pool.submit(run_upstream, task, TEST_SECONDS) for task in tasks}
     tests: dict[str, UpstreamResult] = {}
     for op, future in futures.items():
-        result = _result(future, stopped)
+        result = waited(future, stopped)
         tests[op] = UpstreamResult(op, "lost", message=result.reason) if isinstance(result, Lost) else result
     return compared(swept, answer.listed, answer.skipped, tests)
-
-
-def _result(future: Future[Any], stopped: Stopped) -> Any:
-    while not future.done():
-        if stopped():
-            raise KeyboardInterrupt
-        time.sleep(0.02)
-    try:
-        return future.result()
-    except (ImportError, AttributeError) as error:
-        raise UnsupportedError(f"the workers cannot use this torch: {error}; `ddefuzz doctor` says more") from error

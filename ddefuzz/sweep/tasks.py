@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.execute.protocol import Stage
+from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 
 Source: TypeAlias = Literal["opinfo", "catalogue"]
@@ -162,22 +162,17 @@ class UpstreamResult(msgspec.Struct, frozen=True):
 
 def describe(ask: Ask) -> Answer:
     """The versions in the workers; raises UnsupportedError where this torch cannot be swept."""
-    result: Answer = _late("ddefuzz.sweep.worker").describe(ask)
+    result: Answer = late("ddefuzz.sweep.worker").describe(ask)
     return result
 
 
 def run_sweep(task: SweepTask) -> SweepResult:
     """Sweep one op."""
-    result: SweepResult = _late("ddefuzz.sweep.worker").run_sweep(task)
+    result: SweepResult = late("ddefuzz.sweep.worker").run_sweep(task)
     return result
 
 
 def run_upstream(task: UpstreamTask) -> UpstreamResult:
     """Put one entry of OpInfo through upstream's own test."""
-    result: UpstreamResult = _late("ddefuzz.sweep.upstream_test").run_upstream(task)
+    result: UpstreamResult = late("ddefuzz.sweep.upstream_test").run_upstream(task)
     return result
-
-
-def _late(module: str) -> Any:
-    # What runs in a worker imports torch; who hands it out must not have to wait for that.
-    return import_module(module)

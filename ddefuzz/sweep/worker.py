@@ -16,7 +16,7 @@ from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, Observation, Outcome, Run, Runner, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, Outcome, Run, Runner, Stage
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.opinfo import entries
@@ -31,7 +31,6 @@ from ddefuzz.sweep.tasks import Answer, Ask, Failed, Shown, SweepResult, SweepTa
 SWEEP_VERSION: Final = 2
 """Raised when the code of `sweep` or `generate` changes what is tried of an op."""
 
-SCREEN: Final[Stage] = "fake"
 CONFIRMING: Final[tuple[Stage, ...]] = ("export", "compile")
 """The first that shows the signature ends it."""
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ddefuzz.campaign.case import SCREEN, judge_screened
+from ddefuzz.campaign.case import judge_screened
 from ddefuzz.campaign.follow_up import run_minimize, signature_of
 from ddefuzz.campaign.tasks import CaseTask, MinimizeTask, Suspect
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Stage
 
 FAILING = """\
 # ddefuzz program v1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.generate import opinfo
+from ddefuzz.generate.spread import spread
 from ddefuzz.generate.variants import variants
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.text import digest, print_program
-from ddefuzz.sweep.select import spread
 from ddefuzz.sweep.tasks import Ask, Caps, SweepTask, UpstreamTask, describe, run_sweep, run_upstream
 from ddefuzz.sweep.worker import forward_of
 
