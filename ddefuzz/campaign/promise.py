@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-FORGET: Final = 0.97
+FORGET: Final = 0.995
 """What a round's gains and costs still count in the next one."""
 
 OPTIMISM: Final = 8.0

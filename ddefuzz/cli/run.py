@@ -69,7 +69,8 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     "--guided/--uniform",
     default=True,
     show_default=True,
-    help="Start from torch's own samples and change what reached something new; or draw each case afresh. "
+    help="Every op by itself and torch's own samples of it, more of what brings new guard sites, and what reached one "
+    "changed; or each case drawn afresh. "
     "With --shard cases are drawn.",
 )
 @semantics_option(DEFAULT_SEMANTICS, " Explicit is always judged against size-oblivious.")
