@@ -5,7 +5,7 @@ They are Python that asks the same guards as capture on other devices or under o
 
 from __future__ import annotations
 
-from ddefuzz.ops.spec import OpSpec, Tensor, op
+from ddefuzz.ops.spec import At, OpSpec, Tensor, op
 
 X = Tensor(1, 3)
 X2 = Tensor(2, 3)
@@ -14,6 +14,8 @@ SAME = Tensor(like="x")
 REFERENCES: tuple[OpSpec, ...] = (
     op("torch._refs.flatten(x, 0, 1)", x=X2),
     op("torch._refs.flatten(x.transpose(0, 1), 0, 1)", x=Tensor(shape=(3, 1, 4))),
+    op("torch._refs.flatten(torch.cat((x, x)), 0, 1)", x=X2),
+    op("torch._refs.flatten(x.narrow(1, 0, 4), 0, 1)", x=Tensor(shape=(3, 6))),
     op("torch._refs.reshape(x, (-1,))", x=X2, stops=True),
     op("torch._refs.reshape(x, (x.shape[0] * x.shape[1], -1))", x=X2, stops=True),
     op("torch._refs.ravel(x.mT)", x=X2, stops=True),
@@ -44,6 +46,14 @@ REFERENCES: tuple[OpSpec, ...] = (
     op("torch._refs.repeat(x, 2)", x=Tensor(1, 1), stops=True),
     op("torch._refs.as_strided_scatter(x, y, (2,), (1,))", x=Tensor(shape=(6,)), y=Tensor(shape=(2,))),
     op("torch._refs.nn.functional.pixel_shuffle(x, 2)", x=Tensor(shape=(1, 4, 2, 3))),
+    op(
+        "torch._decomp.decompositions._fused_rms_norm_backward(y, x, [4], scale, weight, [True, True])",
+        x=Tensor(shape=(3, 4)),
+        y=SAME,
+        scale=Tensor(shape=(At("x", 0), 1)),
+        weight=Tensor(shape=(4,)),
+    ),
+    op("torch._decomp.decompositions.isin(x, y)", x=Tensor(1, 1), y=Tensor(1, 1)),
     op("torch._prims_common.check_significant_strides(x, y, only_cuda=False)", x=X, y=SAME),
     op("torch._utils._maybe_view_chunk_cat(x, 2, 1)", x=Tensor(shape=(2, 4))),
     op("torch._utils._maybe_view_chunk_cat(x, 2, 2)", x=Tensor(shape=(2, 4, 3))),
