@@ -20,19 +20,13 @@ class Unreached(NamedTuple):
     line: int | None = None
 
 
-DIRECT = "nothing captured calls it: torch.flatten is C++; torch._refs.flatten and torch._prims.collapse get here"
-SAME_SYMBOLS = "compares what torch has just made with what it was made from: the same symbols, so decided"
+KEPT = "corpora/sites gets here"
 
 UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_decomp/decompositions.py",
-        "_fused_rms_norm_backward",
-        "on CPU rms_norm is no fused kernel; aten._fused_rms_norm_backward called directly gets here",
-    ),
-    Unreached(
-        "torch/_decomp/decompositions.py",
         "_grid_sampler_2d",
-        "another device: asked for cuda and xpu; a fake cuda tensor gets here",
+        f"another device: asked for cuda and xpu; {KEPT}",
     ),
     Unreached(
         "torch/_dynamo/variables/torch.py",
@@ -43,22 +37,20 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_functorch/_aot_autograd/functional_utils.py",
         "has_same_metadata",
-        "asked of inputs that alias when one is mutated: with unbacked sizes compute_overlapping_tensors or the size "
-        "of their storage raises before",
+        f"asked of inputs that alias when one is mutated, and a program's inputs never do; {KEPT}",
     ),
-    Unreached("torch/_functorch/_aot_autograd/graph_capture_wrappers.py", "inner_fn", SAME_SYMBOLS),
+    Unreached(
+        "torch/_functorch/_aot_autograd/graph_capture_wrappers.py",
+        "inner_fn",
+        f"on dynamo's graphs both shapes have the same symbols; {KEPT}",
+    ),
     Unreached(
         "torch/_functorch/_aot_autograd/graph_compile.py",
         "_aot_stage2b_bw_compile",
-        "inductor hands on no strides with unbacked symbols (compile_fx.py), and without them nothing is asked",
+        "asked where a saved tensor's strides have an unbacked symbol here and none in inductor; "
+        "corpora/inductor/sum_of_transposed.py gets here",
     ),
     Unreached("torch/_prims/__init__.py", "valid_op is False", "dead: `is` gives a bool, which is decided"),
-    Unreached("torch/_prims/__init__.py", "_collapse_view_helper", DIRECT),
-    Unreached(
-        "torch/_prims_common/__init__.py",
-        "_check_strides_helper",
-        "another device: asked for cuda, or to compare meta results, which only torch's own checks do",
-    ),
     Unreached(
         "torch/_refs/__init__.py",
         "_broadcast_shapes",
@@ -66,13 +58,27 @@ UNREACHED: tuple[Unreached, ...] = (
         line=423,
     ),
     Unreached(
-        "torch/_refs/__init__.py",
-        "diagonal_scatter",
-        "neither export nor inductor decomposes aten.diagonal_scatter; torch._refs.diagonal_scatter gets here",
+        "torch/_prims_common/__init__.py",
+        "numel == 0",
+        f"words an error that eager raises too, and a drawn program runs in eager; {KEPT}",
+        line=1114,
     ),
-    Unreached("torch/_subclasses/meta_utils.py", "r.stride()", SAME_SYMBOLS),
-    Unreached("torch/_subclasses/meta_utils.py", "r.storage_offset()", SAME_SYMBOLS),
-    Unreached("torch/_utils.py", "_maybe_view_chunk_cat", "asked only by the collectives of torch.distributed"),
+    Unreached(
+        "torch/_subclasses/meta_utils.py",
+        "r.stride()",
+        "decided: compared with what torch.empty_strided was just given; empty_create_subclass has compared those of a "
+        "subclass before",
+    ),
+    Unreached(
+        "torch/_subclasses/meta_utils.py",
+        "r.storage_offset()",
+        f"an input's offset is never unbacked; {KEPT}, pickling a fake tensor",
+    ),
+    Unreached(
+        "torch/_subclasses/meta_utils.py",
+        "t.storage.size == 0",
+        f"a real tensor's storage has a known size; {KEPT}, pickling a fake tensor",
+    ),
     Unreached("torch/distributed/*", "", "needs a subclass: DTensor, and a process group"),
     Unreached("torch/_inductor/codegen/halide.py", "", "another device: code for halide"),
     Unreached(
