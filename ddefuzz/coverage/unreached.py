@@ -52,16 +52,16 @@ UNREACHED: tuple[Unreached, ...] = (
     ),
     Unreached("torch/_prims/__init__.py", "valid_op is False", "dead: `is` gives a bool, which is decided"),
     Unreached(
-        "torch/_refs/__init__.py",
-        "_broadcast_shapes",
-        "needs a subclass: nested ints, whose equality is decided",
-        line=423,
-    ),
-    Unreached(
         "torch/_prims_common/__init__.py",
         "numel == 0",
         f"words an error that eager raises too, and a drawn program runs in eager; {KEPT}",
         line=1114,
+    ),
+    Unreached(
+        "torch/_refs/__init__.py",
+        "_broadcast_shapes",
+        "needs a subclass: nested ints, whose equality is decided",
+        line=423,
     ),
     Unreached(
         "torch/_subclasses/meta_utils.py",
@@ -92,11 +92,6 @@ UNREACHED: tuple[Unreached, ...] = (
         "another device: asked for cuda alone, with inductor's align_random_eager",
     ),
     Unreached(
-        "torch/_inductor/fx_passes/joint_graph.py",
-        "rhs_item != -1",
-        "decided: the view that is looked at has asserted that its sizes are not negative",
-    ),
-    Unreached(
         "torch/_inductor/fx_passes/split_cat.py",
         "is_empty_tensor",
         "a pass that is off unless configured, and an unbacked 1-D tensor beside tensors of another rank is refused "
@@ -105,20 +100,10 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_inductor/ir.py",
         "is_aligned_realized_tensor",
-        "returns before for any size or stride with an unbacked symbol",
+        "another device: asked for fused attention on cuda and xpu, and it returns before for a size with an unbacked "
+        "symbol",
     ),
-    Unreached(
-        "torch/_inductor/lowering.py",
-        "pooling_size",
-        "torch._meta_registrations.pooling_output_shape_pad_lr asks before and raises; sizes that decide that decided "
-        "these as well in every program tried",
-    ),
-    Unreached(
-        "torch/_inductor/lowering.py",
-        "is_aligned",
-        "asked of the last dim of what fused attention takes; with that unbacked, attention was taken apart before in "
-        "every program tried",
-    ),
+    Unreached("torch/_inductor/lowering.py", "is_aligned", "another device: asked for fused attention on cuda and xpu"),
 )
 """Read in the source of torch 2.13.0; the first row that fits is taken. Of a site that is reached it says nothing."""
 

@@ -64,6 +64,31 @@ DRAWN: tuple[tuple[str, tuple[Call, ...]], ...] = (
 """Programs as rows of `ops/references.py` are filled, and the calls for which the rows are there."""
 
 
+COMPILED: tuple[tuple[str, tuple[Call, ...]], ...] = (
+    (
+        "sum_of_transposed",
+        (
+            (
+                "torch/_functorch/_aot_autograd/graph_compile.py",
+                "guard_or_true(ph_arg.stride()[k] != int(real_stride[k]))",
+            ),
+        ),
+    ),
+    (
+        "pool_rounding_up",
+        (
+            (
+                "torch/_inductor/lowering.py",
+                "V.graph.sizevars.guard_or_false(sympy.Ge((x_alt - 1) * stride[i] - x - padding[i], 0))",
+            ),
+            ("torch/_inductor/lowering.py", "V.graph.sizevars.guard_or_false(sympy.Eq(x_out, x_alt))"),
+        ),
+    ),
+    ("view_by_difference", (("torch/_inductor/fx_passes/joint_graph.py", "guard_or_true(rhs_item != -1)"),)),
+)
+"""Programs of `corpora/inductor` and the calls for which they are there."""
+
+
 @pytest.fixture(scope="module")
 def torch_calls() -> Inventory:
     return installed()
@@ -98,11 +123,12 @@ def test_no_case_is_left_out() -> None:
     assert [entry["id"] for entry in load_module(MODULE).CASES if entry["id"] not in EXPECTED] == []
 
 
-def test_a_program_kept_for_inductor_reaches_the_tracer(torch_calls: Inventory) -> None:
-    program = ProgramSubject((CORPORA / "inductor" / "sum_of_transposed.py").read_text())
-    asked = "guard_or_true(ph_arg.stride()[k] != int(real_stride[k]))"
-    wanted = ("torch/_functorch/_aot_autograd/graph_compile.py", asked)
-    assert wanted in calls_reached(torch_calls, program, "inductor")
+@pytest.mark.parametrize(("name", "calls"), COMPILED)
+def test_a_program_kept_for_inductor_reaches_its_sites(
+    name: str, calls: tuple[Call, ...], torch_calls: Inventory
+) -> None:
+    program = ProgramSubject((CORPORA / "inductor" / f"{name}.py").read_text())
+    assert set(calls) <= calls_reached(torch_calls, program, "inductor")
 
 
 def test_the_reasons_name_the_corpus_where_it_gets(torch_calls: Inventory) -> None:
