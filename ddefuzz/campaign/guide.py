@@ -34,7 +34,7 @@ MOST_SHAPES: Final = 4
 WAYS: Final[tuple[str, ...]] = ("single", "sample", "draw", "aim", "respell", *HOW)
 """All ways of making a case (`origin.name_of`)."""
 
-OPENING: Final = ("single", "sample", "draw", "single", "sample")
+OPENING: Final = ("single", "sample", "draw", *("single", "sample") * 4)
 """By turns, until each op of the catalogue and each that torch has samples of has come once."""
 
 SINGLES: Final = tuple(sorted(range(len(OPS)), key=lambda op: (not OPS[op].stops, OPS[op] in GROUPS["pointwise"], op)))
@@ -75,6 +75,7 @@ class Guide:
     """The state of one campaign's search, by the ways that it may use.
 
     `samples` are the ops of torch's own samples, `sites_in` gives the lines of the guard sites in a file of torch's.
+    With `start` the cases before that one are done: it goes on after them, but what they showed is not known.
     """
 
     seed: int
@@ -103,9 +104,11 @@ class Guide:
     def __post_init__(self) -> None:
         self.ways = {name: Way() for name in self.allowed}
         self.sampler = Sampler(self.samples, self.seed)
-        self._next_result = self.start
         self._plan()
         self._plan()
+        for index in range(self.start):
+            self.take(index)
+            self.learn(CaseResult(index, ""))
 
     def ready(self, index: int) -> bool:
         """Whether it is decided what the case is."""
@@ -121,7 +124,7 @@ class Guide:
         while self._next_result in self._arrived:
             self._take(self._arrived.pop(self._next_result))
             self._next_result += 1
-            if (self._next_result - self.start) % ROUND == 0:
+            if self._next_result % ROUND == 0:
                 self._plan()
 
     def _take(self, result: CaseResult) -> None:
@@ -152,7 +155,7 @@ class Guide:
 
     def _plan(self) -> None:
         """Decide a round."""
-        first = self.start + self._next_round * ROUND
+        first = self._next_round * ROUND
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
@@ -190,7 +193,7 @@ class Guide:
     def _draw(self) -> Draw:
         """The next of the campaign's own stream, which opens with what usually stops capture."""
         self._drawn += 1
-        return Draw(self.start + self._drawn - 1)
+        return Draw(self._drawn - 1)
 
     def _single(self) -> Single:
         """The next op of the catalogue by itself; the second time round its second program, and so on."""

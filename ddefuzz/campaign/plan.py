@@ -11,8 +11,8 @@ from ddefuzz.execute.protocol import Semantics, Stage
 CASE_SECONDS = 30.0
 """Limit of one case in all its stages, unless a plan has its own."""
 
-ANYWAY = 10
-"""With a screen, every tenth case (of each stage) is captured even if the fake stage takes it."""
+ANYWAY = 16
+"""With a screen, every sixteenth case (of each stage) is captured even if the fake stage takes it."""
 
 SLOW_WHEN_COLD: frozenset[Stage] = frozenset({"inductor"})
 """Stages that findings of other stages are not confirmed in: the first use costs 2.5 CPU seconds in every process."""

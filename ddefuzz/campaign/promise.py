@@ -10,7 +10,7 @@ from typing import Final
 FORGET: Final = 0.995
 """What a round's gains and costs still count in the next one."""
 
-OPTIMISM: Final = 8.0
+OPTIMISM: Final = 2.0
 """The cost that a way is credited with before it is tried, and an eighth of it as its gain."""
 
 

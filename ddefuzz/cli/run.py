@@ -63,7 +63,7 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     "--screen/--no-screen",
     default=True,
     show_default=True,
-    help="Capture what FakeTensorMode alone refuses, and of the rest every tenth case; or each case.",
+    help="Capture what FakeTensorMode alone refuses, and of the rest every 16th case; or each case.",
 )
 @click.option(
     "--guided/--uniform",
