@@ -42,7 +42,19 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
     reason = lost.reason if drawn else f"{lost.reason} while drawing {doing.program or 'the first step'}"
     observation = Observation(stage, semantics, lost.outcome, reason)
     outcome = StageOutcome(stage, str(semantics), lost.outcome, "", 0.0)
-    sightings = tuple(
+    sightings = sightings_of(observation, doing.program if drawn else None, torch)
+    return CaseResult(
+        task.index,
+        _digest(doing, lost.outcome),
+        (outcome,),
+        sightings=sightings,
+        origin=task.origin or Draw(task.index),
+    )
+
+
+def sightings_of(observation: Observation, program: str | None, torch: str) -> tuple[Sighting, ...]:
+    """What the end of a worker shows of the program it was at, None where there was none yet."""
+    return tuple(
         Sighting(
             signature=classified.signature,
             cause=classified.cause,
@@ -50,16 +62,9 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
             verdict="open",
             ops=(),
             torch=torch,
-            program=doing.program if drawn else None,
+            program=program,
         )
         for classified in map(classify, judge([observation]))
-    )
-    return CaseResult(
-        task.index,
-        _digest(doing, lost.outcome),
-        (outcome,),
-        sightings=sightings,
-        origin=task.origin or Draw(task.index),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from ddefuzz.classify.classify import classify
+from ddefuzz.campaign.lost import sightings_of
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.journal import last_of_case
@@ -25,7 +25,6 @@ from ddefuzz.findings.model import Sighting
 from ddefuzz.ops.catalogue import OPS, parse
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec
-from ddefuzz.oracles.capture import judge
 from ddefuzz.program.text import digest
 from ddefuzz.sweep.status import with_status
 from ddefuzz.sweep.tasks import Answer, Caps, Source, SweepResult, SweepTask, Swept, run_sweep
@@ -214,20 +213,8 @@ class Sweep:
         observation = Observation(
             stage, SIZE_OBLIVIOUS if doing.semantics == str(SIZE_OBLIVIOUS) else EXPLICIT, lost.outcome, lost.reason
         )
-        sightings = tuple(
-            Sighting(
-                signature=classified.signature,
-                cause=classified.cause,
-                failure=classified.failure,
-                verdict="open",
-                ops=(),
-                torch=self.answer.torch,
-                program=doing.program,
-            )
-            for classified in map(classify, judge([observation]))
-        )
         reasons = (*before, f"{lost.outcome} in {stage}: {lost.reason}")
-        self._record(sightings, ())
+        self._record(sightings_of(observation, doing.program, self.answer.torch), ())
         if len(reasons) > LOST_AT_MOST:
             self._keep(op, SweepResult(_given_up(op, reasons)), reasons[-1])
             return
