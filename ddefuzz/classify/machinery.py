@@ -120,6 +120,7 @@ PYTHON_SITES: tuple[Row, ...] = (
     Row("torch/_subclasses/fake_impls.py", "how an op computes on fake tensors: code of the op"),
     Row("torch/_functorch/partitioners.py", "decides what is saved for backward"),
     Row("torch/_functorch/_aot_autograd/functional_utils.py", "regenerates views"),
+    Row("torch/_functorch/vmap.py", "compares the sizes that are mapped over"),
 )
 """What is under a row of `PYTHON` and yet no machinery."""
 

@@ -21,6 +21,7 @@ from ddefuzz.generate.extents import (
 )
 from ddefuzz.generate.lockstep import Handle, Lockstep
 from ddefuzz.generate.tensors import (
+    add_leaf,
     add_template,
     draw_alike,
     draw_broadcastable,
@@ -76,6 +77,8 @@ class Arguments:
                 return draw_sections(lockstep, choices, self._extent(spec.At(name, dim)), bounds)
             case spec.Data():
                 return draw_data(lockstep, choices, slot)
+            case spec.Leaf():
+                return add_leaf(lockstep, slot)
 
     def _extent(self, wanted: spec.Extent) -> Handle:
         if isinstance(wanted, int):

@@ -86,10 +86,17 @@ class Lockstep:
         del self.tensors[mark.tensors :]
         del self.ints[mark.ints :]
 
-    def add_input(self, dtype: str, shape: tuple[Dim, ...], recipe: Recipe, layout: str = "contiguous") -> Handle:
+    def add_input(
+        self,
+        dtype: str,
+        shape: tuple[Dim, ...],
+        recipe: Recipe,
+        layout: str = "contiguous",
+        requires_grad: bool = False,
+    ) -> Handle:
         """A new input, made at both data sizes."""
         position = len(self.inputs)
-        item = Input(f"x{position}", dtype, shape, recipe, layout)
+        item = Input(f"x{position}", dtype, shape, recipe, layout, requires_grad)
         # The sizes 0, 1 and 2 do not depend on other inputs, so one can be dialled by itself.
         (dialled,) = dial(Program((item,), (), Literal(None)), self._other_size).inputs
         left = self._left[item.name] = materialize_input(item, position)

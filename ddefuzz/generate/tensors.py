@@ -21,7 +21,7 @@ from ddefuzz.generate.extents import (
 )
 from ddefuzz.generate.lockstep import Handle, Lockstep
 from ddefuzz.ops import conversions
-from ddefuzz.ops.spec import Data, Kind, Tensor
+from ddefuzz.ops.spec import Data, Kind, Leaf, Tensor
 from ddefuzz.program.model import Dim, Name, Recipe
 from ddefuzz.program.recipes import LAYOUTS
 
@@ -204,3 +204,11 @@ def draw_data(lockstep: Lockstep, choices: Choices, slot: Data) -> Handle:
         if (item.recipe, item.shape) == (recipe, dims) and choices.one_in(2):
             return next(tensor for tensor in lockstep.tensors if tensor.expr == Name(item.name))
     return lockstep.add_input(dtype, dims, recipe)
+
+
+def add_leaf(lockstep: Lockstep, slot: Leaf) -> Handle:
+    """A new input of which a gradient is asked."""
+    first = int(lockstep.fresh_symbol().removeprefix("u"))
+    symbols = {dim: f"u{first + number}" for number, dim in enumerate(slot.unbacked)}
+    dims = tuple(Dim(size, symbols.get(dim)) for dim, size in enumerate(slot.shape))
+    return lockstep.add_input("float32", dims, Recipe("normal"), slot.layout, requires_grad=True)

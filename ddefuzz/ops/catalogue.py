@@ -9,8 +9,10 @@ from ddefuzz.ops.broadcast import BROADCAST
 from ddefuzz.ops.contiguity import CONTIGUITY
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.factories import FACTORIES
+from ddefuzz.ops.gradients import GRADIENTS
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
+from ddefuzz.ops.mapped import MAPPED
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
 from ddefuzz.ops.opinfo import OPINFO
 from ddefuzz.ops.pointwise import POINTWISE
@@ -46,6 +48,8 @@ GROUPS: Final[dict[str, tuple[OpSpec, ...]]] = {
     "pooling": POOLING,
     "resampling": RESAMPLING,
     "losses": LOSSES,
+    "gradients": GRADIENTS,
+    "mapped": MAPPED,
     "references": REFERENCES,
 }
 

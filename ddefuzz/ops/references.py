@@ -1,6 +1,8 @@
 """torch's reference implementations called by name: decompositions that no stage here takes of its own accord.
 
-They are Python that asks the same guards as capture on other devices or under other backends does.
+They are Python that asks the same guards as capture on other devices or under other backends does. The last rows call
+C++ that torch's own Python keeps away from unbacked sizes, though it decides about them without an error; the answers
+are no tensors, and left out of what is returned.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from ddefuzz.ops.spec import At, OpSpec, Tensor, op
 X = Tensor(1, 3)
 X2 = Tensor(2, 3)
 SAME = Tensor(like="x")
+
+CONVOLUTION_BACKEND = "(x, torch._C._select_conv_backend(x, w, None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1, None))[0]"
+"""What fake convolutions ask of C++ where all sizes have hints."""
 
 REFERENCES: tuple[OpSpec, ...] = (
     op("torch._refs.flatten(x, 0, 1)", x=X2),
@@ -57,4 +62,7 @@ REFERENCES: tuple[OpSpec, ...] = (
     op("torch._prims_common.check_significant_strides(x, y, only_cuda=False)", x=X, y=SAME),
     op("torch._utils._maybe_view_chunk_cat(x, 2, 1)", x=Tensor(shape=(2, 4))),
     op("torch._utils._maybe_view_chunk_cat(x, 2, 2)", x=Tensor(shape=(2, 4, 3))),
+    op("(x, torch._debug_has_internal_overlap(x[:, ::2]))[0]", x=Tensor(shape=(3, 4))),
+    op(CONVOLUTION_BACKEND, w=Tensor(shape=(3, 2, 2, 2)), x=Tensor(shape=(3, 2, 4, 4)), stops=True),
+    op(CONVOLUTION_BACKEND, w=Tensor(shape=(3, 2, 5, 5)), x=Tensor(shape=(1, 2, 8, 8)), stops=True),
 )

@@ -36,6 +36,7 @@ RESHAPE: tuple[OpSpec, ...] = (
     op("x.unflatten(d, s)", x=X1, d=D, s=ReshapeOf("x", "d")),
     op("torch.unflatten(x, d, s)", x=X1, d=D, s=ReshapeOf("x", "d")),
     op("torch.unflatten(x, d, (n, -1))", x=X1, d=D, n=Size(1, 4)),
+    op("torch.unflatten(x, 0, (i[0].item(), -1))", x=Tensor(shape=(60,)), i=Data("sizes", (2,)), stops=True),
     op("torch.squeeze(x)", x=X),
     op("torch.squeeze(x, d)", x=X1, d=D),
     op("x.squeeze((0, -1))", x=X2),

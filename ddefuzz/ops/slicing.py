@@ -80,6 +80,7 @@ SLICING: tuple[OpSpec, ...] = (
     op("torch.slice_scatter(x, x[:n] * 0, 0, 0, n)", x=FLOAT, n=ROWS),
     op("torch.select_scatter(x, y[0], 0, 0)", x=Tensor(2), y=Tensor(like="x")),
     op("torch.diagonal_scatter(x, torch.diagonal(x) + 1)", x=Tensor(2)),
+    op("torch.clone(x).__setitem__(0, x.sum(-1, keepdim=True)[1])", n=Size(1, 6), x=Tensor(shape=(2, 3, "n"))),
     op("torch.trace(x)", x=Tensor(2, 2)),
     op("torch.constant_pad_nd(x, (n, k))", x=FLOAT, n=Size(0, 4), k=Number(-1, 2)),
     op("torch.gradient(x, dim=d)", x=FLOAT, d=D, stops=True),

@@ -144,8 +144,20 @@ class Data:
     shape: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A float input of which a gradient is asked, of these sizes; the dims `unbacked` are each of a symbol of its own.
+
+    `layout` is one of `recipes.LAYOUTS`.
+    """
+
+    shape: tuple[int, ...]
+    unbacked: tuple[int, ...] = ()
+    layout: str = "contiguous"
+
+
 Slot: TypeAlias = (
-    Tensor | Indices | Size | Number | Choice | DimOf | DimsOf | Shape | ReshapeOf | ExpandOf | SplitOf | Data
+    Tensor | Indices | Size | Number | Choice | DimOf | DimsOf | Shape | ReshapeOf | ExpandOf | SplitOf | Data | Leaf
 )
 
 
@@ -185,13 +197,16 @@ FLAG = choice(False, True)
 
 @cache
 def callables_in(template: str) -> tuple[str, ...]:
-    """The catalogue names that a template calls: `torch.chunk`, `int`, `Tensor.view`."""
-    calls = (node for node in ast.walk(ast.parse(template, mode="eval")) if isinstance(node, ast.Call))
-    return tuple(dict.fromkeys(_callable_name(call.func) for call in calls))
+    """The catalogue names that a template calls: `torch.chunk`, `int`, `Tensor.view`, `torch.vmap(torch.cat)`."""
+    calls = [node for node in ast.walk(ast.parse(template, mode="eval")) if isinstance(node, ast.Call)]
+    mapped = {call.func for call in calls if isinstance(call.func, ast.Call)}
+    return tuple(dict.fromkeys(_callable_name(call.func) for call in calls if call not in mapped))
 
 
 def _callable_name(function: ast.expr) -> str:
-    """The dotted name of what starts at `torch`, a bare name as it is, and a method of anything else."""
+    """The dotted name of what starts at `torch`, a bare name or a mapped function as it is, a method of anything else."""
+    if isinstance(function, ast.Call):
+        return ast.unparse(function)
     path = []
     node = function
     while isinstance(node, ast.Attribute):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.program.expressions import BINARY, BUILTINS, METHOD_PREFIX, UNARY
+from ddefuzz.program.expressions import BINARY, BUILTINS, MAPPED_PREFIX, METHOD_PREFIX, UNARY
 from ddefuzz.program.model import (
     Attribute,
     Binary,
@@ -80,10 +80,14 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
 def resolve(name: str) -> Any:
     """The function or constant of a catalogue name: `torch.chunk`, `torch.float32`, `int`, `Tensor.view` (unbound).
 
+    `torch.vmap(torch.cat)` is the mapped function.
+
     UnsupportedError where this torch does not have it.
     """
     if name in BUILTINS:
         return BUILTINS[name]
+    if name.startswith(MAPPED_PREFIX):
+        return torch.vmap(resolve(name.removeprefix(MAPPED_PREFIX).removesuffix(")")))
     is_method = name.startswith(METHOD_PREFIX)
     owner: object = torch.Tensor if is_method else torch
     path = name.removeprefix(METHOD_PREFIX if is_method else "torch.")

@@ -33,6 +33,8 @@ from ddefuzz.program.model import (
 )
 
 METHOD_PREFIX: Final = "Tensor."
+MAPPED_PREFIX: Final = "torch.vmap("
+"""A mapped function is named as it is written: `torch.vmap(torch.cat)`, called `torch.vmap(torch.cat)((x, y))`."""
 
 BUILTINS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
@@ -337,6 +339,8 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
     match node.func:
         case ast.Name(id):
             return id, ()
+        case ast.Call() as mapped if (name := _mapped_function(mapped)) is not None:
+            return name, ()
         case ast.Attribute(value, attr) as function:
             if (path := _dotted(function)) is not None:
                 return path, ()
@@ -346,6 +350,16 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
             return f"{METHOD_PREFIX}{attr}", (read_expression(value, scope),)
         case _:
             refuse(node, scope.path, "a call of a function or method by name")
+
+
+def _mapped_function(node: ast.Call) -> str | None:
+    """`torch.vmap(torch.cat)` as the catalogue's name; None for a call of anything else, or with more arguments."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("torch"), "vmap"), [function], []):
+            path = _dotted(function)
+            return None if path is None else f"{MAPPED_PREFIX}{path})"
+        case _:
+            return None
 
 
 def _dotted(node: ast.expr) -> str | None:
