@@ -52,6 +52,7 @@ CXX: tuple[Row, ...] = (
     Row("at::TensorBase::stride", "a tensor's strides as plain ints: whoever reads them asked"),
     Row("c10::TensorImpl::size", "a tensor's sizes as plain ints: whoever reads them asked"),
     Row(FUNCTIONAL_TENSOR, "a functional tensor's way to the tensor that it wraps"),
+    Row("at::functorch::BatchedTensorImpl::", "a batched tensor's way to the tensor that it wraps"),
     Row("at::Tensor::item", "a tensor's value as a number: whoever wants the number asked"),
     Row("at::native::is_nonzero", "a tensor's value as a bool: whoever branches asked"),
     Row("torch::detail::", "the Python dispatcher"),

@@ -53,7 +53,8 @@ FACTORIES: tuple[OpSpec, ...] = (
     op("torch.cartesian_prod(x, y)", x=Tensor(1, 1, max_numel=32), y=Tensor(1, 1, max_numel=16)),
     op("torch.combinations(x, with_replacement=r)", x=Tensor(1, 1, max_numel=16), r=FLAG),
     op("torch.block_diag(x, y)", x=Tensor(2, 2, max_numel=64), y=Tensor(2, 2, max_numel=64)),
-    op("torch.sparse_coo_tensor(i, i[0] * 1.0, (4, 4), check_invariants=False).to_dense()",
-       n=N, i=Indices(4, shape=(2, "n"))),
+    op(
+        "torch.sparse_coo_tensor(i, i[0], (4, 4), check_invariants=False).to_dense()", n=N, i=Indices(4, shape=(2, "n"))
+    ),
     op("torch.nn.functional.one_hot(i % 5, 5)", i=Tensor(1, 2, kind="int", max_numel=64)),
 )

@@ -13,7 +13,7 @@ X = Tensor(1, 3)
 X2 = Tensor(2, 3)
 SAME = Tensor(like="x")
 
-CONVOLUTION_BACKEND = "(x, torch._C._select_conv_backend(x, w, None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1, None))[0]"
+BACKEND = "(x, torch._C._select_conv_backend(x, w, None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1, None))[0]"
 """What fake convolutions ask of C++ where all sizes have hints."""
 
 REFERENCES: tuple[OpSpec, ...] = (
@@ -63,6 +63,6 @@ REFERENCES: tuple[OpSpec, ...] = (
     op("torch._utils._maybe_view_chunk_cat(x, 2, 1)", x=Tensor(shape=(2, 4))),
     op("torch._utils._maybe_view_chunk_cat(x, 2, 2)", x=Tensor(shape=(2, 4, 3))),
     op("(x, torch._debug_has_internal_overlap(x[:, ::2]))[0]", x=Tensor(shape=(3, 4))),
-    op(CONVOLUTION_BACKEND, w=Tensor(shape=(3, 2, 2, 2)), x=Tensor(shape=(3, 2, 4, 4)), stops=True),
-    op(CONVOLUTION_BACKEND, w=Tensor(shape=(3, 2, 5, 5)), x=Tensor(shape=(1, 2, 8, 8)), stops=True),
+    op(BACKEND, w=Tensor(shape=(3, 2, 2, 2)), x=Tensor(shape=(3, 2, 4, 4)), stops=True),
+    op(BACKEND, w=Tensor(shape=(3, 2, 5, 5)), x=Tensor(shape=(1, 2, 8, 8)), stops=True),
 )

@@ -204,7 +204,7 @@ def callables_in(template: str) -> tuple[str, ...]:
 
 
 def _callable_name(function: ast.expr) -> str:
-    """The dotted name of what starts at `torch`, a bare name or a mapped function as it is, a method of anything else."""
+    """The dotted name of what starts at `torch`, a bare name or mapped function as it is, else a method."""
     if isinstance(function, ast.Call):
         return ast.unparse(function)
     path = []

@@ -339,8 +339,8 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
     match node.func:
         case ast.Name(id):
             return id, ()
-        case ast.Call() as mapped if (name := _mapped_function(mapped)) is not None:
-            return name, ()
+        case ast.Call(ast.Attribute(ast.Name("torch"), "vmap"), [ast.Attribute() as mapped], []):
+            return f"{MAPPED_PREFIX}{_dotted(mapped)})", ()
         case ast.Attribute(value, attr) as function:
             if (path := _dotted(function)) is not None:
                 return path, ()
@@ -350,16 +350,6 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
             return f"{METHOD_PREFIX}{attr}", (read_expression(value, scope),)
         case _:
             refuse(node, scope.path, "a call of a function or method by name")
-
-
-def _mapped_function(node: ast.Call) -> str | None:
-    """`torch.vmap(torch.cat)` as the catalogue's name; None for a call of anything else, or with more arguments."""
-    match node:
-        case ast.Call(ast.Attribute(ast.Name("torch"), "vmap"), [function], []):
-            path = _dotted(function)
-            return None if path is None else f"{MAPPED_PREFIX}{path})"
-        case _:
-            return None
 
 
 def _dotted(node: ast.expr) -> str | None:

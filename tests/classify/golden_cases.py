@@ -298,3 +298,13 @@ def _functional(x: Tensor, keep: Tensor) -> Any:
 @case("tensor-as-number", "a tensor handed to an op that takes a number", X, torch.tensor([0.5]))
 def _tensor_as_number(x: Tensor, mean: Tensor) -> Any:
     return x.clone().normal_(mean[0])  # type: ignore[arg-type]
+
+
+@case("vmap-sizes", "asked by vmap itself, whose folder is machinery", X, KEEP)
+def _vmap_sizes(x: Tensor, keep: Tensor) -> Any:
+    return torch.vmap(torch.add)(x[keep], x[:5])
+
+
+@case("vmap-strides", "asked of a batched tensor, by the C++ that is mapped", X, KEEP)
+def _vmap_strides(x: Tensor, keep: Tensor) -> Any:
+    return torch.vmap(torch.reshape)(x[keep].t(), shape=(-1, 1))

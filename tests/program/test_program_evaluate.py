@@ -22,6 +22,7 @@ PROGRAMS = [
     "    a = mask.sum().item()\n    return x[:a] if a > 3 else x[a:]",
     "    torch._check(mask.shape[0] >= 2)\n    return torch.ops.aten.t.default(x).mT.to(torch.float64)",
     "    return torch.nn.functional.pad(x, (0, 1), value=torch.inf)",
+    "    return torch.vmap(torch.cat)((x, x + 1), dim=0)",
     "    return (not True, ~mask, len(x), max(1, min(3, 2)), 'a', None, (1.5 + 2.0j), 1 - (2 - 3))",
     "    a = torch.topk(x, k=2)\n    return (a.values, a[1], int(2.5), x[[0, 1]], x[None, :, ()])",
 ]

@@ -48,7 +48,9 @@ LITERALS = st.one_of(
     st.complex_numbers(allow_nan=False, allow_infinity=False),
 ).map(Literal)
 
-_FUNCTIONS = st.sampled_from(["torch.chunk", "torch.nn.functional.pad", "torch.ops.aten.add.Tensor", "int", "len"])
+_FUNCTIONS = st.sampled_from(
+    ["torch.chunk", "torch.nn.functional.pad", "torch.ops.aten.add.Tensor", "torch.vmap(torch.cat)", "int", "len"]
+)
 _METHODS = st.sampled_from(["Tensor.view", "Tensor.item", "Tensor.__getitem__"])
 
 
