@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cache, reduce
 from typing import Final
 
@@ -14,7 +13,7 @@ from ddefuzz.generate.lockstep import Handle, Lockstep
 from ddefuzz.ops.conversions import ADJUST
 from ddefuzz.program.evaluate import evaluate
 from ddefuzz.program.expressions import parse_expression
-from ddefuzz.program.model import Attribute, Binary, Expr, Index, Literal, Sequence, Slice, Unary, substitute, walk
+from ddefuzz.program.model import Attribute, Binary, Expr, Index, Literal, Sequence, substitute
 
 MAX_SIZE: Final = 24
 MAX_ELEMENTS: Final = 512
@@ -33,28 +32,8 @@ def template(text: str) -> Expr:
 
 
 def fill(text: str, values: dict[str, Expr]) -> Expr:
-    """A template with its names replaced, in the form that it is read back in: a negated literal is a literal."""
-    expr = substitute(template(text), values)
-    return _folded(expr) if _negates(text) else expr
-
-
-@cache
-def _negates(text: str) -> bool:
-    return any(isinstance(node, Unary) and node.op == "-" for node in walk(template(text)))
-
-
-def _folded(expr: Expr) -> Expr:
-    match expr:
-        case Unary("-", Literal(int() as number)):
-            return Literal(-number)
-        case Slice(start, stop, step):
-            return Slice(*(None if bound is None else _folded(bound) for bound in (start, stop, step)))
-        case Sequence(items):
-            return replace(expr, items=tuple(map(_folded, items)))
-        case Index(value, index):
-            return Index(_folded(value), _folded(index))
-        case _:
-            return expr
+    """A template with its names replaced."""
+    return substitute(template(text), values)
 
 
 def literal(number: int) -> Handle:

@@ -210,7 +210,7 @@ def names_in(expr: Expr) -> frozenset[str]:
 
 
 def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
-    """`expr` with `inner` of each of its direct subexpressions in its place."""
+    """`expr` with `inner` of each of its direct subexpressions in its place; a negated number is a number."""
     match expr:
         case Name() | Literal() | Constant() | Ellipsis_():
             return expr
@@ -226,8 +226,12 @@ def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
             return replace(expr, value=inner(value))
         case Binary(_, left, right):
             return replace(expr, left=inner(left), right=inner(right))
-        case Unary(_, operand):
-            return replace(expr, operand=inner(operand))
+        case Unary(op, operand):
+            changed = inner(operand)
+            match op, changed:
+                case "-", Literal(int() | float() as number) if not isinstance(number, bool):
+                    return Literal(-number)
+            return Unary(op, changed)
         case Conditional(test, body, orelse):
             return Conditional(inner(test), inner(body), inner(orelse))
 
