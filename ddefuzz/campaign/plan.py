@@ -15,7 +15,10 @@ ANYWAY = 16
 """With a screen, every sixteenth case (of each stage) is captured even if the fake stage takes it."""
 
 SLOW_WHEN_COLD: frozenset[Stage] = frozenset({"inductor"})
-"""Stages that findings of other stages are not confirmed in: the first use costs 2.5 CPU seconds in every process."""
+"""Stages that cases which the screen refuses, and findings of other stages, are spared.
+
+The first use costs 2.5 CPU seconds in every process.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,13 @@ class Plan:
         return index // len(self.stages) % ANYWAY == 0
 
     def stages_of(self, index: int) -> tuple[Stage, ...]:
-        """The stages that a case goes through."""
-        return (self.stages[index % len(self.stages)],) if self.in_turn else self.stages
+        """The stages that a case goes through; what the screen refuses, other stages show as well as the slow ones."""
+        if not self.in_turn:
+            return self.stages
+        stages = self.stages
+        if self.screen and not self.captures_anyway(index):
+            stages = tuple(stage for stage in stages if stage not in SLOW_WHEN_COLD) or stages
+        return (stages[index % len(stages)],)
 
 
 class Upcoming:

@@ -306,3 +306,13 @@ def test_stages_in_turn_are_one_a_case() -> None:
     plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True)
     assert [plan.stages_of(index) for index in range(3)] == [("export",), ("compile",), ("export",)]
     assert replace(plan, in_turn=False).stages_of(1) == ("export", "compile")
+
+
+def test_a_slow_stage_takes_no_case_for_being_refused_by_the_screen() -> None:
+    stages: tuple[Stage, ...] = ("export", "inductor")
+    plan = Plan("default", 7, Budget(cases=4), 1, stages, (EXPLICIT,), in_turn=True, screen=True)
+    for index in range(100):
+        expected = stages[index % 2] if plan.captures_anyway(index) else "export"
+        assert plan.stages_of(index) == (expected,)
+    assert any(plan.stages_of(index) == ("inductor",) for index in range(100))
+    assert replace(plan, screen=False).stages_of(3) == ("inductor",)
