@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 
 import torch
 
@@ -13,12 +14,13 @@ import torch
 def strict_eager() -> Iterator[None]:
     """Warnings are errors, and torch gives each of them every time, not once a process.
 
-    So whether a step is dropped depends on nothing that happened before.
+    So whether a step is dropped depends on nothing that happened before. What C++ warns of before it raises cannot
+    become an error, and torch prints it (`PyWarningHandler` in torch/csrc/Exceptions.cpp): nobody asked for that.
     """
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
-        with _one_thread(), warnings.catch_warnings():
+        with _one_thread(), warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("error")
             yield
     finally:
