@@ -7,6 +7,7 @@ value: `Lost`, or an `Observation` with the outcome `crash` or `timeout`.
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from unittest.mock import patch
 
 import msgspec
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
@@ -268,12 +270,14 @@ def fork_server(context: C) -> C:
     """The context, whose server imports torch once, which begins here.
 
     It and its forks have Ctrl-C blocked: in a terminal it goes to every process, and ending is the campaign's decision.
+    Strings have the same hash in all of them, ever: torch goes through sets of strings (the samples of `meshgrid`).
     """
     context.set_forkserver_preload([PRELOAD, "__main__"])
     resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        forkserver.ensure_running()
+        with patch.dict(os.environ, PYTHONHASHSEED="0"):
+            forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context

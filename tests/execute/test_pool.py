@@ -54,6 +54,10 @@ def add(numbers: Sum) -> list[int]:
     return [numbers.left + numbers.right, os.getpid()]
 
 
+def hash_of(text: str) -> int:
+    return hash(text)
+
+
 def fail(message: str) -> str:
     raise ValueError(message)
 
@@ -95,6 +99,12 @@ def test_arguments_and_results_are_typed(pool: Pool) -> None:
     assert isinstance(found, list)
     assert found[0] == 5
     assert found[1] != os.getpid()
+
+
+def test_strings_have_the_same_hash_in_every_campaign(pool: Pool) -> None:
+    command = [sys.executable, "-c", "print(hash('ij'))"]
+    expected = subprocess.run(command, env={"PYTHONHASHSEED": "0"}, capture_output=True, check=True, text=True)
+    assert pool.submit(hash_of, "ij", SECONDS).result() == int(expected.stdout)
 
 
 def test_what_a_task_raises_is_raised_here(pool: Pool) -> None:
