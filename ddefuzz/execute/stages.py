@@ -56,6 +56,8 @@ class _Captured(torch.nn.Module):
         indices = {symbol: mask.nonzero().squeeze(1) for symbol, mask in zip(self.symbols, args[count:], strict=True)}
         for place in self.unbacked:
             values[place.arg] = values[place.arg].index_select(place.dim, indices[place.symbol])
+            if values[place.arg].requires_grad:
+                values[place.arg].retain_grad()  # a program that asks for its input's gradient finds it
         if self.clone_scalars:
             # torch.compile reads the value of a 0-d input and would make its .item() a backed integer.
             values = [v.clone() if isinstance(v, torch.Tensor) and v.dim() == 0 else v for v in values]

@@ -225,6 +225,7 @@ def _body(program: Program, stage: str) -> list[str]:
         index = _fresh(symbol, program)
         lines += [f"{index} = {_fresh(f'keep_{symbol}', program)}.nonzero().squeeze(1)"]
         lines += [f"{names[at]} = {names[at]}.index_select({number}, {index})" for at, number in places]
+        lines += [f"{names[at]}.retain_grad()" for at, _ in places if program.inputs[at].requires_grad]
     if stage in _COMPILED:
         # torch.compile reads the value of a 0-d input, and its item() would be a plain number.
         lines += [f"{item.name} = {item.name}.clone()" for item in program.inputs if not item.shape]

@@ -110,6 +110,18 @@ def test_the_same_case_first_last_and_alone(stage: Stage) -> None:
     assert first == last[::-1]
 
 
+def test_an_input_keeps_its_gradient_where_its_dims_are_rebuilt() -> None:
+    program = (
+        "# ddefuzz program v1\n"
+        "# inputs: x = normal, grad\n"
+        'def program(x: Float32[Tensor, "u0 4"]):\n'
+        "    grad = (x.mul(2).sum().backward(), x.grad)[1]\n"
+        "    return grad.clone()\n"
+    )
+    seen = observe(Run(ProgramSubject(program), "export"))
+    assert (seen.outcome, seen.exceptions) == ("ok", ())
+
+
 def test_an_observation_survives_the_wire() -> None:
     for text in CASES:
         seen = observe(Run(ProgramSubject(text), "export-strict"))

@@ -35,6 +35,14 @@ def program(self: Float32[Tensor, "u0 4"], keep_u0: Float32[Tensor, "u0"], n: In
     return (parts[0], k)
 """
 
+GRAD = """\
+# ddefuzz program v1
+# inputs: x = normal, grad
+def program(x: Float32[Tensor, "u0=3 4"]):
+    grad = (x.mul(2).sum().backward(), x.grad)[1]
+    return grad.clone()
+"""
+
 ADD = """\
 # ddefuzz program v1
 # inputs: mask = trues(4)
@@ -84,10 +92,11 @@ def test_the_failure_shows_with_torch_alone(text: str, stage: str, tmp_path: Pat
     ("text", "looked_for", "outcome", "exception"),
     [
         (ADD, None, "ok", None),
+        (GRAD, None, "ok", None),
         (CHUNK, "PendingUnbackedSymbolNotFound", "not-judged", "GuardOnDataDependentSymNode"),
         (CHUNK.replace("torch.chunk", "torch.chunk_of_tomorrow"), None, "not-judged", "AttributeError"),
     ],
-    ids=["no failure", "another failure", "an op that this torch does not have"],
+    ids=["no failure", "a gradient of an input", "another failure", "an op that this torch does not have"],
 )
 def test_what_does_not_show_the_failure_exits_with_zero(
     text: str, looked_for: str | None, outcome: str, exception: str | None, capsys: pytest.CaptureFixture[str]
