@@ -40,12 +40,12 @@ def _row(row: Row) -> Detailed:
 def _upstream(upstream: Upstream, page: Page) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for title, differences in (
-        ("fails here, and is not on upstream's list", upstream.only_here),
-        ("is on upstream's list, and has no data-dependent error here", upstream.only_upstream),
+        ("with a data-dependent error here, not on upstream's list", upstream.only_here),
+        ("on upstream's list, with no data-dependent error here", upstream.only_upstream),
     ):
         if differences:
             rows = [Detailed([Text(one.op), Text(one.reason)], Text(one.evidence, style="dim")) for one in differences]
-            parts += [Text(f"{counted(len(rows), 'op')} that {title}", style="bold"), _table(rows, page), ""]
+            parts += [Text(f"{counted(len(rows), 'op')} {title}", style="bold"), _table(rows, page), ""]
     if upstream.unaccounted:
         parts += [Text(folded(f"no run says why: {', '.join(upstream.unaccounted)}", page.width)), ""]
     return parts
@@ -59,19 +59,19 @@ def summary_lines(census: Census) -> list[str]:
     """What it adds up to, line by line."""
     totals = census.totals
     lines = [
-        f"torch {census.torch}: {totals.ops} ops ({totals.opinfo} of OpInfo, {totals.catalogue} of the catalogue), "
-        f"{totals.samples} samples in {totals.runs} runs, {totals.cpu_seconds:.0f} CPU seconds, {census.seconds:.0f} s "
+        f"torch {census.torch}: {counted(totals.ops, 'op')} ({totals.opinfo} of OpInfo, {totals.catalogue} of the "
+        f"catalogue), {totals.samples} samples in {totals.runs} runs, {totals.cpu_seconds:.0f} CPU seconds, {census.seconds:.0f} s "
         "this time",
         f"explicit: {_statuses(totals.explicit)}",
         f"size-oblivious: {_statuses(totals.size_oblivious)}",
-        f"{totals.fallback_sites} guard sites fell back ({totals.fallback_sites_cxx} in C++), {totals.dde_sites} call "
-        f"sites raised a data-dependent error ({totals.dde_sites_cxx} in C++)",
+        f"{counted(totals.fallback_sites, 'guard site')} fell back ({totals.fallback_sites_cxx} in C++), "
+        f"{counted(totals.dde_sites, 'call site')} raised a data-dependent error ({totals.dde_sites_cxx} in C++)",
     ]
     if census.upstream is not None:
         of = census.upstream
         lines.append(
             f"upstream's list: {of.accounted} of {of.entries} entries accounted for by runs, {of.reproduced} of them "
-            f"reproduced; {len(of.only_here)} ops fail only here"
+            f"reproduced; {counted(len(of.only_here), 'op')} failing only here"
         )
     if census.interrupted:
         lines.append("interrupted: what was done is saved; the same command goes on")
