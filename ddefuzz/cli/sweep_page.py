@@ -60,8 +60,8 @@ def summary_lines(census: Census) -> list[str]:
     totals = census.totals
     lines = [
         f"torch {census.torch}: {counted(totals.ops, 'op')} ({totals.opinfo} of OpInfo, {totals.catalogue} of the "
-        f"catalogue), {totals.samples} samples in {totals.runs} runs, {totals.cpu_seconds:.0f} CPU seconds, {census.seconds:.0f} s "
-        "this time",
+        f"catalogue), {totals.samples} samples in {totals.runs} runs, {totals.cpu_seconds:.0f} CPU seconds, "
+        f"{census.seconds:.0f} s this time",
         f"explicit: {_statuses(totals.explicit)}",
         f"size-oblivious: {_statuses(totals.size_oblivious)}",
         f"{counted(totals.fallback_sites, 'guard site')} fell back ({totals.fallback_sites_cxx} in C++), "
