@@ -20,7 +20,7 @@ import msgspec
 from ddefuzz.campaign.guide import Case, Guide
 from ddefuzz.campaign.lost import OwnError, lost_case, smallest_so_far, undone_case, was_begun
 from ddefuzz.campaign.pace import Pace
-from ddefuzz.campaign.plan import SLOW_WHEN_COLD, Plan, Upcoming
+from ddefuzz.campaign.plan import SLOW_TO_START, Plan, Upcoming
 from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
@@ -351,7 +351,7 @@ class Campaign:
                 self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
 
     def _confirm(self, name: str, suspect: Suspect) -> None:
-        also = tuple(stage for stage in self.plan.stages if stage not in {suspect.stage, *SLOW_WHEN_COLD})
+        also = tuple(stage for stage in self.plan.stages if stage not in {suspect.stage, *SLOW_TO_START})
         self._send_confirm(name, ConfirmTask(suspect, () if suspect.signature.kind in CRASHES else also))
 
     def _send_confirm(self, name: str, task: ConfirmTask) -> None:

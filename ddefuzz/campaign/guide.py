@@ -32,13 +32,10 @@ MOST_SHAPES: Final = 4
 """What a program is worth: for each new site, for a verdict that was new at a site, for new expressions (one each)."""
 
 WAYS: Final[tuple[str, ...]] = ("single", "sample", "draw", "aim", "respell", *HOW)
-"""All ways of making a case (`origin.name_of`)."""
+"""All ways that are chosen (`origin.name_of`); what comes of none of them is `short`."""
 
 OPENING: Final = ("single", "sample", "draw", *("single", "sample") * 4)
 """By turns, until each op of the catalogue and each that torch has samples of has come once."""
-
-SINGLES: Final = tuple(sorted(range(len(OPS)), key=lambda op: (not OPS[op].stops, OPS[op] in GROUPS["pointwise"], op)))
-"""The catalogue in the order in which it comes: first what usually stops capture, last what asks little."""
 
 
 def cost_of(program: str) -> int:
@@ -75,7 +72,8 @@ class Guide:
     """The state of one campaign's search, by the ways that it may use.
 
     `samples` are the ops of torch's own samples, `sites_in` gives the lines of the guard sites in a file of torch's.
-    With `start` the cases before that one are done: it goes on after them, but what they showed is not known.
+    With `start` the cases before that one are done: it goes on after them, past the opening only roughly, because what
+    they showed is not known, and learns anew.
     """
 
     seed: int
@@ -85,7 +83,8 @@ class Guide:
     start: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Kept] = field(default_factory=list)
-    ways: dict[str, Way] = field(default_factory=dict)
+    ways: dict[str, Way] = field(init=False)
+    sampler: Sampler = field(init=False)
     verdicts: set[tuple[str, str]] = field(default_factory=set)
     touched: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     signatures: set[str] = field(default_factory=set)
@@ -97,18 +96,24 @@ class Guide:
     _parents: dict[int, Kept] = field(default_factory=dict)
     _next_result: int = 0
     _next_round: int = 0
-    sampler: Sampler = field(init=False)
     _drawn: int = 0
-    _singled: int = 0
+    _singles: list[int] = field(default_factory=list)
+    _rounds: int = 0
 
     def __post_init__(self) -> None:
-        self.ways = {name: Way() for name in self.allowed}
         self.sampler = Sampler(self.samples, self.seed)
+        self._learn_anew()
         self._plan()
         self._plan()
         for index in range(self.start):
             self.take(index)
             self.learn(CaseResult(index, ""))
+        if self.start:
+            self._learn_anew()
+
+    def _learn_anew(self) -> None:
+        self.ways = {name: Way() for name in self.allowed}
+        self.sampler.learn_anew()
 
     def ready(self, index: int) -> bool:
         """Whether it is decided what the case is."""
@@ -137,11 +142,10 @@ class Guide:
         shown = {one.signature.key for one in result.sightings}
         self.signatures.update(shown)
         self.alarms = (self.alarms | set(result.screened)) - self.signatures
-        if result.index in self._asked:
-            way, asked = self._asked.pop(result.index)
-            self.ways[way].add(cost, sites if way == name_of(result.origin) else 0)
-            if isinstance(asked, Sample):
-                self.sampler.learn(asked, result.origin, sites)
+        way, asked = self._asked.pop(result.index)
+        self.ways[way].add(cost, sites if way == name_of(result.origin) else 0)
+        if isinstance(asked, Sample):
+            self.sampler.learn(asked, result.origin, sites)
         score = SITE_SCORE * sites + VERDICT_SCORE * bool(told) + min(novel.shapes, MOST_SHAPES)
         files = {one.place.file for stage in result.reached for one in stage.reached}
         for function in result.functions:
@@ -174,7 +178,7 @@ class Guide:
         if name == "sample" and self.samples:
             return self.sampler.next(random)
         if name == "single":
-            return self._single()
+            return self._single(random)
         if name == "aim" and (focus := aims(random)) is not None:
             return Draw(index, focus, SHORT)
         if name == "respell" and (kept := self._pick(index, random, spelt=True)) is not None:
@@ -195,14 +199,15 @@ class Guide:
         self._drawn += 1
         return Draw(self._drawn - 1)
 
-    def _single(self) -> Single:
-        """The next op of the catalogue by itself; the second time round its second program, and so on."""
-        number, place = divmod(self._singled, len(SINGLES))
-        self._singled += 1
-        return Single(SINGLES[place], number)
+    def _single(self, random: Random) -> Single:
+        """The next op of the catalogue by itself: first what usually stops capture, last what asks little."""
+        if not self._singles:
+            self._singles = sorted(random.sample(range(len(OPS)), len(OPS)), key=_asks_much)
+            self._rounds += 1
+        return Single(self._singles.pop(), random.getrandbits(32))
 
     def _is_opening(self) -> bool:
-        return {"single", "sample"} <= self.ways.keys() and (self._singled < len(SINGLES) or self.sampler.opening)
+        return {"single", "sample"} <= self.ways.keys() and (self._rounds <= 1 or self.sampler.opening)
 
     def _pick(self, index: int, random: Random, *, spelt: bool = False) -> Kept | None:
         """A kept program, by energy; with `spelt` one that bytes spell."""
@@ -228,3 +233,8 @@ class Guide:
         ]
         total = sum(weights)
         return lambda random: random.choices(range(len(OPS)), weights)[0] if total else None
+
+
+def _asks_much(op: int) -> tuple[bool, bool]:
+    """Sorts the catalogue: what asks little first, what usually stops capture last."""
+    return OPS[op].stops, OPS[op] not in GROUPS["pointwise"]

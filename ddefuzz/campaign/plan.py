@@ -14,7 +14,7 @@ CASE_SECONDS = 30.0
 ANYWAY = 16
 """With a screen, every sixteenth case (of each stage) is captured even if the fake stage takes it."""
 
-SLOW_WHEN_COLD: frozenset[Stage] = frozenset({"inductor"})
+SLOW_TO_START: frozenset[Stage] = frozenset({"inductor"})
 """Stages that cases which the screen refuses, and findings of other stages, are spared.
 
 The first use costs 2.5 CPU seconds in every process.
@@ -53,7 +53,7 @@ class Plan:
             return self.stages
         stages = self.stages
         if self.screen and not self.captures_anyway(index):
-            stages = tuple(stage for stage in stages if stage not in SLOW_WHEN_COLD) or stages
+            stages = tuple(stage for stage in stages if stage not in SLOW_TO_START) or stages
         return (stages[index % len(stages)],)
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 from ddefuzz.campaign.promise import Way, pick
 from ddefuzz.generate.origin import Origin, Sample
-from ddefuzz.generate.variants import FORMS
+from ddefuzz.generate.variants import UNBACKED_FORMS
 
 FIRST = "all"
 """The form in which every op comes first: every dim unbacked."""
@@ -24,14 +24,19 @@ class Sampler:
 
     ops: tuple[str, ...]
     seed: int
-    forms: dict[str, Way] = field(default_factory=lambda: {form: Way() for form in FORMS if form != "static"})
+    forms: dict[str, Way] = field(init=False)
+    of_ops: dict[str, Way] = field(init=False)
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
-    of_ops: dict[str, Way] = field(default_factory=dict)
-    _first: list[str] = field(default_factory=list)
+    _first: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.of_ops = {op: Way() for op in self.ops}
         self._first = Random(f"samples:{self.seed}").sample(self.ops, len(self.ops))
+        self.learn_anew()
+
+    def learn_anew(self) -> None:
+        """Know nothing of forms and ops."""
+        self.forms = {form: Way() for form in UNBACKED_FORMS}
+        self.of_ops = {op: Way() for op in self.ops}
 
     @property
     def opening(self) -> bool:
@@ -51,12 +56,9 @@ class Sampler:
         return random.choices(self.ops, weights)[0], form
 
     def learn(self, asked: Sample, made: Origin, gained: int) -> None:
-        """Take in what a case has brought that was asked for, and may have become another."""
-        if not isinstance(made, Sample):
-            gained = 0
-        elif made.form in self.forms:
-            self.forms[made.form].add(1, gained)
-        self.of_ops[asked.op].add(1, gained)
+        """Take in what a case has brought: a form that there was not has cost a case, and gained nothing."""
+        self.forms[asked.form].add(1, gained if made == asked else 0)
+        self.of_ops[asked.op].add(1, gained if isinstance(made, Sample) else 0)
 
     def forget(self) -> None:
         """Let a round pass."""

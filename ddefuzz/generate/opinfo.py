@@ -66,6 +66,10 @@ REVERSED: Final = {
 """Methods that are an operator with its operands swapped."""
 
 
+DTYPES: Final = ("float32", "int64", "bool", "complex64")
+"""The first that an op takes is its main one; it may take only wider ones."""
+
+
 class Made(NamedTuple):
     """One call that an entry made: the function's name (or `.T` for an attribute), its arguments and its result."""
 
@@ -91,6 +95,11 @@ def entry(op: str) -> Any:
 def takes(op: str, dtype: str) -> bool:
     """Whether an entry has samples of a dtype on CPU."""
     return bool(entry(op).supports_dtype(getattr(torch, dtype), "cpu"))
+
+
+def dtypes(op: str) -> tuple[str, ...]:
+    """The dtypes of an entry's samples that are tried, the main one first; none where it has no such on CPU."""
+    return tuple(dtype for dtype in (*DTYPES, "float64", "complex128") if takes(op, dtype))
 
 
 def samples(

@@ -34,10 +34,10 @@ class Respell(msgspec.Struct, frozen=True, tag="respell"):
 
 
 class Single(msgspec.Struct, frozen=True, tag="single"):
-    """An op of the catalogue by its position, with no more before it than its arguments need: its `number`-th."""
+    """An op of the catalogue by its position, with no more before it than its arguments need, which `word` decides."""
 
     op: int
-    number: int
+    word: int
 
 
 class Sample(msgspec.Struct, frozen=True, tag="sample"):
@@ -65,7 +65,7 @@ Origin: TypeAlias = Draw | Respell | Single | Sample | Mutate
 
 
 def name_of(origin: Origin) -> str:
-    """What a summary calls it: `draw`, `sample`, or the way of mutating."""
+    """What a summary calls it: `draw`, `short`, `aim`, `respell`, `single`, `sample`, or the way of mutating."""
     match origin:
         case Draw(focus=None, profile=profile):
             return SHORT if profile else "draw"

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Final
 
 from ddefuzz.errors import InputError
+from ddefuzz.generate.origin import SHORT
 from ddefuzz.ops.catalogue import GROUPS
 from ddefuzz.ops.spec import OpSpec
 
@@ -69,7 +70,7 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("contiguity", "contiguity", "reshape"),
         _focused("reductions", "reductions", "decompositions", "transforms"),
         _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
-        Profile("short", _RARE, min_steps=2, max_steps=4),
+        Profile(SHORT, _RARE, min_steps=2, max_steps=4),
         Profile("long", {**_RARE, "attention": 0.1}, min_steps=16, max_steps=24),
     )
 }

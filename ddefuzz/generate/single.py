@@ -18,14 +18,15 @@ NUMBERS: Final = tuple(spec for spec in STARTS if "item()" in str(spec))
 """What begins a program whose op takes no tensor: it wants a size at hand, and no op before it that might fail."""
 
 
-def singles(spec: OpSpec, count: int) -> Iterator[Program]:
-    """Up to `count` programs of an op, the same at every call."""
+def singles(spec: OpSpec, count: int, word: int = 0) -> Iterator[Program]:
+    """Up to `count` programs of an op, the same at every call; others for another `word`."""
     found: set[Program] = set()
+    of_word = f":{word}" if word else ""
     for number in range(ATTEMPTS):
         if len(found) == count:
             return
         lockstep = Lockstep("2")
-        choices = Choices(random.Random(f"{spec}:{number}").getrandbits(WORD_BITS))
+        choices = Choices(random.Random(f"{spec}:{number}{of_word}").getrandbits(WORD_BITS))
         with strict_eager():
             if number >= ATTEMPTS // 2 and not attempt(lockstep, choices, choices.pick(NUMBERS)):
                 continue

@@ -247,3 +247,6 @@ FORMS: Final[dict[str, Callable[[Program], Iterator[Variant]]]] = {
     "backward": _backward,
 }
 """The kinds of forms, in the order in which they are tried."""
+
+UNBACKED_FORMS: Final = tuple(form for form in FORMS if form != "static")
+"""Those with something unbacked."""

@@ -15,9 +15,6 @@ from ddefuzz.program.model import Program
 from ddefuzz.program.text import digest
 from ddefuzz.sweep.tasks import SweepTask
 
-DTYPES: Final = ("float32", "int64", "bool", "complex64")
-"""The first that an op takes is its main one."""
-
 SOME_FORMS: Final = frozenset({"static", "all", "every", "shared", "mask"})
 PLAIN_FORMS: Final = frozenset({"all"})
 OTHER_DTYPES_FORMS: Final = frozenset({"all", "every"})
@@ -53,7 +50,7 @@ def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
             if len(program.steps) == 1 and not _unbacked_dims(program):
                 yield from _forms(program, number, dtype, None)
         return
-    taken = [dtype for dtype in (*DTYPES, "float64", "complex128") if opinfo.takes(task.op, dtype)]
+    taken = opinfo.dtypes(task.op)
     number = effort = 0
     for dtype in taken[:1]:
         for program in spread(opinfo.samples(task.op, dtype, dropped))[: caps.samples]:
@@ -63,7 +60,7 @@ def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
                 if effort <= caps.effort:
                     yield one
             number += 1
-    for dtype in (dtype for dtype in taken[1:] if dtype in DTYPES):
+    for dtype in (dtype for dtype in taken[1:] if dtype in opinfo.DTYPES):
         for program in spread(opinfo.samples(task.op, dtype))[: caps.others]:
             yield from _forms(program, number, dtype, OTHER_DTYPES_FORMS)
             number += 1

@@ -28,7 +28,7 @@ from ddefuzz.sweep.select import Chosen, chosen
 from ddefuzz.sweep.status import with_status
 from ddefuzz.sweep.tasks import Answer, Ask, Failed, Shown, SweepResult, SweepTask, Swept
 
-SWEEP_VERSION: Final = 2
+SWEEP_VERSION: Final = 3
 """Raised when the code of `sweep` or `generate` changes what is tried of an op."""
 
 CONFIRMING: Final[tuple[Stage, ...]] = ("export", "compile")
