@@ -339,8 +339,8 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
     match node.func:
         case ast.Name(id):
             return id, ()
-        case ast.Call(ast.Attribute(ast.Name("torch"), "vmap"), [ast.Attribute() as mapped], []):
-            return f"{MAPPED_PREFIX}{_dotted(mapped)})", ()
+        case ast.Call(ast.Attribute(ast.Name("torch"), "vmap"), [ast.Attribute() as inner], []) if _dotted(inner):
+            return f"{MAPPED_PREFIX}{_dotted(inner)})", ()
         case ast.Attribute(value, attr) as function:
             if (path := _dotted(function)) is not None:
                 return path, ()

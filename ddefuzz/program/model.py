@@ -228,9 +228,8 @@ def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
             return replace(expr, left=inner(left), right=inner(right))
         case Unary(op, operand):
             changed = inner(operand)
-            match op, changed:
-                case "-", Literal(int() | float() as number) if not isinstance(number, bool):
-                    return Literal(-number)
+            if op == "-" and isinstance(changed, Literal) and type(changed.value) in (int, float):
+                return Literal(-changed.value)  # type: ignore[operator]
             return Unary(op, changed)
         case Conditional(test, body, orelse):
             return Conditional(inner(test), inner(body), inner(orelse))
