@@ -200,11 +200,14 @@ class Guide:
         return Draw(self._drawn - 1)
 
     def _single(self, random: Random) -> Single:
-        """The next op of the catalogue by itself: first what usually stops capture, last what asks little."""
+        """The next op of the catalogue by itself: first what usually stops capture, last what asks little.
+
+        The first time round its first program, which the sweep has as well, then any.
+        """
         if not self._singles:
             self._singles = sorted(random.sample(range(len(OPS)), len(OPS)), key=_asks_much)
             self._rounds += 1
-        return Single(self._singles.pop(), random.getrandbits(32))
+        return Single(self._singles.pop(), random.getrandbits(32) if self._rounds > 1 else 0)
 
     def _is_opening(self) -> bool:
         return {"single", "sample"} <= self.ways.keys() and (self._rounds <= 1 or self.sampler.opening)
