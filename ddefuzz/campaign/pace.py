@@ -38,4 +38,8 @@ class Pace:
         budget = self.budget
         if budget.cpu_seconds is not None and budget.cpu_seconds - cpu_seconds <= needed:
             return False
-        return budget.drawing_seconds is None or budget.drawing_seconds - seconds > needed / self.jobs
+        if budget.drawing_seconds is None:
+            return True
+        # Starting and waiting take time, too: a second has brought less than `jobs` CPU seconds.
+        a_second = cpu_seconds / seconds if cpu_seconds else self.jobs
+        return budget.drawing_seconds - seconds > needed / a_second

@@ -28,6 +28,13 @@ def test_drawing_ends_when_what_waits_needs_the_rest_of_the_seconds() -> None:
     assert not pace.may_draw(85.0, 0.0, 10)
 
 
+def test_what_waits_takes_as_long_as_cpu_seconds_have_taken() -> None:
+    pace = Pace(Budget(seconds=100), 2)
+    pace.followed(2.0)
+    assert pace.may_draw(74.0, 74.0, 10)
+    assert not pace.may_draw(76.0, 76.0, 10)
+
+
 def test_drawing_ends_when_what_waits_needs_the_rest_of_the_cpu_seconds() -> None:
     pace = Pace(Budget(cpu_seconds=600), 2)
     assert pace.may_draw(1e9, 599.0, 0)
