@@ -30,7 +30,8 @@ from ddefuzz.coverage.reach import Reached
 from ddefuzz.errors import EXIT_USAGE, DdefuzzError, InputError
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
-from ddefuzz.instrument.guards import Recorder, watch
+from ddefuzz.instrument.guards import watch
+from ddefuzz.instrument.recorder import Recorder
 
 USAGE = f"{ENVIRONMENT}=SITES.jsonl python -m ddefuzz.bench.outside (SCRIPT | -m MODULE) [ARGS …]"
 

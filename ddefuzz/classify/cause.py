@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ddefuzz.classify.anchor import bound_op
 from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
-from ddefuzz.classify.cxx import asking
+from ddefuzz.classify.cxx import asking, caller
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.oracles.capture import decisive
@@ -58,6 +58,13 @@ class Rule(NamedTuple):
 
 def _no_kernel(evidence: Evidence) -> bool:
     return evidence.failure.kind == "data-dependent-output" and _exception(evidence) == "UnsupportedOperatorException"
+
+
+def _asked_in_cxx(evidence: Evidence) -> bool:
+    """C++ of torch branches on an op's answer, which the user did not ask for."""
+    if evidence.failure.kind != "data-dependent-output":
+        return False
+    return caller(decisive(evidence.failure.observation)[1].native) is not None
 
 
 def _output_by_data(evidence: Evidence) -> bool:
@@ -145,6 +152,7 @@ def _otherwise(evidence: Evidence) -> bool:
 
 RULES: tuple[Rule, ...] = (
     Rule("no-fake-kernel", "unsupported-op", "torch.geqrf(x)", _no_kernel),
+    Rule("answer-wanted-in-cxx", "framework", "torch.cov(x, fweights=w)", _asked_in_cxx),
     Rule("output-by-data", "unsupported-op", "torch.equal(x, y)", _output_by_data),
     Rule("branch-on-a-tensor", "user", "y if x.sum() > 0 else z", _branch_on_a_tensor),
     Rule("int-in-schema", "inherent", "torch.chunk(x, n.item())", _int_in_schema),

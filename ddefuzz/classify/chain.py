@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ddefuzz.classify.anchor import callee, python_anchor, short_anchor
+from ddefuzz.classify.cxx import caller, function_name
 from ddefuzz.classify.machinery import is_framework, is_python_machinery
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer, python_site, user_frame
@@ -62,9 +63,13 @@ def _pending(observation: Observation) -> Located:
 
 
 def _output(observation: Observation) -> Located:
+    """At the op, unless other C++ called it for its answer: that branches on data."""
     _, exception = decisive(observation)
     op = _OP.search(exception.message)
     name = f"{op[1]}::{op[2]}" if op else exception.message.partition("\n")[0]
+    asking = caller(exception.native)
+    if asking is not None:
+        return Located(Site("C++", None, function_name(asking.function)), asking, f"{exception.name} {name}")
     return Located(Site("C++", None, name), _user_frame(observation), exception.name)
 
 

@@ -11,6 +11,9 @@ from ddefuzz.instrument.events import Frame, Raised
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
 """What the functions that Python calls begin with: whatever is outside of one is another native call."""
 
+OP_BINDING = "torch::autograd::THPVariable_"
+"""What a binding of an op to Python begins with."""
+
 _ANONYMOUS = "(anonymous namespace)"
 _CLONE = re.compile(r"\s*\[clone [^\]]*\]")
 _OPERATOR = re.compile(r"operator\s*(\(\)|\[\]|<=>|->\*?|<<=?|>>=?|[<>]=?|[-+*/%^&|!=~]=?|==|&&|\|\||\+\+|--|,)")
@@ -55,6 +58,20 @@ def innermost_site(raised: Raised) -> Frame | None:
         return proper
     inlined = next((frame for frame in frames if not is_cxx_symbol(function_name(frame.function))), None)
     return None if inlined is None or function_name(inlined.function).startswith(BINDINGS) else inlined
+
+
+def caller(native: tuple[Frame, ...]) -> Frame | None:
+    """The innermost C++ function that called an op that refused, None where Python did.
+
+    What the Python dispatcher calls again is no new call, so the frames are followed out to a binding of an op.
+    """
+    for frame in reversed(native):
+        name = function_name(frame.function)
+        if name.startswith(OP_BINDING):
+            return None
+        if not is_cxx_machinery(name):
+            return frame
+    return None
 
 
 def _outside_functional_tensors(native: tuple[Frame, ...]) -> tuple[Frame, ...]:

@@ -55,6 +55,8 @@ CXX: tuple[Row, ...] = (
     Row("at::functorch::BatchedTensorImpl::", "a batched tensor's way to the tensor that it wraps"),
     Row("at::Tensor::item", "a tensor's value as a number: whoever wants the number asked"),
     Row("at::native::is_nonzero", "a tensor's value as a bool: whoever branches asked"),
+    Row("at::is_scalar_tensor_true", "a tensor's value as a bool: whoever branches asked"),
+    Row("(anonymous namespace)::pythonFallback", "the way from an op to the Python that traces it"),
     Row("torch::detail::", "the Python dispatcher"),
     Row("torch::PythonArgs::", "parsing of Python arguments"),
     Row("torch::handle_torch_function", "overrides of torch functions in Python"),

@@ -22,7 +22,8 @@ from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture, StageFunction, grap
 from ddefuzz.execute.subject import Prepared, prepare
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Guard, Raised
-from ddefuzz.instrument.guards import Recorder, watch
+from ddefuzz.instrument.guards import watch
+from ddefuzz.instrument.recorder import Recorder
 
 OUTPUT_TAIL = 2000
 """Characters kept of what a run prints."""
@@ -140,7 +141,7 @@ def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None
         seen.outcome, seen.reason = "not-judged", _message(lacking).partition("\n")[0]
         return
     seen.outcome = "fail"
-    seen.exceptions = tuple(map(_exception_info, chain))
+    seen.exceptions = tuple(_exception_info(one, recorder) for one in chain)
     seen.raised = recorder.raised(chain)
 
 
@@ -154,7 +155,7 @@ def exception_chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def _exception_info(error: BaseException) -> ExceptionInfo:
+def _exception_info(error: BaseException, recorder: Recorder) -> ExceptionInfo:
     kind = type(error)
     real_stack = getattr(error, "real_stack", None)
     return ExceptionInfo(
@@ -162,6 +163,7 @@ def _exception_info(error: BaseException) -> ExceptionInfo:
         message=_normalized(_message(error))[:MESSAGE_LIMIT],
         frames=frames.traceback_frames(error.__traceback__),
         traced=frames.summary_frames(real_stack) if real_stack is not None else (),
+        native=recorder.refused(error),
     )
 
 

@@ -78,7 +78,7 @@ class Api:
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FAKE = "torch._subclasses.fake_tensor"
 
-# Watching (instrument/guards.py).
+# Watching (instrument/guards.py, recorder.py).
 DOOR = Api(
     f"{_SHAPES}:ShapeEnv.evaluate_expr",
     "the one door through which every guard is decided, above torch's lru_cache",
@@ -97,6 +97,11 @@ DATA_DEPENDENT_INIT = Api(
     f"{_SHAPES}:GuardOnDataDependentSymNode.__init__",
     "where an undecided guard becomes a raise, whoever builds the error",
     ("cond",),
+)
+REFUSED_INIT = Api(
+    f"{_FAKE}:DataDependentOutputException.__init__",
+    "where an op that answers with a bool (`equal`) refuses to, whoever wanted its answer",
+    ("func",),
 )
 SYM_NODE = Api("torch.fx.experimental.sym_node:SymNode", "what C++ calls, with the file and line that asked")
 DOOR_METHODS = tuple(

@@ -193,6 +193,11 @@ def _branch_on_a_tensor(x: Tensor) -> Any:
     return x + 1 if x.sum() > 0 else x
 
 
+@case("cov-weights", "C++ branches on such an op's answer", X, torch.arange(1, 4))
+def _cov_weights(x: Tensor, weights: Tensor) -> Any:
+    return torch.cov(x, fweights=weights)
+
+
 @case("equal", "an op whose output only the data decides", X)
 def _equal(x: Tensor) -> Any:
     return x + 1 if torch.equal(x, x.flip(0)) else x

@@ -12,7 +12,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Guard, Mechanism, Place
-from ddefuzz.instrument.guards import Recorder, watch
+from ddefuzz.instrument.guards import watch
+from ddefuzz.instrument.recorder import Recorder
 
 MECHANISMS: tuple[Mechanism, ...] = ("explicit", "size-oblivious", "aggressive-1", "aggressive-2")
 

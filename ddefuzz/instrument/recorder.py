@@ -1,0 +1,267 @@
+"""What one watched run asked, as the hooks of `guards` tell it: guards that fell back, errors made, symbols born.
+
+What is told is kept raw, because most of it is thrown away: source is read and C++ is named for the failure that is
+reported only.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, Protocol
+
+from ddefuzz.instrument import frames, torch_api
+from ddefuzz.instrument.events import SIZES_FOR_CXX, Counterfactual, Frame, Guard, Place, Raised, SymbolOrigin
+from ddefuzz.instrument.frames import Stacks
+
+_PLUMBING = frozenset(
+    str(torch_api.torch_parent() / file)
+    for file in (
+        "torch/__init__.py",  # SymBool.__bool__, SymInt.__index__ …, torch._check
+        "torch/fx/experimental/symbolic_shapes.py",
+        "torch/fx/experimental/sym_node.py",
+        "torch/fx/experimental/recording.py",
+        "torch/fx/experimental/_size_hinting.py",
+        "torch/utils/_stats.py",  # the counting wrapper of SymNode methods
+        "torch/utils/_config_module.py",
+    )
+)
+"""The door's own files: the frame that asked is the first outside them."""
+
+_INDUCTOR_PLUMBING = str(torch_api.torch_parent() / "torch/_inductor/sizevars.py")
+_INDUCTOR_DOORS = frozenset({"evaluate_expr", "guard_or_false", "guard_or_true"})
+"""Inductor's own way to the door; other functions of that file ask themselves."""
+
+_DYNAMO = str(torch_api.torch_parent() / "torch/_dynamo/_")[:-1]
+
+_OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
+"""Ops whose users know them by another name."""
+
+
+class Asked(NamedTuple):
+    """A SymNode method in progress; `file` is empty when Python asked."""
+
+    method: str
+    file: str
+    line: int
+
+
+class _GuardKey(NamedTuple):
+    """What makes two fallbacks one `Guard`; the place is a code object and line, or C++'s file and line."""
+
+    where: CodeType | str
+    line: int
+    method: str
+    expression: Any
+    fallback: bool
+    counterfactual: Counterfactual
+
+
+class _Origin(NamedTuple):
+    op: str
+    stacks: Stacks
+
+
+class _RawRaise(NamedTuple):
+    """A data-dependent error before anything of it is rendered; `native` only where C++ asked."""
+
+    expression: Any
+    asked: Asked
+    place: Place
+    stacks: Stacks
+    native: Any
+    withheld: bool
+    origins: tuple[tuple[str, _Origin], ...]
+
+
+class Listener(Protocol):
+    """Told of things as they happen, by who watches a whole process and not one run."""
+
+    def fell(self, place: Place, function: str, call: str, fallback: bool) -> None:
+        """A guard fell back, for the first time with this expression at this place; `function` is empty for C++."""
+
+    def raised(self, error: BaseException) -> None:
+        """A data-dependent error was made, which torch may still catch."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """What one watched run asked; read it before the `watch` that yielded it ends.
+
+    The hooks keep here what they need of each other: `asked` is the SymNode method in progress, `fell_back` and
+    `withholding` are of the question in progress, `fallen` are the questions that fell back, by ShapeEnv.
+    """
+
+    without: frozenset[Place] = frozenset()
+    root: CodeType | None = None
+    listener: Listener | None = None
+    asked: Asked | None = None
+    fell_back: bool = False
+    withholding: bool = False
+    fallen: weakref.WeakKeyDictionary[Any, set[tuple[Any, bool]]] = field(default_factory=weakref.WeakKeyDictionary)
+    _oblivious: weakref.WeakKeyDictionary[Any, dict[Any, bool | None]] = field(
+        default_factory=weakref.WeakKeyDictionary
+    )
+    _guards: dict[_GuardKey, int] = field(default_factory=dict)
+    _places: dict[tuple[CodeType, int], Place] = field(default_factory=dict)
+    _origins: dict[Any, _Origin] = field(default_factory=dict)
+    _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
+    _told: dict[str, _RawRaise] = field(default_factory=dict)
+    _refusals: list[tuple[weakref.ref[BaseException], Any]] = field(default_factory=list)
+
+    def guards(self) -> tuple[Guard, ...]:
+        """The guards that fell back, in order of first visit."""
+        text: dict[Any, str] = {}
+        found: dict[Guard, int] = {}
+        for key, count in self._guards.items():
+            if key.expression not in text:
+                text[key.expression] = str(key.expression)
+            if isinstance(key.where, str):
+                place, function = Place("C++", key.where, key.line), ""
+            else:
+                place, function = self._place(key.where, key.line), key.where.co_name
+            guard = Guard(place, key.method, text[key.expression], key.fallback, key.counterfactual, function)
+            found[guard] = found.get(guard, 0) + count
+        return tuple(
+            Guard(g.place, g.method, g.expression, g.fallback, g.counterfactual, g.function, n)
+            for g, n in found.items()
+        )
+
+    def raised(self, chain: Sequence[BaseException]) -> Raised | None:
+        """The first exception of `chain` that was seen being made, with its stacks; symbolizes where C++ asked.
+
+        C++ that catches it and raises another leaves no chain, but quotes it (`unflatten got an unexpected error: …` in
+        torch's aten/src/ATen/native/TensorShape.cpp): what is quoted whole counts as well.
+        """
+        raw = next(filter(None, map(self._seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
+        if raw is None:
+            return None
+        return Raised(
+            expression=str(raw.expression),
+            method=raw.asked.method,
+            place=raw.place,
+            python=frames.python_frames(raw.stacks.real),
+            traced=frames.traced_frames(raw.stacks.traced),
+            native=frames.native_frames(raw.native) if raw.native is not None else (),
+            symbols=tuple(
+                SymbolOrigin(symbol, origin.op, frames.user_frame(origin.stacks)) for symbol, origin in raw.origins
+            ),
+            withheld=raw.withheld,
+            asked=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
+        )
+
+    def refused(self, error: BaseException) -> tuple[Frame, ...]:
+        """The native frames under an op that refused to answer with a bool; symbolizes them."""
+        # By identity: the class is a dataclass and has no hash.
+        native = next((native for seen, native in self._refusals if seen() is error), None)
+        return frames.native_frames(native) if native is not None else ()
+
+    def _seen(self, error: BaseException) -> _RawRaise | None:
+        # Only an error that was seen can be looked up: others may refuse weak references or a hash.
+        return self._raises[error] if any(error is seen for seen in self._raises) else None
+
+    def _quoted(self, error: BaseException) -> _RawRaise | None:
+        if not isinstance(error, RuntimeError):
+            return None
+        message = str(error)
+        return next((raw for told, raw in self._told.items() if told in message), None)
+
+    # What follows is called by the hooks.
+
+    def fell(self, env: Any, expression: Any, fallback: bool, frame: FrameType) -> Place:
+        """Note that the asker under `frame` was answered with its fallback."""
+        asked, where, line = self._who(frame, "guard_or_true" if fallback else "guard_or_false")
+        key = _GuardKey(where, line, asked.method, expression, fallback, self._old_answer(env, expression, fallback))
+        place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        if self.listener is not None and key not in self._guards:
+            self.listener.fell(place, "" if isinstance(where, str) else where.co_name, asked.method, fallback)
+        self._guards[key] = self._guards.get(key, 0) + 1
+        return place
+
+    def made(self, error: BaseException, expression: Any, frame: FrameType) -> None:
+        """Remember a data-dependent error and everything needed to explain it, should it reach the end."""
+        asked, where, line = self._who(frame, "")
+        place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        raw = _RawRaise(
+            expression=expression,
+            asked=asked,
+            place=place,
+            stacks=frames.take(frame, self.root),
+            native=frames.native_backtrace() if place.language == "C++" or place.file == SIZES_FOR_CXX else None,
+            withheld=self.withholding,
+            origins=tuple(
+                (str(symbol), self._origins[symbol])
+                for symbol in sorted(expression.free_symbols, key=str)
+                if symbol in self._origins
+            ),
+        )
+        self._raises[error] = raw
+        if place.language == "C++" and asked.method == "guard_bool":
+            self._told[str(error).partition("\n")[0]] = raw
+        if self.listener is not None:
+            self.listener.raised(error)
+
+    def refusing(self, error: BaseException) -> None:
+        """Remember who called an op that cannot answer with a bool."""
+        self._refusals.append((weakref.ref(error), frames.native_backtrace()))
+
+    def born(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:
+        """Remember which op made a symbol, and who called it."""
+        stacks = frames.take(frame, self.root)
+        origin = _Origin("input" if from_input or frames.is_from_own(stacks) else _making_op(frame), stacks)
+        for symbol in symbols:
+            self._origins[symbol] = origin
+
+    def _who(self, frame: FrameType | None, direct: str) -> tuple[Asked, CodeType | str, int]:
+        """The method used, and the place that asked: C++'s file and line, or a code object and its line."""
+        asked = self.asked
+        if asked is not None and asked.file:
+            return asked, frames.display_cpp_file(asked.file), asked.line
+        method = direct
+        while frame is not None and _is_plumbing(frame.f_code):
+            if not frame.f_code.co_name.startswith(frames.HOOK_PREFIX):
+                method = frame.f_code.co_name
+            frame = frame.f_back
+        if frame is None:
+            raise AssertionError("a guard was asked by no frame at all")
+        code, line = frame.f_code, frame.f_lineno
+        if code.co_filename.startswith(_DYNAMO):
+            # Dynamo asks on behalf of the code that it interprets, which export runs for real.
+            traced = frames.take(frame, self.root).traced
+            if traced:
+                code, line = traced[0].code, traced[0].line
+        return asked or Asked(method, "", 0), code, line
+
+    def _place(self, code: CodeType, line: int) -> Place:
+        key = (code, line)
+        if key not in self._places:
+            self._places[key] = Place("Python", frames.display_file(code.co_filename), line)
+        return self._places[key]
+
+    def _old_answer(self, env: Any, expression: Any, fallback: bool) -> Counterfactual:
+        # Once an expression, as the old mechanism's own lru_cache at the door would have answered it.
+        known = self._oblivious.setdefault(env, {})
+        if expression not in known:
+            answer = torch_api.bound(torch_api.EVALUATE_STATIC)(env, expression, size_oblivious=True)
+            known[expression] = None if answer is None else bool(answer)
+        old = known[expression]
+        return "undecided" if old is None else "same" if old is fallback else "other"
+
+
+def _is_plumbing(code: CodeType) -> bool:
+    file = code.co_filename
+    return file in _PLUMBING or (file == _INDUCTOR_PLUMBING and code.co_name in _INDUCTOR_DOORS)
+
+
+def _making_op(frame: FrameType | None) -> str:
+    """The op in whose fake kernel `frame` is: `nonzero`, `item`; empty where no op is being run."""
+    dispatch = torch_api.bound(torch_api.FAKE_DISPATCH).__code__
+    while frame is not None:
+        if frame.f_code is dispatch:
+            # An OpOverload prints as namespace.op.overload.
+            name = str(frame.f_locals["func"]).removeprefix("aten.").rpartition(".")[0]
+            return _OP_NAMES.get(name, name)
+        frame = frame.f_back
+    return ""
