@@ -12,7 +12,7 @@ from typing import TypeAlias
 from ddefuzz.minimize.arguments import drop_arguments, hoist, lower_numbers, share_names, shorten, to_constants
 from ddefuzz.minimize.facts import Facts
 from ddefuzz.minimize.inputs import back_dims, drop_dims, plain_inputs, plain_values, shrink_sizes
-from ddefuzz.minimize.structure import cut, drop_dead, drop_steps, inline, isolate, promote, return_less
+from ddefuzz.minimize.structure import cut, drop_dead, drop_steps, inline, isolate, isolate_any, promote, return_less
 from ddefuzz.program.model import Program
 
 Pass: TypeAlias = Callable[[Program, Facts], Iterator[Program]]
@@ -20,6 +20,7 @@ Pass: TypeAlias = Callable[[Program, Facts], Iterator[Program]]
 PASSES: tuple[Pass, ...] = (
     isolate,
     promote,
+    isolate_any,
     return_less,
     drop_dead,
     cut,

@@ -44,10 +44,20 @@ Replacement = tuple[Expr, Input | None]
 
 
 def isolate(program: Program, facts: Facts) -> Iterator[Program]:
-    """One operation alone, on inputs that stand for its operands: most findings are that."""
+    """One operation that is known to fail alone, on inputs that stand for its operands: most findings are that."""
+    return _isolated(program, facts, failing=True)
+
+
+def isolate_any(program: Program, facts: Facts) -> Iterator[Program]:
+    """The other operations alone: what is said to fail may not be all of it."""
+    return _isolated(program, facts, failing=False)
+
+
+def _isolated(program: Program, facts: Facts, *, failing: bool) -> Iterator[Program]:
     if operations(program) < 2:
         return
-    for operation, is_statement in _by_promise(program, facts):
+    chosen = [one for one in _latest_first(program).items() if _is_call(one[0], facts.failing) == failing]
+    for operation, is_statement in chosen:
         operands = [expr for expr in _operands(operation) if expr not in {Name(one.name) for one in program.inputs}]
         yield from _alone(program, facts, operation, operands, is_statement)
         # With numbers taken from a tensor (`item`), which are not what a size of an input is, left as they are.
@@ -80,8 +90,8 @@ def _one_by_one(choices: list[list[Replacement]]) -> Iterator[tuple[Replacement,
         yield tuple(options[min(place, len(options) - 1)] for options in choices)
 
 
-def _by_promise(program: Program, facts: Facts) -> list[tuple[Expr, bool]]:
-    """The operations: those that are known to fail first, then from the last on; with whether it is a statement."""
+def _latest_first(program: Program) -> dict[Expr, bool]:
+    """The operations, from the last on, with whether it is a statement."""
     found: dict[Expr, bool] = {}
     for node in walk(program.returns):
         if is_operation(node):
@@ -90,7 +100,7 @@ def _by_promise(program: Program, facts: Facts) -> list[tuple[Expr, bool]]:
         for node in walk(step.value):
             if is_operation(node):
                 found.setdefault(node, not step.targets and node is step.value)
-    return sorted(found.items(), key=lambda item: not (isinstance(item[0], Call) and item[0].function in facts.failing))
+    return found
 
 
 def _operands(operation: Expr) -> list[Expr]:
@@ -162,7 +172,11 @@ def promote(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def _calls(value: Expr, functions: tuple[str, ...]) -> bool:
-    return any(isinstance(node, Call) and node.function in functions for node in walk(value))
+    return any(_is_call(node, functions) for node in walk(value))
+
+
+def _is_call(expr: Expr, functions: tuple[str, ...]) -> bool:
+    return isinstance(expr, Call) and expr.function in functions
 
 
 def return_less(program: Program, facts: Facts) -> Iterator[Program]:
