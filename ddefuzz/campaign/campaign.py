@@ -26,7 +26,6 @@ from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
     ConfirmResult,
-    ConfirmTask,
     MinimizeResult,
     MinimizeTask,
     Suspect,
@@ -315,7 +314,8 @@ class Campaign:
         if finding.kind in CRASHES:
             self.to_confirm.append(lambda: self._confirm(finding.id, suspect))
         else:
-            task = MinimizeTask(suspect, finding.ops, finding=finding.id)
+            also = tuple(stage for stage in self.plan.stages if stage not in {suspect.stage, *SLOW_TO_START})
+            task = MinimizeTask(suspect, finding.ops, finding=finding.id, also=also)
             self.to_minimize.append(lambda: self._minimize(finding.id, task))
 
     def _minimize(self, name: str, task: MinimizeTask) -> None:
@@ -335,6 +335,8 @@ class Campaign:
             self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
             self._update(name, steps=best.steps)
             self.told.append(("smaller", name))
+            for sighting in best.sightings:
+                self._record(sighting)
             suspect = msgspec.structs.replace(suspect, program=best.program)
         self.to_confirm.append(lambda: self._confirm(name, suspect))
 
@@ -351,29 +353,18 @@ class Campaign:
                 self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
 
     def _confirm(self, name: str, suspect: Suspect) -> None:
-        also = tuple(stage for stage in self.plan.stages if stage not in {suspect.stage, *SLOW_TO_START})
-        self._send_confirm(name, ConfirmTask(suspect, () if suspect.signature.kind in CRASHES else also))
-
-    def _send_confirm(self, name: str, task: ConfirmTask) -> None:
         def take(result: ConfirmResult | Lost | OwnError) -> None:
-            self._end_confirm(name, task, result)
+            self._end_confirm(name, suspect, result)
 
-        self._send(run_confirm, task, CONFIRM_SECONDS, take, cold=True)
+        self._send(run_confirm, suspect, CONFIRM_SECONDS, take, cold=True)
 
-    def _end_confirm(self, name: str, task: ConfirmTask, result: ConfirmResult | Lost | OwnError) -> None:
+    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost | OwnError) -> None:
         match result:
             case ConfirmResult(shown=shown, cpu_seconds=seconds):
                 self.tally.cpu_seconds["confirm"] += seconds
                 self.pace.followed(seconds)
-                for sighting in result.sightings:
-                    self._record(sighting)
-            case Lost(reason=reason) if task.also:
-                # Which stage ended it is not known, and the suspect's own may not have: that one alone, then.
-                self.told.append(("lost", f"{name}: a stage of its program was lost: {reason}"))
-                self._send_confirm(name, msgspec.structs.replace(task, also=()))
-                return
             case Lost(outcome=outcome):
-                shown = outcome == task.suspect.signature.kind
+                shown = outcome == suspect.signature.kind
             case OwnError(reason=reason):
                 # It says nothing of the finding, which stays unconfirmed.
                 self.told.append(("lost", f"{name}: {reason}"))

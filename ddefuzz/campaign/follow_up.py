@@ -8,7 +8,7 @@ import msgspec
 
 from ddefuzz.campaign.case import judge_program
 from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
-from ddefuzz.campaign.tasks import ConfirmResult, ConfirmTask, MinimizeResult, MinimizeTask, Suspect
+from ddefuzz.campaign.tasks import ConfirmResult, MinimizeResult, MinimizeTask, Suspect
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.journal import Entry
@@ -34,7 +34,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
     """Make the suspect's program as small as its signature allows.
 
     Where the fake stage shows the same signature it is asked instead of the suspect's own, for a fifth of the cost;
-    what it leads to has to show it in the suspect's own as well.
+    what it leads to has to show it in the suspect's own as well. Then it goes through other stages.
     """
     started = time.process_time()
     suspect = task.suspect
@@ -45,13 +45,17 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
         if not _shows(suspect, print_program(found.program), runner):
             found = None
     found = found or _smallest(task, suspect, runner)
-    note(Entry(NO_CASE, TAKEN, print_program(found.program), operations(found.program), finding=task.finding))
+    text = print_program(found.program)
+    # What is known by now is kept, should another stage end the process.
+    note(Entry(NO_CASE, TAKEN, text, operations(found.program), finding=task.finding))
+    also = judge_program(text, task.also, (suspect.semantics,), runner)
     return MinimizeResult(
-        program=print_program(found.program),
+        program=text,
         steps=operations(found.program),
         attempts=found.attempts,
         exhausted=found.exhausted,
         cpu_seconds=time.process_time() - started,
+        sightings=also.sightings,
     )
 
 
@@ -79,16 +83,13 @@ def _shows(suspect: Suspect, text: str, runner: Runner) -> bool:
     return signature_of(runner(_run(suspect, text))) == suspect.signature
 
 
-def run_confirm(task: ConfirmTask, runner: Runner = observe) -> ConfirmResult:
-    """Run the suspect's program as it is, in its own stage first; the process has to be a fresh one."""
+def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
+    """Run the suspect's program as it is; the process has to be a fresh one."""
     started = time.process_time()
-    suspect = task.suspect
     observation = runner(_run(suspect, suspect.program))
     seen = signature_of(observation)
     shown = seen == suspect.signature
-    instead = "" if shown else str(seen or observation.outcome)
-    also = judge_program(suspect.program, task.also, (suspect.semantics,), runner)
-    return ConfirmResult(shown, instead, also.sightings, time.process_time() - started)
+    return ConfirmResult(shown, "" if shown else str(seen or observation.outcome), time.process_time() - started)
 
 
 def _run(suspect: Suspect, text: str) -> Run:

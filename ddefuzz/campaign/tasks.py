@@ -82,41 +82,33 @@ class Suspect(msgspec.Struct, frozen=True):
 class MinimizeTask(msgspec.Struct, frozen=True):
     """Make `suspect` smaller, in at most `max_attempts` captures; `ops` are tried on their own first.
 
-    `finding` is the name under which the journal keeps what was reached, should the worker be lost.
+    What is found is run through the stages `also` as well. `finding` is the name under which the journal keeps what was
+    reached, should the worker be lost.
     """
 
     suspect: Suspect
     ops: tuple[str, ...] = ()
     max_attempts: int = 30
     finding: str = ""
+    also: tuple[Stage, ...] = ()
 
 
 class MinimizeResult(msgspec.Struct, frozen=True):
-    """The smallest program and its number of operations."""
+    """The smallest program and its number of operations; `sightings` are what it showed in other stages."""
 
     program: str
     steps: int
     attempts: int
     exhausted: bool
     cpu_seconds: float = 0.0
-
-
-class ConfirmTask(msgspec.Struct, frozen=True):
-    """Show `suspect` once more, then see what its program does in other stages."""
-
-    suspect: Suspect
-    also: tuple[Stage, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
 
 
 class ConfirmResult(msgspec.Struct, frozen=True):
-    """Whether a process that had captured nothing before saw the same signature, and what it saw instead.
-
-    `sightings` are of the other stages.
-    """
+    """Whether a process that had captured nothing before saw the same signature, and what it saw instead."""
 
     shown: bool
     instead: str = ""
-    sightings: tuple[Sighting, ...] = ()
     cpu_seconds: float = 0.0
 
 
@@ -152,12 +144,12 @@ def run_case(task: CaseTask) -> CaseResult:
 
 
 def run_minimize(task: MinimizeTask) -> MinimizeResult:
-    """Make a suspect's program as small as its signature allows."""
+    """Make a suspect's program as small as its signature allows, and see what it does in other stages."""
     result: MinimizeResult = late("ddefuzz.campaign.follow_up").run_minimize(task)
     return result
 
 
-def run_confirm(task: ConfirmTask) -> ConfirmResult:
-    """Run a suspect's program as it is, in its own stage first."""
-    result: ConfirmResult = late("ddefuzz.campaign.follow_up").run_confirm(task)
+def run_confirm(suspect: Suspect) -> ConfirmResult:
+    """Run a suspect's program as it is."""
+    result: ConfirmResult = late("ddefuzz.campaign.follow_up").run_confirm(suspect)
     return result

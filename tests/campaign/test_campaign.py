@@ -20,10 +20,10 @@ from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
     ConfirmResult,
-    ConfirmTask,
     MinimizeResult,
     MinimizeTask,
     StageOutcome,
+    Suspect,
     run_case,
 )
 from ddefuzz.classify.signature import Cause, Signature, Site
@@ -85,7 +85,7 @@ class Workers:
     ) -> Future[Any]:
         self.seconds += 1
         assert timeout > 0
-        assert cold == isinstance(argument, ConfirmTask)
+        assert cold == isinstance(argument, Suspect)
         return cast("Future[Any]", Done(self.answer(function, argument)))
 
     def answer(self, function: Callable[[Any], Any], argument: object) -> object:
@@ -104,8 +104,8 @@ class Workers:
             case MinimizeTask(suspect=suspect):
                 self.done.append(f"minimize {suspect.signature.site}")
                 return MinimizeResult(PROGRAM, 1, 9, exhausted=False, cpu_seconds=0.3)
-            case ConfirmTask(suspect=suspect):
-                self.done.append(f"confirm {suspect.signature.site}")
+            case Suspect(signature=signature):
+                self.done.append(f"confirm {signature.site}")
                 return ConfirmResult(shown=True, cpu_seconds=0.2)
             case _:
                 raise AssertionError(argument)
@@ -173,20 +173,32 @@ def test_a_finding_is_recorded_then_minimized_then_confirmed_once(tmp_path: Path
 class Confirming(Workers):
     """Confirms as told: a result is returned, an error raised when the result is asked for."""
 
-    def __init__(self, confirm: Callable[[ConfirmTask], object]) -> None:
+    def __init__(self, confirm: Callable[[Suspect], object]) -> None:
         super().__init__(("at::native::chunk",))
         self.confirm = confirm
 
     def answer(self, function: Callable[[Any], Any], argument: object) -> object:
         answer = super().answer(function, argument)
-        return self.confirm(argument) if isinstance(argument, ConfirmTask) else answer
+        return self.confirm(argument) if isinstance(argument, Suspect) else answer
 
 
-def test_another_stage_that_is_lost_does_not_make_a_finding_unconfirmed(tmp_path: Path) -> None:
-    workers = Confirming(lambda task: Lost("crash", "SIGSEGV") if task.also else ConfirmResult(shown=True))
-    _, database, events = run(tmp_path, workers, Budget(cases=1), stages=("export", "aot"))
-    assert [str(finding.confirmed) for finding in database.findings()] == ["1/1"]
-    assert [kind for kind, _ in events if kind != "case"] == ["found", "smaller", "lost", "confirmed"]
+def test_what_a_minimal_program_shows_in_other_stages_is_recorded(tmp_path: Path) -> None:
+    class Showing(Workers):
+        """The other stages show another bug of the minimal program."""
+
+        def answer(self, function: Callable[[Any], Any], argument: object) -> object:
+            answer = super().answer(function, argument)
+            if isinstance(answer, MinimizeResult) and isinstance(argument, MinimizeTask) and argument.also:
+                assert argument.also == ("aot",)
+                return msgspec.structs.replace(answer, sightings=(sighting("at::native::unbind", "framework"),))
+            return answer
+
+    stages: tuple[Stage, ...] = ("export", "aot", "inductor")
+    _, database, _ = run(tmp_path, Showing(("at::native::chunk",)), Budget(cases=1), stages=stages)
+    assert {finding.signature.site.function for finding in database.findings()} == {
+        "at::native::chunk",
+        "at::native::unbind",
+    }
 
 
 def test_a_lost_confirmation_shows_nothing(tmp_path: Path) -> None:
