@@ -7,6 +7,7 @@ frame matters: that is `classify`.
 
 from __future__ import annotations
 
+import dis
 import linecache
 import os
 import re
@@ -79,12 +80,18 @@ def interpreted(translators: list[Any]) -> tuple[RawFrame, ...]:
     """What dynamo's instruction translators, innermost first, are at; empty while a backend compiles their graph."""
     if not torch_api.bound(torch_api.TRACING_CONTEXT)():
         return ()
-    frames = []
-    for translator in translators:
-        at = translator.current_instruction.positions
-        span = Span(at.lineno, at.end_lineno, at.col_offset, at.end_col_offset) if at is not None else None
-        frames.append(RawFrame(translator.f_code, translator.lineno, span))
-    return tuple(frames)
+    return tuple(RawFrame(one.f_code, one.lineno, _span_of(one)) for one in translators)
+
+
+def _span_of(translator: Any) -> Span | None:
+    current, end = translator.current_instruction, translator.instruction_pointer
+    around = translator.instructions[max(end - 2, 0) : end] or [current]
+    return _decided_at(current.opname, _span_in(current), _span_in(around[0]))
+
+
+def _span_in(instruction: Any) -> Span | None:
+    at = instruction.positions
+    return Span(at.lineno, at.end_lineno, at.col_offset, at.end_col_offset) if at is not None else None
 
 
 @lru_cache(maxsize=1)
@@ -204,8 +211,24 @@ def header_line(file: str, line: int) -> str:
 
 def _span_at(code: CodeType, offset: int) -> Span | None:
     """The source span of the instruction at byte `offset` (`co_positions` has one entry a code unit of two bytes)."""
-    found = next(islice(code.co_positions(), max(offset, 0) // 2, None), None)
-    return None if found is None else Span(*found)
+    unit = max(offset, 0) // 2
+    found = [Span(*one) for one in islice(code.co_positions(), max(unit - 1, 0), unit + 1)]
+    return _decided_at(dis.opname[code.co_code[2 * unit]], found[-1], found[0]) if found else None
+
+
+def _decided_at(opname: str, span: Span | None, before: Span | None) -> Span | None:
+    """Where the source is of what an instruction asks for.
+
+    The jump at a clause of `a or b` may be said to be at all of it: what is asked for is what came before the jump.
+    """
+    if span is None or before is None or "JUMP" not in opname or not _is_within(before, span):
+        return span
+    return before
+
+
+def _is_within(part: Span, whole: Span) -> bool:
+    starts = (whole.line or 0, whole.column or 0) <= (part.line or 0, part.column or 0)
+    return starts and (part.end_line or 0, part.end_column or 0) <= (whole.end_line or 0, whole.end_column or 0)
 
 
 def _render(raw: RawFrame) -> Frame:

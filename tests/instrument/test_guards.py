@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, guard_or_false, guard_or_true
 
+from ddefuzz.execute.observe import exception_chain
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Guard, Mechanism, Place
 from ddefuzz.instrument.guards import watch
@@ -155,3 +156,35 @@ def test_the_aggressive_levels_are_torchs(mechanism: Mechanism, level: int) -> N
         assert torch_api.SHAPES_CONFIG.get() == level
         guard_or_false(x.shape[0] == 5)
         assert len(asked_here(recorder)) == 1
+
+
+def clauses(x: torch.Tensor, decide: Callable[[Any], Any]) -> Any:
+    return decide(x.shape[0])
+
+
+@pytest.mark.parametrize(
+    ("decide", "code"),
+    [
+        (lambda n: n == 5 or n > 7, "n == 5"),
+        (lambda n: 1 if n is None or n == 4 else 2, "n == 4"),
+        (lambda n: (n == 5 and n == 7) or n == 9, "n == 5"),
+        (lambda n: 1 if n == 5 and n > 3 else 2, "n == 5"),
+        (lambda n: not n < 5, "not n < 5"),
+        (lambda n: 2 < n < 5, "2 < n < 5"),
+    ],
+)
+@pytest.mark.parametrize("traced", [False, True], ids=["real", "traced"])
+def test_the_clause_that_was_in_doubt_is_named(decide: Callable[[Any], Any], code: str, traced: bool) -> None:
+    if traced:
+        compiled = torch.compile(lambda x: x + decide(x.nonzero().shape[0]), fullgraph=True, backend="eager")
+        config = torch_api.bound(torch_api.DYNAMO_CONFIG)(capture_dynamic_output_shape_ops=True)
+        with config, watch() as recorder, pytest.raises(Exception, match="data-dependent") as info:
+            compiled(torch.ones(6))
+        raised = recorder.raised(exception_chain(info.value))
+        assert raised is not None
+        frame = raised.traced[-1]
+    else:
+        with watch() as recorder, fake_input() as x:
+            raised = caught(recorder, lambda: clauses(x, decide))
+        frame = next(frame for frame in reversed(raised.python) if not frame.file.startswith("torch/"))
+    assert (frame.code, frame.exact) == (code, True)
