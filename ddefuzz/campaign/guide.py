@@ -38,6 +38,10 @@ OPENING: Final = ("single", "sample", "draw", *("single", "sample") * 4)
 """By turns, until each op of the catalogue and each that torch has samples of has come once."""
 
 
+TEMPLATES: Final = tuple(dict.fromkeys(map(str, OPS)))
+"""What the ops of the catalogue are called."""
+
+
 def cost_of(program: str) -> int:
     """What a program costs beside others, by its lines: seconds would differ from machine to machine."""
     return max(program.count("\n") - 2, 1)
@@ -101,7 +105,7 @@ class Guide:
     _rounds: int = 0
 
     def __post_init__(self) -> None:
-        self.sampler = Sampler(self.samples, self.seed)
+        self.sampler = Sampler(self.samples, TEMPLATES, self.seed)
         self._learn_anew()
         self._plan()
         self._plan()
@@ -175,7 +179,7 @@ class Guide:
 
     def _decide(self, name: str, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
         """A case made in a way, or drawn where there is nothing yet to make it from."""
-        if name == "sample" and self.samples:
+        if name == "sample":
             return self.sampler.next(random)
         if name == "single":
             return self._single(random)

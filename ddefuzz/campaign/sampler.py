@@ -1,4 +1,4 @@
-"""Which of torch's own samples comes next, and in which form: every op once, then what has brought most."""
+"""Which sample of an op comes next, and in which form: every op of torch's own once, then what has brought most."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ FIRST = "all"
 
 @dataclass(slots=True)
 class Sampler:
-    """The state of a campaign's samples, of the `ops` that torch has samples of.
+    """The state of a campaign's samples: of the ops `first`, that torch has samples of, and of the `others`.
 
     Each kind of form is a way, by what it brings; of the ops those come next that have brought most for their tries and
     have been tried least in the form.
     """
 
-    ops: tuple[str, ...]
+    first: tuple[str, ...]
+    others: tuple[str, ...]
     seed: int
     forms: dict[str, Way] = field(init=False)
     of_ops: dict[str, Way] = field(init=False)
@@ -30,13 +31,13 @@ class Sampler:
     _first: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._first = Random(f"samples:{self.seed}").sample(self.ops, len(self.ops))
+        self._first = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
         self.learn_anew()
 
     def learn_anew(self) -> None:
         """Know nothing of forms and ops."""
         self.forms = {form: Way() for form in UNBACKED_FORMS}
-        self.of_ops = {op: Way() for op in self.ops}
+        self.of_ops = {op: Way() for op in (*self.first, *self.others)}
 
     @property
     def opening(self) -> bool:
@@ -53,7 +54,7 @@ class Sampler:
     def _choose(self, random: Random) -> tuple[str, str]:
         form = pick(self.forms, random)
         weights = [way.promise / (1 + self.tried[op, form]) for op, way in self.of_ops.items()]
-        return random.choices(self.ops, weights)[0], form
+        return random.choices(tuple(self.of_ops), weights)[0], form
 
     def learn(self, asked: Sample, made: Origin, gained: int) -> None:
         """Take in what a case has brought: a form that there was not has cost a case, and gained nothing."""

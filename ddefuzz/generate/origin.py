@@ -41,9 +41,10 @@ class Single(msgspec.Struct, frozen=True, tag="single"):
 
 
 class Sample(msgspec.Struct, frozen=True, tag="sample"):
-    """A sample call of torch's own OpInfo database: the `number`-th of an op's in a kind of form (`variants.FORMS`).
+    """A sample call of an op, the `number`-th in a kind of form (`variants.FORMS`).
 
-    Where there is none, `word` picks one of all its forms.
+    The op is one of torch's own OpInfo database, or of the catalogue by its template. Where there is no such form,
+    `word` picks one of all that the op has.
     """
 
     op: str

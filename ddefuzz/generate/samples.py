@@ -1,0 +1,72 @@
+"""Sample calls of an op, torch's own or programs of the catalogue's op by itself, in the forms of `variants`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from ddefuzz.generate import opinfo
+from ddefuzz.generate.origin import Sample
+from ddefuzz.generate.single import singles
+from ddefuzz.generate.spread import spread
+from ddefuzz.generate.variants import UNBACKED_FORMS, unbacked, variants
+from ddefuzz.ops.catalogue import CALLABLES, OPS
+from ddefuzz.ops.spec import OpSpec
+from ddefuzz.program.model import Program, functions_in
+
+LISTED, SAMPLES = 16, 6
+"""How many samples of an op are made, and how many of them, unlike ones first, are used."""
+
+SPECS: Final[dict[str, list[OpSpec]]] = defaultdict(list)
+"""The catalogue by what its ops are called: one template may be filled in several ways."""
+
+for _spec in OPS:
+    SPECS[str(_spec)].append(_spec)
+
+
+def nearest(asked: Sample) -> Sample | None:
+    """What was asked for, else one of all forms of the op, by the word; None where it has none."""
+    if asked.number < len(_forms(asked.op, asked.form)):
+        return asked
+    known = [(form, number) for form in UNBACKED_FORMS for number in range(len(_forms(asked.op, form)))]
+    if not known:
+        return None
+    form, number = known[asked.word % len(known)]
+    return Sample(asked.op, form, number, asked.word)
+
+
+def sampled(origin: Sample) -> Program | None:
+    """The sample, the first of its candidates that eager accepts."""
+    return next(filter(opinfo.accepts, _forms(origin.op, origin.form)[origin.number]), None)
+
+
+@lru_cache(maxsize=64)
+def _forms(op: str, kind: str) -> tuple[tuple[Program, ...], ...]:
+    """The forms of one kind of an op's samples, sample by sample: of each the candidates, the first accepted counts."""
+    found = (group for program in _samples(op) for group in groupby(variants(program, (kind,)), attrgetter("name")))
+    return tuple(tuple(one.program for one in candidates) for _, candidates in found)
+
+
+@lru_cache(maxsize=256)
+def _samples(op: str) -> tuple[Program, ...]:
+    """With static dims, those of the main dtype; a cache, because making them takes longer than running one."""
+    if op in SPECS:
+        alone = (program for spec in SPECS[op] for program in singles(spec, SAMPLES) if len(program.steps) == 1)
+        return tuple(dict.fromkeys(map(static, alone)))[:SAMPLES]
+    listed = (program for dtype in opinfo.dtypes(op)[:1] for program in opinfo.samples(op, dtype, most=LISTED))
+    return tuple(spread(program for program in listed if CALLABLES.issuperset(functions_in(program)))[:SAMPLES])
+
+
+def in_doubt(program: Program) -> Program:
+    """The program with every dim unbacked if it has no number that the data decides, and eager accepts that."""
+    if len(program.steps) > 1 or program != static(program):
+        return program
+    return next((form.program for form in variants(program, ("all",)) if opinfo.accepts(form.program)), program)
+
+
+def static(program: Program) -> Program:
+    """The program with no dim unbacked."""
+    return unbacked(program, lambda _item, _at: False)
