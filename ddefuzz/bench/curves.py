@@ -49,9 +49,13 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """One row: at the end of the budget, distinct fallback sites and DDE call sites (of both, those in C++)."""
+    """One row: at the end of the budget, distinct fallback sites and DDE call sites (of both, those in C++).
+
+    `sites` are guard sites of either kind.
+    """
 
     name: str
+    sites: Estimate
     fallback: Estimate
     fallback_cxx: Estimate
     dde: Estimate
@@ -159,10 +163,12 @@ def _peer(name: str, curves: Sequence[Curve], budget: float) -> Peer:
     at = [[reached_by(curve.steps, seconds) for seconds in grid] for curve in curves]
     fallback = estimates([[sites.fallback for sites in row] for row in at])
     dde = estimates([[sites.dde for sites in row] for row in at])
+    (sites,) = estimates([[row[-1].fallback + row[-1].dde] for row in at])
     (fallback_cxx,) = estimates([[row[-1].fallback_cxx] for row in at])
     (dde_cxx,) = estimates([[row[-1].dde_cxx] for row in at])
     return Peer(
         name=name,
+        sites=sites,
         fallback=fallback[-1],
         fallback_cxx=fallback_cxx,
         dde=dde[-1],

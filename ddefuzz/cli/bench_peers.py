@@ -91,11 +91,10 @@ def command(
 
 def peers_page(record: Peers, page: Page) -> str:
     """A row a peer: means over the seeds at the end of the budget, with their intervals."""
-    table = Table(
-        "", "fallback sites", "of them C++", "DDE call sites", "of them C++", "CPU s", box=None, pad_edge=False
-    )
+    columns = ("", "guard sites", "fallback sites", "of them C++", "DDE call sites", "of them C++", "CPU s")
+    table = Table(*columns, box=None, pad_edge=False)
     for peer in record.peers:
-        numbers = map(_estimate, (peer.fallback, peer.fallback_cxx, peer.dde, peer.dde_cxx))
+        numbers = map(_estimate, (peer.sites, peer.fallback, peer.fallback_cxx, peer.dde, peer.dde_cxx))
         table.add_row(plain(peer.name), *numbers, f"{peer.cpu_seconds:.0f}")
     head = (
         f"torch {record.torch}, {record.cpu_seconds:g} CPU seconds a run, {counted(len(record.seeds), 'seed')}: "

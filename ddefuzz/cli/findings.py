@@ -271,12 +271,14 @@ def import_(folder: Path, db: str) -> None:
 @click.argument("others", metavar="URL...", nargs=-1, required=True)
 @db_option
 def merge(others: tuple[str, ...], db: str) -> None:
-    """Add what other databases know, such as those of shards. Their order does not matter."""
+    """Add the findings and guard sites of other databases, such as those of shards. Their order does not matter."""
     with Database.open(db) as database, database.transaction():
         before = {finding.id for finding in database.findings()}
         for url in others:
             with Database.open(url if "://" in url else f"sqlite:///{url}", create=False) as other:
                 database.merge(other.findings())
+                for version in other.torch_versions():
+                    database.merge_sites(version, other.sites(version))
         after = {finding.id for finding in database.findings()}
     click.echo(f"{len(after)} findings, {len(after - before)} of them new", err=True)
 

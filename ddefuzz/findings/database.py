@@ -6,7 +6,7 @@ who decides are arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.lifecycle import State, check_transition, recurs
-from ddefuzz.findings.merge import merged
+from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import Campaign, Finding, Sighting, normalized, slim, stamp, title_of
 from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_row, to_site
 from ddefuzz.findings.schema import (
@@ -269,10 +269,19 @@ class Database:
 
     def add_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
         """Add what has been reached under a version of torch to what is known of it."""
+        self._save_sites(torch, records, together)
+
+    def merge_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
+        """Add what another database knows of guard sites (`merge.merged_site`)."""
+        self._save_sites(torch, records, merged_site)
+
+    def _save_sites(
+        self, torch: str, records: Iterable[SiteRecord], both: Callable[[SiteRecord, SiteRecord], SiteRecord]
+    ) -> None:
         with self._writing() as session:
             for record in records:
                 row = session.get(SiteRow, (torch, *record.key))
-                whole = record if row is None else together(to_site(row), record)
+                whole = record if row is None else both(to_site(row), record)
                 session.merge(SiteRow(torch=torch, **msgspec.to_builtins(whole)))
 
     def sites(self, torch: str) -> tuple[SiteRecord, ...]:

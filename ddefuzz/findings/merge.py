@@ -1,4 +1,4 @@
-"""Two records of one finding become one; the order and the number of times do not matter.
+"""Two records of one finding or guard site become one; the order and the number of times do not matter.
 
 Merging is commutative, associative and idempotent, so that shards can be merged in any order and again.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.model import Confirmation, Finding, Occurrence, normalized
+
+Name = TypeVar("Name", bound=str)
 
 
 def merged(a: Finding, b: Finding) -> Finding:
@@ -35,6 +38,26 @@ def merged(a: Finding, b: Finding) -> Finding:
             history=a.history + b.history,
         )
     )
+
+
+def merged_site(a: SiteRecord, b: SiteRecord) -> SiteRecord:
+    """What is known of one guard site from two databases. Counts are not added: the same cases may be in both."""
+    example, stage = min((one.example, one.stage) for one in (a, b) if one.example or not (a.example or b.example))
+    return msgspec.structs.replace(
+        a,
+        call=min(a.call, b.call),
+        fallbacks=_most(a.fallbacks, b.fallbacks),
+        old=_most(a.old, b.old),
+        raised=max(a.raised, b.raised),
+        cases=max(a.cases, b.cases),
+        blamed=tuple(sorted({*a.blamed, *b.blamed})),
+        example=example,
+        stage=stage,
+    )
+
+
+def _most(left: dict[Name, int], right: dict[Name, int]) -> dict[Name, int]:
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in sorted({*left, *right})}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import os
 import re
 import sysconfig
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
@@ -166,7 +166,8 @@ def is_from_own(stacks: Stacks) -> bool:
 
 def user_frame(stacks: Stacks) -> Frame | None:
     """The innermost frame of the code under test, None where ddefuzz's own comes first (an input made unbacked)."""
-    for raw in (*stacks.traced, *(RawFrame(code, line, _span_at(code, offset)) for code, offset, line in stacks.real)):
+    real = (RawFrame(code, line, _span_at(code, offset)) for code, offset, line in stacks.real)
+    for raw in chain(stacks.traced, real):  # lazily: spans cost time, and the first frame that fits ends it
         if raw.code.co_name.startswith(HOOK_PREFIX):
             continue
         if is_own(raw.code):

@@ -11,10 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.cli.findings import command
+from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, sighting
 
+SITE = SiteRecord("C++", "a.cpp", 3, "", "guard_or_true", fallbacks={"True": 2}, cases=2, example=PROGRAM, stage="fake")
 HOSTILE = "[bold]]\x1b[31m"
 
 
@@ -184,9 +186,14 @@ def test_merge_takes_what_is_new(url: str, tmp_path: Path) -> None:
     other = f"sqlite:///{tmp_path}/other.db"
     with Database.open(other) as database:
         database.record(sighting(CHUNK, torch="2.15.0"), START)
+    with Database.open(url) as database:
+        database.add_sites("2.13.0", [SITE])
     assert "2 findings, 1 of them new" in findings(other, "merge", str(tmp_path / "ddefuzz.db")).stderr
     (chunk,) = (one for one in json.loads(findings(other, "list", "--format", "json").stdout) if one["id"] == CHUNK.key)
     assert (chunk["torch"], chunk["steps"]) == (["2.13.0", "2.15.0"], 1)
+    findings(other, "merge", str(tmp_path / "ddefuzz.db"))
+    with Database.open(other) as database:
+        assert database.sites("2.13.0") == (SITE,)
 
 
 def test_reading_findings_never_imports_torch(url: str) -> None:

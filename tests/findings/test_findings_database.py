@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from ddefuzz.classify.signature import Signature
+from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import open_engine
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import State
-from ddefuzz.findings.merge import merged
+from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import Confirmation, Finding, as_document, stamp
 from ddefuzz.findings.rows import id_of, sequence_of
 from ddefuzz.findings.schema import Table
@@ -176,6 +177,32 @@ def test_merging_does_not_depend_on_order(a: Finding, b: Finding, c: Finding) ->
     assert merged(a, a) == a
     assert merged(a, b) == merged(b, a)
     assert merged(merged(a, b), c) == merged(a, merged(b, c))
+
+
+def counted(*names: str) -> st.SearchStrategy[dict[str, int]]:
+    return st.dictionaries(st.sampled_from(names), st.integers(1, 9))
+
+
+one_site = st.builds(
+    SiteRecord,
+    *map(st.just, ("Python", "torch/_refs/__init__.py", 4, "squeeze")),
+    call=st.sampled_from(("guard_bool", "guard_or_false")),
+    fallbacks=counted("False", "True"),
+    old=counted("same", "other", "undecided"),
+    raised=st.integers(0, 9),
+    cases=st.integers(1, 9),
+    blamed=st.sets(st.sampled_from(("f", "g", "h"))).map(lambda names: tuple(sorted(names))),
+    example=st.sampled_from(("", "one", "two")),
+    stage=st.sampled_from(("fake", "export")),
+)
+
+
+@PROPERTY
+@given(one_site, one_site, one_site)
+def test_merging_sites_does_not_depend_on_order(a: SiteRecord, b: SiteRecord, c: SiteRecord) -> None:
+    assert merged_site(a, a) == a
+    assert merged_site(a, b) == merged_site(b, a)
+    assert merged_site(merged_site(a, b), c) == merged_site(a, merged_site(b, c))
 
 
 @PROPERTY
