@@ -12,7 +12,6 @@ from ddefuzz.ops.factories import FACTORIES
 from ddefuzz.ops.gradients import GRADIENTS
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
-from ddefuzz.ops.mapped import MAPPED
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
 from ddefuzz.ops.opinfo import OPINFO
 from ddefuzz.ops.pointwise import POINTWISE
@@ -24,6 +23,7 @@ from ddefuzz.ops.sizes import BRANCHES, SIZES
 from ddefuzz.ops.slicing import SLICING
 from ddefuzz.ops.sources import SOURCES
 from ddefuzz.ops.spec import OpSpec, callables_in
+from ddefuzz.ops.vmap import MAPPED
 from ddefuzz.program import text as program_text
 from ddefuzz.program.text import Case
 
