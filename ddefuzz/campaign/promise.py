@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-FORGET: Final = 0.995
+FORGET: Final = 0.98
 """What a round's gains and costs still count in the next one."""
 
-OPTIMISM: Final = 2.0
-"""The cost that a way is credited with before it is tried, and an eighth of it as its gain."""
+DOUBT: Final = 20.0
+"""The cost at which a way's own record counts as much as that of all ways together, which is all that is said of one
+that has not been tried."""
 
 
 @dataclass(slots=True)
@@ -31,12 +32,12 @@ class Way:
         self.cost *= FORGET
         self.gained *= FORGET
 
-    @property
-    def promise(self) -> float:
-        """Something new for its cost, of a way that has hardly been tried rather much."""
-        return (self.gained + OPTIMISM / 8) / (self.cost + OPTIMISM)
+    def promise(self, usual: float, doubt: float = DOUBT) -> float:
+        """Something new for its cost; what is `usual` counts like a record of `doubt`'s cost."""
+        return (self.gained + doubt * usual) / (self.cost + doubt)
 
 
 def pick(ways: Mapping[str, Way], random: Random) -> str:
     """One of them, by the squares of their promises."""
-    return random.choices(tuple(ways), [way.promise**2 for way in ways.values()])[0]
+    usual = (sum(way.gained for way in ways.values()) + 1) / (sum(way.cost for way in ways.values()) + 1)
+    return random.choices(tuple(ways), [way.promise(usual) ** 2 for way in ways.values()])[0]

@@ -13,6 +13,9 @@ from ddefuzz.generate.variants import UNBACKED_FORMS
 FIRST = "all"
 """The form in which every op comes first: every dim unbacked."""
 
+USUAL = 1 / 8
+"""What is expected of an op: rather much, so that each is tried in some form before one that has brought nothing."""
+
 
 @dataclass(slots=True)
 class Sampler:
@@ -53,12 +56,16 @@ class Sampler:
 
     def _choose(self, random: Random) -> tuple[str, str]:
         form = pick(self.forms, random)
-        weights = [way.promise / (1 + self.tried[op, form]) for op, way in self.of_ops.items()]
+        weights = [way.promise(USUAL, doubt=2) / (1 + self.tried[op, form]) for op, way in self.of_ops.items()]
         return random.choices(tuple(self.of_ops), weights)[0], form
 
     def learn(self, asked: Sample, made: Origin, gained: int) -> None:
-        """Take in what a case has brought: a form that there was not has cost a case, and gained nothing."""
-        self.forms[asked.form].add(1, gained if made == asked else 0)
+        """Take in what a case has brought: a form that there was not has cost a case, and gained nothing.
+
+        The opening says nothing of forms: whatever comes first brings most.
+        """
+        if not (asked.form == FIRST and asked.number == 0 and asked.op in self.first):
+            self.forms[asked.form].add(1, gained if made == asked else 0)
         self.of_ops[asked.op].add(1, gained if isinstance(made, Sample) else 0)
 
     def forget(self) -> None:

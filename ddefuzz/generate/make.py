@@ -7,7 +7,7 @@ from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.mutate import mutate
 from ddefuzz.generate.origin import SHORT, Draw, Mutate, Origin, Respell, Sample, Single
 from ddefuzz.generate.profiles import profile_named
-from ddefuzz.generate.samples import in_doubt, nearest, sampled
+from ddefuzz.generate.samples import in_doubt, sampled
 from ddefuzz.generate.single import singles
 from ddefuzz.ops.catalogue import OPS, parse
 from ddefuzz.program.model import Program
@@ -18,17 +18,19 @@ def program_of(
 ) -> tuple[Program, Origin]:
     """The program of a case, and where it really comes from.
 
-    A sample's form that there is not is another of the op. What cannot be made at all is a short one drawn at the
+    Where there is no such sample it is another of the op. What cannot be made at all is a short one drawn at the
     index: a short one, because the campaign's own profile, unless it is that, may draw at this index as well.
     """
-    exact = nearest(origin) if isinstance(origin, Sample) else origin
-    made = _made(profile, seed, exact, journal) if exact is not None else None
-    if exact is not None and made is not None:
-        return made, exact
+    if isinstance(origin, Sample):
+        found = sampled(origin)
+        if found is not None:
+            return found
+    elif (made := _made(profile, seed, origin, journal)) is not None:
+        return made, origin
     return case(SHORT, seed, index, journal), Draw(index, profile=SHORT)
 
 
-def _made(profile: str, seed: int, origin: Origin, journal: Journal | None) -> Program | None:
+def _made(profile: str, seed: int, origin: Draw | Respell | Single | Mutate, journal: Journal | None) -> Program | None:
     match origin:
         case Draw(index=index, focus=focus, profile=other):
             return drawn_case(other or profile, seed, index, journal, focus).program
@@ -37,8 +39,6 @@ def _made(profile: str, seed: int, origin: Origin, journal: Journal | None) -> P
         case Single(op=op, word=word):
             alone = next(singles(OPS[op], 1, word), None)
             return alone and in_doubt(alone)
-        case Sample():
-            return sampled(origin)
         case Mutate(how=how, program=text, word=word, other=other):
             donor = parse(other, "<program>").program if other else None
             return mutate(how, parse(text, "<program>").program, donor, word, profile_named(profile))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
@@ -12,13 +14,19 @@ from ddefuzz.generate import opinfo
 from ddefuzz.generate.origin import Sample
 from ddefuzz.generate.single import singles
 from ddefuzz.generate.spread import spread
-from ddefuzz.generate.variants import UNBACKED_FORMS, unbacked, variants
+from ddefuzz.generate.variants import UNBACKED_FORMS, variants
 from ddefuzz.ops.catalogue import CALLABLES, OPS
 from ddefuzz.ops.spec import OpSpec
-from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.model import Dim, Program, functions_in
 
 LISTED, SAMPLES = 16, 6
 """How many samples of an op are made, and how many of them, unlike ones first, are used."""
+
+FROM_DATA: Final = frozenset({"mask", "item"})
+"""Kinds of forms whose inputs are static: a step makes what is unbacked."""
+
+OTHERS = 8
+"""How many forms of an op are tried until eager accepts one."""
 
 SPECS: Final[dict[str, list[OpSpec]]] = defaultdict(list)
 """The catalogue by what its ops are called: one template may be filled in several ways."""
@@ -27,27 +35,29 @@ for _spec in OPS:
     SPECS[str(_spec)].append(_spec)
 
 
-def nearest(asked: Sample) -> Sample | None:
-    """What was asked for, else one of all forms of the op, by the word; None where it has none."""
-    if asked.number < len(_forms(asked.op, asked.form)):
-        return asked
+def sampled(asked: Sample) -> tuple[Program, Sample] | None:
+    """The sample that was asked for, else another of the op's, from the word on; None where eager accepts none."""
+    for form, number in islice(_choices(asked), OTHERS):
+        candidates = _forms(asked.op, form)[number:][:1]
+        program = next((one for group in candidates for one in group if opinfo.accepts(one)), None)
+        if program is not None:
+            return program, Sample(asked.op, form, number, asked.word)
+    return None
+
+
+def _choices(asked: Sample) -> Iterator[tuple[str, int]]:
+    yield asked.form, asked.number
     known = [(form, number) for form in UNBACKED_FORMS for number in range(len(_forms(asked.op, form)))]
-    if not known:
-        return None
-    form, number = known[asked.word % len(known)]
-    return Sample(asked.op, form, number, asked.word)
-
-
-def sampled(origin: Sample) -> Program | None:
-    """The sample, the first of its candidates that eager accepts."""
-    return next(filter(opinfo.accepts, _forms(origin.op, origin.form)[origin.number]), None)
+    at = asked.word % len(known) if known else 0
+    yield from (*known[at:], *known[:at])
 
 
 @lru_cache(maxsize=64)
 def _forms(op: str, kind: str) -> tuple[tuple[Program, ...], ...]:
     """The forms of one kind of an op's samples, sample by sample: of each the candidates, the first accepted counts."""
     found = (group for program in _samples(op) for group in groupby(variants(program, (kind,)), attrgetter("name")))
-    return tuple(tuple(one.program for one in candidates) for _, candidates in found)
+    forms = (tuple(one.program for one in candidates) for _, candidates in found)
+    return tuple(form for form in forms if kind in FROM_DATA or form[0] != static(form[0]))
 
 
 @lru_cache(maxsize=256)
@@ -69,4 +79,5 @@ def in_doubt(program: Program) -> Program:
 
 def static(program: Program) -> Program:
     """The program with no dim unbacked."""
-    return unbacked(program, lambda _item, _at: False)
+    inputs = (replace(item, shape=tuple(Dim(dim.size) for dim in item.shape)) for item in program.inputs)
+    return replace(program, inputs=tuple(inputs))
