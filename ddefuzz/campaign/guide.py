@@ -103,6 +103,7 @@ class Guide:
     _drawn: int = 0
     _singles: list[int] = field(default_factory=list)
     _rounds: int = 0
+    _opening: bool = True
 
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.samples, TEMPLATES, self.seed)
@@ -116,8 +117,11 @@ class Guide:
             self._learn_anew()
 
     def _learn_anew(self) -> None:
-        self.ways = {name: Way() for name in self.allowed}
+        self._forget_ways()
         self.sampler.learn_anew()
+
+    def _forget_ways(self) -> None:
+        self.ways = {name: Way() for name in self.allowed}
 
     def ready(self, index: int) -> bool:
         """Whether it is decided what the case is."""
@@ -164,6 +168,9 @@ class Guide:
     def _plan(self) -> None:
         """Decide a round."""
         first = self._next_round * ROUND
+        if self._opening and not self._is_opening():
+            self._opening = False
+            self._forget_ways()  # whatever comes first brings most, which says nothing of them
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
@@ -171,7 +178,7 @@ class Guide:
             one.forget()
         self.sampler.forget()
         for index in range(first, first + ROUND):
-            way = OPENING[index % len(OPENING)] if self._is_opening() else pick(self.ways, random)
+            way = OPENING[index % len(OPENING)] if self._opening and self._is_opening() else pick(self.ways, random)
             origin = self._decide(way, index, random, aims)
             self._asked[index] = way, origin
             self._planned[index] = Case(origin, known, alarms)

@@ -60,12 +60,12 @@ class Sampler:
         return random.choices(tuple(self.of_ops), weights)[0], form
 
     def learn(self, asked: Sample, made: Origin, gained: int) -> None:
-        """Take in what a case has brought: a form that there was not has cost a case, and gained nothing.
+        """Take in what a case has brought, by the form that it really has.
 
         The opening says nothing of forms: whatever comes first brings most.
         """
-        if not (asked.form == FIRST and asked.number == 0 and asked.op in self.first):
-            self.forms[asked.form].add(1, gained if made == asked else 0)
+        if isinstance(made, Sample) and not (made.form == FIRST and made.number == 0 and made.op in self.first):
+            self.forms[made.form].add(1, gained)
         self.of_ops[asked.op].add(1, gained if isinstance(made, Sample) else 0)
 
     def forget(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ddefuzz.campaign.promise import DOUBT, Way, pick
 from ddefuzz.campaign.sampler import FIRST, Sampler
-from ddefuzz.generate.origin import Draw
+from ddefuzz.generate.origin import Draw, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
 
 
@@ -49,10 +49,11 @@ def test_each_op_of_torch_comes_once_before_any_form_is_chosen() -> None:
     assert {one.form for one in later} == set(UNBACKED_FORMS)
 
 
-def test_a_form_that_there_was_not_has_cost_a_case() -> None:
+def test_a_form_is_credited_with_what_was_made_in_it() -> None:
     sampler = Sampler((), ("x + 1",), 7)
-    asked = sampler.next(Random(7))
+    asked = Sample("x + 1", "out", 0, 0)
     sampler.learn(asked, Draw(0), 3)
-    assert (sampler.forms[asked.form], sampler.of_ops["x + 1"]) == (Way(1, 0), Way(1, 0))
-    sampler.learn(asked, asked, 3)
-    assert (sampler.forms[asked.form], sampler.of_ops["x + 1"]) == (Way(2, 3), Way(2, 3))
+    assert (sampler.forms["out"], sampler.of_ops["x + 1"]) == (Way(), Way(1, 0))
+    sampler.learn(asked, Sample("x + 1", "layout", 2, 0), 3)
+    assert (sampler.forms["out"], sampler.forms["layout"]) == (Way(), Way(1, 3))
+    assert sampler.of_ops["x + 1"] == Way(2, 3)
