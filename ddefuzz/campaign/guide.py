@@ -14,7 +14,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ddefuzz.campaign.promise import Way, pick
-from ddefuzz.campaign.sampler import Sampler
+from ddefuzz.campaign.sampler import TEMPLATES, Sampler
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.generate.origin import HOW, SHORT, Draw, Mutate, Origin, Respell, Sample, Single, name_of
@@ -36,10 +36,6 @@ WAYS: Final[tuple[str, ...]] = ("single", "sample", "draw", "aim", "respell", *H
 
 OPENING: Final = ("single", "sample", "draw", *("single", "sample") * 4)
 """By turns, until each op of the catalogue and each that torch has samples of has come once."""
-
-
-TEMPLATES: Final = tuple(dict.fromkeys(map(str, OPS)))
-"""What the ops of the catalogue are called."""
 
 
 def cost_of(program: str) -> int:
@@ -106,7 +102,7 @@ class Guide:
     _opening: bool = True
 
     def __post_init__(self) -> None:
-        self.sampler = Sampler(self.samples, TEMPLATES, self.seed)
+        self.sampler = Sampler(self.samples, tuple(TEMPLATES), self.seed)
         self._learn_anew()
         self._plan()
         self._plan()

@@ -5,16 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
+from typing import Final
 
 from ddefuzz.campaign.promise import Way, pick
 from ddefuzz.generate.origin import Origin, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
+from ddefuzz.ops.catalogue import OPS
+from ddefuzz.ops.opinfo import TAKES_OUT
+from ddefuzz.ops.spec import Indices, Leaf, Tensor
 
 FIRST = "all"
 """The form in which every op comes first: every dim unbacked."""
 
 USUAL = 1 / 8
 """What is expected of an op: rather much, so that each is tried in some form before one that has brought nothing."""
+
+TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
+    str(spec): spec.callables
+    for spec in OPS
+    if any(isinstance(slot, Tensor | Indices | Leaf) for _, slot in spec.slots)
+}
+"""The ops of the catalogue that take a tensor, by their templates, with what they call."""
+
+
+def takes_out(op: str) -> bool:
+    """Whether an op has the form `out`: one of the catalogue, or of torch's by its name and variant (`norm.nuc`)."""
+    name = op.split(".")
+    called = TEMPLATES.get(op) or tuple(f"torch.{'.'.join(name[:length])}" for length in range(1, len(name) + 1))
+    return not TAKES_OUT.isdisjoint(called)
 
 
 @dataclass(slots=True)
@@ -31,10 +49,12 @@ class Sampler:
     forms: dict[str, Way] = field(init=False)
     of_ops: dict[str, Way] = field(init=False)
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    without_out: frozenset[str] = field(init=False)
     _first: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._first = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
+        self.without_out = frozenset(op for op in (*self.first, *self.others) if not takes_out(op))
         self.learn_anew()
 
     def learn_anew(self) -> None:
@@ -56,8 +76,9 @@ class Sampler:
 
     def _choose(self, random: Random) -> tuple[str, str]:
         form = pick(self.forms, random)
-        weights = [way.promise(USUAL, doubt=2) / (1 + self.tried[op, form]) for op, way in self.of_ops.items()]
-        return random.choices(tuple(self.of_ops), weights)[0], form
+        ops = {op: way for op, way in self.of_ops.items() if form != "out" or op not in self.without_out}
+        weights = [way.promise(USUAL, doubt=2) / (1 + self.tried[op, form]) for op, way in ops.items()]
+        return random.choices(tuple(ops), weights)[0], form
 
     def learn(self, asked: Sample, made: Origin, gained: int) -> None:
         """Take in what a case has brought, by the form that it really has.

@@ -8,7 +8,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.campaign.guide import ROUND, TEMPLATES, WAYS, Guide
+from ddefuzz.campaign.guide import ROUND, WAYS, Guide
+from ddefuzz.campaign.sampler import TEMPLATES
 from ddefuzz.campaign.tasks import CaseResult, StageReached
 from ddefuzz.classify.signature import Site
 from ddefuzz.coverage.reach import Reached

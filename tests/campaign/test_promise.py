@@ -8,9 +8,11 @@ from random import Random
 import pytest
 
 from ddefuzz.campaign.promise import DOUBT, Way, pick
-from ddefuzz.campaign.sampler import FIRST, Sampler
+from ddefuzz.campaign.sampler import FIRST, TEMPLATES, Sampler, takes_out
 from ddefuzz.generate.origin import Draw, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
+
+DIFF = "torch.diff(x, dim=d)"
 
 
 def picked(ways: dict[str, Way]) -> Counter[str]:
@@ -29,6 +31,11 @@ def test_what_brings_more_comes_more_often_and_what_brings_nothing_seldom() -> N
     assert found["much"] > found["new"] > found["little"] > found["nothing"] > 0
 
 
+def test_templates_take_a_tensor() -> None:
+    assert DIFF in TEMPLATES
+    assert "a // k" not in TEMPLATES
+
+
 def test_a_record_is_forgotten() -> None:
     way = Way(100, 50)
     for _ in range(200):
@@ -37,7 +44,7 @@ def test_a_record_is_forgotten() -> None:
 
 
 def test_each_op_of_torch_comes_once_before_any_form_is_chosen() -> None:
-    sampler, random = Sampler(("add", "chunk", "diff"), ("x + 1",), 7), Random(7)
+    sampler, random = Sampler(("add", "chunk", "diff"), (DIFF,), 7), Random(7)
     opening = [sampler.next(random) for _ in range(3)]
     assert {(one.op, one.form, one.number) for one in opening} == {(op, FIRST, 0) for op in ("add", "chunk", "diff")}
     assert not sampler.opening
@@ -45,15 +52,24 @@ def test_each_op_of_torch_comes_once_before_any_form_is_chosen() -> None:
         sampler.learn(one, one, 5)
     assert all(way == Way() for way in sampler.forms.values()), "the opening says nothing of forms"
     later = [sampler.next(random) for _ in range(400)]
-    assert {one.op for one in later} == {"add", "chunk", "diff", "x + 1"}
+    assert {one.op for one in later} == {"add", "chunk", "diff", DIFF}
     assert {one.form for one in later} == set(UNBACKED_FORMS)
 
 
 def test_a_form_is_credited_with_what_was_made_in_it() -> None:
-    sampler = Sampler((), ("x + 1",), 7)
-    asked = Sample("x + 1", "out", 0, 0)
+    sampler = Sampler((), (DIFF,), 7)
+    asked = Sample(DIFF, "out", 0, 0)
     sampler.learn(asked, Draw(0), 3)
-    assert (sampler.forms["out"], sampler.of_ops["x + 1"]) == (Way(), Way(1, 0))
-    sampler.learn(asked, Sample("x + 1", "layout", 2, 0), 3)
+    assert (sampler.forms["out"], sampler.of_ops[DIFF]) == (Way(), Way(1, 0))
+    sampler.learn(asked, Sample(DIFF, "layout", 2, 0), 3)
     assert (sampler.forms["out"], sampler.forms["layout"]) == (Way(), Way(1, 3))
-    assert sampler.of_ops["x + 1"] == Way(2, 3)
+    assert sampler.of_ops[DIFF] == Way(2, 3)
+
+
+def test_only_what_takes_out_is_asked_for_it() -> None:
+    assert takes_out("norm.nuc")
+    assert takes_out("linalg.det")
+    assert not takes_out("nn.functional.dropout3d")
+    sampler, random = Sampler(("linalg.det", "nn.functional.dropout3d"), (), 7), Random(7)
+    asked = [sampler.next(random) for _ in range(300)]
+    assert {one.op for one in asked if one.form == "out"} == {"linalg.det"}
