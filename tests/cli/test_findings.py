@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -194,6 +195,24 @@ def test_merge_takes_what_is_new(url: str, tmp_path: Path) -> None:
     findings(other, "merge", str(tmp_path / "ddefuzz.db"))
     with Database.open(other) as database:
         assert database.sites("2.13.0") == (SITE,)
+
+
+def test_a_screen_that_was_not_compared_has_no_verdict(url: str) -> None:
+    screened = sighting(CHUNK)
+    seen = msgspec.structs.replace(screened.failure.observation, stage="fake")
+    with Database.open(url) as database:
+        database.record(
+            msgspec.structs.replace(
+                screened, verdict="", failure=msgspec.structs.replace(screened.failure, observation=seen)
+            ),
+            START,
+        )
+    shown = findings(url, "show", CHUNK.key).stdout
+    assert next(line for line in shown.splitlines() if line.startswith("verdicts")).split() == [
+        "verdicts",
+        "export",
+        "open",
+    ]
 
 
 def test_reading_findings_never_imports_torch(url: str) -> None:
