@@ -120,7 +120,8 @@ def show_page(finding: Finding, page: Page) -> str:
         way = way_to_site(finding.failure)
         if way.lines:
             stage = finding.failure.observation.stage
-            parts.append(_heading(f"from the program it was found with to the site, in {stage} ({MARK} is the site)"))
+            legend = f" ({MARK} is the site)" if way.marked else ""
+            parts.append(_heading(f"from the program it was found with to the site, in {stage}{legend}"))
             parts += [plain(_cut(line, page.width)) for line in way.lines]
             parts.append(f"  {way.left_out} frames of machinery left out: `--format json` has them all")
     if finding.notes:

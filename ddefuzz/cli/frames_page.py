@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.cxx import asking, function_name
 from ddefuzz.classify.machinery import is_cxx_machinery, is_framework, is_python_machinery
-from ddefuzz.classify.site import inside_tracer
+from ddefuzz.classify.signature import Site
+from ddefuzz.classify.site import USER_SITE, inside_tracer
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.capture import decisive
@@ -18,15 +19,18 @@ MARK = "→"
 
 
 class Way(NamedTuple):
-    """Lines to print, outermost frame first, and how many frames of machinery they leave out."""
+    """Lines to print, outermost frame first, whether one is the site, and how many frames of machinery are left out."""
 
     lines: tuple[str, ...]
+    marked: bool
     left_out: int
 
 
 def way_to_site(failure: Failure) -> Way:
     """The frames from the user's on that are not machinery, C++ below Python; the one that shows the site is marked."""
-    observation, site = failure.observation, classify(failure).frame
+    observation, found = failure.observation, classify(failure)
+    # A site may be no frame: an op without a kernel, or dynamo as a whole. Then its frame is the user's line.
+    site = found.frame if found.frame is not None and _shows(found.frame, found.signature.site) else None
     real, traced, native = _stacks(observation)
     python = _kept((*traced, *inside_tracer(real)) if traced else real, site)
     own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
@@ -34,7 +38,14 @@ def way_to_site(failure: Failure) -> Way:
     cxx = [frame for frame in inner if frame is site or not is_cxx_machinery(function_name(frame.function))]
     shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
     lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]
-    return Way(tuple(lines), len(real) + len(traced) + len(native) - len(shown))
+    return Way(tuple(lines), any(frame == site for frame in shown), len(real) + len(traced) + len(native) - len(shown))
+
+
+def _shows(frame: Frame, site: Site) -> bool:
+    """Whether a frame is the site's: C++ has no files, the user's code no name."""
+    if site == USER_SITE:
+        return not is_framework(frame)
+    return frame.file == (site.module or "")
 
 
 def _stacks(observation: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...], tuple[Frame, ...]]:
@@ -45,7 +56,7 @@ def _stacks(observation: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, .
         return (), (), ()
     _, exception = decisive(observation)
     traced = next((one.traced for one in observation.exceptions if one.traced), ())
-    return exception.frames, traced, ()
+    return exception.frames, traced, exception.native
 
 
 def _kept(frames: Iterable[Frame], site: Frame | None) -> list[Frame]:

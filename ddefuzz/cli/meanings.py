@@ -10,10 +10,10 @@ from ddefuzz.oracles.verdict import Verdict
 
 CAUSES: MappingProxyType[Cause, str] = MappingProxyType(
     {
-        "framework": "PyTorch asks what it could do without",
+        "framework": "PyTorch could go on: it asks what it need not, or fails itself",
         "inherent": "what the op returns or takes depends on the data",
         "user": "the program itself decides by data",
-        "unsupported-op": "the op has no fake kernel, or an output that only the data tells",
+        "unsupported-op": "the op has no fake kernel, an output that only the data tells, or dynamo refuses it",
     }
 )
 

@@ -78,14 +78,18 @@ def _with_other_values(program: Program) -> Program:
 
 
 def _values(program: Program) -> Values | None:
-    """All names and the operations inside of expressions, with their values; None if a step raises."""
+    """All names and the operations inside of expressions, with their values; None if a step raises.
+
+    None, too, if what is returned is nothing that a capture could return.
+    """
     try:
         env: dict[str, object] = dict(materialize(program))
         values: Values = {}
         for step in program.steps:
             values |= _inside(step.value, env)
             env |= run_step(step, env)
-        evaluate(program.returns, env)
+        if not _can_be_returned(evaluate(program.returns, env)):
+            return None
         values |= _inside(program.returns, env)
     except UnsupportedError:
         raise
@@ -93,6 +97,13 @@ def _values(program: Program) -> Values | None:
     except Exception:  # noqa: BLE001
         return None
     return values | {Name(name): value for name, value in env.items()}
+
+
+def _can_be_returned(value: object) -> bool:
+    """Whether a capture could hand it out: not an object of torch's own, such as the name of a backend."""
+    if isinstance(value, tuple | list):
+        return all(map(_can_be_returned, value))
+    return value is None or isinstance(value, torch.Tensor | bool | int | float | complex | str)
 
 
 def _inside(expr: Expr, env: Mapping[str, object]) -> Values:

@@ -240,6 +240,8 @@ def _summary(failure: Classified) -> str:
                 f"What this op returns or takes depends on a number that only the data tells ({signature.site}{asked})."
             )
         case "unsupported-op":
+            if signature.kind == "unsupported":
+                return f"Dynamo refuses it, whatever its sizes are: {signature.anchor}."
             return f"{signature.site} cannot be captured: no fake kernel, or an output that only the data tells."
         case "framework" if raised is not None:
             return f"This is PyTorch's, not yours: {signature.site} asked{asked}; worth an issue upstream."

@@ -79,3 +79,13 @@ def test_the_way_to_a_site_begins_at_the_program_and_marks_the_site() -> None:
         f"{MARK} at::native::chunk  (C++)",
     )
     assert way.left_out == len(python) + len(native) - 2
+    assert way.marked
+
+
+def test_a_site_that_is_no_frame_is_not_marked() -> None:
+    line = Frame("<program>", 4, "program", "x.resize_as_(y)")
+    refused = ExceptionInfo("torch._dynamo.exc.Unsupported", "Attempted to call function marked as skipped", (line,))
+    observation = Observation("compile", EXPLICIT, "fail", exceptions=(refused,))
+    way = way_to_site(Failure("unsupported", observation, refused.message))
+    assert way.lines == ("  <program>:4 in program", "      x.resize_as_(y)")
+    assert not way.marked

@@ -51,3 +51,15 @@ def test_a_value_of_a_dtype_that_no_input_has_stays_a_step() -> None:
     program = parse(UNSIGNED, "<program>").program
     found = minimize(program, lambda candidate: "uint64" in print_program(candidate), inspect=inspect)
     assert "uint64" in print_program(found.program)
+
+
+def test_an_object_of_torchs_own_cannot_be_returned() -> None:
+    call = "torch._C._select_conv_backend(x, x, None, (1,), (0,), (1,), False, (0,), 1)"
+    for returned, can_be in (
+        (f"({call}, x)[1]", True),
+        (call, False),
+        (f"(x, [{call}])", False),
+        ("(x, [1, None])", True),
+    ):
+        head = '# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "2 2 2"]):\n'
+        assert (inspect(parse(f"{head}    return {returned}\n", "a.py").program) is not None) == can_be
