@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from ddefuzz.campaign.guide import Case, Guide
-from ddefuzz.campaign.lost import OwnError, lost_case, smallest_so_far, undone_case, was_begun
+from ddefuzz.campaign.lost import OwnError, lost_case, lost_in, smallest_so_far, undone_case, was_begun
 from ddefuzz.campaign.pace import Pace
 from ddefuzz.campaign.plan import SLOW_TO_START, Plan, Upcoming
 from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
@@ -328,7 +328,9 @@ class Campaign:
         best = result if isinstance(result, MinimizeResult) else smallest_so_far(task, self.journal)
         if not isinstance(result, MinimizeResult):
             kept = "the smallest program so far" if best else "the original program"
-            self.told.append(("lost", f"{name}: minimizing was cut short: {result.reason}; {kept} is kept"))
+            stage = lost_in(task, self.journal)
+            what = f"its smallest program was lost in {stage}" if stage else "minimizing was cut short"
+            self.told.append(("lost", f"{name}: {what}: {result.reason}; {kept} is kept"))
         if best is not None:
             self.tally.cpu_seconds["minimize"] += best.cpu_seconds
             self.pace.followed(best.cpu_seconds)

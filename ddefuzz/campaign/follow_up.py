@@ -48,7 +48,12 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
     text = print_program(found.program)
     # What is known by now is kept, should another stage end the process.
     note(Entry(NO_CASE, TAKEN, text, operations(found.program), finding=task.finding))
-    also = judge_program(text, task.also, (suspect.semantics,), runner)
+
+    def noted(run: Run) -> Observation:
+        note(Entry(NO_CASE, run.stage, text, finding=task.finding))
+        return runner(run)
+
+    also = judge_program(text, task.also, (suspect.semantics,), noted)
     return MinimizeResult(
         program=text,
         steps=operations(found.program),

@@ -51,6 +51,14 @@ class Case(NamedTuple):
     alarms: frozenset[str]
 
 
+class Asked(NamedTuple):
+    """What was decided of a case that is out: by which way, and whether in the opening, which takes them by turns."""
+
+    way: str
+    origin: Origin
+    opening: bool
+
+
 @dataclass(slots=True)
 class Kept:
     """A program that reached something new, and how often it has been changed since."""
@@ -92,14 +100,13 @@ class Guide:
     _sites: dict[str, frozenset[int]] = field(default_factory=dict)
     _planned: dict[int, Case] = field(default_factory=dict)
     _arrived: dict[int, CaseResult] = field(default_factory=dict)
-    _asked: dict[int, tuple[str, Origin]] = field(default_factory=dict)
+    _asked: dict[int, Asked] = field(default_factory=dict)
     _parents: dict[int, Kept] = field(default_factory=dict)
     _next_result: int = 0
     _next_round: int = 0
     _drawn: int = 0
     _singles: list[int] = field(default_factory=list)
     _rounds: int = 0
-    _opening: bool = True
 
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.samples, tuple(TEMPLATES), self.seed)
@@ -113,11 +120,8 @@ class Guide:
             self._learn_anew()
 
     def _learn_anew(self) -> None:
-        self._forget_ways()
-        self.sampler.learn_anew()
-
-    def _forget_ways(self) -> None:
         self.ways = {name: Way() for name in self.allowed}
+        self.sampler.learn_anew()
 
     def ready(self, index: int) -> bool:
         """Whether it is decided what the case is."""
@@ -146,10 +150,11 @@ class Guide:
         shown = {one.signature.key for one in result.sightings}
         self.signatures.update(shown)
         self.alarms = (self.alarms | set(result.screened)) - self.signatures
-        way, asked = self._asked.pop(result.index)
-        self.ways[way].add(cost, sites if way == name_of(result.origin) else 0)
-        if isinstance(asked, Sample):
-            self.sampler.learn(asked, result.origin, sites)
+        asked = self._asked.pop(result.index)
+        if not asked.opening:  # whatever comes first brings most, which says nothing of the ways
+            self.ways[asked.way].add(cost, sites if asked.way == name_of(result.origin) else 0)
+        if isinstance(asked.origin, Sample):
+            self.sampler.learn(asked.origin, result.origin, sites, opening=asked.opening)
         score = SITE_SCORE * sites + VERDICT_SCORE * bool(told) + min(novel.shapes, MOST_SHAPES)
         files = {one.place.file for stage in result.reached for one in stage.reached}
         for function in result.functions:
@@ -164,9 +169,6 @@ class Guide:
     def _plan(self) -> None:
         """Decide a round."""
         first = self._next_round * ROUND
-        if self._opening and not self._is_opening():
-            self._opening = False
-            self._forget_ways()  # whatever comes first brings most, which says nothing of them
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
@@ -174,9 +176,10 @@ class Guide:
             one.forget()
         self.sampler.forget()
         for index in range(first, first + ROUND):
-            way = OPENING[index % len(OPENING)] if self._opening and self._is_opening() else pick(self.ways, random)
+            opening = self._is_opening()
+            way = OPENING[index % len(OPENING)] if opening else pick(self.ways, random)
             origin = self._decide(way, index, random, aims)
-            self._asked[index] = way, origin
+            self._asked[index] = Asked(way, origin, opening)
             self._planned[index] = Case(origin, known, alarms)
         self._next_round += 1
 

@@ -102,6 +102,12 @@ def was_begun(case: int, journal: Path) -> bool:
     return last_of_case(journal, case) is not None
 
 
+def lost_in(task: MinimizeTask, journal: Path) -> str:
+    """The other stage in which the smallest program of a finding was lost, empty where minimizing it was."""
+    stages = [entry.stage for entry in entries(journal) if entry.finding == task.finding]
+    return stages[-1] if stages and stages[-1] in STAGES else ""
+
+
 def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:
     """What a minimization had reached when it was cut short, None if nothing."""
     of_this = [entry for entry in entries(journal) if entry.finding == task.finding]

@@ -14,7 +14,7 @@ from ddefuzz.ops.catalogue import OPS
 from ddefuzz.ops.opinfo import TAKES_OUT
 from ddefuzz.ops.spec import Indices, Leaf, Tensor
 
-FIRST = "all"
+OPENING_FORM = "all"
 """The form in which every op comes first: every dim unbacked."""
 
 USUAL = 1 / 8
@@ -50,10 +50,10 @@ class Sampler:
     of_ops: dict[str, Way] = field(init=False)
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
     without_out: frozenset[str] = field(init=False)
-    _first: list[str] = field(init=False)
+    _unopened: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._first = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
+        self._unopened = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
         self.without_out = frozenset(op for op in (*self.first, *self.others) if not takes_out(op))
         self.learn_anew()
 
@@ -65,27 +65,27 @@ class Sampler:
     @property
     def opening(self) -> bool:
         """Whether some op has not come yet."""
-        return bool(self._first)
+        return bool(self._unopened)
 
     def next(self, random: Random) -> Sample:
         """The next sample; only where there are ops."""
-        op, form = (self._first.pop(), FIRST) if self._first else self._choose(random)
+        op, form = (self._unopened.pop(), OPENING_FORM) if self._unopened else self._choose(random)
         number = self.tried[op, form]
         self.tried[op, form] += 1
         return Sample(op, form, number, random.getrandbits(16))
 
     def _choose(self, random: Random) -> tuple[str, str]:
         form = pick(self.forms, random)
-        ops = {op: way for op, way in self.of_ops.items() if form != "out" or op not in self.without_out}
+        ops = {op: way for op, way in self.of_ops.items() if form != "out" or op not in self.without_out} or self.of_ops
         weights = [way.promise(USUAL, doubt=2) / (1 + self.tried[op, form]) for op, way in ops.items()]
         return random.choices(tuple(ops), weights)[0], form
 
-    def learn(self, asked: Sample, made: Origin, gained: int) -> None:
+    def learn(self, asked: Sample, made: Origin, gained: int, *, opening: bool) -> None:
         """Take in what a case has brought, by the form that it really has.
 
         The opening says nothing of forms: whatever comes first brings most.
         """
-        if isinstance(made, Sample) and not (made.form == FIRST and made.number == 0 and made.op in self.first):
+        if isinstance(made, Sample) and not opening:
             self.forms[made.form].add(1, gained)
         self.of_ops[asked.op].add(1, gained if isinstance(made, Sample) else 0)
 

@@ -11,8 +11,8 @@ from ddefuzz.instrument.events import Frame, Raised
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
 """What the functions that Python calls begin with: whatever is outside of one is another native call."""
 
-OP_BINDING = "torch::autograd::THPVariable_"
-"""What a binding of an op to Python begins with."""
+PYTHON_DISPATCHER = "torch::detail::(anonymous namespace)::ConcretePyInterpreterVTable::python_dispatcher"
+"""C++ that lets Python choose the kernel of an op, which Python then calls by a binding: no call of Python's own."""
 
 _ANONYMOUS = "(anonymous namespace)"
 _CLONE = re.compile(r"\s*\[clone [^\]]*\]")
@@ -63,14 +63,16 @@ def innermost_site(raised: Raised) -> Frame | None:
 def caller(native: tuple[Frame, ...]) -> Frame | None:
     """The innermost C++ function that called an op that refused, None where Python did.
 
-    What the Python dispatcher calls again is no new call, so the frames are followed out to a binding of an op.
+    What the Python dispatcher calls again is no new call, so the frames are followed out to a binding that Python
+    itself called.
     """
-    for frame in reversed(native):
-        name = function_name(frame.function)
-        if name.startswith(OP_BINDING):
-            return None
-        if not is_cxx_machinery(name):
-            return frame
+    names = [function_name(frame.function) for frame in native]
+    for at in reversed(range(len(native))):
+        if names[at].startswith(BINDINGS):
+            if at == 0 or not names[at - 1].startswith(PYTHON_DISPATCHER):
+                return None
+        elif not is_cxx_machinery(names[at]):
+            return native[at]
     return None
 
 

@@ -35,6 +35,8 @@ def way_to_site(failure: Failure) -> Way:
     python = _kept((*traced, *inside_tracer(real)) if traced else real, site)
     own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
     inner = tuple(reversed(asking(native)))
+    if site in native and site not in inner:  # a call that came back through Python's choice of kernel
+        inner = native[native.index(site) :]
     cxx = [frame for frame in inner if frame is site or not is_cxx_machinery(function_name(frame.function))]
     shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
     lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]

@@ -19,7 +19,8 @@ class Entry(msgspec.Struct, frozen=True):
     """`case` is the index in the campaign; `stage` is a stage of `protocol` or `draw`; `step` counts drawn steps.
 
     What follows a finding has that as its `case`'s place: stage `minimize` for a candidate that is about to be tried,
-    `smaller` for one that was taken, with its number of operations in `step`.
+    `smaller` for one that was taken, with its number of operations in `step`, then each other stage that it is put
+    through.
     """
 
     case: int

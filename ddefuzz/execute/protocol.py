@@ -70,8 +70,8 @@ class ExceptionInfo(msgspec.Struct, frozen=True):
     """One exception of the chain: its class's qualified name (`torch.fx…GuardOnDataDependentSymNode`), message, frames.
 
     `frames` are those of its `__traceback__`; `traced` is the stack that dynamo was interpreting, from the exception's
-    `real_stack` (dynamo's own exceptions have one); `native` are the C++ frames under an op that refuses to answer with
-    a bool (torch's `DataDependentOutputException`). All outermost first, as in `Raised`, and empty when unknown.
+    `real_stack` (dynamo's own exceptions have one); `native` are the C++ frames under an op that refuses because its
+    output is data (torch's `DataDependentOutputException`). All outermost first, as in `Raised`, empty when unknown.
     """
 
     type: str

@@ -132,8 +132,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def verdicts(self) -> dict[str, str]:
         """The latest verdict of each stage that was compared with the old mechanism: the screen is not."""
         in_time = sorted(self.occurrences, key=lambda seen: (seen.last_seen, seen))
-        latest = {seen.stage: seen.verdict for seen in in_time}
-        return {stage: latest[stage] for stage in STAGES if latest.get(stage)}
+        latest = {seen.stage: seen.verdict for seen in in_time if seen.verdict}
+        return {stage: latest[stage] for stage in STAGES if stage in latest}
 
     @property
     def torch_versions(self) -> tuple[str, ...]:

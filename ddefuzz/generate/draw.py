@@ -22,7 +22,7 @@ from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.program.model import Program
 
-GENERATOR_VERSION: Final = 4
+GENERATOR_VERSION: Final = 5
 """Raised when the code of `generate`, or a campaign's guide, changes what an index gives; tables have their digest."""
 
 FOCUS_BYTES: Final = 2

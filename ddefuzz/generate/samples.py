@@ -25,8 +25,8 @@ LISTED, SAMPLES = 16, 6
 FROM_DATA: Final = frozenset({"mask", "item"})
 """Kinds of forms whose inputs are static: a step makes what is unbacked."""
 
-OTHERS = 8
-"""How many forms of an op are tried until eager accepts one."""
+TRIES = 8
+"""How many samples of an op are tried, the one that was asked for first, until eager accepts one."""
 
 SPECS: Final[dict[str, list[OpSpec]]] = defaultdict(list)
 """The catalogue by what its ops are called: one template may be filled in several ways."""
@@ -36,8 +36,8 @@ for _spec in OPS:
 
 
 def sampled(asked: Sample) -> tuple[Program, Sample] | None:
-    """The sample that was asked for, else another of the op's, from the word on; None where eager accepts none."""
-    for form, number in islice(_choices(asked), OTHERS):
+    """The sample that was asked for, else another of the op's, by the word; None where eager takes none of a few."""
+    for form, number in islice(_choices(asked), TRIES):
         candidates = _forms(asked.op, form)[number:][:1]
         program = next((one for group in candidates for one in group if opinfo.accepts(one)), None)
         if program is not None:
@@ -71,7 +71,7 @@ def _samples(op: str) -> tuple[Program, ...]:
 
 
 def in_doubt(program: Program) -> Program:
-    """The program with every dim unbacked if it has no number that the data decides, and eager accepts that."""
+    """A program of one step on static dims with every dim unbacked, where eager accepts that; any other as it is."""
     if len(program.steps) > 1 or program != static(program):
         return program
     return next((form.program for form in variants(program, ("all",)) if opinfo.accepts(form.program)), program)

@@ -12,6 +12,7 @@ import linecache
 import os
 import re
 import sysconfig
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -32,6 +33,13 @@ _STDLIB = f"{sysconfig.get_paths()['stdlib']}{os.sep}"
 _BUILD_ROOT = re.compile(r"^.*?/(?=(?:aten|c10|caffe2|torch)/)")
 _TAKING_A_BACKTRACE = ("torch::unwind::", "torch::CapturedTraceback::gather", "pybind11::cpp_function::")
 """The innermost native frames of every backtrace: taking it."""
+
+
+BEFORE_A_JUMP = frozenset({"EXTENDED_ARG", "COPY", "TO_BOOL"})
+"""Instructions between a clause and the jump that asks for its truth: of a far jump, and of newer Pythons."""
+
+LOOK_BACK = 4
+"""How many instructions before a jump are looked at for the clause."""
 
 
 class Span(NamedTuple):
@@ -84,9 +92,11 @@ def interpreted(translators: list[Any]) -> tuple[RawFrame, ...]:
 
 
 def _span_of(translator: Any) -> Span | None:
-    current, end = translator.current_instruction, translator.instruction_pointer
-    around = translator.instructions[max(end - 2, 0) : end] or [current]
-    return _decided_at(current.opname, _span_in(current), _span_in(around[0]))
+    # Dynamo forgets the place when it returns from the code.
+    end = translator.instruction_pointer or 0
+    before = translator.instructions[max(end - 1 - LOOK_BACK, 0) : max(end - 1, 0)]
+    around = [*before, translator.current_instruction]
+    return _decided_at([one.opname for one in around], [_span_in(one) for one in around])
 
 
 def _span_in(instruction: Any) -> Span | None:
@@ -213,18 +223,24 @@ def header_line(file: str, line: int) -> str:
 def _span_at(code: CodeType, offset: int) -> Span | None:
     """The source span of the instruction at byte `offset` (`co_positions` has one entry a code unit of two bytes)."""
     unit = max(offset, 0) // 2
-    found = [Span(*one) for one in islice(code.co_positions(), max(unit - 1, 0), unit + 1)]
-    return _decided_at(dis.opname[code.co_code[2 * unit]], found[-1], found[0]) if found else None
+    start = max(unit - LOOK_BACK, 0)
+    spans = [Span(*one) for one in islice(code.co_positions(), start, unit + 1)]
+    names = [dis.opname[name] for name in code.co_code[2 * start : 2 * unit + 1 : 2]]
+    return _decided_at(names, spans) if spans else None
 
 
-def _decided_at(opname: str, span: Span | None, before: Span | None) -> Span | None:
-    """Where the source is of what an instruction asks for.
+def _decided_at(names: Sequence[str], spans: Sequence[Span | None]) -> Span | None:
+    """Where the source is of what the last of these instructions asks for.
 
-    The jump at a clause of `a or b` may be said to be at all of it: what is asked for is what came before the jump.
+    The jump at a clause of `a or b` may be said to be at all of it: what is asked for is what came before the jump, and
+    before what prepares one.
     """
-    if span is None or before is None or "JUMP" not in opname or not _is_within(before, span):
+    span = spans[-1]
+    if "JUMP" not in names[-1] and names[-1] != "TO_BOOL":
         return span
-    return before
+    before = next((at for at in reversed(range(len(names) - 1)) if names[at] not in BEFORE_A_JUMP), None)
+    clause = None if before is None else spans[before]
+    return clause if span is not None and clause is not None and _is_within(clause, span) else span
 
 
 def _is_within(part: Span, whole: Span) -> bool:

@@ -153,7 +153,7 @@ class Recorder:
         )
 
     def refused(self, error: BaseException) -> tuple[Frame, ...]:
-        """The native frames under an op that refused to answer with a bool; symbolizes them."""
+        """The native frames under an op that refused because its output is data; symbolizes them."""
         # By identity: the class is a dataclass and has no hash.
         native = next((native for seen, native in self._refusals if seen() is error), None)
         return frames.native_frames(native) if native is not None else ()
@@ -204,7 +204,7 @@ class Recorder:
             self.listener.raised(error)
 
     def refusing(self, error: BaseException) -> None:
-        """Remember who called an op that cannot answer with a bool."""
+        """Remember who called an op whose output is data."""
         self._refusals.append((weakref.ref(error), frames.native_backtrace()))
 
     def born(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:

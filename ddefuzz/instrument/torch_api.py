@@ -100,7 +100,7 @@ DATA_DEPENDENT_INIT = Api(
 )
 REFUSED_INIT = Api(
     f"{_FAKE}:DataDependentOutputException.__init__",
-    "where an op that answers with a bool (`equal`) refuses to, whoever wanted its answer",
+    "where an op whose output is data (`equal`) refuses, whoever wanted its answer",
     ("func",),
 )
 SYM_NODE = Api("torch.fx.experimental.sym_node:SymNode", "what C++ calls, with the file and line that asked")

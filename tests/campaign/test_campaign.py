@@ -262,6 +262,28 @@ def test_what_a_lost_minimization_had_reached_is_kept_and_confirmed(tmp_path: Pa
     assert ("lost", cut) in events
 
 
+def test_a_minimal_program_that_another_stage_loses_is_kept_and_that_said(tmp_path: Path) -> None:
+    class Dying(Workers):
+        """A candidate taken, then the worker dies in another stage."""
+
+        def answer(self, function: Callable[[Any], Any], argument: object) -> object:
+            if isinstance(argument, MinimizeTask):
+                journal = Journal(tmp_path)
+                for entry in (Entry(NO_CASE, TAKEN, PROGRAM, 1), Entry(NO_CASE, "aot", PROGRAM)):
+                    journal.note(msgspec.structs.replace(entry, finding=argument.finding))
+                return Lost("crash", "SIGSEGV (Segmentation fault)")
+            return super().answer(function, argument)
+
+    stages: tuple[Stage, ...] = ("export", "aot")
+    _, database, events = run(tmp_path, Dying(("at::native::chunk",)), Budget(cases=1), stages=stages)
+    (finding,) = database.findings()
+    assert (finding.minimal, str(finding.confirmed)) == (PROGRAM, "1/1")
+    said = (
+        f"{finding.id}: its smallest program was lost in aot: SIGSEGV (Segmentation fault); the smallest program so far"
+    )
+    assert any(kind == "lost" and line.startswith(said) for kind, line in events)
+
+
 def test_a_time_budget_ends_the_campaign(tmp_path: Path) -> None:
     workers = Workers(("",))
     summary, _, _ = run(tmp_path, workers, Budget(seconds=30))

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ddefuzz.campaign.promise import DOUBT, Way, pick
-from ddefuzz.campaign.sampler import FIRST, TEMPLATES, Sampler, takes_out
+from ddefuzz.campaign.sampler import OPENING_FORM, TEMPLATES, Sampler, takes_out
 from ddefuzz.generate.origin import Draw, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
 
@@ -46,10 +46,12 @@ def test_a_record_is_forgotten() -> None:
 def test_each_op_of_torch_comes_once_before_any_form_is_chosen() -> None:
     sampler, random = Sampler(("add", "chunk", "diff"), (DIFF,), 7), Random(7)
     opening = [sampler.next(random) for _ in range(3)]
-    assert {(one.op, one.form, one.number) for one in opening} == {(op, FIRST, 0) for op in ("add", "chunk", "diff")}
+    assert {(one.op, one.form, one.number) for one in opening} == {
+        (op, OPENING_FORM, 0) for op in ("add", "chunk", "diff")
+    }
     assert not sampler.opening
     for one in opening:
-        sampler.learn(one, one, 5)
+        sampler.learn(one, one, 5, opening=True)
     assert all(way == Way() for way in sampler.forms.values()), "the opening says nothing of forms"
     later = [sampler.next(random) for _ in range(400)]
     assert {one.op for one in later} == {"add", "chunk", "diff", DIFF}
@@ -59,9 +61,9 @@ def test_each_op_of_torch_comes_once_before_any_form_is_chosen() -> None:
 def test_a_form_is_credited_with_what_was_made_in_it() -> None:
     sampler = Sampler((), (DIFF,), 7)
     asked = Sample(DIFF, "out", 0, 0)
-    sampler.learn(asked, Draw(0), 3)
+    sampler.learn(asked, Draw(0), 3, opening=False)
     assert (sampler.forms["out"], sampler.of_ops[DIFF]) == (Way(), Way(1, 0))
-    sampler.learn(asked, Sample(DIFF, "layout", 2, 0), 3)
+    sampler.learn(asked, Sample(DIFF, "layout", 2, 0), 3, opening=False)
     assert (sampler.forms["out"], sampler.forms["layout"]) == (Way(), Way(1, 3))
     assert sampler.of_ops[DIFF] == Way(2, 3)
 

@@ -198,6 +198,11 @@ def _cov_weights(x: Tensor, weights: Tensor) -> Any:
     return torch.cov(x, fweights=weights)
 
 
+@case("equal-by-name", "the same called by Python as an op, not as a function", X)
+def _equal_by_name(x: Tensor) -> Any:
+    return x + 1 if torch.ops.aten.equal(x, x.flip(0)) else x
+
+
 @case("equal", "an op whose output only the data decides", X)
 def _equal(x: Tensor) -> Any:
     return x + 1 if torch.equal(x, x.flip(0)) else x
