@@ -23,13 +23,17 @@ NOTHING = SiteCount(0, 0, 0, 0)
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """What one peer reached with one seed, one step for each new site; `cpu_seconds` is how long it ran."""
+    """What one peer reached with one seed, one step for each new site; `cpu_seconds` is how long it ran.
+
+    `killed` is the signal that ended it before its time, `SIGSEGV (Segmentation fault)`; empty where none did.
+    """
 
     peer: str
     seed: int
     torch: str
     cpu_seconds: float
     steps: tuple[Step, ...]
+    killed: str = ""
 
 
 class Estimate(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from ddefuzz.bench.sites import ENVIRONMENT, ProcessLine, Step, growth, read_lin
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Stopped
+from ddefuzz.execute.pool import Stopped, exit_reason
 from ddefuzz.findings.database import Database
 
 OPINFO = Path(__file__).parents[2] / "ci" / "peers" / "opinfo.py"
@@ -63,6 +63,7 @@ def run_command(command: Command, budget: float, seed: int, folder: Path, stoppe
     """Run a command until it ends or has used its CPU seconds. Raises InputError where it writes no site line."""
     file = folder / f"{command.name}-{seed}.jsonl"
     words = [word.replace("{seed}", str(seed)) for word in command.words]
+    killed = ""
     with _started(words, file) as process:
         while process.poll() is None:
             if stopped():
@@ -71,6 +72,8 @@ def run_command(command: Command, budget: float, seed: int, folder: Path, stoppe
             if _used(process.pid) > (START_SECONDS if before is None else before + budget):
                 break
             time.sleep(POLL_SECONDS)
+        else:
+            killed = exit_reason(process.returncode) if process.returncode < 0 else ""
     lines = read_lines(file) if file.exists() else []
     torch = next((line.torch for line in lines if isinstance(line, ProcessLine)), None)
     if torch is None:
@@ -79,7 +82,7 @@ def run_command(command: Command, budget: float, seed: int, folder: Path, stoppe
             f"ddefuzz.bench.outside; it ended with {process.returncode}"
         )
     steps = tuple(growth(lines))
-    return Curve(command.name, seed, torch, steps[-1].cpu_seconds, steps)
+    return Curve(command.name, seed, torch, steps[-1].cpu_seconds, steps, killed)
 
 
 def run_campaign(name: str, plan: Plan, seed: int, folder: Path, stopped: Stopped) -> Curve | None:

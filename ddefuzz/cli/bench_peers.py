@@ -100,7 +100,14 @@ def peers_page(record: Peers, page: Page) -> str:
         f"torch {record.torch}, {record.cpu_seconds:g} CPU seconds a run, {counted(len(record.seeds), 'seed')}: "
         "mean and 95% bootstrap interval"
     )
-    return rendered(Group(plain(head), "", table), page)
+    killed = [
+        plain(f"{peer.name}, seed {curve.seed}: {curve.killed} ended it after {curve.cpu_seconds:.0f} CPU seconds")
+        for peer in record.peers
+        for curve in peer.curves
+        if curve.killed
+    ]
+    rest = [plain(""), *killed] if killed else []
+    return rendered(Group(plain(head), "", table, *rest), page)
 
 
 def _estimate(one: Estimate) -> str:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ddefuzz.bench.curves import compare
 from ddefuzz.bench.peers import Command, opinfo_command, parse_command, run_command
+from ddefuzz.cli.bench_peers import peers_page
+from ddefuzz.cli.output import Page
 from ddefuzz.errors import InputError
 from tests.cli.test_cli_typed import typed
 
@@ -56,6 +59,16 @@ def test_a_command_is_stopped_at_its_budget(tmp_path: Path) -> None:
     assert (curve.peer, curve.seed) == ("fuzzer", 7)
     assert curve.steps[-1].sites.fallback > 0
     assert curve.steps[0].cpu_seconds == 0.0
+
+
+def test_what_a_signal_ended_is_said(tmp_path: Path) -> None:
+    (tmp_path / "fuzzer.py").write_text(FOREVER.replace("while True:\n    pass", "import os\nos.kill(os.getpid(), 11)"))
+    command = Command("fuzzer", (sys.executable, str(tmp_path / "fuzzer.py"), "--seed", "{seed}"))
+    curve = run_command(command, 60.0, 7, tmp_path, lambda: False)
+    assert curve is not None
+    assert curve.killed == "SIGSEGV (Segmentation fault)"
+    shown = peers_page(compare(60.0, [curve]), Page(width=80, color=False))
+    assert "fuzzer, seed 7: SIGSEGV (Segmentation fault) ended it after" in shown
 
 
 def test_a_command_is_stopped_when_the_user_wants_it(tmp_path: Path) -> None:
