@@ -40,6 +40,10 @@ _OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
 """Ops whose users know them by another name."""
 
 
+TRUTHS = frozenset({"guard_bool", "guard_or_false", "guard_or_true"})
+"""The ways to the door that want a truth; the others make a number of a symbol."""
+
+
 class Asked(NamedTuple):
     """A SymNode method in progress; `file` is empty when Python asked."""
 
@@ -198,7 +202,7 @@ class Recorder:
             ),
         )
         self._raises[error] = raw
-        if place.language == "C++" and asked.method == "guard_bool":
+        if place.language == "C++" and asked.method in TRUTHS:
             self._told[str(error).partition("\n")[0]] = raw
         if self.listener is not None:
             self.listener.raised(error)
