@@ -28,6 +28,7 @@ from ddefuzz.bench.sites import ENVIRONMENT, Line, ProcessLine, SiteLine
 from ddefuzz.classify.site import site
 from ddefuzz.coverage.reach import Reached
 from ddefuzz.errors import EXIT_USAGE, DdefuzzError, InputError
+from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
 from ddefuzz.instrument.guards import watch
@@ -82,6 +83,7 @@ def install(path: Path) -> None:
     a torch that can be watched.
     """
     torch_api.require()
+    os.environ.setdefault(SYMBOLIZER, long_lived_symbolizer())
     try:
         hook = Hook(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666))
     except OSError as error:

@@ -120,10 +120,14 @@ def _started(words: list[str], file: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _used(pid: int) -> float:
-    """CPU seconds of a process and of all below it, those that have ended among them."""
+    """CPU seconds of a process and of all below it, those that have ended among them.
+
+    Without those of `addr2line`, by which the hook names C++: they are in no campaign's count either.
+    """
     try:
         process = psutil.Process(pid)
-        times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+        below = [one for one in process.children(recursive=True) if one.name() != "addr2line"]
+        times = [one.cpu_times() for one in (process, *below)]
     except psutil.NoSuchProcess:
         return 0.0
     return float(sum(one.user + one.system + one.children_user + one.children_system for one in times))

@@ -25,6 +25,9 @@ from ddefuzz.execute.protocol import Observation, Run
 DONE, REFUSED = b"+", b"-"
 """First byte of what a cold process says: an observation follows, or the message of a DdefuzzError."""
 
+SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
+"""Names what turns addresses of C++ into names; torch reads it once, at the first stack."""
+
 _PR_SET_PDEATHSIG = 1
 
 _journal: Journal | None = None
@@ -34,9 +37,17 @@ def start(folder: Path | None, memory_bytes: int) -> None:
     """Prepare this process as a worker of a pool: called once, before its first task."""
     global _journal  # noqa: PLW0603 one journal a process is what a journal is
     _confine(memory_bytes)
-    # A long life repays starting addr2line (0.4 s, then 0.03 s a new stack), where there is one.
-    os.environ["TORCH_SYMBOLIZE_MODE"] = "addr2line" if shutil.which("addr2line") else "fast"
+    os.environ[SYMBOLIZER] = long_lived_symbolizer()
     _journal = Journal(folder) if folder is not None else None
+
+
+def long_lived_symbolizer() -> str:
+    """How a process that names many C++ stacks has torch do it.
+
+    A long life repays starting `addr2line` (0.4 s, then 0.03 s a new stack), where there is one; torch's own `fast` one
+    has ended processes that named hundreds.
+    """
+    return "addr2line" if shutil.which("addr2line") else "fast"
 
 
 def note(entry: Entry) -> None:
@@ -77,7 +88,7 @@ def cold_main(connection: multiprocessing.connection.Connection, argument: bytes
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _confine(memory_bytes)
     # A short life does not: 0.12 s a new stack, no child process.
-    os.environ["TORCH_SYMBOLIZE_MODE"] = "fast"
+    os.environ[SYMBOLIZER] = "fast"
     try:
         answer = DONE + perform(observe_run, argument)
     except DdefuzzError as error:
