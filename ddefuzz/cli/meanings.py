@@ -10,7 +10,7 @@ from ddefuzz.oracles.verdict import Verdict
 
 CAUSES: MappingProxyType[Cause, str] = MappingProxyType(
     {
-        "framework": "PyTorch could go on: it asks what it need not, or fails itself",
+        "framework": "PyTorch asks what it need not, or fails where it could go on",
         "inherent": "what the op returns or takes depends on the data",
         "user": "the program itself decides by data",
         "unsupported-op": "the op has no fake kernel, an output that only the data tells, or dynamo refuses it",
