@@ -137,7 +137,7 @@ class Pool:
             max_workers=workers,
             max_tasks=tasks_per_worker,
             initializer=worker.start,
-            initargs=(journal, memory_bytes),
+            initargs=(journal, memory_bytes, tasks_per_worker),
         )
         self._start()
 

@@ -28,26 +28,29 @@ DONE, REFUSED = b"+", b"-"
 SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 """Names what turns addresses of C++ into names; torch reads it once, at the first stack."""
 
+SHORT_LIVED_SYMBOLIZER = "fast"
+"""Torch's own: 0.12 s a new stack, and no child process, which takes 0.8 CPU seconds for its first."""
+
 _PR_SET_PDEATHSIG = 1
 
 _journal: Journal | None = None
 
 
-def start(folder: Path | None, memory_bytes: int) -> None:
-    """Prepare this process as a worker of a pool: called once, before its first task."""
+def start(folder: Path | None, memory_bytes: int, tasks: int) -> None:
+    """Prepare this process as a worker of a pool, for at most so many tasks: called once, before the first."""
     global _journal  # noqa: PLW0603 one journal a process is what a journal is
     _confine(memory_bytes)
-    os.environ[SYMBOLIZER] = long_lived_symbolizer()
+    os.environ[SYMBOLIZER] = long_lived_symbolizer() if tasks > 1 else SHORT_LIVED_SYMBOLIZER
     _journal = Journal(folder) if folder is not None else None
 
 
 def long_lived_symbolizer() -> str:
     """How a process that names many C++ stacks has torch do it.
 
-    A long life repays starting `addr2line` (0.4 s, then 0.03 s a new stack), where there is one; torch's own `fast` one
-    has ended processes that named hundreds.
+    A long life repays starting `addr2line` (then 0.03 s a new stack), where there is one; torch's own has ended
+    processes that named hundreds.
     """
-    return "addr2line" if shutil.which("addr2line") else "fast"
+    return "addr2line" if shutil.which("addr2line") else SHORT_LIVED_SYMBOLIZER
 
 
 def note(entry: Entry) -> None:
@@ -87,8 +90,7 @@ def cold_main(connection: multiprocessing.connection.Connection, argument: bytes
     """The whole life of a cold process: one run, its observation down the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _confine(memory_bytes)
-    # A short life does not: 0.12 s a new stack, no child process.
-    os.environ[SYMBOLIZER] = "fast"
+    os.environ[SYMBOLIZER] = SHORT_LIVED_SYMBOLIZER
     try:
         answer = DONE + perform(observe_run, argument)
     except DdefuzzError as error:
