@@ -44,20 +44,26 @@ Replacement = tuple[Expr, Input | None]
 
 
 def isolate(program: Program, facts: Facts) -> Iterator[Program]:
-    """One operation that is known to fail alone, on inputs that stand for its operands: most findings are that."""
+    """One operation alone, on inputs that stand for its operands: most findings are that.
+
+    Where it is known which function fails, only what calls it.
+    """
     return _isolated(program, facts, failing=True)
 
 
 def isolate_any(program: Program, facts: Facts) -> Iterator[Program]:
-    """The other operations alone: what is said to fail may not be all of it."""
+    """The other operations alone, where one is known to fail: what is said to may not be all of it."""
     return _isolated(program, facts, failing=False)
 
 
 def _isolated(program: Program, facts: Facts, *, failing: bool) -> Iterator[Program]:
     if operations(program) < 2:
         return
-    chosen = [one for one in _latest_first(program).items() if _is_call(one[0], facts.failing) == failing]
-    for operation, is_statement in chosen:
+    operations_of = _latest_first(program)
+    known = {operation for operation in operations_of if _is_call(operation, facts.failing)}
+    for operation, is_statement in operations_of.items():
+        if (operation in known or not known) != failing:
+            continue
         operands = [expr for expr in _operands(operation) if expr not in {Name(one.name) for one in program.inputs}]
         yield from _alone(program, facts, operation, operands, is_statement)
         # With numbers taken from a tensor (`item`), which are not what a size of an input is, left as they are.
