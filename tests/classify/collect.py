@@ -9,6 +9,7 @@ merges, splits or blames elsewhere.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -29,6 +30,9 @@ from ddefuzz.oracles.capture import judge  # noqa: E402
 
 INNER = 30
 """Frames kept of a stack."""
+
+LOCAL = re.compile(r"[\w./-]*tests/classify/")
+"""This folder as torch writes it: the end of a path of the machine that collects."""
 
 MESSAGE = 400
 """Characters kept of a message: its title and explanation."""
@@ -65,7 +69,11 @@ def trimmed(observation: Observation) -> Observation:
     return msgspec.structs.replace(
         observation,
         exceptions=tuple(
-            msgspec.structs.replace(exception, message=exception.message[:MESSAGE], frames=exception.frames[-INNER:])
+            msgspec.structs.replace(
+                exception,
+                message=LOCAL.sub("tests/classify/", exception.message)[:MESSAGE],
+                frames=exception.frames[-INNER:],
+            )
             for exception in observation.exceptions
         ),
         raised=None if observation.raised is None else innermost(observation.raised),
