@@ -59,7 +59,7 @@ def sightings_of(observation: Observation, program: str | None, torch: str) -> t
             signature=classified.signature,
             cause=classified.cause,
             failure=classified.failure,
-            verdict="open",
+            verdict="fails",
             ops=(),
             torch=torch,
             program=program,

@@ -21,7 +21,7 @@ VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(
     {
         "ok": "captured, as under the old mechanism",
         "rescued": "captured, where the old mechanism could not decide",
-        "open": "fails",
+        "fails": "explicit semantics fail",
         "changed": "captured as another graph than under the old mechanism",
         "regressed": "fails, and did not under the old mechanism",
         "diverged": "computes something else than eager",

@@ -36,7 +36,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """One failure as it comes from a campaign, to be recorded before anything else is done with it.
 
     `ops` are the catalogue functions or aten ops that reach the site; `program` is the text form, None for user code.
-    `verdict` is the stage's: open, regressed …
+    `verdict` is the stage's: fails, regressed …
     """
 
     signature: Signature

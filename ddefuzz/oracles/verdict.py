@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.protocol import Observation
 
-Verdict: TypeAlias = Literal["ok", "rescued", "open", "changed", "regressed", "diverged", "not-judged"]
+Verdict: TypeAlias = Literal["ok", "rescued", "fails", "changed", "regressed", "diverged", "not-judged"]
 """
 ok          explicit traces, and so did the old mechanism
 rescued     explicit traces, the old mechanism could not decide somewhere
-open        explicit fails
+fails       explicit fails
 changed     both trace, their graphs differ
 regressed   only explicit fails
 diverged    one of the two computes something else than eager
@@ -47,12 +47,12 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
         case _, "ok":
             return "regressed"
         case _:
-            return "open"
+            return "fails"
 
 
 def _alone(explicit: Observation) -> Verdict:
     if explicit.outcome != "ok":
-        return "open"
+        return "fails"
     if explicit.agrees is False:
         return "diverged"
     return "rescued" if any(guard.counterfactual == "undecided" for guard in explicit.guards) else "ok"

@@ -73,7 +73,7 @@ def test_json_lists_all_fields(url: str) -> None:
         CHUNK.anchor,
         "open",
     )
-    assert (chunk["ops"], chunk["stages"], chunk["verdicts"]) == (["torch.chunk"], ["export"], {"export": "open"})
+    assert (chunk["ops"], chunk["stages"], chunk["verdicts"]) == (["torch.chunk"], ["export"], {"export": "fails"})
     assert (chunk["steps"], chunk["program"], chunk["confirmed"]) == (1, PROGRAM, {"k": 3, "n": 3})
     assert (chunk["torch"], chunk["expression"]) == (["2.13.0"], "Eq(u0, 0)")
     assert by_id[ROLL.key]["program"] is None
@@ -211,7 +211,7 @@ def test_a_screen_that_was_not_compared_has_no_verdict(url: str) -> None:
     assert next(line for line in shown.splitlines() if line.startswith("verdicts")).split() == [
         "verdicts",
         "export",
-        "open",
+        "fails",
     ]
 
 

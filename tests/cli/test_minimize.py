@@ -50,7 +50,7 @@ def url(tmp_path: Path) -> str:
                 signature=CHUNK,
                 cause="inherent",
                 failure=Failure("dde", Observation("export", EXPLICIT, "fail"), ""),
-                verdict="open",
+                verdict="fails",
                 ops=("torch.chunk",),
                 torch="2.13.0",
                 program=ORIGINAL,

@@ -7,18 +7,21 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import alembic.command
 import msgspec
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from sqlalchemy import create_engine
 
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
-from ddefuzz.findings.connection import open_engine
+from ddefuzz.findings.connection import MIGRATIONS, open_engine
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
@@ -51,7 +54,7 @@ def test_a_sighting_is_a_new_finding_once(database: Database) -> None:
     assert found.ops == ("torch.chunk", "torch.split")
     assert (found.first_seen, found.last_seen) == (stamp(START), stamp(START + timedelta(hours=1)))
     assert found.count == 2
-    assert found.verdicts == {"export": "open"}
+    assert found.verdicts == {"export": "fails"}
     assert found.original == PROGRAM
     assert found.expression == "Eq(u0, 0)"
     assert found.failure is not None
@@ -155,6 +158,27 @@ def test_campaigns_can_be_resumed_until_they_are_finished(database: Database) ->
 def test_models_and_migrations_agree(tmp_path: Path) -> None:
     with open_engine(url_in(tmp_path)).connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Table.metadata) == []
+
+
+def test_a_migration_renames_the_verdict_open(tmp_path: Path) -> None:
+    with Database.open(url_in(tmp_path)) as database:
+        database.record(sighting(), START)
+        database.save_swept("key", "torch.chunk", '{"failures":[{"verdict":"fails"},{"verdict":"regressed"}]}')
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    engine = create_engine(url_in(tmp_path))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        alembic.command.downgrade(config, "0002")
+        assert connection.exec_driver_sql("SELECT verdict, result FROM occurrences, swept").one() == (
+            "open",
+            '{"failures":[{"verdict":"open"},{"verdict":"regressed"}]}',
+        )
+    engine.dispose()
+    with Database.open(url_in(tmp_path)) as database:
+        assert database.findings()[0].verdicts == {"export": "fails"}
+        assert database.swept("key") == {"torch.chunk": '{"failures":[{"verdict":"fails"},{"verdict":"regressed"}]}'}
 
 
 @settings(PROPERTY, max_examples=25)

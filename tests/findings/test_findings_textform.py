@@ -81,7 +81,7 @@ def test_a_decision_written_into_known_toml_counts_and_is_logged(tmp_path: Path)
 
 Damage = Callable[[Path], object]
 OCCURRENCE = (
-    '{torch = "2.13.0", stage = "export", semantics = "explicit", op = "torch.chunk", verdict = "open", count = 1, '
+    '{torch = "2.13.0", stage = "export", semantics = "explicit", op = "torch.chunk", verdict = "fails", count = 1, '
     'first_seen = "2025", last_seen = "2025"}'
 )
 

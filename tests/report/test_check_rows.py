@@ -30,7 +30,7 @@ def test_a_failure_is_told_as_the_issue_asks() -> None:
         "a.numel() == 0",
         "framework",
         "Eq(u0, 0)",
-        "open",
+        "fails",
     )
     assert told["exception"] == "GuardOnDataDependentSymNode: Could not guard"
     assert told["frames"]["python"][0]["function"] == "roll"

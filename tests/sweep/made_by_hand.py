@@ -26,7 +26,7 @@ def failed(signature: Signature = CHUNK, **more: Any) -> Failed:
     plain = Failed(
         signature,
         "framework",
-        "open",
+        "fails",
         "Eq(u0, 0)",
         ("all", "dim x0.0"),
         ("float32",),
