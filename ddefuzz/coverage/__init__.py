@@ -1,1 +1,1 @@
-"""Which guard sites have been reached: in one run, in everything run so far, out of all that torch's source has."""
+"""Which guard sites were reached: by one run, by all runs so far, out of all in torch's source."""

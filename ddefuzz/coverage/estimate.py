@@ -1,8 +1,8 @@
-"""How many sites are left, judged by how many were seen only once or twice.
+"""Estimate how many sites are left, from the sites that were seen once or twice.
 
-Both estimates take cases as drawn alike and independent of each other. Those of guided generation and of sweeps, which
-go where little has been, are not: then Good and Turing's chance is too small or too large, and Chao1 still is a lower
-bound of what these ways of drawing can reach, not of what no program of theirs comes to.
+Both estimates assume that cases are drawn independently from one distribution. Guided generation and sweeps do not
+do that, because they prefer what was rarely reached. For them Good and Turing's probability is too small or too
+large. Chao1 is still a lower bound for what these strategies can reach.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Z_95 = 1.959963984540054
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Of a set of sites: `seen`, in exactly one case (`once`), in two (`twice`), and what that says.
+    """For a set of sites: `seen`, seen in exactly one case (`once`), in two (`twice`), and the estimates.
 
-    `next_new` is the chance that the next site reached is a new one, None where none has been; `total` the estimated
-    number that there is, with its 95% interval from `low` to `high`.
+    `next_new` is the probability that the next site reached is a new one; None if none was reached. `total` is
+    the estimated number of sites, with its 95% interval from `low` to `high`.
     """
 
     seen: int
@@ -33,7 +33,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(cases: Iterable[int]) -> Estimate:
-    """Of the number of cases that reached each site; sites in none do not count."""
+    """Estimate from the number of cases that reached each site. Sites that no case reached do not count."""
     counts = [number for number in cases if number > 0]
     seen, once, twice = len(counts), counts.count(1), counts.count(2)
     reached = sum(counts)

@@ -1,6 +1,7 @@
-"""The guard sites of one torch: those that its source has, joined with what runs reached.
+"""The guard sites of one torch version: those in its source, joined with those that runs reached.
 
-C++ sites, errors at plain comparisons, and guards called under another name are known only when they are reached.
+C++ sites, errors at plain comparisons, and guards called under another name are known only after a run reached
+them.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ TOTALS_SCHEMA = "ddefuzz.sites/1"
 
 
 class GuardSite(msgspec.Struct, frozen=True):
-    """One site. `listed` says that it is in the inventory: then there is one for each call in the source.
+    """One site. `listed` says that it is in the inventory, which has one site for each call in the source.
 
-    The numbers are those of `ledger.SiteRecord` and count cases. A frame tells its line and no column: calls of the
-    same name on one line, `on_line` of them, have one record in common. `text` is the call's source, empty where only
-    the place is known. `reason` says why it is not reached, where that is known.
+    The numbers are those of `ledger.SiteRecord`; they count cases. A frame has a line but no column, so the
+    calls of the same name on one line (`on_line` of them) share one record. `text` is the call's source; empty
+    if only the place is known. `reason` says why the site is not reached, if known.
     """
 
     language: Language
@@ -52,12 +53,12 @@ class GuardSite(msgspec.Struct, frozen=True):
 
     @property
     def reached(self) -> bool:
-        """Whether a run came here with nothing to decide it by: it fell back or raised."""
+        """Whether a run reached this site with an undecided guard: it took the fallback or raised."""
         return bool(self.fallbacks or self.raised)
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Where it is; several sites may be there."""
+        """The place. Several sites may share it."""
         return self.language, self.file, self.line
 
 
@@ -87,7 +88,7 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 def guard_sites(calls: Sequence[GuardCall], records: Iterable[SiteRecord]) -> tuple[GuardSite, ...]:
-    """One row a call and one a place that is no call of the inventory, in order of place."""
+    """One row for each call, and one for each place that is no call of the inventory, in order of place."""
     by_file: dict[str, list[GuardCall]] = {}
     for call in calls:
         by_file.setdefault(call.file, []).append(call)
@@ -105,15 +106,15 @@ def guard_sites(calls: Sequence[GuardCall], records: Iterable[SiteRecord]) -> tu
 
 
 def _place_of(call: GuardCall) -> tuple[str, int, str]:
-    """What a record can tell of a call."""
+    """The properties of a call that a record can match."""
     return call.file, call.line, call.call
 
 
 def _calls_of(record: SiteRecord, calls: Sequence[GuardCall]) -> tuple[tuple[str, int, str], ...]:
-    """The calls of the inventory that a record is of; where two names are on its line it may be of both.
+    """The calls of the inventory that a record belongs to. If the line has two names, it may belong to both.
 
-    The call on the record's line, else the smallest one around it. A record has the name of what asked first on its
-    line, which may have been a plain comparison; the answers taken tell the rest.
+    The candidates are the calls on the record's line, else the smallest call around it. A record has the name
+    of the first method called on its line, which may have been a plain comparison. The answers taken decide.
     """
     if record.language != "Python":
         return ()
@@ -173,7 +174,7 @@ def _with(site: GuardSite, record: SiteRecord) -> GuardSite:
 
 
 def totals(torch: str, sites: Sequence[GuardSite]) -> Totals:
-    """What they come to."""
+    """The totals over sites."""
     falling = Counter[tuple[str, str, int]]()
     for place, cases in {(site.place, site.function): site.cases for site in sites if site.fallbacks}.items():
         falling[place[0]] += cases
@@ -206,12 +207,12 @@ def _room_count(room: Room, sites: Sequence[GuardSite]) -> RoomCount:
 
 
 def site_document(site: GuardSite) -> dict[str, Any]:
-    """What machines are given of a site."""
+    """The machine-readable form of a site."""
     document: dict[str, Any] = msgspec.to_builtins(site)
     return {"schema": SITE_SCHEMA, **document, "reached": site.reached}
 
 
 def totals_document(of: Totals) -> dict[str, Any]:
-    """What machines are given of all sites."""
+    """The machine-readable form of the totals."""
     document: dict[str, Any] = msgspec.to_builtins(of)
     return {"schema": TOTALS_SCHEMA, **document}

@@ -1,9 +1,9 @@
-"""The guard sites that torch's Python source has, reached or not: its calls of `guard_or_false` and `guard_or_true`.
+"""The guard sites in torch's Python source, reached or not: its calls of `guard_or_false` and `guard_or_true`.
 
-torch 2.13.0 has 99 outside inductor and distributed, 41 in inductor, 49 in distributed. Not counted are definitions,
-imports, what is called under another name (`maybe_guard_or_false`, which a run may see all the same), and two calls in
-`torch/fx/experimental/sym_node.py`, through which what C++ asks goes on to Python. It is read with `ast`: torch is not
-imported, which would take longer than reading it.
+torch 2.13.0 has 99 outside inductor and distributed, 41 in inductor, 49 in distributed. Not counted are
+definitions, imports, calls under another name (`maybe_guard_or_false`), and two calls in
+`torch/fx/experimental/sym_node.py` that forward guards from C++. The source is read with `ast`. torch is not
+imported, because that takes longer than reading it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def room_of(file: str) -> Room:
 
 
 def installed() -> Inventory:
-    """That of the torch that `import torch` would import; 2 to 3 s. Raises UnsupportedError where there is none."""
+    """The inventory of the torch that `import torch` would import. Takes 2 to 3 s. Raises UnsupportedError if
+    there is none.
+    """
     return read(_package())
 
 
@@ -93,7 +95,7 @@ def _package() -> Path:
 
 
 def read(package: Path) -> Inventory:
-    """That of the torch in a folder. Raises UnsupportedError where it cannot be read."""
+    """The inventory of the torch in a folder. Raises UnsupportedError if it cannot be read."""
     calls: list[GuardCall] = []
     for path in _sources(package):
         file = path.relative_to(package.parent).as_posix()
@@ -103,14 +105,14 @@ def read(package: Path) -> Inventory:
 
 
 def lines_in(package: Path, file: str) -> frozenset[int]:
-    """The lines of the calls in one file, relative to the folder that holds torch; none where it is no file."""
+    """The lines of the calls in one file, relative to the folder that holds torch. Empty if it is not a file."""
     path = package.parent / file
     text = _text(path, mentioning=b"guard_or_") if path.is_file() and file not in THE_DOOR else ""
     return frozenset(call.line for call in _calls(file, text))
 
 
 def version(package: Path) -> str:
-    """What `torch.__version__` is. Raises UnsupportedError where `version.py` does not say."""
+    """The value of `torch.__version__`. Raises UnsupportedError if `version.py` does not give it."""
     path = package / "version.py"
     for node in _parsed(str(path), _text(path)).body:
         match node:
@@ -125,7 +127,7 @@ def _sources(package: Path) -> Iterator[Path]:
 
 
 def _text(path: Path, mentioning: bytes = b"") -> str:
-    """The text; that of a file without a mention is empty, and not decoded: most of torch's 46 MB are of that kind."""
+    """The text of a file. Empty, and not decoded, for a file without one of the names: most of torch's 46 MB."""
     try:
         read = path.read_bytes()
         return read.decode() if mentioning in read else ""
@@ -147,7 +149,7 @@ def _calls(file: str, text: str) -> Iterator[GuardCall]:
 
 
 def _calls_in(node: ast.AST, file: str, function: str, lines: list[int]) -> Iterator[GuardCall]:
-    """The calls in a node, going only where one of the names is on a line of it."""
+    """The calls in a node. It descends only into nodes with one of the names on their lines."""
     for child in ast.iter_child_nodes(node):
         # Operators, contexts and the like have no place, and no calls in them; `arguments` has calls but no place.
         first, last = getattr(child, "lineno", 0), getattr(child, "end_lineno", None) or 2**31

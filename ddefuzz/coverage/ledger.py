@@ -1,4 +1,4 @@
-"""All guard sites reached so far: one record a site, added up over cases."""
+"""All guard sites reached so far: one record per site, added up over cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Name = TypeVar("Name", bound=str)
 
 
 class SiteKey(NamedTuple):
-    """What makes two records one: the place and the function that asked there (empty for C++ fallbacks)."""
+    """What identifies a record: the place and the function that evaluated the guard (empty for C++ fallbacks)."""
 
     language: Language
     file: str
@@ -24,11 +24,12 @@ class SiteKey(NamedTuple):
 
 
 class SiteRecord(msgspec.Struct, frozen=True):
-    """What is known of one guard site; the numbers count cases.
+    """What is known about one guard site. The numbers count cases.
 
-    `fallbacks` counts by the answer taken (`False`, `True`), `old` by what the size-oblivious mechanism would have said
-    (`same`, `other`, `undecided`), `raised` the data-dependent errors, `cases` each case once. `blamed` are the call
-    sites named for the errors, `example` is the text of the first program that came here, in `stage`.
+    `fallbacks` counts by the answer taken (`False`, `True`), `old` by the answer under size-oblivious semantics
+    (`same`, `other`, `undecided`), `raised` counts data-dependent errors, and `cases` counts each case once.
+    `blamed` are the call sites of the errors. `example` is the text of the first program that reached the site,
+    in `stage`.
     """
 
     language: Language
@@ -51,7 +52,9 @@ class SiteRecord(msgspec.Struct, frozen=True):
 
 
 class SiteCount(msgspec.Struct, frozen=True):
-    """Distinct places that fell back, and distinct call sites blamed for an error (by function), C++ ones of each."""
+    """Distinct places that took a fallback, and distinct call sites of errors (by function), with the C++ ones
+    of each.
+    """
 
     fallback: int
     fallback_cxx: int
@@ -60,7 +63,7 @@ class SiteCount(msgspec.Struct, frozen=True):
 
 
 class Novel(NamedTuple):
-    """What a case was the first to reach."""
+    """What a case reached first."""
 
     fallback_sites: tuple[SiteKey, ...]
     dde_sites: tuple[str, ...]
@@ -72,7 +75,9 @@ class Novel(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """Sites reached, and what has not been handed on yet (`drain`); `dde_sites` has each blamed site's language."""
+    """The sites reached, and the counts that were not yet saved (`drain`). `dde_sites` has the language of each
+    call site of an error.
+    """
 
     fallback_sites: set[tuple[str, str, int]] = field(default_factory=set)
     dde_sites: dict[str, Language] = field(default_factory=dict)
@@ -80,7 +85,7 @@ class Ledger:
     _waiting: dict[SiteKey, SiteRecord] = field(default_factory=dict)
 
     def add(self, stages: Iterable[tuple[str, Iterable[Reached]]], program: str) -> Novel:
-        """Count one case, by what it reached in each stage; says what it was the first to reach."""
+        """Count one case, by what it reached in each stage. Returns what it was the first to reach."""
         fallbacks: list[SiteKey] = []
         errors: list[str] = []
         shapes = 0
@@ -124,14 +129,14 @@ class Ledger:
         )
 
     def drain(self) -> tuple[SiteRecord, ...]:
-        """What has been counted since the last time, to be added to what is saved."""
+        """The counts since the last call, to be added to the saved ones."""
         waiting = tuple(self._waiting.values())
         self._waiting.clear()
         return waiting
 
 
 def together(known: SiteRecord, more: SiteRecord) -> SiteRecord:
-    """Two counts of one site as one; the example is that of `known`."""
+    """Two counts of one site as one. The example is that of `known`."""
     return msgspec.structs.replace(
         known,
         fallbacks=_added(known.fallbacks, more.fallbacks),
@@ -149,7 +154,7 @@ def _added(left: dict[Name, int], right: dict[Name, int]) -> dict[Name, int]:
 
 
 def _either(left: SiteRecord, right: SiteRecord) -> SiteRecord:
-    """What one case did at one site: each way once."""
+    """What one case did at one site, each kind counted once."""
     both = together(left, right)
     return msgspec.structs.replace(
         both,

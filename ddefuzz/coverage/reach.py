@@ -1,4 +1,6 @@
-"""The guard sites that one run reached: where a guard fell back, and where a data-dependent error ended the run."""
+"""The guard sites that one run reached: where a guard took its fallback, and where a data-dependent error ended the
+run.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,12 @@ _KEPT = frozenset({"0", "1"})
 
 
 class Reached(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """One way in which a run reached a guard site, however often it did.
+    """One way in which a run reached a guard site, counted once.
 
-    `function` is the one that asked, empty for a C++ place, which needs none. `call` is the door's method. `old` is
-    what the size-oblivious mechanism would have said where the guard fell back. `shape` is the expression without the
-    names of its symbols and without numbers other than 0 and 1. `blamed` is the call site of an error.
+    `function` is the function that evaluated the guard, empty for a C++ place. `call` is the method of the
+    guard. `old` is the answer under size-oblivious semantics if the guard took its fallback. `shape` is the
+    expression without the names of its symbols and without numbers other than 0 and 1. `blamed` is the call
+    site of an error.
     """
 
     place: Place
@@ -38,10 +41,11 @@ class Reached(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
 
 
 def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tuple[Reached, ...]:
-    """What a run reached, each once, sorted; `failures` are those of this observation.
+    """What a run reached, each once, sorted. `failures` are those of this observation.
 
-    An error's place is that of the frame that is blamed; where C++ is, the function is, because a plain comparison's
-    place is the operator's header, or the Python that gives C++ a tensor's sizes.
+    The place of an error is that of the blamed frame. If the blamed frame is C++, the function identifies it,
+    because the place of a plain comparison is the operator's header, or the Python code that gives C++ a
+    tensor's sizes.
     """
     found = {
         Reached(

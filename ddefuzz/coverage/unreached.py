@@ -1,4 +1,6 @@
-"""Why a guard site of torch's source is not reached undecided, where reading that source gave the reason."""
+"""Why a guard site of torch's source is not reached with an undecided guard, where reading the source gave the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from ddefuzz.coverage.inventory import GuardCall
 
 
 class Unreached(NamedTuple):
-    """A reason: that of the calls in `file`, a glob, whose function is `where` or whose text has `where` in it.
+    """A reason for the calls in `file` (a glob) whose function is `where` or whose text contains `where`.
 
-    Where another call of the function reads the same, `line` says which.
+    If another call of the function has the same text, `line` says which is meant.
     """
 
     file: str

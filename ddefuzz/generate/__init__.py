@@ -1,1 +1,1 @@
-"""Where programs come from."""
+"""Generators of programs."""

@@ -1,4 +1,4 @@
-"""The slots of one op filled, left to right, from the values at hand."""
+"""Fill the slots of one op, in order, from the values that the program has so far."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ddefuzz.program.model import Dim, Expr, Recipe
 
 
 class Arguments:
-    """What the slots of one step are filled with, so far."""
+    """The slots of one step that are filled so far."""
 
     def __init__(self, lockstep: Lockstep, choices: Choices) -> None:
         self._lockstep = lockstep
@@ -42,7 +42,7 @@ class Arguments:
         self._filled: dict[str, Handle] = {}
 
     def call(self, op: spec.OpSpec) -> Expr:
-        """The op's call with every slot filled; NothingFitsError where one cannot be."""
+        """The op's call with every slot filled; NothingFitsError if a slot cannot be filled."""
         for name, slot in op.slots:
             self._filled[name] = self._fill(slot)
         return fill(op.template, {name: handle.expr for name, handle in self._filled.items()})
@@ -103,7 +103,7 @@ class Arguments:
         return draw_tensor(lockstep, choices, slot)
 
     def _dim(self, tensor: Handle, extra: int) -> Handle:
-        """A dim of `tensor`, one that data decides as often as any other."""
+        """A dim of `tensor`. Data-dependent dims are picked as often as all others together."""
         choices, rank = self._choices, tensor.left.dim() + extra
         if rank == 0:
             raise NothingFitsError
@@ -139,7 +139,7 @@ class Arguments:
         return add_template(lockstep, choices.pick(conversions.INDICES), n=length)
 
     def _zeros(self, sizes: list[Handle], least: int) -> Handle:
-        """An index tensor of exactly these sizes: an input where data does not decide them."""
+        """An index tensor of exactly these sizes. It is an input if no size is data-dependent."""
         wanted = shape(sizes)
         if wanted.varies:
             return add_template(self._lockstep, "torch.zeros(s, dtype=torch.int64)", s=wanted)
@@ -147,7 +147,7 @@ class Arguments:
 
 
 def _indexes(tensor: Handle, below: Handle) -> bool:
-    """Whether every value of a tensor is an index below a size, on both sides."""
+    """Whether every value of a tensor is an index below a size, in both runs."""
     return all(
         str(values.dtype) == "torch.int64"
         and (values.numel() == 0 or (int(values.min()) >= 0 and int(values.max()) < size))

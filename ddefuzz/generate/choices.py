@@ -1,4 +1,4 @@
-"""Decisions read off one drawn integer."""
+"""Decisions derived from one drawn integer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ It also keeps Hypothesis's cost of a draw (20 µs) off the small decisions.
 
 
 class Choices:
-    """The mixed-radix digits of a word, least significant first; a word that is used up always says 0."""
+    """The mixed-radix digits of an integer (a word), least significant first. After the last digit, every digit
+    is 0.
+    """
 
     __slots__ = ("_word",)
 
@@ -39,5 +41,5 @@ class Choices:
         return options[self.below(len(options))]
 
     def one_in(self, n: int) -> bool:
-        """True with a chance of 1 in `n`; never when the word is used up."""
+        """True with probability 1/`n`. False when the digits are used up."""
         return self.below(n) == n - 1

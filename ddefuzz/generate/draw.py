@@ -40,7 +40,9 @@ Fuzz: TypeAlias = Callable[[bytes, Journal | None], Drawn | None]
 
 
 def generator_key(profile: str, seed: int) -> str:
-    """All that decides the set of cases, as one line: two campaigns of the same key draw the same programs."""
+    """Everything that decides the set of cases, as one line. Two campaigns with the same key draw the same
+    programs.
+    """
     return (
         f"generator={GENERATOR_VERSION} tables={_tables_digest()} torch={torch.__version__} "
         f"hypothesis={hypothesis.__version__} profile={profile} seed={seed}"
@@ -48,15 +50,17 @@ def generator_key(profile: str, seed: int) -> str:
 
 
 def case(profile: str, seed: int, index: int, journal: Journal | None = None) -> Program:
-    """The case `index` of a campaign; InputError for an unknown profile.
+    """The case `index` of a campaign. InputError for an unknown profile.
 
-    `journal` is told each step before it runs, so that one that kills the process is known.
+    `journal` is called with each step before the step runs. So a step that kills the process is known.
     """
     return drawn_case(profile, seed, index, journal).program
 
 
 def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = None, focus: int | None = None) -> Drawn:
-    """The same, with what was asked of the program; `focus` is the position of the op to have, instead of its turn."""
+    """The same, with the number of steps that were requested. `focus` is the position of the op in focus,
+    instead of the one that the index gives.
+    """
     chosen = _focus(seed, index) if focus is None else focus
     drawn = (_fuzzer(profile)(_spelling(profile, seed, index, attempt, chosen), journal) for attempt in count())
     return next(found for found in drawn if found is not None)
@@ -65,7 +69,9 @@ def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = No
 def respelled(
     profile: str, seed: int, base: Draw, changes: tuple[tuple[int, int], ...], journal: Journal | None = None
 ) -> Program | None:
-    """The bytes of a case, with words (counted modulo) drawn anew from numbers; None where they spell no program."""
+    """The bytes of a case, with some words (counted modulo) drawn again from numbers. None if the bytes give no
+    program.
+    """
     focus = _focus(seed, base.index) if base.focus is None else base.focus
     data = bytearray(_spelling(profile, seed, base.index, 0, focus))
     for word, number in changes:
@@ -80,10 +86,10 @@ def _spelling(profile: str, seed: int, index: int, attempt: int, focus: int) -> 
 
 
 def from_bytes(profile: str, data: bytes, journal: Journal | None = None) -> Program | None:
-    """The program that a byte string spells; None where it is too short or no step of it is accepted.
+    """The program that a byte string encodes. None if the string is too short or no step of it is accepted.
 
-    The first two bytes choose the op in focus, and every 24 bytes after them one attempt at a step, so a change in
-    the middle keeps the steps before it.
+    The first two bytes choose the op in focus. Every 24 bytes after them are one attempt at a step. So a change
+    in the middle keeps the steps before it.
     """
     drawn = _fuzzer(profile)(data, journal)
     return None if drawn is None else drawn.program
@@ -91,14 +97,15 @@ def from_bytes(profile: str, data: bytes, journal: Journal | None = None) -> Pro
 
 @lru_cache(maxsize=8)
 def _round(seed: int, number: int) -> tuple[int, ...]:
-    """The ops in focus in one round of cases, each once: a campaign reaches every op as soon as it can."""
+    """The ops in focus in one round of cases, each once, so that a campaign reaches every op early."""
     return tuple(random.Random(f"{seed}:{number}").sample(FOCUSED, len(FOCUSED)))
 
 
 def _focus(seed: int, index: int) -> int:
-    """The op in focus. A campaign opens with what usually stops capture, in every second case, each such op once.
+    """The op in focus. At the start of a campaign every second case has an op that usually stops capture, each
+    such op once.
 
-    So a short campaign sees what is known to fail, and a long one is as even as its rounds.
+    So a short campaign sees the known failures, and a long one is as even as its rounds.
     """
     opening = len(STOPPING)
     place, is_odd = divmod(index, 2)
@@ -113,7 +120,7 @@ def _focus(seed: int, index: int) -> int:
 
 @cache
 def _fuzzer(profile: str) -> Fuzz:
-    """The profile's strategy behind Hypothesis's entry for fuzzers, which keeps no examples and reads no database."""
+    """The profile's strategy behind Hypothesis's `fuzz_one_input`, which keeps no examples and reads no database."""
     made: list[Drawn] = []
     listeners: list[Journal] = []
 

@@ -12,10 +12,11 @@ import torch
 
 @contextmanager
 def strict_eager() -> Iterator[None]:
-    """Warnings are errors, and torch gives each of them every time, not once a process.
+    """Turn warnings into errors, and make torch repeat each of them, not once per process.
 
-    So whether a step is dropped depends on nothing that happened before. What C++ warns of before it raises cannot
-    become an error, and torch prints it (`PyWarningHandler` in torch/csrc/Exceptions.cpp): nobody asked for that.
+    So whether a step is dropped does not depend on what ran before. A warning that C++ gives before it raises
+    cannot become an error. torch prints it (`PyWarningHandler` in torch/csrc/Exceptions.cpp), and it is
+    discarded here.
     """
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
@@ -29,7 +30,7 @@ def strict_eager() -> Iterator[None]:
 
 @contextmanager
 def tolerant_eager() -> Iterator[None]:
-    """Warnings are nothing: they do not make a program invalid at a data size that it was not drawn on."""
+    """Ignore warnings. They do not make a program invalid at a data size that it was not drawn at."""
     with _one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -37,7 +38,7 @@ def tolerant_eager() -> Iterator[None]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Handing a small convolution to a thread pool costs milliseconds on a busy machine."""
+    """Use one thread. Starting a thread pool for a small convolution costs milliseconds on a busy machine."""
     threads = torch.get_num_threads()
     if threads != 1:
         torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Sizes and shapes made from the sizes at hand, with a strong preference for those that data decides."""
+"""Sizes and shapes made from the sizes that a program has, with a strong preference for data-dependent ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECENT: Final = 6
 
 
 class NothingFitsError(Exception):
-    """No argument can be made for a slot; the step is given up."""
+    """No argument can be made for a slot. The step is dropped."""
 
 
 @cache
@@ -37,12 +37,12 @@ def fill(text: str, values: dict[str, Expr]) -> Expr:
 
 
 def literal(number: int) -> Handle:
-    """A size that is written out."""
+    """A size as a literal."""
     return Handle(Literal(number), number, number, False)
 
 
 def extent(tensor: Handle, dim: int) -> Handle:
-    """The size of one dim: read from the tensor where data decides it, else written out."""
+    """The size of one dim: read from the tensor if data-dependent, else a literal."""
     left, right = tensor.left.shape[dim], tensor.right.shape[dim]
     if left == right:
         return literal(left)
@@ -55,7 +55,7 @@ def extents(tensor: Handle) -> list[Handle]:
 
 
 def arithmetic(op: str, a: Handle, b: Handle) -> Handle:
-    """`a op b` for `+ - * //`, written out where no data decides it."""
+    """`a op b` for `+ - * //`; a literal if neither is data-dependent."""
     compute = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "//": int.__floordiv__}[op]
     left, right = compute(a.left, b.left), compute(a.right, b.right)
     if isinstance(a.expr, Literal) and isinstance(b.expr, Literal):
@@ -64,7 +64,7 @@ def arithmetic(op: str, a: Handle, b: Handle) -> Handle:
 
 
 def product(sizes: list[Handle]) -> Handle:
-    """The product of some sizes, factors of 1 left out."""
+    """The product of sizes, without factors of 1."""
     factors = [size for size in sizes if not (isinstance(size.expr, Literal) and size.left == 1)]
     return reduce(lambda a, b: arithmetic("*", a, b), factors) if factors else literal(1)
 
@@ -76,7 +76,7 @@ def shape(sizes: list[Handle]) -> Handle:
 
 
 def draw_size(lockstep: Lockstep, choices: Choices, low: Handle, high: Handle) -> Handle:
-    """A size in [low, high] on both sides."""
+    """A size in [low, high] in both runs."""
     known = _varying(lockstep)
     if high.varies:
         known += [high, high]
@@ -96,13 +96,13 @@ def draw_size(lockstep: Lockstep, choices: Choices, low: Handle, high: Handle) -
 
 
 def _varying(lockstep: Lockstep) -> list[Handle]:
-    """The sizes at hand that data decides, newest last."""
+    """The data-dependent sizes that the program has, newest last."""
     read = [size for tensor in lockstep.tensors[-RECENT:] if tensor.varies for size in extents(tensor) if size.varies]
     return [*(number for number in lockstep.ints if number.varies), *read]
 
 
 def draw_shape(lockstep: Lockstep, choices: Choices, rank: int) -> Handle:
-    """A shape of that rank and of few elements, with one size or more that data decides."""
+    """A shape of that rank with few elements and at least one data-dependent size."""
     sizes: list[Handle] = []
     telling = choices.below(rank)
     room = MAX_ELEMENTS
@@ -117,7 +117,7 @@ def draw_shape(lockstep: Lockstep, choices: Choices, rank: int) -> Handle:
 
 
 def draw_reshape(choices: Choices, sizes: list[Handle]) -> Handle:
-    """A shape of as many elements as `sizes` have: merged, split or swapped, perhaps with one -1."""
+    """A shape with as many elements as `sizes`: merged, split or swapped, perhaps with one -1."""
     changed = list(sizes)
     for _ in range(choices.between(1, 2)):
         changed = _rearranged(choices, changed)
@@ -153,7 +153,7 @@ def _halved(choices: Choices, size: Handle) -> list[Handle]:
 
 
 def draw_split(choices: Choices, size: Handle) -> Handle:
-    """A shape of as many elements as one dim of that size."""
+    """A shape with as many elements as one dim of that size."""
     pair = _halved(choices, size)
     if choices.one_in(2):
         pair[choices.below(2)] = literal(-1)
@@ -174,7 +174,7 @@ def draw_expansion(lockstep: Lockstep, choices: Choices, tensor: Handle) -> Hand
 
 
 def draw_sections(lockstep: Lockstep, choices: Choices, total: Handle, bounds: bool) -> Handle:
-    """Sizes that add up to `total`, as a list; with `bounds`, positions in it."""
+    """Sizes that add up to `total`, as a list. With `bounds`, positions in it."""
     first = draw_size(lockstep, choices, literal(0), total)
     rest = arithmetic("-", total, first)
     if bounds:
@@ -190,17 +190,17 @@ def draw_sections(lockstep: Lockstep, choices: Choices, total: Handle, bounds: b
 
 
 def elements(tensor: Handle) -> int:
-    """The number of elements, at the size where there are more."""
+    """The number of elements, in the run where it is larger."""
     return max(int(tensor.left.numel()), int(tensor.right.numel()))
 
 
 def same_shape(tensor: Handle, left: tuple[int, ...], right: tuple[int, ...]) -> bool:
-    """Whether a tensor has these shapes on the two sides."""
+    """Whether a tensor has these shapes in the two runs."""
     return tuple(tensor.left.shape) == left and tuple(tensor.right.shape) == right
 
 
 def broadcasts(tensor: Handle, other: Handle) -> bool:
-    """Whether two tensors broadcast, to few elements, on both sides."""
+    """Whether two tensors broadcast, to few elements, in both runs."""
     return all(_broadcasts(a.shape, b.shape) for a, b in ((tensor.left, other.left), (tensor.right, other.right)))
 
 

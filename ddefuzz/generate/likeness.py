@@ -1,4 +1,4 @@
-"""Inputs that stand for given tensors: dtype, shape and layout the same, values by the recipe that comes near."""
+"""Inputs that stand for given tensors: same dtype, shape and layout, values by the nearest recipe."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MAX_EXACT: Final = 64
 
 
 class DroppedError(Exception):
-    """Why a sample is no program."""
+    """Why a sample cannot become a program."""
 
 
 def inputs_like(tensors: list[torch.Tensor]) -> Iterator[tuple[Input, ...]]:
-    """Inputs `x0`, `x1` … in place of tensors, in several ways, the plainest first; DroppedError where none can be."""
+    """Candidates for inputs `x0`, `x1` … in place of tensors, the plainest first. DroppedError if there is none."""
     seen = set()
     for floats in (_normal, _uniform, _definite, _exact):
         made = tuple(_input(f"x{number}", tensor, floats) for number, tensor in enumerate(tensors))
@@ -72,7 +72,7 @@ def _exact(tensor: torch.Tensor) -> Recipe:
 
 
 def _layout(tensor: torch.Tensor) -> str:
-    """The layout among ours that is the tensor's, contiguous where none is."""
+    """The layout of `recipes.LAYOUTS` that the tensor has, or contiguous."""
     strides = tensor.stride()
     if tensor.is_contiguous() or not tensor.numel():
         return "contiguous"

@@ -1,7 +1,7 @@
-"""A program under construction, run on two data sizes side by side as it grows.
+"""A program under construction. Each step runs at two data sizes as it is added.
 
-What differs between the two runs is decided by data. So no shape rules are needed to know which sizes will be
-unbacked in a capture, and a step that raises or warns on either side is not added.
+A value that differs between the two runs is data-dependent. So no shape rules are needed to know which sizes will
+be unbacked in a capture. A step that raises or warns in either run is not added.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.program.evaluate import evaluate
 from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.inputs import DataSize, dial, materialize_input
+from ddefuzz.program.inputs import DataSize, at_data_size, materialize_input
 from ddefuzz.program.model import Dim, Expr, Index, Input, Literal, Name, Program, Recipe, Sequence, Step, names_in
 
 MAX_NUMEL: Final = 4_096
@@ -43,7 +43,7 @@ REFUSALS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A value that steps may use: how it is written, its value at the example size and at the other data size."""
+    """A value that steps may use: its expression, its value at the example size and at the other data size."""
 
     expr: Expr
     left: Any
@@ -54,7 +54,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a program had grown."""
+    """How long a program was at some moment."""
 
     inputs: int
     steps: int
@@ -63,7 +63,7 @@ class Mark:
 
 
 class Lockstep:
-    """The growing program: its inputs, its steps, and the values at hand, newest last."""
+    """The growing program: its inputs, its steps, and the values that steps may use, newest last."""
 
     def __init__(self, other_size: DataSize, journal: Journal | None = None) -> None:
         self.inputs: list[Input] = []
@@ -76,11 +76,13 @@ class Lockstep:
         self._right: dict[str, Any] = {}
 
     def mark(self) -> Mark:
-        """The place to come back to if what is tried next does not work out."""
+        """The state to return to if the next attempt fails."""
         return Mark(len(self.inputs), len(self.steps), len(self.tensors), len(self.ints))
 
     def rollback(self, mark: Mark) -> None:
-        """Take back all that was added since. No step changes an earlier value in place, so nothing else is needed."""
+        """Remove everything that was added since. No step changes an earlier value in place, so nothing
+        else is needed.
+        """
         del self.inputs[mark.inputs :]
         del self.steps[mark.steps :]
         del self.tensors[mark.tensors :]
@@ -94,13 +96,13 @@ class Lockstep:
         layout: str = "contiguous",
         requires_grad: bool = False,
     ) -> Handle:
-        """A new input, made at both data sizes."""
+        """Add an input, made at both data sizes."""
         position = len(self.inputs)
         item = Input(f"x{position}", dtype, shape, recipe, layout, requires_grad)
-        # The sizes 0, 1 and 2 do not depend on other inputs, so one can be dialled by itself.
-        (dialled,) = dial(Program((item,), (), Literal(None)), self._other_size).inputs
+        # The sizes 0, 1 and 2 do not depend on other inputs, so one can be resized by itself.
+        (resized,) = at_data_size(Program((item,), (), Literal(None)), self._other_size).inputs
         left = self._left[item.name] = materialize_input(item, position)
-        right = left if dialled == item else materialize_input(dialled, position)
+        right = left if resized == item else materialize_input(resized, position)
         self._right[item.name] = right
         self.inputs.append(item)
         handle = handle_of(Name(item.name), left, right)
@@ -108,18 +110,19 @@ class Lockstep:
         return handle
 
     def fresh_symbol(self) -> str:
-        """A name that no unbacked dim has yet."""
+        """A symbol that no unbacked dim has yet."""
         taken = {dim.symbol for item in self.inputs for dim in item.shape}
         return next(name for name in map("u{}".format, count(len(self.inputs))) if name not in taken)
 
     def evaluate(self, expr: Expr) -> Handle:
-        """The value of `expr` on both sides, added to nothing; raises what torch raises."""
+        """The value of `expr` in both runs, without adding anything. Raises what torch raises."""
         return handle_of(expr, *self._run(expr))
 
     def add_step(self, expr: Expr) -> tuple[Handle, ...] | None:
-        """Run a step on both sides and add it with its values; None where it is refused.
+        """Run a step in both runs and add it with its values. None if it fails.
 
-        The handles are those of the tensors and ints that the step made, which may be none (`torch._check(...)`).
+        The handles are those of the tensors and ints that the step made. There may be none
+        (`torch._check(...)`).
         """
         number = len(self.steps)
         try:
@@ -153,7 +156,7 @@ class Lockstep:
         return evaluate(expr, self._left), evaluate(expr, self._right)
 
     def _offer(self, handles: list[Handle]) -> tuple[Handle, ...]:
-        """Put the tensors and ints among `handles` at hand for later steps."""
+        """Make the tensors and ints among `handles` available to later steps."""
         tensors = [handle for handle in handles if isinstance(handle.left, torch.Tensor)]
         ints = [handle for handle in handles if type(handle.left) is int]
         self.tensors += tensors
@@ -166,7 +169,7 @@ class Lockstep:
         return frozenset(made.difference(*(names_in(step.value) for step in self.steps)))
 
     def program(self) -> Program:
-        """The program that returns, in order, every value that no step reads: no step is dead code."""
+        """The program that returns, in order, every value that no step reads. So no step is dead code."""
         unused = self.unused()
         tails = [step for step in self.steps if unused.intersection(step.targets)]
         names = [Name(target) for step in tails for target in step.targets if target in unused]
@@ -175,13 +178,13 @@ class Lockstep:
 
 
 def handle_of(expr: Expr, left: Any, right: Any) -> Handle:
-    """The handle of a value written `expr`."""
+    """The handle of the value of `expr`."""
     varies = left.shape != right.shape if isinstance(left, torch.Tensor) else type(left) is int and left != right
     return Handle(expr, left, right, varies)
 
 
 def _fits(left: Any, right: Any) -> bool:
-    """Whether a value is of the same type on both sides, and small."""
+    """Whether a value has the same type in both runs and is small."""
     if type(left) is not type(right):
         return False
     match left:

@@ -1,4 +1,4 @@
-"""The program of a case, from wherever it comes."""
+"""The program of a case, whatever its origin."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from ddefuzz.program.model import Program
 def program_of(
     profile: str, seed: int, index: int, origin: Origin, journal: Journal | None = None
 ) -> tuple[Program, Origin]:
-    """The program of a case, and where it really comes from.
+    """The program of a case, and its actual origin.
 
-    Where there is no such sample it is another of the op. What cannot be made at all is a short one drawn at the
-    index: a short one, because the campaign's own profile, unless it is that, may draw at this index as well.
+    If the sample does not exist, another sample of the op is taken. If nothing can be made, a program of the
+    profile `short` is drawn at the index. It is not of the campaign's own profile, because the campaign may
+    draw that one at this index too.
     """
     if isinstance(origin, Sample):
         found = sampled(origin)

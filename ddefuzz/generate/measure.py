@@ -1,4 +1,4 @@
-"""What programs are like: the numbers behind `ddefuzz bench generation`, each with what it means."""
+"""Properties of drawn programs: the numbers of `ddefuzz bench generation`, each with its meaning."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ddefuzz.generate.strategies import Drawn
 from ddefuzz.generate.validity import is_valid
 from ddefuzz.ops.catalogue import DRAWN
 from ddefuzz.program.evaluate import evaluate, run_step
-from ddefuzz.program.inputs import dial, materialize
+from ddefuzz.program.inputs import at_data_size, materialize
 from ddefuzz.program.model import Binary, Call, Constant, Name, Program, Unary, functions_in, names_in, walk
 
 STEPS_ON_UNBACKED = 3
 
 
 class GenerationRecord(msgspec.Struct, frozen=True):
-    """Shares are of `draws`, from 0 to 1; `render` defines each in a line."""
+    """Fractions are of `draws`, from 0 to 1. `render` defines each in a line."""
 
     key: str
     draws: int
@@ -42,7 +42,7 @@ class GenerationRecord(msgspec.Struct, frozen=True):
 
 
 class _Traits(msgspec.Struct, frozen=True):
-    """What one program is like."""
+    """Properties of one program."""
 
     kept: bool
     on_unbacked: int
@@ -51,7 +51,7 @@ class _Traits(msgspec.Struct, frozen=True):
 
 
 def measure_generation(draws: int, seed: int, profile: str = "default") -> GenerationRecord:
-    """Draw the first cases of a campaign and see what they are like; only the drawing is timed."""
+    """Draw the first cases of a campaign and measure their properties. Only drawing is timed."""
     started = time.process_time()
     drawn = [drawn_case(profile, seed, index) for index in range(draws)]
     seconds = time.process_time() - started
@@ -102,7 +102,7 @@ def _skeleton_of(expr: Any, made_by: Mapping[str, str]) -> Iterator[str]:
 def _traits(drawn: Drawn) -> _Traits:
     program = drawn.program
     # Lockstep ran the program at one of these two sizes beside its own.
-    runs = [_run(dial(program, "2")), _run(dial(program, "1"))]
+    runs = [_run(at_data_size(program, "2")), _run(at_data_size(program, "1"))]
     left, right = _run(program), next((run for run in runs if run is not None), None)
     if left is None or right is None:
         return _Traits(len(program.steps) >= drawn.asked, 0, is_valid(program), differs=False)
@@ -116,7 +116,7 @@ def _traits(drawn: Drawn) -> _Traits:
 
 
 def _run(program: Program) -> dict[str, object] | None:
-    """Every value of a run by name; None if eager refuses it."""
+    """Every value of a run by name. None if the program fails in eager."""
     env: dict[str, object] = dict(materialize(program))
     try:
         with tolerant_eager():
@@ -128,21 +128,21 @@ def _run(program: Program) -> dict[str, object] | None:
 
 
 def _size_of(value: object) -> object:
-    """What data may decide of a value: the shapes of its tensors, and its ints."""
+    """What data can decide about a value: the shapes of its tensors, and its ints."""
     if isinstance(value, int):
         return value
     return _shapes(value)
 
 
 def _shapes(value: object) -> tuple[object, ...]:
-    """The shapes of the tensors in a value, and how many there are."""
+    """The shapes of the tensors in a value, and the number of tensors."""
     if isinstance(value, torch.Tensor):
         return tuple(value.shape)
     return tuple(map(_shapes, value)) if isinstance(value, tuple | list) else ()
 
 
 def render(record: GenerationRecord) -> str:
-    """The record as lines, each a number, what it counts and, where there is one, its target."""
+    """The record as lines: a number, what it counts and, if there is one, its target."""
     percentages = (
         (record.kept_steps, "have as many steps as asked for, none of them dead code"),
         (record.carried, f"have {STEPS_ON_UNBACKED} steps or more, beside the source, that read a value whose size "

@@ -1,7 +1,7 @@
-"""Changing a program in one way: what reached something new is a good place to look from.
+"""Mutations of a program that reached something new.
 
-A changed program is grown again step by step (`Lockstep`), so it is valid as drawn ones are; a step that no longer
-runs is left out with all that needs it.
+A mutated program is built again step by step (`Lockstep`), so it is as valid as a drawn one. A step that no longer
+runs is left out, with all steps that need it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Change: TypeAlias = Callable[[Program, Program | None, Random, Profile], Program
 
 
 def mutate(how: How, program: Program, other: Program | None, word: int, profile: Profile) -> Program | None:
-    """`program` changed in the way `how`, as `word` decides; None where nothing valid comes of it."""
+    """`program` after the mutation `how`, with details from `word`. None if nothing valid results."""
     if any(item.requires_grad for item in program.inputs):
         return None
     try:
@@ -61,7 +61,7 @@ def mutate(how: How, program: Program, other: Program | None, word: int, profile
 
 
 def _insert(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
-    """One more step somewhere; what follows uses its value in place of another, where that fits."""
+    """Insert one step. Later steps use its value in place of another, where it fits."""
     del other
     if len(program.steps) >= MAX_STEPS:
         return None
@@ -69,7 +69,7 @@ def _insert(program: Program, other: Program | None, random: Random, profile: Pr
 
 
 def _replace(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
-    """One step gone, another in its place."""
+    """Replace one step by another."""
     del other
     place = random.randrange(len(program.steps))
     return _with_new_step(program, place, frozenset({place}), random, profile)
@@ -94,7 +94,7 @@ def _with_new_step(
 
 
 def _splice(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
-    """The steps of another program after this one's, on a value of this one."""
+    """Append the steps of another program, applied to a value of this one."""
     del profile
     if other is None or len(program.steps) + len(other.steps) > MAX_STEPS:
         return None
@@ -115,7 +115,7 @@ def _splice(program: Program, other: Program | None, random: Random, profile: Pr
 
 
 def _layout(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
-    """One input laid out otherwise."""
+    """Change the layout of one input."""
     del other, profile
     item = random.choice(program.inputs)
     fitting = [
@@ -127,7 +127,7 @@ def _layout(program: Program, other: Program | None, random: Random, profile: Pr
 
 
 def _unbacked(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
-    """Which dims of an input are unbacked, which share a size, and what their example sizes are."""
+    """Change which dims of an input are unbacked, which share a size, and their example sizes."""
     del other, profile
     with_dims = [item for item in program.inputs if item.shape]
     if not with_dims:
@@ -151,7 +151,7 @@ def _unbacked(program: Program, other: Program | None, random: Random, profile: 
 
 
 def _number(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
-    """One literal of one step: another number, another flag."""
+    """Change one literal of one step: a number or a flag."""
     del other, profile
     found = [
         (number, literal)
@@ -174,7 +174,7 @@ def _number(program: Program, other: Program | None, random: Random, profile: Pr
 
 
 def _dtype(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
-    """One input of another dtype."""
+    """Change the dtype of one input."""
     del other, profile
     item = random.choice(program.inputs)
     dtype = random.choice([name for name in INPUT_DTYPES if name != item.dtype])
@@ -195,7 +195,7 @@ MUTATIONS: Final[Mapping[How, Change]] = MappingProxyType(
 
 
 class _Regrown:
-    """A program grown again under new names; `names` maps the old ones to what they are now."""
+    """A program that is built again under new names. `names` maps old names to new ones."""
 
     def __init__(self, random: Random, program: Program) -> None:
         self.lockstep = Lockstep(random.choice(OTHER_SIZES))
@@ -208,7 +208,7 @@ class _Regrown:
         self.names[item.name] = handle.expr
 
     def stand_in(self, random: Random, made: Handle) -> None:
-        """Let a new value stand for an older one from here on."""
+        """Use a new value in place of an older one from here on."""
         old = [name for name, expr in self.names.items() if expr != made.expr]
         if old:
             self.names[random.choice(old)] = made.expr
@@ -235,7 +235,7 @@ class _Regrown:
 
 
 def _renamed(inputs: tuple[Input, ...], beside: tuple[Input, ...]) -> tuple[Input, ...]:
-    """Inputs whose symbols are other than those of the inputs `beside`."""
+    """Inputs whose symbols differ from those of the inputs `beside`."""
     taken = {dim.symbol for item in beside for dim in item.shape}
     own = {dim.symbol for item in inputs for dim in item.shape if dim.symbol is not None}
     free = (name for name in map("u{}".format, count()) if name not in taken)
@@ -268,7 +268,7 @@ def _refit(item: Input) -> Input:
 
 
 def _put(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """`expr` with the very object `old` replaced (others that are equal stay)."""
+    """`expr` with the object `old` replaced. Equal objects are kept."""
     return new if expr is old else mapped(expr, lambda child: _put(child, old, new))
 
 

@@ -1,8 +1,9 @@
-"""PyTorch's own sample calls (OpInfo) as ordinary programs: what its test suite knows of 700 ops, one call each.
+"""PyTorch's own sample calls (OpInfo) as ordinary programs: one call each, of about 700 ops.
 
-What an entry calls is found by identity, and where it wraps (a lambda, a seed set first) by watching it call. Tensors
-become inputs by recipe: whole numbers and bools as they are, where they are few, other values random where eager
-accepts that. A sample that says more than a program can, or that eager refuses after all, is dropped and counted.
+The function that an entry calls is found by identity. If the entry wraps it (a lambda, or a seed set first), its
+calls are watched. Tensors become inputs by recipe: integers and bools keep their values if they are few; other
+values become random if eager accepts that. A sample that a program cannot express, or that fails in eager as a
+program, is dropped and counted.
 """
 
 from __future__ import annotations
@@ -98,17 +99,18 @@ def takes(op: str, dtype: str) -> bool:
 
 
 def dtypes(op: str) -> tuple[str, ...]:
-    """The dtypes of an entry's samples that are tried, the main one first; none where it has no such on CPU."""
+    """The dtypes of an entry's samples that are tried, the main one first. Empty if it has none on CPU."""
     return tuple(dtype for dtype in (*DTYPES, "float64", "complex128") if takes(op, dtype))
 
 
 def samples(
     op: str, dtype: str = "float32", dropped: Counter[str] | None = None, most: int | None = None
 ) -> Iterator[Program]:
-    """The samples of an entry that are programs, in its order, the same at every call; none where it lacks the dtype.
+    """The samples of an entry that can be programs, in its order, the same at every call. Empty if it lacks the
+    dtype.
 
-    `dropped` counts the others by reason. No more than the first `most` samples are made: making them all takes longer
-    than anything else that is done with one.
+    `dropped` counts the others by reason. At most the first `most` samples are made: making all of them takes
+    longer than anything that is done with one.
     """
     info = entry(op)
     if not takes(op, dtype):
@@ -167,7 +169,7 @@ def _program(info: Any, sample: Any) -> Program:
 
 
 def accepts(program: Program) -> bool:
-    """Whether eager runs the program."""
+    """Whether the program runs in eager."""
     try:
         with torch.random.fork_rng(devices=[]), tolerant_eager():
             run_steps(program, materialize(program))
@@ -180,7 +182,7 @@ def accepts(program: Program) -> bool:
 
 
 class _Watch(TorchFunctionMode):
-    """Notes the outermost calls of torch."""
+    """Records the outermost calls of torch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +207,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _calls(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Made]:
-    """What the entry calls on these arguments; their results are kept, so that no two have one id."""
+    """What the entry calls with these arguments. The results are kept alive, so that no two have the same id."""
     name = name_of(info.op)
     if name is not None:
         return [Made(name, args, kwargs, None)]
@@ -247,7 +249,7 @@ def _add(named: dict[Any, str], owner: Any, names: list[str], prefix: str) -> No
 
 
 def name_of(function: Any) -> str | None:
-    """The catalogue's name of a function of torch's, `.T` for an attribute's getter; None of what has none."""
+    """The catalogue's name of a torch function, `.T` for the getter of an attribute, None if it has no name."""
     if isinstance(function, (torch_api.OVERLOAD_PACKET.get(), torch_api.OVERLOAD.get())):
         return f"torch.ops.{function}"
     if getattr(function, "__name__", "") == "__get__":

@@ -1,4 +1,4 @@
-"""Where a case comes from, as records that a campaign can decide on without torch."""
+"""The origin of a case, as records that a campaign can choose without torch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ SHORT = "short"
 
 
 class Draw(msgspec.Struct, frozen=True, tag="draw"):
-    """Drawn afresh, at an index of the campaign's stream.
+    """Drawn at an index of the campaign's stream.
 
-    `focus` is the position in the catalogue of an op to have, `profile` one to draw from instead of the campaign's.
+    `focus` is the position in the catalogue of the op in focus. `profile` is the profile to draw from instead
+    of the campaign's.
     """
 
     index: int
@@ -27,24 +28,28 @@ class Draw(msgspec.Struct, frozen=True, tag="draw"):
 
 
 class Respell(msgspec.Struct, frozen=True, tag="respell"):
-    """The bytes of a drawn case with some words (of 24 bytes, one an attempt at a step) drawn anew from a number."""
+    """The bytes of a drawn case with some words drawn again from a number. A word is 24 bytes, one attempt at a
+    step.
+    """
 
     base: Draw
     changes: tuple[tuple[int, int], ...]
 
 
 class Single(msgspec.Struct, frozen=True, tag="single"):
-    """An op of the catalogue by its position, with no more before it than its arguments need, which `word` decides."""
+    """An op of the catalogue by its position, after only the steps that its arguments need. `word` decides the
+    details.
+    """
 
     op: int
     word: int
 
 
 class Sample(msgspec.Struct, frozen=True, tag="sample"):
-    """A sample call of an op, the `number`-th in a kind of form (`variants.FORMS`).
+    """A sample call of an op, the `number`-th in one kind of form (`variants.FORMS`).
 
-    The op is one of torch's own OpInfo database, or of the catalogue by its template. Where there is no such form,
-    `word` picks one of all that the op has.
+    The op is from torch's OpInfo database, or from the catalogue by its template. If that form does not exist,
+    `word` picks one of all forms of the op.
     """
 
     op: str
@@ -54,7 +59,7 @@ class Sample(msgspec.Struct, frozen=True, tag="sample"):
 
 
 class Mutate(msgspec.Struct, frozen=True, tag="mutate"):
-    """A program changed in one way, which `word` decides; `other` is a second one, to splice with."""
+    """A mutated program. `word` decides the details; `other` is a second program, for splicing."""
 
     how: How
     program: str
@@ -66,7 +71,9 @@ Origin: TypeAlias = Draw | Respell | Single | Sample | Mutate
 
 
 def name_of(origin: Origin) -> str:
-    """What a summary calls it: `draw`, `short`, `aim`, `respell`, `single`, `sample`, or the way of mutating."""
+    """The name of the strategy in a summary: `draw`, `short`, `aim`, `respell`, `single`, `sample`, or the
+    mutation.
+    """
     match origin:
         case Draw(focus=None, profile=profile):
             return SHORT if profile else "draw"

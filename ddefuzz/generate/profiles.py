@@ -1,4 +1,4 @@
-"""What campaigns draw: each profile weighs the groups of the catalogue and says how long programs are."""
+"""What campaigns draw: a profile weighs the groups of the catalogue and gives the lengths of programs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ STOPS_WEIGHT: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Relative weights of op groups (1 where not named), of ways to start, and the range of the number of steps.
+    """Relative weights of op groups (1 if not named) and of ways to start, and the range of the number of
+    steps.
 
-    `unbacked_input` is the chance in 16 that a program starts from an input with unbacked dims rather than a source.
+    `unbacked_input` is the chance in 16 that a program starts from an input with unbacked dims rather than from
+    a source.
     """
 
     name: str
@@ -85,7 +87,7 @@ def profile_named(name: str) -> Profile:
 
 @cache
 def cumulative_weights(name: str) -> tuple[tuple[OpSpec, ...], tuple[int, ...]]:
-    """The ops of a profile and the running sums of their weights: a group's weight is shared out among its ops."""
+    """The ops of a profile and the running sums of their weights. The weight of a group is divided among its ops."""
     profile = PROFILES[name]
     ops: list[OpSpec] = []
     weights: list[int] = []

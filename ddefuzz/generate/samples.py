@@ -1,4 +1,4 @@
-"""Sample calls of an op, torch's own or programs of the catalogue's op by itself, in the forms of `variants`."""
+"""Samples of an op in the forms of `variants`. A sample is a call from OpInfo, or the catalogue's op alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for _spec in OPS:
 
 
 def sampled(asked: Sample) -> tuple[Program, Sample] | None:
-    """The sample that was asked for, else another of the op's, by the word; None where eager takes none of a few."""
+    """The requested sample, else another of the op's samples, by `word`. None if eager accepts none of a few."""
     for form, number in islice(_choices(asked), TRIES):
         candidates = _forms(asked.op, form)[number:][:1]
         program = next((one for group in candidates for one in group if opinfo.accepts(one)), None)
@@ -54,7 +54,7 @@ def _choices(asked: Sample) -> Iterator[tuple[str, int]]:
 
 @lru_cache(maxsize=64)
 def _forms(op: str, kind: str) -> tuple[tuple[Program, ...], ...]:
-    """The forms of one kind of an op's samples, sample by sample: of each the candidates, the first accepted counts."""
+    """The forms of one kind, sample by sample: for each, the candidates. The first accepted one counts."""
     found = (group for program in _samples(op) for group in groupby(variants(program, (kind,)), attrgetter("name")))
     forms = (tuple(one.program for one in candidates) for _, candidates in found)
     return tuple(form for form in forms if kind in FROM_DATA or form[0] != static(form[0]))
@@ -62,7 +62,7 @@ def _forms(op: str, kind: str) -> tuple[tuple[Program, ...], ...]:
 
 @lru_cache(maxsize=256)
 def _samples(op: str) -> tuple[Program, ...]:
-    """With static dims, those of the main dtype; a cache, because making them takes longer than running one."""
+    """With static dims, the samples of the main dtype. Cached, because making them takes longer than running one."""
     if op in SPECS:
         alone = (program for spec in SPECS[op] for program in singles(spec, SAMPLES) if len(program.steps) == 1)
         return tuple(dict.fromkeys(map(static, alone)))[:SAMPLES]
@@ -71,7 +71,9 @@ def _samples(op: str) -> tuple[Program, ...]:
 
 
 def in_doubt(program: Program) -> Program:
-    """A program of one step on static dims with every dim unbacked, where eager accepts that; any other as it is."""
+    """A program of one step on static dims, with every dim unbacked if eager accepts that. Any other program
+    unchanged.
+    """
     if len(program.steps) > 1 or program != static(program):
         return program
     return next((form.program for form in variants(program, ("all",)) if opinfo.accepts(form.program)), program)

@@ -1,4 +1,4 @@
-"""Programs of one op of the catalogue, with no more before it than its arguments need."""
+"""Programs of one op of the catalogue, after only the steps that its arguments need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUMBERS: Final = tuple(spec for spec in STARTS if "item()" in str(spec))
 
 
 def singles(spec: OpSpec, count: int, word: int = 0) -> Iterator[Program]:
-    """Up to `count` programs of an op, the same at every call; others for another `word`."""
+    """Up to `count` programs of an op, the same at every call, different for another `word`."""
     found: set[Program] = set()
     of_word = f":{word}" if word else ""
     for number in range(ATTEMPTS):

@@ -1,4 +1,4 @@
-"""Programs that ask unlike things first."""
+"""Order programs so that unlike ones come first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def spread(programs: Iterable[Program]) -> list[Program]:
 
 
 def _kind(program: Program) -> object:
-    """What a guard may depend on: ranks, empty and one-element dims, layouts, which arguments are given and how."""
+    """What a guard may depend on: ranks, empty and one-element dims, layouts, and which arguments are given in
+    which form.
+    """
     inputs = tuple((item.dtype, item.layout, tuple(min(dim.size, 2) for dim in item.shape)) for item in program.inputs)
     return inputs, tuple(_shape_of_call(node) for step in program.steps for node in walk(step.value))
 

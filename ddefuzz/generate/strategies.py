@@ -1,4 +1,6 @@
-"""Hypothesis strategies of programs: built forward on concrete tensors, each step run at once on two data sizes."""
+"""Hypothesis strategies for programs. Programs are built forward on concrete tensors; each step runs at once at two
+data sizes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ UNBACKED: Final = Tensor(1, 3)
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A program, and the number of steps that it was to have."""
+    """A program, and the number of steps that was requested."""
 
     program: Program
     asked: int
@@ -46,7 +48,7 @@ def programs(profile: Profile) -> st.SearchStrategy[Program]:
 
 @st.composite
 def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = None) -> Drawn:
-    """Programs of a profile with what was asked of them; `journal` is told each step before it runs."""
+    """Programs of a profile with the requested number of steps. `journal` is called with each step before it runs."""
 
     def choices() -> Choices:
         return Choices(draw(WORDS))
@@ -81,7 +83,9 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
 
 
 def inputs_read(program: Program) -> frozenset[str]:
-    """The inputs that some step reads. An unread one cannot just be left out: values depend on an input's position."""
+    """The inputs that some step reads. An unread one cannot simply be left out: values depend on an input's
+    position.
+    """
     read = frozenset().union(*(names_in(step.value) for step in program.steps))
     return read.intersection(item.name for item in program.inputs)
 
@@ -93,9 +97,9 @@ def pick(profile: Profile, choices: Choices) -> OpSpec:
 
 
 def attempt(lockstep: Lockstep, choices: Choices, op: OpSpec) -> bool:
-    """Add a call of `op`; False, with nothing added, where its arguments cannot be made, or torch refuses them.
+    """Add a call of `op`. False, with nothing added, if its arguments cannot be made or torch raises.
 
-    A call of literals alone would tell nothing, and is refused as well.
+    A call with literals alone is not added either: it has no unbacked size.
     """
     mark = lockstep.mark()
     try:

@@ -1,4 +1,4 @@
-"""Tensors for the slots of an op: one at hand, one converted from it, or a new one made by a step or an input."""
+"""Tensors for the slots of an op: an existing one, one converted from it, or a new one made by a step or an input."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def kind_of(tensor: torch.Tensor) -> Kind:
 
 
 def is_of_kind(tensor: torch.Tensor, kind: Kind) -> bool:
-    """Whether a slot of `kind` takes the tensor."""
+    """Whether a slot of `kind` accepts the tensor."""
     found = kind_of(tensor)
     return kind in {"any", found} or (kind == "number" and found in {"float", "int"})
 
 
 def draw_tensor(lockstep: Lockstep, choices: Choices, slot: Tensor) -> Handle:
-    """A tensor of a rank and kind, by preference one whose shape data decides."""
+    """A tensor of a rank and kind, preferably one with a data-dependent shape."""
     small = [tensor for tensor in lockstep.tensors if elements(tensor) <= slot.max_numel]
     if not small or choices.one_in(24):
         return draw_unbacked_input(lockstep, choices, slot)
@@ -68,14 +68,16 @@ def draw_tensor(lockstep: Lockstep, choices: Choices, slot: Tensor) -> Handle:
 
 
 def _preferred(choices: Choices, tensors: list[Handle]) -> Handle:
-    """One of `tensors`: mostly one that varies, and mostly a new one, so that steps build on each other."""
+    """One of `tensors`: usually one with a data-dependent shape, and usually a new one, so that steps build on
+    each other.
+    """
     varying = [tensor for tensor in tensors if tensor.varies]
     pool = varying if varying and not choices.one_in(16) else tensors
     return choices.pick(pool if choices.one_in(4) else pool[-NEWEST:])
 
 
 def _converted(lockstep: Lockstep, choices: Choices, tensor: Handle, slot: Tensor) -> Handle:
-    """`tensor` brought to the slot's kind and rank by further steps."""
+    """`tensor` converted to the slot's kind and rank by further steps."""
     for _ in range(CONVERSIONS):
         options = _conversions(tensor.left, slot)
         if not options:
@@ -85,7 +87,7 @@ def _converted(lockstep: Lockstep, choices: Choices, tensor: Handle, slot: Tenso
 
 
 def _conversions(tensor: torch.Tensor, slot: Tensor) -> tuple[str, ...]:
-    """What brings a tensor one step nearer to a slot; nothing where it fits."""
+    """The conversions that bring a tensor one step nearer to a slot. Empty if it fits."""
     if not is_of_kind(tensor, slot.kind):
         return conversions.FROM_COMPLEX if tensor.dtype.is_complex else conversions.TO_KIND[slot.kind]
     if tensor.dim() < slot.min_rank:
@@ -163,7 +165,7 @@ def _concrete(kind: Kind) -> Kind:
 
 
 def add_static_input(lockstep: Lockstep, choices: Choices, sizes: tuple[int, ...], kind: Kind) -> Handle:
-    """An input of a shape that data does not decide, such as a weight."""
+    """An input with a static shape, such as a weight."""
     dims = tuple(map(Dim, sizes))
     return lockstep.add_input(DTYPE_OF_KIND[kind], dims, Recipe("normal"), _layout(choices, len(dims)))
 
@@ -183,14 +185,14 @@ def draw_unbacked_input(lockstep: Lockstep, choices: Choices, slot: Tensor) -> H
 
 
 def _layout(choices: Choices, rank: int) -> str:
-    """How a new input lies in memory: mostly contiguous."""
+    """The layout of a new input: usually contiguous."""
     if not rank or not choices.one_in(5):
         return "contiguous"
     return choices.pick([name for name, layout in LAYOUTS.items() if layout.min_rank <= rank <= layout.max_rank])
 
 
 def draw_data(lockstep: Lockstep, choices: Choices, slot: Data) -> Handle:
-    """An input whose values decide sizes; never 2 of anything, which is what the other side has."""
+    """An input whose values decide sizes. It never has the value 2, which is what the other run has."""
     count = math.prod(slot.shape)
     match slot.recipe:
         case "mask":
@@ -207,7 +209,7 @@ def draw_data(lockstep: Lockstep, choices: Choices, slot: Data) -> Handle:
 
 
 def add_leaf(lockstep: Lockstep, slot: Leaf) -> Handle:
-    """A new input of which a gradient is asked."""
+    """A new input that requires a gradient."""
     first = int(lockstep.fresh_symbol().removeprefix("u"))
     symbols = {dim: f"u{first + number}" for number, dim in enumerate(slot.unbacked)}
     dims = tuple(Dim(size, symbols.get(dim)) for dim, size in enumerate(slot.shape))

@@ -1,7 +1,7 @@
-"""Forms of a program that ask torch other questions: which dims are unbacked and from where, layouts, out=, backward.
+"""Forms of a program that evaluate other guards: which dims are unbacked and why, layouts, out=, backward.
 
-Pure functions of a program. They say what is worth trying, not what is legal: who uses them asks eager torch, and takes
-the first candidate of a name that it accepts.
+Pure functions of a program. They say what is worth trying, not what is legal. The caller tries the candidates in
+eager and takes the first one of a name that runs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Variant(NamedTuple):
 
 
 def variants(program: Program, kinds: Iterable[str] | None = None) -> Iterator[Variant]:
-    """The forms of a program whose dims are static, of some `kinds` (names of `FORMS`) or of all.
+    """The forms of a program with static dims, of some `kinds` (names of `FORMS`) or of all.
 
-    Each is a well-formed program; candidates of one name come in a row.
+    Each is a well-formed program. Candidates of one name are adjacent.
     """
     for kind in FORMS if kinds is None else kinds:
         yield from (variant for variant in FORMS[kind](program) if is_well_formed(variant.program))
@@ -60,7 +60,7 @@ def is_well_formed(program: Program) -> bool:
 
 
 def unbacked(program: Program, chosen: Callable[[Input, int], bool]) -> Program:
-    """The program with every chosen dim (an input, its position) unbacked, each by a symbol of its own."""
+    """The program with every chosen dim (an input and the dim's position) unbacked, each with its own symbol."""
     names = (f"u{number}" for number in range(10_000))
 
     def made(item: Input) -> Input:
@@ -71,7 +71,7 @@ def unbacked(program: Program, chosen: Callable[[Input, int], bool]) -> Program:
 
 
 def all_unbacked(program: Program) -> Program:
-    """Every dim of 2 or more: what a user marks, and what upstream's own test does."""
+    """Every dim of size 2 or more unbacked: what a user marks, and what upstream's own test does."""
     return unbacked(program, lambda item, at: item.shape[at].size >= 2)
 
 
@@ -85,7 +85,7 @@ def _all(program: Program) -> Iterator[Variant]:
 
 
 def _every(program: Program) -> Iterator[Variant]:
-    """Sizes 0 and 1 as well, where broadcasting is decided."""
+    """Sizes 0 and 1 too, where broadcasting is decided."""
     made = unbacked(program, lambda _item, _at: True)
     if made not in (program, all_unbacked(program)):
         yield Variant("every", made)
@@ -114,7 +114,7 @@ def _shared(program: Program) -> Iterator[Variant]:
 
 
 def _mask(program: Program) -> Iterator[Variant]:
-    """The first dims of one size are as many as a mask has trues."""
+    """The first dims of one size get as many elements as a mask has trues."""
     for size in _first_sizes(program):
         keep = Input("keep", "bool", (Dim(size),), Recipe("trues", (size,)))
         found = Call("Tensor.squeeze", (Call("Tensor.nonzero", (Name("keep"),)), Literal(1)))
@@ -123,7 +123,7 @@ def _mask(program: Program) -> Iterator[Variant]:
 
 
 def _item(program: Program) -> Iterator[Variant]:
-    """The first dims of one size are cut to a number that a tensor holds."""
+    """The first dims of one size are cut to a number from a tensor."""
     for size in _first_sizes(program):
         held = Input("held", "int64", (Dim(1),), Recipe("sizes", (size,)))
         number = Name("length")
@@ -143,7 +143,9 @@ def _first_sizes(program: Program) -> list[int]:
 def _from_data(
     program: Program, data: Input, steps: tuple[Step, ...], size: int, cut: Callable[[str], Expr]
 ) -> Program:
-    """`cut` what has `size` as its first dim; the data comes last, because values depend on an input's position."""
+    """Apply `cut` to inputs whose first dim has `size`. The data input is last, because values depend on an
+    input's position.
+    """
     of_size = [item.name for item in program.inputs if item.shape and item.shape[0].size == size]
     names: dict[str, Expr] = {name: Name(f"{name}_cut") for name in of_size}
     cuts = tuple(Step((f"{name}_cut",), cut(name)) for name in of_size)
@@ -196,7 +198,7 @@ def _method(program: Program) -> Iterator[Variant]:
 
 
 def _in_place(program: Program) -> Iterator[Variant]:
-    """On a copy of the first argument."""
+    """The in-place form, on a copy of the first argument."""
     for call in _as_method(program, "_"):
         copy = Step(("changed",), Call("Tensor.clone", call.args[:1]))
         changing = replace(call, args=(Name("changed"), *call.args[1:]))
@@ -204,7 +206,7 @@ def _in_place(program: Program) -> Iterator[Variant]:
 
 
 def _as_method(program: Program, suffix: str) -> Iterator[Call]:
-    """The last call as the method of its name and suffix, where the table has it."""
+    """The last call as the method of its name and suffix, if the table has it."""
     match program.steps[-1].value:
         case Call(function, (Name(), *_) as args, kwargs) if not function.startswith(METHOD_PREFIX):
             method = f"{METHOD_PREFIX}{function.rpartition('.')[2]}{suffix}"
@@ -218,7 +220,7 @@ def _with_last(program: Program, before: tuple[Step, ...], value: Expr) -> Progr
 
 
 def _backward(program: Program) -> Iterator[Variant]:
-    """The gradient of the sum of what is returned, or of its first part, by every float input."""
+    """The gradient of the sum of the result, or of its first part, with respect to every float input."""
     inputs = tuple(replace(item, requires_grad=item.dtype in FLOATS) for item in program.inputs)
     wanted: tuple[Expr, ...] = tuple(Name(item.name) for item in inputs if item.requires_grad)
     if not wanted:

@@ -18,7 +18,7 @@ from ddefuzz.errors import UnsupportedError
 from ddefuzz.minimize.facts import Scalar, StandIn
 from ddefuzz.minimize.order import is_operation
 from ddefuzz.program.evaluate import evaluate, run_step
-from ddefuzz.program.inputs import DataSize, dial, materialize
+from ddefuzz.program.inputs import DataSize, at_data_size, materialize
 from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk
 
 OTHER_SIZES: tuple[DataSize, ...] = ("2", "all", "1", "0")
@@ -49,9 +49,9 @@ def _inspect(program: Program, *, other_size: bool) -> Mapping[Expr, StandIn] | 
     example = _values(program)
     if example is None:
         return None
-    dialled = [other for other in (dial(program, size) for size in OTHER_SIZES) if other != program]
-    at_other_sizes = _that_run(dialled)
-    if other_size and dialled and not at_other_sizes:
+    resized = [other for other in (at_data_size(program, size) for size in OTHER_SIZES) if other != program]
+    at_other_sizes = _that_run(resized)
+    if other_size and resized and not at_other_sizes:
         return None
     others = at_other_sizes + _that_run((_with_other_values(program),))
     symbols = _symbols(program, example, others)

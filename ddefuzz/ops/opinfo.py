@@ -1,7 +1,7 @@
-"""What the samples of torch's OpInfo call, beside the catalogue: functions of torch and methods, by name.
+"""The functions and methods, by name, that the samples of torch's OpInfo call and the catalogue does not.
 
-Their own out= and in-place forms are among them. Torch alone says what of it there is in a version (`tests/ops`
-compares); nothing here reads or writes files, or runs code that it is given.
+Their out= and in-place forms are included. Which of them exist depends on the torch version (`tests/ops` compares).
+Nothing here reads or writes files or runs code that it is given.
 """
 
 from __future__ import annotations

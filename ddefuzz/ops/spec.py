@@ -1,10 +1,9 @@
 """What an op of the catalogue is: one call written as Python, and how each name in it is filled.
 
-`op("torch.narrow(x, d, a, n)", x=Tensor(1), d=DimOf("x"), a=Size(0, high=At("x", "d")), n=Size(...))` is all there
-is to an op. The template is text in the language of programs, so calls, subscripts, arithmetic and branches are
-written alike. Slots are filled left to right in the order given, so a slot may refer to earlier ones by name.
-They say what is worth trying, not what is legal: torch itself is the type checker, and a call that raises is
-dropped.
+An op is one row: `op("torch.narrow(x, d, a, n)", x=Tensor(1), d=DimOf("x"), a=Size(0, high=At("x", "d")),
+n=Size(...))`. The template is text in the language of programs, so calls, subscripts, arithmetic and branches are
+written the same way. Slots are filled in the order given, so a slot may refer to earlier ones by name. A slot says
+what is worth trying, not what is legal. torch is the type checker: a call that raises is dropped.
 """
 
 from __future__ import annotations
@@ -163,10 +162,10 @@ Slot: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """One way to call something of the catalogue.
+    """One way to call a function of the catalogue.
 
-    `stops` marks what capture usually cannot get past on an unbacked size; it is drawn mainly in its turn, so that
-    programs live long enough to reach other sites.
+    `stops` marks a call that usually stops capture on an unbacked size. The generator draws it mainly as the op
+    in focus, so that programs get long enough to reach other sites.
     """
 
     template: str

@@ -1,1 +1,1 @@
-"""What a test case is: programs as immutable trees, their one text form, and how their inputs are made."""
+"""Test cases: programs as immutable trees, their text form, and how their inputs are made."""

@@ -1,4 +1,4 @@
-"""Evaluation of expressions on concrete values: what a program does, step by step, without its text."""
+"""Evaluate expressions on concrete values. This runs a program step by step, without its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tensors that a program is run on, and the data sizes that they are dialled to."""
+"""The tensors that a program is run on, and programs at other data sizes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def materialize_input(item: Input, position: int) -> torch.Tensor:
     return tensor
 
 
-def dial(program: Program, data_size: DataSize) -> Program:
-    """The program with every size that its data decides set to `data_size`, as far as that is possible.
+def at_data_size(program: Program, data_size: DataSize) -> Program:
+    """The program with every size that its data decides set to `data_size`, as far as possible.
 
-    These are the k of `trues(k)` and `distinct(k)`, each entry of `sizes(...)`, and the dims with a symbol, all
-    dims of one symbol alike. `equal` is a static dim of another input, or of the same one where no other has any;
-    `all` is every element for `trues` and `distinct`, else the largest of the example and the static dims.
+    These sizes are the k of `trues(k)` and `distinct(k)`, each entry of `sizes(...)`, and the dims with a
+    symbol. All dims of one symbol change together. `equal` is the size of a static dim of another input, or of
+    the same input if no other has one. `all` is every element for `trues` and `distinct`, else the largest of
+    the example size and the static dims.
     """
     symbols = {
         dim.symbol: _size(data_size, dim.size, _statics(program, item), None)
@@ -52,11 +53,11 @@ def dial(program: Program, data_size: DataSize) -> Program:
 
 def _dial_input(item: Input, data_size: DataSize, symbols: dict[str, int], statics: tuple[int, ...]) -> Input:
     shape = tuple(dim if dim.symbol is None else Dim(symbols[dim.symbol], dim.symbol) for dim in item.shape)
-    dialled = replace(item, shape=shape)
-    return replace(dialled, recipe=_dial_recipe(dialled, data_size, statics))
+    resized = replace(item, shape=shape)
+    return replace(resized, recipe=_recipe_at(resized, data_size, statics))
 
 
-def _dial_recipe(item: Input, data_size: DataSize, statics: tuple[int, ...]) -> Recipe:
+def _recipe_at(item: Input, data_size: DataSize, statics: tuple[int, ...]) -> Recipe:
     recipe, count = item.recipe, elements(item)
     match recipe.kind:
         case "trues":

@@ -1,7 +1,7 @@
-"""What an input can be: the dtypes, the layouts, and the recipes of values, each as the expression that makes it.
+"""What an input can be: dtypes, layouts and recipes of values. Each is the expression that makes it.
 
-The expressions are programs' own, so `inputs.materialize` evaluates and the stand-alone repro prints the very same
-text. Nothing here imports torch.
+`inputs.materialize` evaluates these expressions, and the stand-alone repro prints the same text. Nothing here
+imports torch.
 """
 
 from __future__ import annotations

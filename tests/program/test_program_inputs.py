@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from ddefuzz.program.inputs import DATA_SIZES, DataSize, dial, materialize
+from ddefuzz.program.inputs import DATA_SIZES, DataSize, at_data_size, materialize
 from ddefuzz.program.model import Dim, Input, Literal, Program, Recipe
 from ddefuzz.program.recipes import DTYPES, FLOATS, INTEGERS, LAYOUTS, RECIPES, elements, fault_of
 
@@ -140,16 +140,16 @@ CHAIN = program_of(
 def test_dialling_moves_every_data_dependent_size(
     data_size: DataSize, size: int, trues: int, distinct: int, lengths: tuple[int, ...]
 ) -> None:
-    dialled = dial(CHAIN, data_size)
-    tensors = materialize(dialled)
+    resized = at_data_size(CHAIN, data_size)
+    tensors = materialize(resized)
     assert tensors["mask"].shape == (size, 2)
     assert tensors["x"].shape == (size, 4)
     assert tensors["mask"].sum() == trues
     assert len(set(tensors["labels"].tolist())) == distinct
     assert tuple(tensors["lengths"].tolist()) == lengths
     assert tensors["weights"].shape == (size,)
-    assert dialled.steps == CHAIN.steps
-    assert all(fault_of(item) is None for item in dialled.inputs)
+    assert resized.steps == CHAIN.steps
+    assert all(fault_of(item) is None for item in resized.inputs)
 
 
 @pytest.mark.parametrize("data_size", DATA_SIZES)
@@ -158,14 +158,16 @@ def test_a_dialled_input_is_well_formed(kind: str, data_size: DataSize) -> None:
     for dtype in sorted(FLOATS | INTEGERS | {"bool"}):
         item = Input("x", dtype, (Dim(3, "u0"), Dim(3, "u0")), Recipe(kind, EXAMPLES[kind]))
         if fault_of(item) is None:
-            (dialled,) = dial(program_of(item, Input("y", "bool", dims(5), Recipe("ones"))), data_size).inputs[:1]
-            assert fault_of(dialled) is None
-            assert made(dialled).numel() == elements(dialled)
+            (resized,) = at_data_size(program_of(item, Input("y", "bool", dims(5), Recipe("ones"))), data_size).inputs[
+                :1
+            ]
+            assert fault_of(resized) is None
+            assert made(resized).numel() == elements(resized)
 
 
 def test_a_program_whose_data_decides_nothing_stays_itself() -> None:
     program = program_of(Input("x", "float32", dims(2), Recipe("normal")))
-    assert all(dial(program, data_size) == program for data_size in DATA_SIZES)
+    assert all(at_data_size(program, data_size) == program for data_size in DATA_SIZES)
 
 
 @pytest.mark.parametrize("dtype", sorted(INTEGERS))
