@@ -21,6 +21,7 @@ from ddefuzz.execute.protocol import (
     Stage,
     Subject,
 )
+from ddefuzz.files import read_bytes, read_toml
 from ddefuzz.findings.lifecycle import recurs
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
@@ -159,8 +160,8 @@ def trusted_cases(listed: Path) -> Iterator[KeptCase]:
     """The cases of the modules in a list of trusted ones, by the outcomes beside them; nothing is executed for it."""
     for path, expected in _read_trusted(listed):
         try:
-            outcomes = msgspec.json.decode(expected.read_bytes(), type=dict[str, dict[Stage, ExpectedOutcome]])
-        except (OSError, msgspec.DecodeError) as error:
+            outcomes = msgspec.json.decode(read_bytes(expected), type=dict[str, dict[Stage, ExpectedOutcome]])
+        except (RecursionError, msgspec.DecodeError) as error:
             raise InputError(f"{expected}: {error}") from error
         for case, stages in outcomes.items():
             for stage, outcome in stages.items():
@@ -171,8 +172,8 @@ def trusted_cases(listed: Path) -> Iterator[KeptCase]:
 def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
     """Each module of a list, with the file of its outcomes."""
     try:
-        trusted = msgspec.toml.decode(listed.read_bytes(), type=Trusted)
-    except (OSError, RecursionError, msgspec.DecodeError) as error:
+        trusted = msgspec.convert(read_toml(listed), Trusted)
+    except msgspec.ValidationError as error:
         raise InputError(f"{listed}: {error}") from error
     for module in trusted.module:
         path, expected = listed.parent / module.path, listed.parent / module.expected

@@ -30,6 +30,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.worker import observe_run
+from ddefuzz.files import read_text
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import read_program
@@ -196,8 +197,8 @@ def _advise(pool: Pool, target: Target, group: Sequence[Checked], timeout: float
     if isinstance(subject, ProgramSubject):
         return advise(failures, target.file, subject.text, lambda text, stage: _try_program(pool, text, stage, timeout))
     try:
-        source = Path(subject.path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
+        source = read_text(Path(subject.path))
+    except InputError:
         # Python may read it, by its coding line; changes are tried in UTF-8 only.
         return None
     folder = Path(tempfile.mkdtemp(prefix="ddefuzz-advice-"))

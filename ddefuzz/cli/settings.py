@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Annotated, Any
 
 import pydantic_settings as sources
@@ -11,6 +13,7 @@ from click.core import ParameterSource
 from pydantic import BeforeValidator, Field, StrictInt, ValidationError
 
 from ddefuzz.errors import InputError
+from ddefuzz.files import read_toml
 
 PREFIX = "DDEFUZZ_"
 
@@ -24,10 +27,24 @@ class Variables(sources.EnvSettingsSource):
         return {name.removeprefix(prefix): self.env_vars[name] for name in names}
 
 
-PLACES: dict[str, type[Variables | sources.TomlConfigSettingsSource]] = {
+class TomlFile(sources.TomlConfigSettingsSource):
+    """`ddefuzz.toml`, read as every file is."""
+
+    def _read_file(self, file_path: Path | Traversable) -> dict[str, Any]:
+        return read_toml(Path(str(file_path)))
+
+
+class PyprojectFile(sources.PyprojectTomlConfigSettingsSource):
+    """`[tool.ddefuzz]` of `pyproject.toml`, read as every file is."""
+
+    def _read_file(self, file_path: Path | Traversable) -> dict[str, Any]:
+        return read_toml(Path(str(file_path)))
+
+
+PLACES: dict[str, type[Variables | TomlFile | PyprojectFile]] = {
     "the environment": Variables,
-    "ddefuzz.toml": sources.TomlConfigSettingsSource,
-    "[tool.ddefuzz] of pyproject.toml": sources.PyprojectTomlConfigSettingsSource,
+    "ddefuzz.toml": TomlFile,
+    "[tool.ddefuzz] of pyproject.toml": PyprojectFile,
 }
 """Where settings are looked for, in this order; files are those of the current folder."""
 

@@ -16,7 +16,7 @@ import msgspec
 import tomli_w
 
 from ddefuzz.errors import InputError
-from ddefuzz.files import write_atomically
+from ddefuzz.files import read_toml, write_atomically
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import SCHEMA, Finding, HistoryEntry, normalized, stamp
 from ddefuzz.findings.rows import sequence_of
@@ -104,19 +104,10 @@ def _without_none(value: Any) -> Any:
     return value
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: {error}") from error
-    except RecursionError as error:
-        raise InputError(f"{path}: found values nested too deeply, expected what `findings export` writes") from error
-
-
 def read_finding(place: Path) -> Finding:
     """The finding of one folder, without what known.toml decides of it; raises `InputError`."""
     path = place / FINDING
-    fields = _read_toml(path)
+    fields = read_toml(path)
     if (schema := fields.pop("schema", None)) != SCHEMA:
         raise InputError(f"{path}: found schema {schema!r}, expected {SCHEMA!r}")
     for name in ("minimal", "original"):
@@ -163,7 +154,7 @@ def _read_known(path: Path) -> dict[str, Known]:
     if not path.exists():
         return {}
     try:
-        known: dict[str, Known] = msgspec.convert(_read_toml(path), dict[str, Known])
+        known: dict[str, Known] = msgspec.convert(read_toml(path), dict[str, Known])
     except msgspec.ValidationError as error:
         raise InputError(f"{path}: {error}") from error
     return known

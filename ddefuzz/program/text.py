@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ddefuzz.errors import InputError, ProgramError
+from ddefuzz.errors import ProgramError
+from ddefuzz.files import read_start
 from ddefuzz.program.expressions import (
     EVERYTHING,
     Scope,
@@ -146,11 +147,7 @@ def read_case(path: Path, callables: Container[str]) -> Case:
 
 def _read(path: Path) -> bytes:
     """No more of a file than it takes to see that it is too long."""
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+    return read_start(path, MAX_BYTES + 1)
 
 
 def _decoded(content: bytes, path: Path) -> str:

@@ -46,7 +46,7 @@ def pytest_collect_file(
 
 
 def _is_program(path: Path) -> bool:
-    if path.suffix != ".py":
+    if path.suffix != ".py" or not path.is_file():
         return False
     with path.open("rb") as file:
         # A byte order mark makes it no program, which is said of it then, but no user code either.

@@ -263,7 +263,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(SAMPLE.encode() + b"    # \xe9\n")
     with pytest.raises(ProgramError, match=r"latin\.py:8: found the byte 0xe9, expected text in UTF-8"):
         read_case(path, CATALOGUE)
-    with pytest.raises(InputError, match=r"gone\.py: No such file"):
+    with pytest.raises(InputError, match=r"gone\.py: cannot be read: No such file"):
         read_case(tmp_path / "gone.py", CATALOGUE)
 
 
