@@ -1,4 +1,4 @@
-"""What a self-test says, line by line: `ddefuzz doctor` prints it."""
+"""One line of a self-test. `ddefuzz doctor` prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports go one way: rooms in pipeline order, no cycle between modules, no import hidden in a function."""
+"""Imports go one way: packages in pipeline order, no cycle between modules, no import hidden in a function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ddefuzz"
 
-ROOMS = (
+PACKAGES = (
     "errors",
     "files",
     "selfcheck",
@@ -32,7 +32,7 @@ ROOMS = (
     "pytest_plugin",
     "cli",
 )
-"""Upstream first: a room imports only from itself and the ones before it."""
+"""Upstream first: a package imports only from itself and the ones before it."""
 
 LONGEST_MODULE = 400
 
@@ -45,7 +45,7 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def room_of(module: str) -> str | None:
+def package_of(module: str) -> str | None:
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else None
 
@@ -63,18 +63,18 @@ def imports(path: Path) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def test_every_room_is_in_the_order() -> None:
-    assert {room for room in map(room_of, MODULES) if room is not None} <= set(ROOMS)
+    assert {room for room in map(package_of, MODULES) if room is not None} <= set(PACKAGES)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_go_downstream_only(module: str) -> None:
-    room = room_of(module)
+    room = package_of(module)
     if room is None:
         return
     wrong = [
         f"{module} imports {target}"
         for target, _ in imports(MODULES[module])
-        if (other := room_of(target)) is not None and ROOMS.index(other) > ROOMS.index(room)
+        if (other := package_of(target)) is not None and PACKAGES.index(other) > PACKAGES.index(room)
     ]
     assert not wrong
 
@@ -87,7 +87,7 @@ def test_no_module_is_in_an_import_cycle() -> None:
     assert set(graph) == settled
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if room_of(module) not in {"cli", "pytest_plugin"}])
+@pytest.mark.parametrize("module", [module for module in MODULES if package_of(module) not in {"cli", "pytest_plugin"}])
 def test_no_import_of_ours_hides_in_a_function(module: str) -> None:
     tree = ast.parse(MODULES[module].read_text())
     inner = [

@@ -1,1 +1,1 @@
-"""Measuring ddefuzz: what it costs, what it finds of planted faults, and how it grows beside its peers."""
+"""Measuring ddefuzz: its cost, its recall of planted faults, and its growth compared with other tools."""

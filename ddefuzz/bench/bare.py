@@ -1,4 +1,4 @@
-"""The other side of the throughput ratio: `torch.export.export` as anybody would call it, with nothing watched."""
+"""The baseline of the throughput ratio: plain calls of `torch.export.export`, without hooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from ddefuzz.program.text import print_program
 
 
 def run_bare(task: BareTask) -> BareResult:
-    """Export each case once; only the calls are counted. For a process of its own: what torch prints is thrown away."""
+    """Export each case once. Only the calls are timed. It needs a process of its own: what torch prints is
+    discarded.
+    """
     spent = 0.0
     warnings.simplefilter("ignore")
     nowhere = os.open(os.devnull, os.O_WRONLY)

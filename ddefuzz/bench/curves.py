@@ -1,4 +1,4 @@
-"""Growth curves of guard sites over CPU seconds, side by side, with bootstrap intervals over the seeds."""
+"""Growth curves of guard sites over CPU seconds, for several tools, with bootstrap intervals over the seeds."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ddefuzz.errors import InputError
 EXTRA = "pip install 'ddefuzz[report]'"
 
 GRID = 61
-"""Points of a mean curve, its ends among them."""
+"""Points of a mean curve, including its ends."""
 
 NOTHING = SiteCount(0, 0, 0, 0)
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """What one peer reached with one seed, one step for each new site; `cpu_seconds` is how long it ran.
+    """What one tool reached with one seed, one step for each new site. `cpu_seconds` is how long it ran.
 
-    `killed` is the signal that ended it before its time, `SIGSEGV (Segmentation fault)`; empty where none did.
+    `killed` is the signal that ended it early, `SIGSEGV (Segmentation fault)`; empty if none did.
     """
 
     peer: str
@@ -45,7 +45,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """Where a peer is after so many CPU seconds, on the mean."""
+    """The mean state of a tool after this many CPU seconds."""
 
     cpu_seconds: float
     fallback: Estimate
@@ -53,7 +53,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """One row: at the end of the budget, distinct fallback sites and DDE call sites (of both, those in C++).
+    """One row: at the end of the budget, distinct fallback sites and DDE call sites, with the C++ ones of each.
 
     `sites` are guard sites of either kind.
     """
@@ -81,7 +81,7 @@ class Peers(msgspec.Struct, frozen=True):
 
 
 def compare(budget: float, curves: Sequence[Curve], *, interrupted: bool = False) -> Peers:
-    """The rows, in the order in which the peers come first; runs that went on for longer are cut at the budget."""
+    """The rows, in the order in which the tools appear first. Runs that took longer are cut at the budget."""
     names = dict.fromkeys(curve.peer for curve in curves)
     peers = tuple(_peer(name, [curve for curve in curves if curve.peer == name], budget) for name in names)
     torch = ", ".join(sorted({curve.torch for curve in curves}))
@@ -89,13 +89,13 @@ def compare(budget: float, curves: Sequence[Curve], *, interrupted: bool = False
 
 
 def reached_by(steps: Sequence[Step], cpu_seconds: float) -> SiteCount:
-    """What had been reached after so many CPU seconds."""
+    """What was reached after this many CPU seconds."""
     place = bisect_right([step.cpu_seconds for step in steps], cpu_seconds)
     return steps[place - 1].sites if place else NOTHING
 
 
 def estimates(samples: Sequence[Sequence[float]]) -> list[Estimate]:
-    """An estimate for each column; a row is a seed's."""
+    """An estimate for each column. A row belongs to a seed."""
     values = np.asarray(samples, dtype=float)
     means = values.mean(axis=0)
     stats = scipy_stats()

@@ -39,7 +39,7 @@ USAGE = f"{ENVIRONMENT}=SITES.jsonl python -m ddefuzz.bench.outside (SCRIPT | -m
 
 @dataclass(slots=True)
 class Hook:
-    """What has been written so far; `descriptor` is of a file that every write appends to."""
+    """What has been written so far. `descriptor` belongs to a file to which every write appends."""
 
     descriptor: int
     watching: ExitStack = field(default_factory=ExitStack)
@@ -53,7 +53,7 @@ class Hook:
     def raised(self, error: BaseException) -> None:
         """Write a call site that raised, once.
 
-        It is judged now, where the native stack still is: torch may catch the error and go on.
+        It is judged now, while the native stack exists: torch may catch the error and go on.
         """
         raised = self.recorder.raised([error]) if self.recorder is not None else None
         if raised is not None:

@@ -1,4 +1,4 @@
-"""Running the peers: campaigns, and outside commands under the hook, each for the same CPU seconds."""
+"""Run the tools that are compared: campaigns, and outside commands under the hook, each for the same CPU seconds."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def run_campaign(name: str, plan: Plan, seed: int, folder: Path, stopped: Stoppe
 
 @contextmanager
 def _started(words: list[str], file: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The command in a session of its own, of which nothing is left running."""
+    """The command in a session of its own. No process of it is left running."""
     try:
         process = subprocess.Popen(
             words,
@@ -120,9 +120,10 @@ def _started(words: list[str], file: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _used(pid: int) -> float:
-    """CPU seconds of a process and of all below it, those that have ended among them.
+    """CPU seconds of a process and all its descendants, including those that have ended.
 
-    Without those of `addr2line`, by which the hook names C++: they are in no campaign's count either.
+    `addr2line`, with which the hook names C++ frames, is left out, because it is not in a campaign's count
+    either.
     """
     try:
         process = psutil.Process(pid)

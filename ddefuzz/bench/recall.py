@@ -1,7 +1,9 @@
-"""How many planted faults a campaign finds: the fallback withheld at sites drawn from those ever seen.
+"""How many planted faults a campaign finds. A planted fault withholds the fallback at one site, drawn from all
+sites ever seen.
 
-All are read off one campaign. A fault at a site changes nothing before a program gets there, so the first case that
-reaches the site undecided is the one that would have found it; that program is then run with the fault.
+All results are computed from one campaign. A fault at a site changes nothing before a program reaches that site, so
+the first case that reaches it with an undecided guard is the one that would have found the fault. That program is
+then run with the fault.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from ddefuzz.oracles.capture import judge
 
 
 class Planted(msgspec.Struct, frozen=True):
-    """One planted fault: where, and what became of it.
+    """One planted fault: where, and the result.
 
-    `cpu_seconds` and `cases` are the campaign's when a case first reached the site, None where none did. `named` is
-    the place that was blamed, with its line, and `why` says what is wrong where it was not found or not named.
+    `cpu_seconds` and `cases` are the campaign's when a case first reached the site, None if none did. `named`
+    is the place that was blamed, with its line. `why` says what is wrong if it was not found or not named.
     """
 
     place: Place
@@ -75,13 +77,13 @@ class Reach(NamedTuple):
 
 @dataclass(slots=True)
 class FirstReached:
-    """A campaign's listener that notes when each of some places first fell back."""
+    """A listener of a campaign that records when each of some places first took its fallback."""
 
     places: frozenset[Place]
     when: dict[Place, Reach] = field(default_factory=dict)
 
     def __call__(self, event: Event, tally: Tally) -> None:
-        """Look once a result is in."""
+        """Check once after each result."""
         for place in self.places - self.when.keys():
             if (place.language, place.file, place.line) in tally.ledger.fallback_sites:
                 self.when[place] = Reach(round(tally.total_cpu_seconds(), 3), len(tally.digests))
@@ -177,7 +179,9 @@ def judge_fault(fault: Planted, seen: Observation) -> Planted:
 
 
 def names(classified: Classified, planted: Place, asked: Place) -> bool:
-    """Whether a failure is blamed on exactly the planted place: of Python the frame's, of C++ the place that asked."""
+    """Whether a failure is blamed on exactly the planted place: the frame for Python, the place of the guard
+    for C++.
+    """
     if planted.language == "C++":
         return classified.signature.site.language == "C++" and asked == planted
     frame = classified.frame

@@ -64,7 +64,7 @@ def read_lines(path: Path) -> list[Line]:
 def growth(lines: Iterable[Line]) -> Iterator[Step]:
     """The curve over the CPU seconds of all processes together, one step for each new site and one for the end.
 
-    What a process had used when the hook was installed is left out: importing torch is no search.
+    CPU seconds before the hook was installed are left out: importing torch is not search.
     """
     spent: dict[int, float] = {}
     before: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""How much a campaign costs beside what torch itself costs: ratios measured side by side in one session."""
+"""The cost of a campaign compared with the cost of torch itself: ratios measured side by side in one session."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class BareResult(msgspec.Struct, frozen=True):
 
 
 class Throughput(msgspec.Struct, frozen=True):
-    """What `measure` measured; CPU seconds leave out the start of the processes, on both sides.
+    """The result of `measure`. CPU seconds leave out the start of the processes, on both sides.
 
-    `memory_slope_kb` is the least-squares growth of a worker's resident memory a case, in 10^3 bytes, after its first
-    cases; `memory_peak_mb` the most of any worker in the campaigns, in 10^6 bytes.
+    `memory_slope_kb` is the least-squares growth of a worker's resident memory per case, in 10^3 bytes, after
+    its first cases. `memory_peak_mb` is the maximum of any worker in the campaigns, in 10^6 bytes.
     """
 
     torch: str
@@ -70,12 +70,14 @@ class Throughput(msgspec.Struct, frozen=True):
 
     @property
     def torch_share(self) -> float:
-        """How much of the campaign's CPU seconds bare exports of the same programs need: what is torch's own work."""
+        """The fraction of the campaign's CPU seconds that bare exports of the same programs need: torch's
+        own work.
+        """
         return self.bare_cpu / self.campaign_cpu
 
     @property
     def speed_up(self) -> float:
-        """Of two jobs over one."""
+        """The speed-up of two jobs over one."""
         return self.seconds_one_job / self.seconds_two_jobs
 
 
@@ -113,7 +115,9 @@ def measure(profile: str, seed: int, cases: int, folder: Path, say: Callable[[st
 
 
 def _bare(profile: str, seed: int, cases: int) -> float:
-    """CPU seconds of bare exports, in chunks as long as a worker lives: both sides pay for as many cold first calls."""
+    """CPU seconds of bare exports, in chunks as long as a worker lives. So both sides pay for the same number
+    of cold first calls.
+    """
     chunks = [(begin, min(begin + TASKS_PER_WORKER, cases)) for begin in range(0, cases, TASKS_PER_WORKER)]
     total = 0.0
     with Pool(1, tasks_per_worker=1) as pool:
@@ -146,7 +150,7 @@ def _got(result: Any) -> Any:
 
 
 def _rates(results: list[CaseResult]) -> dict[str, float]:
-    """Programs a CPU second, by stage."""
+    """Programs per CPU second, by stage."""
     seconds: dict[str, float] = {"draw": sum(result.draw_seconds for result in results)}
     for result in results:
         for run in result.outcomes:

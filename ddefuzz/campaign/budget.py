@@ -1,4 +1,4 @@
-"""How much a campaign may do: a time or a number of cases, and which of them are this shard's."""
+"""How much a campaign may do: a time, a number of cases or CPU seconds, and which cases belong to this shard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Budget:
 
     @property
     def drawing_seconds(self) -> float | None:
-        """When to stop drawing, so that what was found by then is minimized and confirmed within the budget."""
+        """When to stop drawing, so that findings up to then are minimized and confirmed within the budget."""
         if self.seconds is None:
             return None
         return self.seconds - min(CLOSING_SECONDS, CLOSING_SHARE * self.seconds)

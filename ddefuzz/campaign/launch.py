@@ -1,4 +1,4 @@
-"""Starting a campaign, or going on with one: the workers, their versions, the database's entry, then the loop."""
+"""Start or resume a campaign: the workers, their versions, the database's entry, then the loop."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ START_SECONDS = 120.0
 
 
 def start(plan: Plan, database: Database, listen: Listener, stopped: Stopped) -> Summary:
-    """Run a new campaign; everything is counted from this call on, the start of the workers included."""
+    """Run a new campaign. Time counts from this call, including the start of the workers."""
     return _launch(plan, database, listen, stopped, None)
 
 
 def resume(plan: Plan, entry: CampaignEntry, database: Database, listen: Listener, stopped: Stopped) -> Summary:
-    """Go on with a campaign, at its first case that was not done; raises InputError if it would draw other cases."""
+    """Continue a campaign at its first case that was not done. Raises InputError if it would draw other cases."""
     return _launch(replace(plan, start=entry.next_index), database, listen, stopped, entry)
 
 

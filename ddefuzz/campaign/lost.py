@@ -1,4 +1,4 @@
-"""What is left of a task whose worker died or hung: the journal says what it was doing and how far it had come."""
+"""What remains of a task whose worker died or hung: the journal says what it was doing and how far it got."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OwnError(msgspec.Struct, frozen=True):
 def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResult:
     """The result of a case that ended its worker, with one sighting of the crash or hang.
 
-    A case that was still being drawn has no program yet: its last step is the evidence, in the stage `eager`.
+    A case that was still being drawn has no program yet. Its last step is the evidence, in the stage `eager`.
     """
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
@@ -53,7 +53,7 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
 
 
 def sightings_of(observation: Observation, program: str | None, torch: str) -> tuple[Sighting, ...]:
-    """What the end of a worker shows of the program it was at, None where there was none yet."""
+    """What the end of a worker shows about the program it was running, None if there was no program yet."""
     return tuple(
         Sighting(
             signature=classified.signature,
@@ -69,7 +69,7 @@ def sightings_of(observation: Observation, program: str | None, torch: str) -> t
 
 
 def undone_case(task: CaseTask, journal: Path) -> CaseResult:
-    """The result of a case that a bug of ddefuzz ended: nothing could be judged, so nothing is said of torch."""
+    """The result of a case that a bug of ddefuzz ended. Nothing could be judged, so nothing is said about torch."""
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
     return CaseResult(
@@ -90,7 +90,7 @@ def _run_of(task: CaseTask, doing: Entry) -> tuple[Stage, Semantics]:
 
 
 def _digest(doing: Entry, ended: str) -> str:
-    """That of the program, as it would be without the accident: a campaign's digests do not depend on one."""
+    """The digest that the program would have without the accident: a campaign's digests do not depend on one."""
     try:
         return digest(parse(doing.program, "<journal>").program) if doing.stage in STAGES else f"lost {ended}"
     except ProgramError:
@@ -98,7 +98,7 @@ def _digest(doing: Entry, ended: str) -> str:
 
 
 def was_begun(case: int, journal: Path) -> bool:
-    """Whether any worker has taken up the case: what is lost before that can be handed out again."""
+    """Whether any worker has started the case. A case lost before that can be handed out again."""
     return last_of_case(journal, case) is not None
 
 

@@ -1,4 +1,4 @@
-"""How a budget is shared between drawing cases and following up what they showed."""
+"""How a budget is shared between drawing cases and following up their findings."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from ddefuzz.campaign.budget import Budget
 
 FOLLOW_UP_SHARE: Final = 0.5
-"""How much of the CPU time goes to minimizing and confirming as long as there is something to draw."""
+"""The fraction of CPU time for minimizing and confirming, as long as there is something to draw."""
 
 FIRST_GUESS: Final = 0.5
-"""CPU seconds of one follow-up, before there was any."""
+"""CPU seconds of one follow-up, before any was measured."""
 
 
 @dataclass(slots=True)
 class Pace:
-    """What follow-ups have cost so far, and by that what those to come will."""
+    """What follow-ups have cost so far, and the estimate for those that wait."""
 
     budget: Budget
     jobs: int
@@ -29,11 +29,11 @@ class Pace:
         self.done += 1
 
     def is_turn_of_follow_ups(self, cpu_seconds: float) -> bool:
-        """Whether they have had less than their share of all CPU seconds so far."""
+        """Whether follow-ups have had less than their share of all CPU seconds so far."""
         return self.spent <= FOLLOW_UP_SHARE * cpu_seconds
 
     def may_draw(self, seconds: float, cpu_seconds: float, waiting: int) -> bool:
-        """Whether the budget has room for more than the `waiting` follow-ups."""
+        """Whether the budget allows more than the `waiting` follow-ups."""
         needed = waiting * (self.spent / self.done if self.done else FIRST_GUESS)
         budget = self.budget
         if budget.cpu_seconds is not None and budget.cpu_seconds - cpu_seconds <= needed:

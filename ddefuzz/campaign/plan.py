@@ -1,4 +1,4 @@
-"""What is asked of a campaign, and which case comes next."""
+"""The options of a campaign, and which case comes next."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.execute.protocol import Semantics, Stage
 
 CASE_SECONDS = 30.0
-"""Limit of one case in all its stages, unless a plan has its own."""
+"""Time limit of one case in all its stages, unless a plan sets its own."""
 
 ANYWAY = 16
-"""With a screen, every sixteenth case (of each stage) is captured even if the fake stage takes it."""
+"""With screening, every sixteenth case (of each stage) is captured even if it passes the fake stage."""
 
 SLOW_TO_START: frozenset[Stage] = frozenset({"inductor"})
-"""Stages that cases which the screen refuses, and findings of other stages, are spared.
+"""Stages that are skipped for cases that fail in the fake stage, and for findings of other stages.
 
 The first use costs 2.5 CPU seconds in every process.
 """
@@ -23,10 +23,11 @@ The first use costs 2.5 CPU seconds in every process.
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that is asked of a campaign. `start` is the first case, for one that is resumed.
+    """The options of a campaign. `start` is the first case, for a resumed one.
 
-    With `in_turn` each case goes through one of the stages, by its index; else through all of them. With `screen` only
-    if the fake stage refuses it, and every `ANYWAY`-th case besides. `guided` cases come from a `Guide`.
+    With `in_turn` each case goes through one of the stages, by its index; else through all of them. With
+    `screen` a case is captured only if it fails in the fake stage, and every `ANYWAY`-th case besides. `guided`
+    cases come from a `Guide`.
     """
 
     profile: str
@@ -44,11 +45,13 @@ class Plan:
     guided: bool = False
 
     def captures_anyway(self, index: int) -> bool:
-        """Whether a case goes through its stages whatever the screen says: each stage has its turn in that, too."""
+        """Whether a case is captured whatever the fake stage showed. Each stage gets its turn."""
         return index // len(self.stages) % ANYWAY == 0
 
     def stages_of(self, index: int) -> tuple[Stage, ...]:
-        """The stages that a case goes through; what the screen refuses, other stages show as well as the slow ones."""
+        """The stages that a case goes through. A case that fails in the fake stage skips the slow stages,
+        because other stages show the same failure.
+        """
         if not self.in_turn:
             return self.stages
         stages = self.stages
@@ -58,7 +61,7 @@ class Plan:
 
 
 class Upcoming:
-    """The cases that are to come: the next one's `index`, None when there is none, which stays until it is taken."""
+    """The cases to come: the next one's `index`, None if there is none. It stays until it is taken."""
 
     def __init__(self, indices: Iterator[int]) -> None:
         self._indices = indices

@@ -1,4 +1,4 @@
-"""What a way of making cases has brought for its cost: the more, the likelier it is taken again."""
+"""The yield of a strategy: what it brought for its cost. A strategy with a higher yield is chosen more often."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from random import Random
 from typing import Final
 
 FORGET: Final = 0.98
-"""What a round's gains and costs still count in the next one."""
+"""The weight of a round's gains and costs in the next round."""
 
 DOUBT: Final = 20.0
-"""The cost at which a way's own record counts as much as that of all ways together, which is all that is said of one
-that has not been tried."""
+"""The cost at which a strategy's own record counts as much as the average of all strategies. A strategy without a
+record is rated by the average alone.
+"""
 
 
 @dataclass(slots=True)

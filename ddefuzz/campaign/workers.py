@@ -1,4 +1,4 @@
-"""The processes of a campaign: warm workers for what is many, and a fresh one for each confirmation."""
+"""The processes of a campaign: warm workers for most tasks, and a new process for each confirmation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Workers:
-    """`jobs` warm workers, and as many at a time that have captured nothing yet; use it in a `with` block."""
+    """`jobs` warm workers, and as many cold processes at a time; use it in a `with` block."""
 
     def __init__(self, jobs: int, journal: Path) -> None:
         self._stack = ExitStack()

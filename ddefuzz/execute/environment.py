@@ -1,4 +1,6 @@
-"""What decides an observation besides the run itself: versions, the processor, settings of shape reasoning."""
+"""What decides an observation besides the run itself: versions, the processor, and torch's settings of shape
+reasoning.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,16 @@ SETTINGS = (
     torch_api.BACKED_SIZE_OBLIVIOUS,
     torch_api.NO_STACK_TRACES,
 )
-"""Switches of torch's own; the environment's variables of torch's are added to them."""
+"""torch's own settings. torch's environment variables are added to them."""
 
 VARIABLES = ("TORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_CPU_CAPABILITY")
-"""Prefixes of the variables that are kept."""
+"""Prefixes of the environment variables that are recorded."""
 
 
 def current(_: str = "") -> Environment:
-    """The environment of this process; a task of a pool's too (hence the argument), and that is where it counts."""
+    """The environment of this process. It can also run as a task of a pool (hence the argument), to describe
+    the workers.
+    """
     settings = [(api.path, str(api.get())) for api in SETTINGS]
     settings += sorted((name, value) for name, value in os.environ.items() if name.startswith(VARIABLES))
     return Environment(

@@ -1,4 +1,4 @@
-"""Inductor without the C++ compiler: its lowering, scheduling and code generation, and none of its caches."""
+"""Inductor without the C++ compiler: lowering, scheduling and code generation, without its caches."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def code_only() -> Iterator[None]:
-    """Inductor generates its code, and what would load it gets a module that cannot be called.
+    """Let inductor generate its code, and replace the loading of that code by a module that cannot be called.
 
-    The compiler starts when that module is loaded: 9 s a program. What inductor writes goes to a folder that is gone
-    afterwards.
+    The C++ compiler runs when that module is loaded: 9 s per program. Files that inductor writes go to a
+    temporary folder that is removed afterwards.
     """
     loading = torch_api.INDUCTOR_LOADING
     with ExitStack() as stack:
@@ -35,12 +35,12 @@ def code_only() -> Iterator[None]:
 
 
 def not_compiled(*_: Any) -> Any:
-    """Stands for the code that nobody has compiled."""
+    """Stands for code that was not compiled."""
     raise NotImplementedError("the inductor stage ends before the C++ compiler")
 
 
 def _loaded(graph: Any, wrapper_code: Any) -> Any:
-    """What `GraphLowering._compile_to_module_lines` leaves behind, without a file."""
+    """What `GraphLowering._compile_to_module_lines` returns, without a file."""
     del wrapper_code
     graph.cache_key, graph.cache_path, graph.cache_linemap = "", "", []
     return SimpleNamespace(__file__="", call=not_compiled)

@@ -1,7 +1,7 @@
-"""What a worker is about to do, on disk before it does it, so that a crash or a hang can be told.
+"""What a worker is about to do, written to disk before it does it. So a crash or a hang can be attributed.
 
-One file a worker, one JSON line an entry, never read by the worker itself. A line survives the death of its writer
-because the kernel has it as soon as `write` returns.
+One file per worker, one JSON line per entry. The worker itself never reads it. A line survives the death of its
+writer, because the kernel has it when `write` returns.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """`case` is the index in the campaign; `stage` is a stage of `protocol` or `draw`; `step` counts drawn steps.
+    """`case` is the index in the campaign. `stage` is a stage of `protocol` or `draw`. `step` counts drawn
+    steps.
 
-    What follows a finding has that as its `case`'s place: stage `minimize` for a candidate that is about to be tried,
-    `smaller` for one that was taken, with its number of operations in `step`, then each other stage that it is put
-    through.
+    Work on a finding uses NO_CASE as its `case`: stage `minimize` for a candidate that is about to be tried,
+    `smaller` for one that was accepted, with its number of operations in `step`, then each other stage that it
+    is run in.
     """
 
     case: int
@@ -33,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """The journal of this process, appended to."""
+    """The journal of this process. It is only appended to."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,13 +42,13 @@ class Journal:
         self._descriptor = os.open(folder / f"worker-{os.getpid()}.jsonl", flags, 0o644)
 
     def note(self, entry: Entry) -> None:
-        """Append one entry. Raises OSError where the disk is full."""
+        """Append one entry. Raises OSError if the disk is full."""
         entry = msgspec.structs.replace(entry, worker=os.getpid())
         os.write(self._descriptor, _ENCODER.encode(entry) + b"\n")
 
 
 def entries(folder: Path) -> Iterator[Entry]:
-    """All entries, a worker after the other; the torn last line of a worker that was killed is passed over."""
+    """All entries, one worker after the other. The incomplete last line of a killed worker is skipped."""
     for path in sorted(folder.glob("worker-*.jsonl")):
         for line in path.read_bytes().split(b"\n"):
             try:
@@ -57,7 +58,7 @@ def entries(folder: Path) -> Iterator[Entry]:
 
 
 def last_of_case(folder: Path, case: int) -> Entry | None:
-    """The last thing that any worker was about to do for a case, None if none began it."""
+    """The last entry of any worker for a case, None if no worker began it."""
     found = None
     for entry in entries(folder):
         if entry.case == case:

@@ -1,4 +1,6 @@
-"""One run in this process: a clean slate, one stage under watch, and everything seen as one record."""
+"""One run in this process: reset torch's state, run one stage under the hooks, and return everything seen as one
+record.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ MESSAGE_LIMIT = 6000
 """Characters kept of an exception's message."""
 
 LACKING = frozenset({"InvalidCxxCompiler"})
-"""Exceptions by which torch says that this machine lacks what a stage needs: they are no failure of the subject."""
+"""Exceptions by which torch says that this machine lacks what a stage needs. They are not failures of the subject."""
 
 _MEGABYTE = 1e6
 
@@ -41,12 +43,12 @@ _GENERATED = (
     (re.compile(r"\b0x[0-9a-f]{6,}"), "0x…"),
     (re.compile(r"^[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ (\S+)", re.MULTILINE), r"\1"),
 )
-"""What differs from run to run: generated function names, addresses, the time and process of torch's log lines."""
+"""What differs from run to run: generated function names, addresses, the time and process in torch's log lines."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What is taken out of the watched run, with nothing of torch left in it."""
+    """What is taken out of the watched run. No object of torch is in it."""
 
     outcome: Outcome = "ok"
     reason: str = ""
@@ -60,9 +62,9 @@ class _Seen:
 
 
 def observe(run: Run) -> Observation:
-    """Do one run in this process; whatever the subject raises becomes part of the observation.
+    """Do one run in this process. Whatever the subject raises becomes part of the observation.
 
-    Raises InputError where the subject cannot be used and UnsupportedError where this torch cannot be watched.
+    Raises InputError if the subject cannot be used and UnsupportedError if this torch cannot be watched.
     """
     return observe_in(STAGE_FUNCTIONS[run.stage], lambda: prepare(run.subject), run)
 
@@ -112,9 +114,10 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
 
 
 def agreement(subject: Subject, capture: Capture) -> bool | None:
-    """Whether what was captured computes what eager does; None where one of them cannot run.
+    """Whether the captured program computes what eager computes. None if one of them cannot run.
 
-    A broadcast against a size that is 1 only at run time is refused by a run-time assertion, which is no wrong result.
+    A run-time assertion refuses to broadcast against a size that is 1 only at run time. That is not a wrong
+    result.
     """
     results = []
     for compute in (lambda fresh: fresh.call(*fresh.args), capture.compute):
@@ -146,7 +149,7 @@ def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None
 
 
 def exception_chain(error: BaseException) -> list[BaseException]:
-    """`error` and what led to it, by `__cause__`, else `__context__`, each once."""
+    """`error` and its causes, by `__cause__`, else `__context__`, each once."""
     chain: list[BaseException] = []
     following: BaseException | None = error
     while following is not None and following not in chain:
@@ -210,7 +213,9 @@ def _clean_slate() -> Iterator[None]:
 
 @contextmanager
 def _captured_output() -> Iterator[io.StringIO]:
-    """File descriptors 1 and 2 into a buffer that is filled at the end: torch prints graphs below Python's streams."""
+    """Redirect file descriptors 1 and 2 into a buffer that is filled at the end. torch prints graphs below
+    Python's streams.
+    """
     text = io.StringIO()
     with tempfile.TemporaryFile() as file:
         saved = [os.dup(1), os.dup(2)]

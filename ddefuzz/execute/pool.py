@@ -1,6 +1,6 @@
 """Worker processes with hard limits of time and memory, forked from one server that has imported torch.
 
-What goes to a worker and comes back is JSON (msgspec), never a pickle of data. Whatever happens to a worker becomes a
+Messages to and from a worker are JSON (msgspec), never a pickle of data. Whatever happens to a worker becomes a
 value: `Lost`, or an `Observation` with the outcome `crash` or `timeout`.
 """
 
@@ -38,20 +38,22 @@ C = TypeVar("C", bound=ForkServerContext)
 PRELOAD = "ddefuzz.execute.preload"
 
 Stopped: TypeAlias = Callable[[], bool]
-"""Asked now and then; True ends what runs early."""
+"""Called now and then. True ends what is running."""
 
 MEMORY_BYTES = 4_000_000_000
-"""What a worker may allocate (RLIMIT_DATA); beyond it torch's allocator raises, as it would on a full machine."""
+"""What a worker may allocate (RLIMIT_DATA). Above it, torch's allocator raises, as on a full machine."""
 
 TASKS_PER_WORKER = 1000
-"""A worker is replaced after so many tasks: torch keeps up to 0.9 MB of a case that is captured, and few are."""
+"""A worker is replaced after this many tasks. torch keeps up to 0.9 MB of each captured case, and few cases are
+captured.
+"""
 
 
 class PoolContext(ForkServerContext):
     """A context whose locks outlive the pool's workers.
 
-    Pebble lets go of its locks, which removes their names, before it stops the workers: one that was still starting
-    then printed a traceback, for it found no lock of that name.
+    Pebble deletes its locks, and so their names, before it stops the workers. A worker that was still starting
+    then printed a traceback, because it found no lock of that name.
     """
 
     def __init__(self) -> None:
@@ -59,7 +61,7 @@ class PoolContext(ForkServerContext):
         self.locks: list[RLock] = []
 
     def RLock(self) -> RLock:  # noqa: N802
-        """A new lock, kept until this context goes."""
+        """A new lock, kept until this context is deleted."""
         lock = super().RLock()
         self.locks.append(lock)
         return lock
@@ -77,7 +79,7 @@ class Lost(msgspec.Struct, frozen=True, tag=True):
 
 
 class Future(Generic[R]):
-    """The result of a task to come."""
+    """The future result of a task."""
 
     def __init__(self, future: ProcessFuture[bytes], kind: Any, timeout: float) -> None:
         self._future = future
@@ -89,7 +91,7 @@ class Future(Generic[R]):
         return self._future.done()
 
     def add_done_callback(self, callback: Callable[[Future[R]], None]) -> None:
-        """Call back, in a thread of the pool's, once the result is there."""
+        """Call back, in a thread of the pool, when the result is there."""
         self._future.add_done_callback(lambda _: callback(self))
 
     def result(self) -> R | Lost:
@@ -184,14 +186,14 @@ class Pool:
         return lost_observation(run, found) if isinstance(found, Lost) else found
 
     def observe_cold(self, run: Run, timeout: float) -> Observation:
-        """One run in a fresh fork that has captured nothing yet."""
+        """One run in a new fork that has captured nothing yet."""
         return observe_cold(run, timeout, self._memory_bytes)
 
 
 def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> Observation:
-    """One run in a fresh fork that has captured nothing yet; a crash or a hang is its outcome.
+    """One run in a new fork that has captured nothing yet. A crash or a hang is its outcome.
 
-    Raises InputError where the subject cannot be used.
+    Raises InputError if the subject cannot be used.
     """
     context = fork_server(ForkServerContext())
     receiver, sender = context.Pipe(duplex=False)
@@ -218,9 +220,9 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
 
 
 def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:
-    """What the process said, empty where it ended without saying it all, None where it did neither in time.
+    """What the process sent. Empty if it ended before it sent everything, None if it did not finish in time.
 
-    Its end is watched as well (`ended`, its sentinel): a process that it started may hold the pipe open.
+    Its end is watched too (`ended`, its sentinel), because a process that it started may keep the pipe open.
     """
     if not wait([receiver, ended], timeout):
         return None
@@ -231,9 +233,9 @@ def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:
 
 
 def first_answer(future: Future[R], stopped: Stopped) -> R:
-    """What workers say that have just been started.
+    """The answer of workers that were just started.
 
-    Raises KeyboardInterrupt if stopped before, UnsupportedError where torch is unfit or no worker starts.
+    Raises KeyboardInterrupt if stopped before, UnsupportedError if torch cannot be used or no worker starts.
     """
     result = waited(future, stopped)
     if isinstance(result, Lost):
@@ -242,7 +244,9 @@ def first_answer(future: Future[R], stopped: Stopped) -> R:
 
 
 def waited(future: Future[R], stopped: Stopped) -> R | Lost:
-    """The result, once it is there. Raises KeyboardInterrupt if stopped before, UnsupportedError of an unfit torch."""
+    """The result, when it is there. Raises KeyboardInterrupt if stopped before, UnsupportedError if torch
+    cannot be used.
+    """
     while not future.done():
         if stopped():
             raise KeyboardInterrupt
@@ -254,7 +258,7 @@ def waited(future: Future[R], stopped: Stopped) -> R | Lost:
 
 
 def lost_observation(run: Run, lost: Lost) -> Observation:
-    """What is known of a run whose process was lost."""
+    """The observation of a run whose process was lost."""
     return Observation(run.stage, run.semantics, lost.outcome, lost.reason)
 
 
@@ -267,10 +271,11 @@ def exit_reason(code: int) -> str:
 
 
 def fork_server(context: C) -> C:
-    """The context, whose server imports torch once, which begins here.
+    """The context. Its server starts here and imports torch once.
 
-    It and its forks have Ctrl-C blocked: in a terminal it goes to every process, and ending is the campaign's decision.
-    Strings have the same hash in all of them, ever: torch goes through sets of strings (the samples of `meshgrid`).
+    The server and its forks block Ctrl-C: a terminal sends it to every process, and the campaign decides when
+    they end. Strings have the same hash in all of them, because torch iterates over sets of strings (the
+    samples of `meshgrid`).
     """
     context.set_forkserver_preload([PRELOAD, "__main__"])
     resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C

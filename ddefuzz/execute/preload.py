@@ -1,7 +1,7 @@
 """Imported once by the fork server: torch, and what a first export would otherwise import in every worker.
 
-Nothing is exported here, so a fresh fork of the server is a cold process. Importing costs 5 s once; a cold export is
-then 0.1 CPU-seconds instead of 0.7.
+Nothing is exported here, so a new fork of the server is a cold process. Importing costs 5 s once. A cold export
+then costs 0.1 CPU seconds instead of 0.7.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import importlib
 import os
 
 UNSET = ("TORCH_LOGS", "TORCH_LOGS_OUT", "TORCH_TRACE", "TORCH_COMPILE_DEBUG", "TORCH_SYMBOLIZE_MODE")
-"""Variables of torch's that change what a run prints, or stop torch from being imported (`TORCH_LOGS=""`)."""
+"""torch's environment variables that change what a run prints, or stop torch from being imported (`TORCH_LOGS=""`)."""
 
 SINGLE_THREADED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
-"""A campaign runs a worker a core; a thread of the server's would not survive its forks."""
+"""A campaign runs one worker per core. A thread of the server would not survive its forks."""
 
 MODULES = (
     "torch._dynamo.convert_frame",
@@ -39,11 +39,15 @@ MODULES = (
     "torch.testing._internal.common_methods_invocations",
     "ddefuzz.execute.observe",
 )
-"""What the first captures import, by the modules that pull in the rest; found by diffing `sys.modules` around them."""
+"""What the first captures import, found by comparing `sys.modules` before and after. Only the modules that import
+the rest are listed.
+"""
 
 
 def preload() -> None:
-    """Clean the environment, then import; a module that this torch does not have is left to whoever needs it."""
+    """Clean the environment, then import. A module that this torch does not have is left to the code that needs
+    it.
+    """
     for name in UNSET:
         os.environ.pop(name, None)
     for name in SINGLE_THREADED:

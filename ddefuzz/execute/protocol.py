@@ -1,6 +1,7 @@
-"""What goes between a campaign and the processes that run its cases: runs to do, and what was observed.
+"""The records between a campaign and the processes that run its cases: runs to do, and observations.
 
-No torch here: oracles, classification and minimizing work on these records alone, made by hand in their tests.
+This module does not import torch. Oracles, classification and minimizing use only these records; their tests make
+them by hand.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compil
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
 
 SCREEN: Stage = "fake"
-"""The stage that comes before a capture, at a fifth of its cost."""
+"""The stage that runs before a capture, at a fifth of its cost."""
 
 Outcome: TypeAlias = Literal["ok", "fail", "crash", "timeout", "not-judged"]
 
@@ -58,7 +59,7 @@ Subject: TypeAlias = ProgramSubject | CallableSubject
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run to do. `graph` asks for the graph's text, which costs time and is only compared when answers differ."""
+    """One run to do. `graph` requests the graph's text. It costs time and is compared only if answers differ."""
 
     subject: Subject
     stage: Stage
@@ -67,11 +68,13 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):
-    """One exception of the chain: its class's qualified name (`torch.fx…GuardOnDataDependentSymNode`), message, frames.
+    """One exception of the chain: its class's qualified name (`torch.fx…GuardOnDataDependentSymNode`), message,
+    frames.
 
-    `frames` are those of its `__traceback__`; `traced` is the stack that dynamo was interpreting, from the exception's
-    `real_stack` (dynamo's own exceptions have one); `native` are the C++ frames under an op that refuses because its
-    output is data (torch's `DataDependentOutputException`). All outermost first, as in `Raised`, empty when unknown.
+    `frames` are those of its `__traceback__`. `traced` is the stack that dynamo was tracing, from the
+    exception's `real_stack` (dynamo's own exceptions have one). `native` are the C++ frames under an op that
+    raises because its output depends on values (torch's `DataDependentOutputException`). All are outermost
+    first, as in `Raised`, and empty if unknown.
     """
 
     type: str
@@ -100,10 +103,10 @@ class Environment(msgspec.Struct, frozen=True):
 class Observation(msgspec.Struct, frozen=True):
     """What one run did.
 
-    `exceptions` is the chain of the final failure, the final one first, then by `__cause__`, else `__context__`.
-    `guards` are the guards that fell back, in order of first visit. `output` is the tail of what the run printed.
-    `agrees` says whether what was captured computes what eager does; None when nobody compared.
-    `peak_rss_mb` is the resident memory of the worker after the run, in 10^6 bytes.
+    `exceptions` is the chain of the final failure: the final one first, then by `__cause__`, else
+    `__context__`. `guards` are the guards that took their fallback, in order of first visit. `output` is the
+    end of what the run printed. `agrees` says whether the captured program computes what eager computes; None
+    if that was not compared. `peak_rss_mb` is the resident memory of the worker after the run, in 10^6 bytes.
     """
 
     stage: Stage
@@ -122,4 +125,4 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 Runner: TypeAlias = Callable[[Run], Observation]
-"""The seam: running is a function. Tests of what comes after pass a plain one and need no torch."""
+"""Runs are done by a function. Tests pass a plain function here and need no torch."""

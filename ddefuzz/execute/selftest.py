@@ -1,4 +1,4 @@
-"""What must hold for observations to be true, tried for real: `ddefuzz doctor` prints it."""
+"""Self-tests on real torch: what must hold for observations to be true. `ddefuzz doctor` prints them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ SYMBOLIZED = (
     ("at::native::diff_helper", "return torch.diff(x, dim=0)"),
     ("at::native::(anonymous namespace)::resize_fft_input", "return torch.fft.rfft(x, n=3, dim=0)"),
 )
-"""C++ functions that must come out by name, an exported one, a static one and one without a name, and a way to each."""
+"""C++ functions that must be named correctly (an exported one, a static one and an anonymous one), and a program
+that reaches each.
+"""
 
 FALLING_BACK = """\
 # ddefuzz program v1
@@ -41,7 +43,7 @@ def crash(_: str) -> str:
 
 
 def hang(_: str) -> str:
-    """A task that does not end."""
+    """A task that never ends."""
     while True:
         time.sleep(1)
 

@@ -1,4 +1,4 @@
-"""The stages, one small function each: how far torch takes a subject, and what graph comes out."""
+"""The stages, one function each: how far torch takes a subject, and the resulting graph."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from ddefuzz.instrument import torch_api
 
 
 class Capture(NamedTuple):
-    """What a stage captured: the graph, and what computes the subject's result by it, on fresh arguments."""
+    """What a stage captured: the graph, and a function that computes the subject's result with it, on new
+    arguments.
+    """
 
     graph: GraphModule
     compute: Callable[[Prepared], Any]
 
 
 StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
-"""Puts a subject through one stage; returns what was captured, if any, and raises whatever torch raises."""
+"""Runs a subject in one stage. Returns what was captured, if anything, and raises whatever torch raises."""
 
 
 class _CapturedError(Exception):
-    """Ends the call of a compiled subject once it is compiled: what follows is running, not capturing."""
+    """Ends the call of a compiled subject when it is compiled. What follows is running, not capturing."""
 
 
 _NODE_IN_MESSAGE = re.compile(r" on node '[^']*'")
@@ -38,7 +40,7 @@ _NODE_IN_MESSAGE = re.compile(r" on node '[^']*'")
 
 
 class _Captured(torch.nn.Module):
-    """The subject as torch.export takes it: a module, with the dims to make unbacked rebuilt inside the graph.
+    """The subject as torch.export takes it: a module that makes the chosen dims unbacked inside the graph.
 
     The last arguments are the masks, all True, one for each symbol of `unbacked` in order of first use.
     """
@@ -70,12 +72,12 @@ def symbols_of(unbacked: tuple[UnbackedDim, ...]) -> tuple[str, ...]:
 
 
 def eager(prepared: Prepared) -> None:
-    """Run it on its real arguments."""
+    """Run the subject on its real arguments."""
     prepared.call(*prepared.args)
 
 
 def fake(prepared: Prepared) -> None:
-    """Propagate shapes only, in one FakeTensorMode, by the kernels that a capture would use."""
+    """Propagate shapes in one FakeTensorMode, with the kernels that a capture would use."""
     env = torch_api.bound(torch_api.SHAPE_ENV)()
     mode = torch_api.bound(torch_api.FAKE_MODE)(shape_env=env, allow_non_fake_inputs=True)
     mode.allow_scalar_outputs = True
@@ -88,7 +90,7 @@ def fake(prepared: Prepared) -> None:
 
 
 def as_exported(prepared: Prepared) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-    """What non-strict export is given: the module, and its arguments with a mask for each symbol."""
+    """The arguments of non-strict export: the module, and its arguments with a mask for each symbol."""
     return _Captured(prepared.call, prepared.unbacked, clone_scalars=False), (*prepared.args, *_masks(prepared))
 
 
@@ -107,7 +109,7 @@ def export(prepared: Prepared) -> Capture:
 
 
 def export_strict(prepared: Prepared) -> Capture:
-    """`torch.export.export(strict=True)`: dynamo interprets the user's code."""
+    """`torch.export.export(strict=True)`: dynamo traces the user's code."""
     _mark(prepared)
     module = _Captured(prepared.call, (), clone_scalars=False)
     shapes = prepared.dynamic_shapes
@@ -120,7 +122,7 @@ def export_strict(prepared: Prepared) -> Capture:
 def compiled(backend: str) -> StageFunction:
     """The stage that runs `torch.compile(fullgraph=True)` with one of dynamo's own backends.
 
-    It ends when the backend is done: a run-time assertion that fails afterwards is not a failure to capture.
+    It ends when the backend is done. A run-time assertion that fails afterwards is not a failure to capture.
     """
 
     def stage(prepared: Prepared) -> Capture | None:
@@ -155,10 +157,11 @@ def compiled(backend: str) -> StageFunction:
 
 
 def inductor(prepared: Prepared) -> Capture | None:
-    """`torch.compile` with inductor, until it has generated its code: the C++ compiler (9 s a program) never runs.
+    """`torch.compile` with inductor, until it has generated its code. The C++ compiler (9 s per program) never
+    runs.
 
-    All that inductor asks of shapes it has asked by then. Its caches are off, so that no case hides a guard of the
-    next one, and it leaves no file behind.
+    By then inductor has evaluated all its guards. Its caches are off, so that no case hides a guard of the next
+    one. It leaves no file behind.
     """
     with code_only():
         captured = compiled("inductor")(prepared)
@@ -214,7 +217,7 @@ def _uses(prepared: Prepared, symbol: str) -> int:
 
 
 def graph_text(graph: GraphModule) -> str:
-    """The graph as code whose names are positions: equal for two traces that do the same."""
+    """The graph as code in which names are positions. Equal for two traces that do the same."""
     names: dict[Node, str] = {}
     lines = []
     for node in graph.graph.nodes:

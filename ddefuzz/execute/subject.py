@@ -1,4 +1,4 @@
-"""What is run: a program's text or the user's own code, made into a callable, its arguments and its unbacked dims."""
+"""The subject of a run: a program's text or the user's own code, as a callable with arguments and unbacked dims."""
 
 from __future__ import annotations
 import __future__
@@ -28,7 +28,7 @@ _USER_MODULE = "ddefuzz_user_code"
 
 
 class UnbackedDim(NamedTuple):
-    """Dim `dim` of argument `arg` is to be unbacked; dims with one symbol share one size."""
+    """Dim `dim` of argument `arg` is made unbacked. Dims with the same symbol share one size."""
 
     arg: int
     dim: int
@@ -37,7 +37,9 @@ class UnbackedDim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A subject to run once, by `call(*args)`. `dynamic_shapes` has an entry an argument, as torch.export takes it."""
+    """A subject to run once, by `call(*args)`. `dynamic_shapes` has one entry per argument, as torch.export
+    takes it.
+    """
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
@@ -46,7 +48,7 @@ class Prepared:
 
 
 def prepare(subject: Subject) -> Prepared:
-    """The subject with fresh arguments. Raises InputError where it cannot be used."""
+    """The subject with new arguments. Raises InputError if it cannot be used."""
     try:
         prepared = _prepared(subject)
     except DdefuzzError:
@@ -82,7 +84,7 @@ def case_ids(path: str) -> tuple[str, ...]:
 
 
 def load_module(path: str) -> ModuleType:
-    """The user's module, run once a process. Raises InputError where it is missing or fails to import."""
+    """The user's module, executed once per process. Raises InputError if it is missing or fails to import."""
     module = _executed(path)
     # Dynamo finds the globals of a function that it inlines by the module's name: another file may have the same.
     sys.modules[module.__name__] = module

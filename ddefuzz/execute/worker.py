@@ -26,10 +26,12 @@ DONE, REFUSED = b"+", b"-"
 """First byte of what a cold process says: an observation follows, or the message of a DdefuzzError."""
 
 SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
-"""Names what turns addresses of C++ into names; torch reads it once, at the first stack."""
+"""The environment variable that selects how torch names C++ addresses. torch reads it once, at the first stack."""
 
 SHORT_LIVED_SYMBOLIZER = "fast"
-"""Torch's own: 0.12 s a new stack, and no child process, which takes 0.8 CPU seconds for its first."""
+"""torch's own symbolizer: 0.12 s per new stack, without a child process (which takes 0.8 CPU seconds for its first
+stack).
+"""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -37,7 +39,7 @@ _journal: Journal | None = None
 
 
 def start(folder: Path | None, memory_bytes: int, tasks: int) -> None:
-    """Prepare this process as a worker of a pool, for at most so many tasks: called once, before the first."""
+    """Prepare this process as a worker of a pool, for at most this many tasks. Called once, before the first task."""
     global _journal  # noqa: PLW0603 one journal a process is what a journal is
     _confine(memory_bytes)
     os.environ[SYMBOLIZER] = long_lived_symbolizer() if tasks > 1 else SHORT_LIVED_SYMBOLIZER
@@ -45,16 +47,18 @@ def start(folder: Path | None, memory_bytes: int, tasks: int) -> None:
 
 
 def long_lived_symbolizer() -> str:
-    """How a process that names many C++ stacks has torch do it.
+    """The symbolizer for a process that names many C++ stacks.
 
-    A long life repays starting `addr2line` (then 0.03 s a new stack), where there is one; torch's own has ended
-    processes that named hundreds.
+    For such a process starting `addr2line` pays off, if it is installed (then 0.03 s per new stack). torch's
+    own symbolizer has crashed processes that named hundreds.
     """
     return "addr2line" if shutil.which("addr2line") else SHORT_LIVED_SYMBOLIZER
 
 
 def note(entry: Entry) -> None:
-    """Journal what is about to be done; without a journal (a cold process, a test) nothing is written."""
+    """Write to the journal what is about to be done. Without a journal (a cold process, a test) nothing is
+    written.
+    """
     if _journal is not None:
         _journal.note(entry)
 
@@ -82,12 +86,14 @@ def observe_run(run: Run) -> Observation:
 
 
 def late(module: str) -> Any:
-    """A module of ours that imports torch, for a task's function: who hands the task out must not wait for that."""
+    """A module of ours that imports torch, for the function of a task. The process that submits the task does
+    not import it.
+    """
     return import_module(module)
 
 
 def cold_main(connection: multiprocessing.connection.Connection, argument: bytes, memory_bytes: int) -> None:
-    """The whole life of a cold process: one run, its observation down the pipe."""
+    """The whole life of a cold process: one run, whose observation is sent through the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _confine(memory_bytes)
     os.environ[SYMBOLIZER] = SHORT_LIVED_SYMBOLIZER
@@ -100,7 +106,7 @@ def cold_main(connection: multiprocessing.connection.Connection, argument: bytes
 
 
 def _confine(memory_bytes: int) -> None:
-    """Limit memory, die at once when told to, and die with the campaign or the fork server."""
+    """Limit memory, end at once on request, and end when the campaign or the fork server ends."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
@@ -120,7 +126,7 @@ def _keep_to_one_thread() -> None:
 
 
 def _follow_campaign() -> None:
-    """End this process when the campaign's has ended: its fork server lives as long as any of its workers."""
+    """End this process when the campaign has ended. The fork server lives as long as any of its workers."""
     campaign = multiprocessing.parent_process()
     if campaign is not None:
         multiprocessing.connection.wait([campaign.sentinel])

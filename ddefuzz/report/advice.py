@@ -1,4 +1,4 @@
-"""What to do about a failure: where the sizes come from, and changes of the user's code that were tried and helped."""
+"""Advice about a failure: where the sizes come from, and changes to the user's code that were tried and helped."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from ddefuzz.report.rewrites import (
 from ddefuzz.report.symbols import named, parameters_at
 
 MOST_TRIES = 12
-"""Changed sources that are captured for one failure."""
+"""The number of changed sources that are captured for one failure."""
 
 DEEPEST = 3
-"""Changes that are made one upon the other."""
+"""The number of changes that are combined."""
 
 ENOUGH = 2
-"""Suggestions that pass wherever the original failed, after which no more are tried."""
+"""The search ends after this many suggestions that pass wherever the original failed."""
 
 Trial: TypeAlias = Callable[[str, Stage], Observation]
 """Runs a changed source in a stage."""
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """A change that was tried: before `line` of the user's file, or in it, comes `code`.
+    """A change that was tried: insert `code` before `line` of the user's file, or change that line.
 
-    `assumes` is what must hold for the change to be right; it holds for the example inputs. `passes` and `fails` are
-    the stages that failed before.
+    `assumes` is what must hold for the change to be right; it holds for the example inputs. `passes` and
+    `fails` are the stages that failed before.
     """
 
     line: int
@@ -75,10 +75,10 @@ class _Attempt(NamedTuple):
 
 
 def advise(failures: Sequence[Classified], file: str, source: str, trial: Trial) -> Advice:
-    """Advice on failures of one user's line in several stages, the first of which is explained.
+    """Advice on failures of one user's line in several stages. The first stage is explained.
 
-    `file` is the file that `source` is the text of, by its name in frames. Only what passes eager, and then passes a
-    stage that failed, is suggested.
+    `source` is the text of `file`, by its name in frames. Only changes that pass eager, and then pass a stage
+    that failed, are suggested.
     """
     first = failures[0]
     frame = own_line(first.failure.observation)
@@ -104,7 +104,7 @@ def own_line(observation: Observation) -> Frame | None:
 
 
 class _Search:
-    """Tries edits depth first: a change that moves the failure elsewhere is gone on with before its neighbours."""
+    """Tries edits depth first: a change that moves the failure elsewhere is extended before its siblings."""
 
     def __init__(self, file: str, stages: tuple[Stage, ...], trial: Trial) -> None:
         self.file = file
@@ -172,7 +172,9 @@ class _Search:
             yield from self._at_its_value(place)
 
     def _at_its_value(self, place: Place) -> Iterator[Edit]:
-        """The promise that a number is always the one of the example inputs: what is left where a number is wanted."""
+        """Assume that a number always has the value of the example inputs: the last resort if a number is
+        required.
+        """
         probing = probe(place)
         if probing is None:
             return
@@ -201,7 +203,7 @@ def new_lines(before: str, after: str) -> tuple[str, ...]:
 
 
 def _moved(before: Classified, after: Classified) -> bool:
-    """Whether a change got past the first question, to another one."""
+    """Whether a change got past the first guard, to another one."""
     one, two = before.failure.observation.raised, after.failure.observation.raised
     if one is None or two is None:
         return before.signature != after.signature

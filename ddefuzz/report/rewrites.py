@@ -1,7 +1,8 @@
-"""Changes of a user's source that may decide what torch could not: a table, each row makes text from text.
+"""Changes of a user's source that may decide a guard that torch could not. Each row of a table makes text from
+text.
 
-A row sees the statement and the expression at the failing line and yields edits; nothing here knows whether one
-helps. `advice` tries each and reports only what did.
+A row gets the statement and the expression at the failing line and yields edits. It does not know whether an edit
+helps. `advice` tries each and reports only those that did.
 """
 
 from __future__ import annotations

@@ -1,1 +1,3 @@
-"""Every op of the catalogue and of OpInfo, systematically; the census of what fails; upstream's list beside it."""
+"""Run every op of the catalogue and of OpInfo systematically, write the census of failures, and compare it with
+upstream's list.
+"""

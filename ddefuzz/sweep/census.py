@@ -1,4 +1,4 @@
-"""The census: a row an op of how it fares under explicit and size-oblivious semantics, and what they add up to."""
+"""The census: one row per op with its status under explicit and size-oblivious semantics, and the totals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddefuzz.sweep.tasks import Failed, Source, Status, Swept, UpstreamResult
 SCHEMA = "ddefuzz.sweep/1"
 
 STATUSES: tuple[Status, ...] = ("dde", "unsupported", "other", "ok", "none")
-"""What a reader wants to see first comes first."""
+"""In the order in which a reader wants to see them."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -77,9 +77,9 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Upstream(msgspec.Struct, frozen=True):
-    """The census held against upstream's list.
+    """The census compared with upstream's list.
 
-    `reproduced` entries fail here with a data-dependent error, `accounted` counts these and the explained ones.
+    `reproduced` entries fail here with a data-dependent error. `accounted` counts these and the explained ones.
     """
 
     entries: int
@@ -142,7 +142,7 @@ def _failure(failed: Failed) -> Failure:
 
 
 def totals_of(swept: Iterable[Swept]) -> Totals:
-    """What the ops add up to."""
+    """The totals over the ops."""
     all_ = tuple(swept)
     places = {place for one in all_ for place in one.sites}
     failing = [failed for one in all_ for failed in one.failures if failed.signature.kind == "dde"]

@@ -1,4 +1,4 @@
-"""Starting a sweep: the workers and their versions, the ops, then the loop; upstream's own test where it is wanted."""
+"""Start a sweep: the workers and their versions, the ops, then the loop. Run upstream's own test on request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START_SECONDS = 180.0
 """How long the workers may take to import torch and its OpInfo."""
 
 OPS_PER_WORKER = 60
-"""A worker is replaced after so many ops: torch keeps something of each capture, and importing OpInfo takes 3 s."""
+"""A worker is replaced after this many ops. torch keeps something of each capture, and importing OpInfo takes 3 s."""
 
 TEST_SECONDS = 120.0
 
@@ -42,7 +42,7 @@ DEFAULT_CAPS = Caps()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that is asked of a sweep: which ops (globs, all without any), how much of each, on how many processes."""
+    """The options of a sweep: which ops (globs; all if empty), how much of each, and the number of processes."""
 
     globs: tuple[str, ...] = ()
     caps: Caps = DEFAULT_CAPS
@@ -52,7 +52,7 @@ class Plan:
 
 
 def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped: Stopped) -> Census:
-    """Sweep, and put together what was found, of this time and of times before."""
+    """Sweep, and combine the results of this run and of earlier runs."""
     begun = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="ddefuzz-journal-") as folder,
@@ -90,7 +90,7 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
 
 
 def _compared(running: Sweep, answer: Answer, pool: Pool, note: Note, stopped: Stopped) -> Upstream:
-    """Put what the two lists do not agree on through upstream's own test."""
+    """Run upstream's own test on the ops about which the two lists disagree."""
     swept = tuple(one for one in running.done.values() if one.source == "opinfo")
     failing = {one.op for one in swept if one.explicit == "dde"}
     listed = set(answer.listed)

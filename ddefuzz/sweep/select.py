@@ -21,7 +21,7 @@ OTHER_DTYPES_FORMS: Final = frozenset({"all", "every"})
 
 
 class Chosen(NamedTuple):
-    """A program to run, in the form of this name."""
+    """A program to run, and the name of its form."""
 
     form: str
     dtype: str
@@ -30,7 +30,7 @@ class Chosen(NamedTuple):
 
 
 def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
-    """The programs of an op in the order in which they are run, each once; eager accepts all of them."""
+    """The programs of an op in the order in which they are run, each once. All of them run in eager."""
     seen = set(task.skip)
     for one in _candidates(task, dropped):
         name = digest(one.program)
@@ -71,7 +71,7 @@ def _unbacked_dims(program: Program) -> int:
 
 
 def _forms(program: Program, number: int, dtype: str, allowed: frozenset[str] | None) -> Iterator[Chosen]:
-    """The forms of a program; of the candidates of one name the first that eager accepts."""
+    """The forms of a program. Of the candidates of one name, the first that runs in eager."""
     accepted = set()
     for form, made in variants(program):
         if (allowed is None or form in allowed) and form not in accepted and opinfo.accepts(made):

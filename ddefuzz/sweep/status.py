@@ -1,4 +1,4 @@
-"""How an op fares, from what its samples showed."""
+"""The status of an op, from what its samples showed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ UNSUPPORTED = frozenset({"data-dependent-output", "unsupported", "pending-unback
 
 
 def with_status(swept: Swept) -> Swept:
-    """The same, with the statuses that its failures give it."""
+    """The same record with the statuses that its failures imply."""
     explicit, size_oblivious = status_of(swept)
     return msgspec.structs.replace(swept, explicit=explicit, size_oblivious=size_oblivious)
 
 
 def status_of(swept: Swept) -> tuple[Status, Status]:
-    """The statuses under explicit and under size-oblivious semantics; the worst of any sample counts."""
+    """The statuses under explicit and under size-oblivious semantics. The worst status of any sample counts."""
     if not swept.runs:
         return ("other", "other") if swept.lost else ("none", "none")
     explicit = _worst(swept.failures, bool(swept.lost))

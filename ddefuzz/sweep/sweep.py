@@ -1,4 +1,6 @@
-"""The sweep itself: one op a task, what each showed recorded at once, a lost worker a result, everything resumable."""
+"""The loop of a sweep: one op per task. Each result is recorded at once, a lost worker is a result, and a sweep can
+be resumed.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,13 @@ from ddefuzz.sweep.status import with_status
 from ddefuzz.sweep.tasks import Answer, Caps, Source, SweepResult, SweepTask, Swept, run_sweep
 
 OP_SECONDS = 300.0
-"""Limit of one op; measured, the longest takes a tenth of it."""
+"""Time limit of one op. The longest measured op takes a tenth of it."""
 
 QUEUE_PER_JOB = 2
 TICK_SECONDS = 0.2
 
 LOST_AT_MOST = 3
-"""How often an op may end its worker, each time left without the program that did, until it is given up."""
+"""How often an op may end its worker before the sweep gives it up. Each retry leaves out the program that did it."""
 
 KEY_DIGITS = 16
 
@@ -51,19 +53,22 @@ class Op(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """How results are kept: one name may be both, and the slots of a template may change."""
+        """The key of stored results. OpInfo and the catalogue may share a name, and the slots of a template
+        may change.
+        """
         return f"{self.source}:{self.name}" + (f" {self.filled}" if self.filled else "")
 
     def matches(self, pattern: str) -> bool:
-        """Whether a glob names it: by its whole name, or by that of a function that its template calls."""
+        """Whether a glob matches it: its whole name, or that of a function that its template calls."""
         short = (call.removeprefix("torch.").removeprefix("Tensor.") for call in self.calls)
         return any(fnmatchcase(name, pattern) for name in (self.name, *self.calls, *short))
 
 
 def selected(answer: Answer, globs: Iterable[str]) -> tuple[Op, ...]:
-    """The ops that the globs name, all without any; in an order without order, so that time done tells of time left.
+    """The ops that the globs match, all if there are none. They are shuffled, so that the time spent predicts
+    the time left.
 
-    InputError for a glob that names none.
+    InputError for a glob that matches none.
     """
     ops = [Op(name, "opinfo") for name in answer.entries]
     ops += (_of_catalogue(name, specs) for name, specs in by_template().items())
@@ -91,20 +96,22 @@ def _of_catalogue(name: str, specs: list[OpSpec]) -> Op:
 
 
 def key_of(answer: Answer, caps: Caps) -> str:
-    """All that decides what a sweep finds of an op: results of one key are the same."""
+    """Everything that decides what a sweep finds of an op. Results with the same key are the same."""
     decisive = f"{answer.generator} torch={answer.torch} {msgspec.json.encode(caps).decode()}"
     return hashlib.sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
 
 
 class Workers(Protocol):
-    """What does the work."""
+    """Runs the tasks."""
 
     def submit(self, function: Callable[[Any], Any], argument: Any, timeout: float) -> Future[Any]:
         """Run `function(argument)`."""
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """How far a sweep is: ops done now and before, ops to do, seconds since the first began, what it has found."""
+    """The progress of a sweep: ops done now and before, ops to do, seconds since the first began, and what it
+    has found.
+    """
 
     done: int
     kept: int
@@ -145,7 +152,7 @@ class Sweep:
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
 
     def run(self, *, anew: bool = False) -> None:
-        """Sweep all ops but those done before, unless `anew`; Ctrl-C keeps what is done."""
+        """Sweep all ops except those done before, unless `anew`. Ctrl-C keeps what is done."""
         if not anew:
             self._take_kept()
         waiting = deque(op for op in self.ops if op.key not in self.done)
@@ -200,7 +207,7 @@ class Sweep:
         self._keep(op, msgspec.structs.replace(result, swept=swept))
 
     def _lost(self, op: Op, task: SweepTask, lost: Lost, before: tuple[str, ...]) -> None:
-        """Record what ended the worker, and sweep the op once more without that program."""
+        """Record what ended the worker, and sweep the op again without that program."""
         doing = last_of_case(self.journal, task.index)
         stage: Stage | None = next((name for name in STAGES if doing is not None and name == doing.stage), None)
         if doing is None or stage is None:

@@ -1,4 +1,4 @@
-"""What a sweep asks of its workers and what they answer, as records; nothing here imports torch."""
+"""The tasks of a sweep's workers and their results, as records. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ none         no sample could be made
 
 
 class Caps(msgspec.Struct, frozen=True):
-    """How much is tried of an op; samples are taken in an order that puts unlike ones first.
+    """How much of an op is tried. Samples are taken in an order that puts unlike ones first.
 
-    Of the first `full` samples all forms, of those before `some` the forms that make all dims unbacked, of those before
-    `samples` the plainest one. `others` samples of each further dtype, `drawn` programs of a catalogue's op. `effort`
-    bounds the runs of the main dtype: one is counted with its unbacked dims, on which its time depends. `confirmed`
-    signatures of an op are put through capture stages.
+    The first `full` samples are run in all forms, those before `some` in the forms that make all dims unbacked,
+    those before `samples` in the plainest form. `others` is the number of samples of each further dtype,
+    `drawn` the number of programs of a catalogue's op. `effort` bounds the runs of the main dtype; a run counts
+    by its unbacked dims, on which its time depends. `confirmed` is the number of signatures per op that are run
+    in capture stages.
     """
 
     full: int = 2
@@ -53,7 +54,7 @@ class SweepTask(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """How a capture stage ended on a program: `signature` is empty where it did not fail."""
+    """How a capture stage ended on a program. `signature` is empty if it did not fail."""
 
     stage: Stage
     outcome: str
@@ -63,8 +64,8 @@ class Shown(msgspec.Struct, frozen=True):
 class Failed(msgspec.Struct, frozen=True):
     """One way in which samples of an op fail under explicit semantics.
 
-    `forms` are the forms that showed it, `dtypes` the dtypes, `runs` how many; `confirmed` is what capture stages made
-    of `program`, the shortest one.
+    `forms` are the forms that showed it, `dtypes` the dtypes, `runs` the number of runs. `confirmed` is the
+    result of capture stages on `program`, the shortest one.
     """
 
     signature: Signature
@@ -79,12 +80,14 @@ class Failed(msgspec.Struct, frozen=True):
 
     @property
     def is_static(self) -> bool:
-        """Whether it fails with static dims as well: then no unbacked size is needed."""
+        """Whether it fails with static dims too. Then no unbacked size is needed."""
         return "static" in self.forms
 
     @property
     def counts(self) -> bool:
-        """Whether it says something of the op: what every capture takes is an alarm of the fake stage alone."""
+        """Whether it counts for the op. If every capture succeeds, only FakeTensorMode fails, and it does
+        not count.
+        """
         if not self.confirmed:
             return self.signature.kind != "internal-error"
         return any(shown.outcome != "ok" for shown in self.confirmed)
@@ -93,10 +96,10 @@ class Failed(msgspec.Struct, frozen=True):
 class Swept(msgspec.Struct, frozen=True):
     """What a sweep found of one op.
 
-    `samples` and `runs` count programs before and after they were put into forms. `explicit` and `size_oblivious` say
-    how the op fares under either mechanism; `rescued` are the places where only the old one could not decide, `sites`
-    all places where a guard fell back.
-    `dropped` counts samples that are no programs, by reason; `lost` says which programs ended a worker.
+    `samples` and `runs` count programs before and after they were put into forms. `explicit` and
+    `size_oblivious` are the statuses under each semantics. `rescued` are the places that only size-oblivious
+    semantics could not decide; `sites` are all places where a guard took its fallback. `dropped` counts samples
+    that cannot be programs, by reason. `lost` lists the programs that ended a worker.
     """
 
     op: str
@@ -115,7 +118,9 @@ class Swept(msgspec.Struct, frozen=True):
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """The same with what goes into the findings database: one sighting a signature and stage, and the guard sites."""
+    """The same with what goes into the findings database: one sighting per signature and stage, and the guard
+    sites.
+    """
 
     swept: Swept
     sightings: tuple[Sighting, ...] = ()
@@ -139,7 +144,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class UpstreamTask(msgspec.Struct, frozen=True):
-    """An entry to put through upstream's own test, with at most so many of its samples."""
+    """An entry to run in upstream's own test, with at most this many of its samples."""
 
     op: str
     samples: int = 100
@@ -173,6 +178,6 @@ def run_sweep(task: SweepTask) -> SweepResult:
 
 
 def run_upstream(task: UpstreamTask) -> UpstreamResult:
-    """Put one entry of OpInfo through upstream's own test."""
+    """Run upstream's own test on one entry of OpInfo."""
     result: UpstreamResult = late("ddefuzz.sweep.upstream_test").run_upstream(task)
     return result

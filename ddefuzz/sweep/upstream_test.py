@@ -1,7 +1,7 @@
-"""Upstream's own test of one entry, done over: what `test/test_ops_unbacked.py` does, sample by sample.
+"""Upstream's own test of one entry, reimplemented: what `test/test_ops_unbacked.py` does, sample by sample.
 
-Each sample of float32 with every dim of 2 or more marked unbacked, the entry's own function in
-`torch.compile(backend="eager", fullgraph=True)`, dynamo as it is set by default. The first failure ends it.
+Each sample of float32, with every dim of 2 or more marked unbacked, runs through `torch.compile(backend="eager",
+fullgraph=True)` of the entry's own function, with dynamo's default settings. The first failure ends it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""One op, as a worker sweeps it: every form of its samples in the fake stage, what fails in a capture stage as well."""
+"""One op in a worker of a sweep: every form of its samples in the fake stage, and each failure in a capture stage
+too.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ SWEEP_VERSION: Final = 3
 """Raised when the code of `sweep` or `generate` changes what is tried of an op."""
 
 CONFIRMING: Final[tuple[Stage, ...]] = ("export", "compile")
-"""The first that shows the signature ends it."""
+"""The stages that confirm a failure. The first that shows the signature ends the search."""
 
 
 def describe(ask: Ask) -> Answer:
@@ -54,7 +56,7 @@ def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @dataclass(slots=True)
 class _Seen:
-    """One signature as it comes up."""
+    """One signature, as it is collected."""
 
     sighting: Sighting
     chosen: Chosen
@@ -80,7 +82,9 @@ class _Sweep:
     latest: Observation = field(default_factory=lambda: Observation(SCREEN, EXPLICIT, "ok"))
 
     def screen(self, one: Chosen) -> None:
-        """Put a program through the fake stage under explicit semantics, judged against the old mechanism."""
+        """Run a program in the fake stage under explicit semantics, and compare it with size-oblivious
+        semantics.
+        """
         text = print_program(one.program)
         judged = judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference)
         self.runs += 1
@@ -99,10 +103,12 @@ class _Sweep:
                 known.sighting, known.chosen = sighting, one
 
     def _once_for_each_difference(self, run: Run) -> Observation:
-        """Run, but under the old mechanism only where it answers otherwise at places that no run of this op compared.
+        """Run. A second run under size-oblivious semantics is made only if the answers differ at places
+        that no run of this op compared.
 
-        That is a second, real run, and an op asks the same at all its samples. What else is told from the first: the
-        old mechanism fails where it cannot decide, and else ends as it did with the same other answers.
+        An op evaluates the same guards in all its samples. Otherwise the result under size-oblivious
+        semantics follows from the first run: it fails if it cannot decide, else it ends as it did before
+        with the same differing answers.
         """
         if run.semantics == EXPLICIT:
             self.latest = self.runner(run)
@@ -119,7 +125,7 @@ class _Sweep:
         self.ledger.add(((of.stage, of.reached) for of in judged.reached), text)
 
     def failed(self, seen: _Seen, confirm: bool) -> Failed:
-        """A signature with what capture stages make of its shortest program."""
+        """A signature with the results of capture stages on its shortest program."""
         sighting = seen.sighting
         found = Failed(
             signature=sighting.signature,
@@ -158,7 +164,7 @@ def forward_of(program: Program) -> Program:
 
 
 def run_sweep(task: SweepTask) -> SweepResult:
-    """Sweep one op; the journal is told of each thing before it is done."""
+    """Sweep one op. The journal is written before each thing is done."""
     started = time.process_time()
     note(Entry(task.index, "draw"))
 
