@@ -51,12 +51,16 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 class KeptCase(msgspec.Struct, frozen=True):
-    """One case of a corpus in one stage; `finding` is the known finding that it shows."""
+    """One case of a corpus in one stage; `finding` is the known finding that it shows.
+
+    `database` is the URL of the database that has the finding; without one the case is in a file.
+    """
 
     id: str
     subject: Subject
     expect: Expectation
     finding: str = ""
+    database: str = ""
 
 
 class TrustedModule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,6 +147,21 @@ def program_cases(file: Path) -> Iterator[KeptCase]:
     for line in case.expect:
         expect = parse_expectation(line, str(file))
         yield KeptCase(f"{file}@{expect.stage}/{expect.semantics}", ProgramSubject(text), expect)
+
+
+def finding_cases(findings: Iterable[Finding], database: str) -> tuple[KeptCase, ...]:
+    """The programs of findings of a database, smallest and original as in a text form, sorted by id.
+
+    A finding of the user's own code has no program and so no case. Raises `InputError` for a program that is none.
+    """
+    cases = []
+    for finding in findings:
+        for name, text in ((MINIMAL, finding.minimal), (ORIGINAL, finding.original)):
+            if text is not None:
+                case = f"{finding.id}/{name}"
+                catalogue.parse(text, case)
+                cases.append(KeptCase(case, ProgramSubject(text), expectation_of(finding), finding.id, database))
+    return tuple(sorted(cases, key=lambda case: case.id))
 
 
 def expectation_of(finding: Finding) -> Expectation:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -30,6 +31,8 @@ not judged       the stage could not say
 
 MISMATCHES: frozenset[Status] = frozenset({"fails", "fails otherwise", "not judged"})
 """What makes a replay fail; a known failure that is gone is good news."""
+
+_WORST_FIRST: tuple[Status, ...] = ("fails otherwise", "fails", "not judged", "gone", "as expected")
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -77,6 +80,25 @@ def replay(
                 ledger.add([(observation.stage, reached(observation, map(classify, judge([observation]))))], text)
             listen(results[-1])
     return tuple(results)
+
+
+def statuses(results: Iterable[Replayed]) -> dict[Status, int]:
+    """How many cases have each status, in the order of `Status`, without those that none has."""
+    return _counted(result.status for result in results)
+
+
+def statuses_of_findings(results: Iterable[Replayed]) -> dict[Status, int]:
+    """How many findings have each status: the worst of the programs of a finding, other cases are not counted."""
+    by_finding: dict[str, set[Status]] = {}
+    for result in results:
+        if result.case.finding:
+            by_finding.setdefault(result.case.finding, set()).add(result.status)
+    return _counted(next(status for status in _WORST_FIRST if status in seen) for seen in by_finding.values())
+
+
+def _counted(seen: Iterable[Status]) -> dict[Status, int]:
+    counts = Counter(seen)
+    return {status: counts[status] for status in get_args(Status) if counts[status]}
 
 
 def run_of(case: KeptCase) -> Run:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import rich_click as click
 from rich.console import Group
 
-from ddefuzz.campaign.corpus import kept_cases, trusted_modules
-from ddefuzz.campaign.replay import MISMATCHES, Replayed, replay
+from ddefuzz.campaign.corpus import KeptCase, finding_cases, kept_cases, trusted_modules
+from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, replay, statuses, statuses_of_findings
 from ddefuzz.cli.layout import Detailed, counted, details
 from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, printable, rendered
@@ -27,12 +27,14 @@ DEFAULT_PATHS = (Path("corpora"), Path("findings"))
 
 @click.command("replay")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
+@click.option("--db", "known", metavar="URL", help="Replay the findings of this database.")
 @click.option("--trust", is_flag=True, help="Execute the user modules that a trusted.toml below a PATH lists.")
 @click.option("--sites", "url", metavar="URL", help="Add the guard sites that the cases reach to this database.")
 @jobs_option
 @output_options("text", "jsonl")
 def command(
     paths: tuple[Path, ...],
+    known: str | None,
     trust: bool,
     url: str | None,
     jobs: int,
@@ -41,14 +43,20 @@ def command(
 ) -> None:
     """Replay the kept cases and the known findings.
 
-    PATHs are files and folders of cases; without any, corpora/ and findings/, whose trusted.toml is honoured.
+    PATHs are files and folders of cases. Without PATH and without --db: corpora/ and findings/, whose trusted.toml is
+    honoured. Of a finding the smallest and the original program are replayed.
+
+    The last lines count the cases and the findings by status. `--format jsonl` has a row a case and no other rows; the
+    counts are on stderr then.
 
     Exit code 1 if something fails that must not, or fails otherwise than it is known to; what got fixed is only said.
     """
     # A list travels with the folder that it trusts, so only the project's own is trusted unasked.
-    trust = trust or not paths
-    paths = paths or tuple(path for path in DEFAULT_PATHS if path.exists())
+    if not paths and known is None:
+        trust, paths = True, tuple(path for path in DEFAULT_PATHS if path.exists())
     cases = kept_cases(paths, trust=trust)
+    if known is not None:
+        cases = (*cases, *_cases_of(known))
     done = 0
 
     with LiveLine(f"replaying {counted(len(cases), 'case')}") as live:
@@ -57,7 +65,7 @@ def command(
         for module in trusted_modules(paths):
             live.say(f"{said} {module}")
         if not cases:
-            raise NothingRanError("found no case to replay, expected program files below the paths given")
+            raise NothingRanError("found no case to replay, expected programs in the paths or the database")
 
         def listen(result: Replayed) -> None:
             nonlocal done
@@ -68,12 +76,20 @@ def command(
 
         ledger = Ledger()
         results = replay(cases, jobs, listen, ledger)
+        if format_ != "text":
+            for line in _totals(results):
+                live.say(line)
     if url is not None:
         with Database.open(url) as database:
             database.add_sites(installed_version(), ledger.drain())
     deliver(_writers(results), format_, outputs)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)
+
+
+def _cases_of(url: str) -> tuple[KeptCase, ...]:
+    with Database.open(url, create=False) as database:
+        return finding_cases(database.findings(), url)
 
 
 def _writers(results: tuple[Replayed, ...]) -> dict[str, Writer]:
@@ -105,25 +121,43 @@ def _page(results: tuple[Replayed, ...], page: Page) -> str:
         )
         for result in told
     ]
-    counts = Counter(result.status for result in results)
-    total = f"{len(results)} cases: " + ", ".join(f"{number} {status}" for status, number in counts.items())
     table = rendered(Group(details(("status", "case"), rows, page.width), ""), page) if rows else ""
-    return "\n".join([table + total, *map(printable, _next(told))]) + "\n"
+    return table + "\n".join([*_totals(results), *map(printable, _next(told))]) + "\n"
+
+
+def _totals(results: tuple[Replayed, ...]) -> list[str]:
+    """How many cases and findings have each status."""
+    lines = [_total("case", statuses(results))]
+    if findings := statuses_of_findings(results):
+        lines.append(_total("finding", findings))
+    return lines
+
+
+def _total(noun: str, counts: Mapping[Status, int]) -> str:
+    parts = ", ".join(f"{number} {status}" for status, number in counts.items())
+    return f"{counted(sum(counts.values()), noun)}: {parts}"
 
 
 def _next(told: list[Replayed]) -> list[str]:
     """What to type next; commands are never folded."""
     lines = []
-    gone = sorted({result.case.finding for result in told if result.status == "gone" and result.case.finding})
+    gone = sorted({_finding(result.case) for result in told if result.status == "gone" and result.case.finding})
     if gone:
         lines.append("Next, if the pinned torch fixed it:")
         lines += [f"  ddefuzz findings set {name} fixed" for name in gone[:5]]
     mismatch = next((result for result in told if result.status in MISMATCHES), None)
     if mismatch is not None:
+        if mismatch.case.database:
+            return [*lines, "Next:", f"  ddefuzz findings show {_finding(mismatch.case)}"]
         target = mismatch.case.id.partition("@")[0]
         path, _, case = target.partition(".py:")
         lines += ["Next:", f"  ddefuzz check {path}.py --case {case}" if case else f"  ddefuzz check {target}"]
     return lines
+
+
+def _finding(case: KeptCase) -> str:
+    """The finding of a case, as an argument of commands."""
+    return f"--db {case.database} {case.finding}" if case.database else case.finding
 
 
 def _seen(result: Replayed) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import msgspec
 from click.testing import CliRunner
 
 from ddefuzz.campaign.corpus import Expectation, KeptCase
@@ -11,12 +13,30 @@ from ddefuzz.campaign.replay import Replayed
 from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.replay import _page, command
-from ddefuzz.errors import NothingRanError
+from ddefuzz.errors import DatabaseError, InputError, NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.rows import id_of
+from ddefuzz.findings.textform import write_findings
 from ddefuzz.report.check import Row
+from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, ROLL, failure_of
 
 ESCAPE = "\x1b[2J"
+
+KNOWN = Finding(
+    id=id_of(ROLL.key, 1),
+    kind=ROLL.kind,
+    cause="framework",
+    site=ROLL.site,
+    anchor=ROLL.anchor,
+    title="torch.roll",
+    failure=failure_of(ROLL),
+    original=OTHER_PROGRAM,
+    minimal=OTHER_PROGRAM,
+)
+
+PASSING = PROGRAM.replace("torch.chunk(x, 2)", "torch.sin(x)")
 
 
 def test_a_list_in_a_given_folder_is_told_and_not_followed(tmp_path: Path) -> None:
@@ -54,3 +74,49 @@ def test_the_sites_that_cases_reach_are_added_to_a_database(tmp_path: Path) -> N
     assert sites
     assert {site.stage for site in sites} == {"export"}
     assert all("torch.cat" in site.example for site in sites)
+
+
+def in_database(tmp_path: Path, *findings: Finding) -> str:
+    url = f"sqlite:///{tmp_path / 'known.db'}"
+    with Database.open(url) as database:
+        database.put(findings)
+    return url
+
+
+def test_the_findings_of_a_database_are_replayed_and_counted(tmp_path: Path) -> None:
+    url = in_database(tmp_path, KNOWN, msgspec.structs.replace(KNOWN, id=id_of(ROLL.key, 2), minimal=PASSING))
+    result = CliRunner().invoke(command, ["--db", url, "-j", "1"])
+    assert result.exit_code == 0, result.output
+    *_, cases, findings, following, fixed = result.stdout.splitlines()
+    assert cases == "4 cases: 3 as expected, 1 gone"
+    assert findings == "2 findings: 1 as expected, 1 gone"
+    assert following == "Next, if the pinned torch fixed it:"
+    assert fixed == f"  ddefuzz findings set --db {url} {id_of(ROLL.key, 2)} fixed"
+
+
+def test_the_findings_of_a_database_and_of_files_are_replayed_together(tmp_path: Path) -> None:
+    url = in_database(tmp_path, KNOWN)
+    write_findings([KNOWN], tmp_path / "text")
+    result = CliRunner().invoke(command, ["--db", url, str(tmp_path / "text"), "-j", "1", "--format", "jsonl"])
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["case"] for row in rows] == [
+        f"{tmp_path}/text/{KNOWN.id}/minimal.py",
+        f"{tmp_path}/text/{KNOWN.id}/original.py",
+        f"{KNOWN.id}/minimal.py",
+        f"{KNOWN.id}/original.py",
+    ]
+    assert {row["finding"] for row in rows} == {KNOWN.id}
+    assert result.stderr.splitlines()[-2:] == ["4 cases: 4 as expected", "1 finding: 1 as expected"]
+
+
+def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["--db", f"sqlite:///{tmp_path / 'none.db'}"])
+    assert isinstance(result.exception, DatabaseError | InputError)
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_mismatch_of_a_database_is_shown_by_its_finding() -> None:
+    case = KeptCase("dde-0/minimal.py", ProgramSubject(""), Expectation("export", kind="dde"), "dde-0", "sqlite:///a.db")
+    page = _page((Replayed(case, "fails otherwise", "seen"),), Page(80))
+    assert page.endswith("1 finding: 1 fails otherwise\nNext:\n  ddefuzz findings show --db sqlite:///a.db dde-0\n")
