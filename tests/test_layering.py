@@ -24,6 +24,7 @@ PACKAGES = (
     "classify",
     "coverage",
     "minimize",
+    "control",
     "findings",
     "report",
     "campaign",

@@ -8,12 +8,15 @@ import msgspec
 
 from ddefuzz.campaign.case import judge_program
 from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
-from ddefuzz.campaign.tasks import ConfirmResult, MinimizeResult, MinimizeTask, Suspect
+from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, MinimizeResult, MinimizeTask, Suspect
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Signature
+from ddefuzz.control.forms import without_sources
+from ddefuzz.control.run import control
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import SCREEN, Observation, ProgramSubject, Run, Runner
+from ddefuzz.execute.sources import first_source
 from ddefuzz.execute.worker import note
 from ddefuzz.minimize.eager import inspect
 from ddefuzz.minimize.minimizer import Minimized, minimize
@@ -95,6 +98,14 @@ def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
     seen = signature_of(observation)
     shown = seen == suspect.signature
     return ConfirmResult(shown, "" if shown else str(seen or observation.outcome), time.process_time() - started)
+
+
+def run_control(task: ControlTask, runner: Runner = observe) -> ControlResult:
+    """Capture the program in forms in which no size depends on data, in the stage in which it fails."""
+    started = time.process_time()
+    program = parse(task.program, "<program>").program
+    found = control(program, task.shown, task.ops, lambda one: without_sources(one, inspect, first_source), runner)
+    return ControlResult(found, time.process_time() - started)
 
 
 def _run(suspect: Suspect, text: str) -> Run:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from ddefuzz.classify.signature import Signature
+from ddefuzz.control.model import Control
 from ddefuzz.coverage.reach import Reached
 from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.origin import Draw, Origin
+from ddefuzz.oracles.failure import Failure
 
 
 class CaseTask(msgspec.Struct, frozen=True):
@@ -112,6 +114,21 @@ class ConfirmResult(msgspec.Struct, frozen=True):
     cpu_seconds: float = 0.0
 
 
+class ControlTask(msgspec.Struct, frozen=True):
+    """See whether what `program` shows is about data; `shown` is its failure, `ops` are the functions that fail."""
+
+    program: str
+    shown: Failure
+    ops: tuple[str, ...] = ()
+
+
+class ControlResult(msgspec.Struct, frozen=True):
+    """What the control runs showed."""
+
+    control: Control
+    cpu_seconds: float = 0.0
+
+
 class Ask(msgspec.Struct, frozen=True):
     """What a worker is asked about itself before the first case."""
 
@@ -152,4 +169,10 @@ def run_minimize(task: MinimizeTask) -> MinimizeResult:
 def run_confirm(suspect: Suspect) -> ConfirmResult:
     """Run a suspect's program as it is."""
     result: ConfirmResult = late("ddefuzz.campaign.follow_up").run_confirm(suspect)
+    return result
+
+
+def run_control(task: ControlTask) -> ControlResult:
+    """Capture a smallest program with static and with backed sizes."""
+    result: ControlResult = late("ddefuzz.campaign.follow_up").run_control(task)
     return result

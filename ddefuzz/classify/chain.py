@@ -91,7 +91,7 @@ def _internal(observation: Observation) -> Located:
         if frames:
             site, frame = python_site(tuple(frames), ())
             return Located(site, frame, f"{root.name}: {short_anchor(frame)}")
-    said = f"{root.name}: {_lasting(root.message)}"
+    said = f"{root.name}: {lasting(root.message)}"
     user = _user_frame(observation)
     if user is None:
         return Located(_raised_at(root), root.frames[-1] if root.frames else None, said)
@@ -105,7 +105,7 @@ def _died(observation: Observation) -> Located:
         for match in _FATAL_FRAME.finditer(observation.output)
     ]
     frames = [Frame(_from_torch(frame.file), frame.line, frame.function) for frame in reversed(printed)]
-    reason = _lasting(observation.reason)
+    reason = lasting(observation.reason)
     if not frames:
         return Located(Site("Python", None, None), None, reason)
     site, frame = python_site(tuple(frames), ())
@@ -151,7 +151,7 @@ def _raised_at(exception: ExceptionInfo) -> Site:
     return Site("Python", frames[-1].file, frames[-1].function) if frames else Site("Python", None, None)
 
 
-def _lasting(message: str) -> str:
+def lasting(message: str) -> str:
     """The first line of a message without what changes from run to run: numbers, symbols, addresses, folders."""
     return " ".join(_VOLATILE.sub("…", message.strip().partition("\n")[0]).split())
 

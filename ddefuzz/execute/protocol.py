@@ -39,9 +39,10 @@ SIZE_OBLIVIOUS = Semantics("size-oblivious")
 
 
 class ProgramSubject(msgspec.Struct, frozen=True, tag="program"):
-    """A generated or stored program, by its text form."""
+    """A generated or stored program, by its text form; with `backed` its dims with a symbol are dynamic, but backed."""
 
     text: str
+    backed: bool = False
 
 
 class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):

@@ -82,7 +82,7 @@ def fake(prepared: Prepared) -> None:
     mode = torch_api.bound(torch_api.FAKE_MODE)(shape_env=env, allow_non_fake_inputs=True)
     mode.allow_scalar_outputs = True
     args = [
-        _fake_input(mode, arg, position, prepared.unbacked) if isinstance(arg, torch.Tensor) else arg
+        _fake_input(mode, arg, position, prepared) if isinstance(arg, torch.Tensor) else arg
         for position, arg in enumerate(prepared.args)
     ]
     with mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)():
@@ -181,16 +181,15 @@ STAGE_FUNCTIONS: MappingProxyType[Stage, StageFunction] = MappingProxyType(
 )
 
 
-def _fake_input(mode: Any, tensor: torch.Tensor, position: int, unbacked: tuple[UnbackedDim, ...]) -> torch.Tensor:
-    places = {place.dim: place.symbol for place in unbacked if place.arg == position}
-    if not places:
+def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: Prepared) -> torch.Tensor:
+    unbacked = {place.dim: place.symbol for place in prepared.unbacked if place.arg == position}
+    backed = {place.dim for place in prepared.backed if place.arg == position}
+    if not (unbacked or backed):
         static: torch.Tensor = mode.from_tensor(tensor, static_shapes=True)
         return static
-    unbacked_dim, static_dim = torch_api.DIM_UNBACKED.get(), torch_api.DIM_STATIC.get()
-    context = torch_api.bound(torch_api.SYMBOLIC_CONTEXT)(
-        dynamic_sizes=[unbacked_dim if dim in places else static_dim for dim in range(tensor.dim())],
-        shape_ids=dict(places),
-    )
+    kinds = dict.fromkeys(range(tensor.dim()), torch_api.DIM_STATIC.get())
+    kinds |= dict.fromkeys(backed, torch_api.DIM_DYNAMIC.get()) | dict.fromkeys(unbacked, torch_api.DIM_UNBACKED.get())
+    context = torch_api.bound(torch_api.SYMBOLIC_CONTEXT)(dynamic_sizes=list(kinds.values()), shape_ids=unbacked)
     source = torch_api.bound(torch_api.CONSTANT_SOURCE)(f"input{position}")
     made: torch.Tensor = mode.from_tensor(tensor, symbolic_context=context, source=source)
     return made
@@ -207,6 +206,9 @@ def _masks(prepared: Prepared) -> tuple[torch.Tensor, ...]:
 
 def _mark(prepared: Prepared) -> None:
     mark = torch_api.bound(torch_api.MARK_UNBACKED)
+    mark_backed = torch_api.bound(torch_api.MARK_BACKED)
+    for place in prepared.backed:
+        mark_backed(prepared.args[place.arg], place.dim)
     shared = {symbol for symbol in symbols_of(prepared.unbacked) if _uses(prepared, symbol) > 1}
     for place in prepared.unbacked:
         mark(prepared.args[place.arg], place.dim, shape_id=place.symbol if place.symbol in shared else None)

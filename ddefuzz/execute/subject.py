@@ -37,14 +37,16 @@ class UnbackedDim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A subject to run once, by `call(*args)`. `dynamic_shapes` has one entry per argument, as torch.export
-    takes it.
+    """A subject to run once, by `call(*args)`. `dynamic_shapes` has one entry per argument, as torch.export takes it.
+
+    The dims `backed` are dynamic with a known example size; torch may specialize them.
     """
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
     unbacked: tuple[UnbackedDim, ...] = ()
     dynamic_shapes: tuple[Any, ...] | None = None
+    backed: tuple[UnbackedDim, ...] = ()
 
 
 def prepare(subject: Subject) -> Prepared:
@@ -67,8 +69,8 @@ def prepare(subject: Subject) -> Prepared:
 
 def _prepared(subject: Subject) -> Prepared:
     match subject:
-        case ProgramSubject(text):
-            return _prepare_program(text)
+        case ProgramSubject(text, backed):
+            return _prepare_program(text, backed=backed)
         case CallableSubject(path, name, case):
             module = load_module(path)
             if case is not None:
@@ -120,7 +122,7 @@ def _said(error: BaseException) -> str:
     return message.encode(errors="backslashreplace").decode()
 
 
-def _prepare_program(text: str) -> Prepared:
+def _prepare_program(text: str, *, backed: bool) -> Prepared:
     program, code = _compiled(text)
     module = ModuleType(_PROGRAM_MODULE)
     module.__dict__["torch"] = torch
@@ -129,13 +131,19 @@ def _prepare_program(text: str) -> Prepared:
     linecache.cache[PROGRAM_FILE] = (len(text), None, lines, PROGRAM_FILE)
     # The text has been parsed as a program, so this defines one function and calls nothing.
     exec(code, module.__dict__)
-    unbacked = tuple(
+    symbolic = tuple(
         UnbackedDim(position, dim, size.symbol)
         for position, item in enumerate(program.inputs)
         for dim, size in enumerate(item.shape)
         if size.symbol is not None
     )
-    return Prepared(module.__dict__["program"], tuple(inputs.materialize(program).values()), unbacked)
+    call, args = module.__dict__["program"], tuple(inputs.materialize(program).values())
+    if not backed:
+        return Prepared(call, args, symbolic)
+    shapes: tuple[dict[int, Any], ...] = tuple({} for _ in args)
+    for place in symbolic:
+        shapes[place.arg][place.dim] = torch.export.Dim.AUTO
+    return Prepared(call, args, dynamic_shapes=shapes, backed=symbolic)
 
 
 @lru_cache(maxsize=256)

@@ -162,6 +162,9 @@ INDUCTOR_FRESH_CACHE = Api(
 MARK_UNBACKED = Api(
     "torch._dynamo.decorators:mark_unbacked", "makes an input dim unbacked in dynamo", ("index", "shape_id")
 )
+MARK_BACKED = Api(
+    "torch._dynamo.decorators:maybe_mark_dynamic", "makes an input dim dynamic and backed, for control runs", ("index",)
+)
 FAKE_MODE = Api(f"{_FAKE}:FakeTensorMode", "the fake stage", ("shape_env", "allow_non_fake_inputs"))
 PYTHON_DISPATCHER = Api(
     "torch._dispatch.python:enable_python_dispatcher",
@@ -170,6 +173,8 @@ PYTHON_DISPATCHER = Api(
 SHAPE_ENV = Api(f"{_SHAPES}:ShapeEnv", "the fake stage")
 SYMBOLIC_CONTEXT = Api(f"{_SHAPES}:StatelessSymbolicContext", "unbacked inputs in the fake stage", ("dynamic_sizes",))
 DIM_UNBACKED = Api(f"{_SHAPES}:DimDynamic.UNBACKED", "unbacked inputs in the fake stage")
+DIM_DYNAMIC = Api(f"{_SHAPES}:DimDynamic.DYNAMIC", "backed inputs in the fake stage, for control runs")
+FREE_UNBACKED = Api(f"{_SHAPES}:free_unbacked_symbols", "which values have sizes that data decides, for control runs")
 DIM_STATIC = Api(f"{_SHAPES}:DimDynamic.STATIC", "the other dims of the fake stage")
 CONSTANT_SOURCE = Api("torch._dynamo.source:ConstantSource", "names the inputs of the fake stage", ("source_name",))
 

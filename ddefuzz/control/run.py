@@ -1,0 +1,68 @@
+"""Control runs, as a worker makes them: the smallest program with static sizes, then with backed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ddefuzz.classify.chain import lasting
+from ddefuzz.classify.classify import classify
+from ddefuzz.control.forms import static
+from ddefuzz.control.model import NOT_JUDGED, Control, ControlOutcome
+from ddefuzz.execute.protocol import ProgramSubject, Run, Runner
+from ddefuzz.oracles.capture import decisive, judge
+from ddefuzz.oracles.failure import Failure
+from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.text import print_program
+
+GUARDS = frozenset({"dde", "pending-unbacked"})
+"""Kinds that are the same only where their signature is."""
+
+DEADLY = frozenset({"crash", "timeout"})
+"""Kinds that end the process that shows them: nothing is judged."""
+
+
+def control(
+    program: Program,
+    shown: Failure,
+    ops: tuple[str, ...],
+    without_sources: Callable[[Program], Program | None],
+    runner: Runner,
+) -> Control:
+    """Capture `program` in the stage and semantics of the failure that it shows, with static and with backed sizes.
+
+    `ops` are the functions that fail: where all of them are sources of data-dependent sizes, there is no such form.
+    """
+    form = without_sources(program) if shown.kind not in DEADLY else None
+    if form is None or _lost(program, form, ops):
+        return NOT_JUDGED
+    backed = ProgramSubject(print_program(form), backed=True)
+    return Control(
+        static=_outcome(ProgramSubject(print_program(static(form))), shown, runner),
+        backed=_outcome(backed, shown, runner),
+    )
+
+
+def _lost(program: Program, form: Program, ops: tuple[str, ...]) -> bool:
+    before, after = (set(functions_in(one)).intersection(ops) for one in (program, form))
+    return bool(before) and not after
+
+
+def _outcome(subject: ProgramSubject, shown: Failure, runner: Runner) -> ControlOutcome:
+    observation = runner(Run(subject, shown.observation.stage, shown.observation.semantics))
+    if observation.outcome in {"crash", "timeout", "not-judged"}:
+        return "not judged"
+    failures = judge([observation])
+    if not failures:
+        return "passes"
+    return "fails" if any(_same(failure, shown) for failure in failures) else "fails otherwise"
+
+
+def _same(failure: Failure, shown: Failure) -> bool:
+    """The same signature; for what is no guard, the same exception with the same message is enough."""
+    if classify(failure).signature == classify(shown).signature:
+        return True
+    if failure.kind != shown.kind or shown.kind in GUARDS:
+        return False
+    _, seen = decisive(failure.observation)
+    _, known = decisive(shown.observation)
+    return (seen.name, lasting(seen.message)) == (known.name, lasting(known.message))
