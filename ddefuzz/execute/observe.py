@@ -21,7 +21,7 @@ import torch
 
 from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Subject
 from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture, StageFunction, graph_text
-from ddefuzz.execute.subject import Prepared, prepare
+from ddefuzz.execute.subject import Prepared, message_of, prepare
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Guard, Raised
 from ddefuzz.instrument.guards import watch
@@ -100,8 +100,7 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
         try:
             capture = stage(prepared)
             seen.cpu_seconds = time.process_time() - started
-        except KeyboardInterrupt:
-            raise
+        # KeyboardInterrupt too: Ctrl-C does not reach a worker, so the subject has raised it.
         except BaseException as error:  # noqa: BLE001 the subject is under test: whatever it raises is the observation
             seen.cpu_seconds = time.process_time() - started
             _note_failure(seen, error, recorder)
@@ -141,7 +140,7 @@ def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None
     chain = exception_chain(error)
     lacking = next((one for one in chain if type(one).__name__ in LACKING), None)
     if lacking is not None:
-        seen.outcome, seen.reason = "not-judged", _message(lacking).partition("\n")[0]
+        seen.outcome, seen.reason = "not-judged", message_of(lacking).partition("\n")[0]
         return
     seen.outcome = "fail"
     seen.exceptions = tuple(_exception_info(one, recorder) for one in chain)
@@ -163,19 +162,11 @@ def _exception_info(error: BaseException, recorder: Recorder) -> ExceptionInfo:
     real_stack = getattr(error, "real_stack", None)
     return ExceptionInfo(
         type=f"{kind.__module__}.{kind.__qualname__}",
-        message=_normalized(_message(error))[:MESSAGE_LIMIT],
+        message=_normalized(message_of(error))[:MESSAGE_LIMIT],
         frames=frames.traceback_frames(error.__traceback__),
         traced=frames.summary_frames(real_stack) if real_stack is not None else (),
         native=recorder.refused(error),
     )
-
-
-def _message(error: BaseException) -> str:
-    try:
-        # A lone surrogate could not be sent on.
-        return str(error).encode(errors="backslashreplace").decode()
-    except Exception as failure:  # noqa: BLE001 an exception whose own __str__ fails is still an observation
-        return f"<{type(failure).__name__} in __str__>"
 
 
 def _normalized(text: str) -> str:

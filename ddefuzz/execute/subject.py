@@ -6,6 +6,7 @@ import __future__
 import importlib.util
 import inspect
 import linecache
+import reprlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,14 +56,14 @@ def prepare(subject: Subject) -> Prepared:
         prepared = _prepared(subject)
     except DdefuzzError:
         raise
-    except (Exception, SystemExit) as error:  # what makes the callable and its arguments is the user's
+    except BaseException as error:  # what makes the callable and its arguments is the user's
         raise InputError(f"{_file_of(subject)}: found no subject, making it raises {_said(error)}") from error
     for place in prepared.unbacked:
-        arg = prepared.args[place.arg] if place.arg < len(prepared.args) else None
-        if not isinstance(arg, torch.Tensor) or place.dim >= arg.dim():
+        arg = prepared.args[place.arg] if 0 <= place.arg < len(prepared.args) else None
+        if not isinstance(arg, torch.Tensor) or not 0 <= place.dim < arg.dim():
             raise InputError(
                 f"{_file_of(subject)}: found dim {place.dim} of argument {place.arg} to make unbacked, "
-                f"expected one of a tensor among {len(prepared.args)} arguments"
+                f"expected one of a tensor among {len(prepared.args)} arguments, both counted from 0"
             )
     return prepared
 
@@ -106,7 +107,7 @@ def _executed(path: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever the user's module raises is about the user's module
+    except BaseException as error:  # whatever the user's module raises is about the user's module
         del sys.modules[name]
         raise InputError(f"{path}: found a module that raises {_said(error)}") from error
     return module
@@ -117,9 +118,16 @@ def _file_of(subject: Subject) -> str:
 
 
 def _said(error: BaseException) -> str:
-    """An error of the user's own code in one line, without lone surrogates, which could not be sent on."""
-    message = " ".join(f"{type(error).__name__}: {error}".split())
-    return message.encode(errors="backslashreplace").decode()
+    """An error of the user's own code in one line."""
+    return " ".join(f"{type(error).__name__}: {message_of(error)}".split())
+
+
+def message_of(error: BaseException) -> str:
+    """What an error of the user's own code says, without lone surrogates, which could not be sent on."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except BaseException as failure:  # noqa: BLE001 an exception whose own __str__ fails is still one
+        return f"<{type(failure).__name__} in __str__>"
 
 
 def _prepare_program(text: str, *, backed: bool) -> Prepared:
@@ -162,7 +170,7 @@ def _prepare_case(module: ModuleType, path: str, case: str) -> Prepared:
     return Prepared(
         _instantiated(found["fn"]),
         tuple(found["args"]()),
-        _unbacked(found.get("unbacked") or {}),
+        _unbacked(found.get("unbacked") or {}, f"{path}: unbacked of the case {case!r}"),
         tuple(shapes(torch.export.Dim.DYNAMIC)) if shapes is not None else None,
     )
 
@@ -185,7 +193,7 @@ def _prepare_named(module: ModuleType, path: str, name: str) -> Prepared:
     if not callable(target):
         known = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise InputError(f"{path}:{name}: found {target!r}, expected a callable; the module has {', '.join(known)}")
-    unbacked = _unbacked(getattr(module, f"{name}_unbacked", {}))
+    unbacked = _unbacked(getattr(module, f"{name}_unbacked", {}), f"{path}:{name}_unbacked")
     if inspect.isfunction(target) and not inspect.signature(target).parameters:
         match target():
             case (made, tuple(made_args)) if callable(made):
@@ -212,6 +220,14 @@ def _instantiated(target: Callable[..., Any]) -> Callable[..., Any]:
     return target
 
 
-def _unbacked(spec: Mapping[int, list[int]]) -> tuple[UnbackedDim, ...]:
-    places = [(arg, dim) for arg, dims in spec.items() for dim in dims]
+def _unbacked(spec: object, where: str) -> tuple[UnbackedDim, ...]:
+    """The places that a mapping from argument numbers to dims names, each with a symbol of its own."""
+    wrong = InputError(f"{where}: found {reprlib.repr(spec)}, expected {{argument number: [dims]}} such as {{0: [0]}}")
+    if not isinstance(spec, Mapping):
+        raise wrong
+    places = []
+    for arg, dims in spec.items():
+        if not isinstance(dims, list | tuple) or any(type(number) is not int for number in (arg, *dims)):
+            raise wrong
+        places += [(arg, dim) for dim in dims]
     return tuple(UnbackedDim(arg, dim, f"u{number}") for number, (arg, dim) in enumerate(places))

@@ -64,11 +64,34 @@ def note(entry: Entry) -> None:
 
 
 def perform(function: Callable[[Any], Any], argument: bytes) -> bytes:
-    """Run one task: decode its argument, call, encode its result. Raises UnsupportedError without a torch to use."""
-    _keep_to_one_thread()
-    kind, _ = signature(function)
-    result = function(msgspec.json.decode(argument, type=kind))
-    return msgspec.json.encode(result)
+    """Run one task: decode its argument, call, encode its result.
+
+    Raises UnsupportedError without a torch to use, and only what the campaign's process can unpickle.
+    """
+    try:
+        _keep_to_one_thread()
+        kind, _ = signature(function)
+        result = function(msgspec.json.decode(argument, type=kind))
+        return msgspec.json.encode(result)
+    except DdefuzzError:
+        raise
+    except BaseException as error:  # noqa: BLE001 what is raised may be the user's, and must be sent all the same
+        raise _sendable(error).with_traceback(error.__traceback__) from None
+
+
+def _sendable(error: BaseException) -> Exception:
+    """The error if it is one of Python's own with plain arguments, else one of these that says it.
+
+    A class or a value of the user's code does not exist in the campaign's process. Pebble's thread that reads results
+    there ended when it met one, and nobody read on.
+    """
+    plain = all(isinstance(one, str | bytes | int | float | None) for one in error.args)
+    if isinstance(error, Exception) and type(error).__module__ == "builtins" and plain:
+        return type(error)(*error.args)
+    try:
+        return RuntimeError(f"{type(error).__qualname__}: {error}".encode(errors="backslashreplace").decode())
+    except BaseException:  # noqa: BLE001 its own __str__ fails
+        return RuntimeError(type(error).__qualname__)
 
 
 def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:

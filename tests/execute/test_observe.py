@@ -199,10 +199,10 @@ def test_whatever_the_subject_raises_is_observed(tmp_path: Path, raised: str) ->
     assert msgspec.json.decode(msgspec.json.encode(error), type=ExceptionInfo) == error
 
 
-def test_an_interrupt_is_not_an_observation(tmp_path: Path) -> None:
+def test_an_interrupt_that_the_subject_raises_is_an_observation(tmp_path: Path) -> None:
     subject = module_with(tmp_path, "def run(x):\n    raise KeyboardInterrupt\nrun_args = (1,)\n")
-    with pytest.raises(KeyboardInterrupt):
-        observe(Run(subject, "eager"))
+    seen = observe(Run(subject, "eager"))
+    assert (seen.outcome, seen.exceptions[0].name) == ("fail", "KeyboardInterrupt")
 
 
 def test_nothing_of_a_failed_run_is_kept(tmp_path: Path) -> None:

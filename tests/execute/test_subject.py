@@ -46,6 +46,11 @@ CASES = [
 """
 
 
+ONE_TENSOR = "import torch\ndef f(x): ...\nf_args = (torch.ones(2),)"
+
+MUTE = "class Mute(Exception):\n    def __str__(self): raise SystemExit"
+
+
 @pytest.fixture
 def module(tmp_path: Path) -> str:
     path = tmp_path / "user_module.py"
@@ -97,8 +102,22 @@ def test_what_cannot_be_used_is_said_in_one_line(module: str, subject: dict[str,
         ("syntax.py", "def", "a module that raises SyntaxError"),
         ("script.py", "raise SystemExit(0)", "a module that raises SystemExit: 0"),
         ("raises.py", "def f(x): ...\ndef f_args(): raise ValueError('a\\nb')", "making it raises ValueError: a b"),
+        ("base.py", "class Own(BaseException): ...\nraise Own('mine')", "a module that raises Own: mine"),
+        ("closes.py", "raise GeneratorExit", "a module that raises GeneratorExit"),
+        ("types.py", "raise KeyboardInterrupt('typed')", "a module that raises KeyboardInterrupt: typed"),
+        ("mute.py", f"{MUTE}\nraise Mute", "a module that raises Mute: <SystemExit in __str__>"),
         ("leaves.py", "def f(): raise SystemExit(0)", "making it raises SystemExit: 0"),
-        ("mapping.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: 1}", "making it raises TypeError"),
+        ("mapping.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: 1}", r"found \{0: 1\}, expected \{arg"),
+        (
+            "sequence.py",
+            "def f(x): ...\nf_args = (1,)\nf_unbacked = [0]",
+            r"f_unbacked: found \[0\], expected \{argument",
+        ),
+        ("whole.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = 3", r"f_unbacked: found 3, expected \{argument"),
+        ("named.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {'x': [0]}", r"found \{'x': \[0\]\}, expected \{arg"),
+        ("truth.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: [True]}", r"found \{0: \[True\]\}, expected"),
+        ("minus.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {-1: [0]}", "found dim 0 of argument -1 to make unb"),
+        ("last.py", f"{ONE_TENSOR}\nf_unbacked = {{0: [-1]}}", "found dim -1 of argument 0 to make unb"),
         ("number.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: [1]}", "found dim 1 of argument 0 to make unb"),
         ("absent.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {3: [0]}", "found dim 0 of argument 3 to make unb"),
         ("data.txt", "x", "expected a Python module"),
