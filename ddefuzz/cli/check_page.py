@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ddefuzz.cli.layout import NARROW, Detailed, details, folded
+from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import CAUSES, verdicts_line
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.report.advice import Advice, Suggestion
 from ddefuzz.report.check import Row
+
+NARROW = 120
+"""On narrower pages the semantics of a stage share a row."""
 
 STYLES = {"ok": "green", "fail": "red", "crash": "bold red", "timeout": "bold red", "not-judged": "yellow"}
 
 
 def check_page(rows: list[Row], page: Page) -> str:
     """The whole page."""
-    parts: list[RenderableType] = [_narrow(rows, page) if page.width < NARROW else _wide(rows), ""]
+    parts: list[RenderableType] = [_narrow(rows, page) if page.width < NARROW else _wide(rows, page), ""]
     for group in _by_failure(rows):
         parts += [_failure(group, page), ""]
     verdicts = verdicts_line(row.verdict for row in rows)
@@ -32,24 +34,17 @@ def check_page(rows: list[Row], page: Page) -> str:
     return rendered(Group(*parts), page)
 
 
-def _wide(rows: list[Row]) -> Table:
+def _wide(rows: list[Row], page: Page) -> RenderableType:
     """A row for each run."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for title in ("case", "stage", "semantics", "outcome", "verdict", "cause", "kind and site"):
-        table.add_column(title, no_wrap=True)
+    shown: list[Detailed] = []
     previous = ""
     for row in rows:
-        table.add_row(
-            plain(row.case if row.case != previous else ""),
-            row.stage,
-            row.semantics,
-            _outcome(row),
-            row.verdict or "",
-            row.cause or "",
-            plain(folded(_where(row), 60)),
-        )
+        case = row.case if row.case != previous else ""
+        cells = [plain(cell) for cell in (row.verdict or "", row.cause or "", _where(row))]
+        shown.append(Detailed([plain(case), Text(row.stage), Text(row.semantics), _outcome(row), *cells]))
         previous = row.case
-    return table
+    titles = ("case", "stage", "semantics", "outcome", "verdict", "cause", "kind and site")
+    return table(titles, shown, page.width, folding=("kind and site",))
 
 
 def _narrow(rows: list[Row], page: Page) -> RenderableType:
@@ -67,7 +62,7 @@ def _narrow(rows: list[Row], page: Page) -> RenderableType:
             is_last = at + 1 == len(stages) or _all_where(stages[at + 1]) != _all_where(group)
             detail = plain(_all_where(group) if is_last else "")
             shown.append(Detailed([*cells, Text(verdict), Text(cause)], detail))
-    return details(["case", "stage", *semantics, "verdict", "cause"], shown, page.width)
+    return table(["case", "stage", *semantics, "verdict", "cause"], shown, page.width)
 
 
 def _all_where(group: list[Row]) -> str:
@@ -150,4 +145,4 @@ def _totals(rows: list[Row]) -> Text:
     for row in rows:
         counts[row.outcome] = counts.get(row.outcome, 0) + 1
     said = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return Text(f"{cases} case{'s' if cases != 1 else ''}, {len(rows)} runs: {said}")
+    return Text(f"{counted(cases, 'case')}, {counted(len(rows), 'run')}: {said}")

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.cli.frames_page import MARK, way_to_site
-from ddefuzz.cli.layout import Detailed, details, folded
+from ddefuzz.cli.invocation import Invocation
+from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import CAUSES, verdicts_line
 from ddefuzz.cli.output import Page, plain, printable, rendered
 from ddefuzz.findings.lifecycle import MEANING
@@ -57,15 +58,15 @@ def list_page(findings: Sequence[Finding], page: Page) -> str:
     if not findings:
         return "no findings (`ddefuzz run` looks for some)\n"
     widths = _widths(findings, page.width)
-    table = _wide(findings, widths) if "site" in widths else _narrow(findings, page)
-    first = findings[0].id
-    return (
-        rendered(table, page)
-        + f"\n{len(findings)} findings. Next:\n"
-        + f"  ddefuzz findings show {first}          # all of it\n"
-        + f"  ddefuzz findings show {first} --repro  # a script\n"
-        + f"  ddefuzz findings set {first} known     # decide\n"
+    rows = _wide(findings, widths) if "site" in widths else _narrow(findings, page)
+    first, call = findings[0], page.invocation
+    commands = (
+        f"{call.command('findings', 'show', first.id)}  # all that is known of it",
+        f"{call.command('findings', 'show', first.id, '--repro')}  # a script that needs torch alone",
+        *_triage(first, call)[:1],
     )
+    lines = "".join(f"  {line}\n" for line in commands)
+    return f"{rendered(rows, page)}\n{counted(len(findings), 'finding')}. Next:\n{lines}"
 
 
 def _widths(findings: Sequence[Finding], width: int) -> dict[str, int]:
@@ -91,17 +92,17 @@ def _narrow(findings: Sequence[Finding], page: Page) -> RenderableType:
         for finding in findings
     ]
     right = [column.title for column in columns if column.right]
-    return details([column.title for column in columns], rows, page.width, right)
+    return table([column.title for column in columns], rows, page.width, right=right)
 
 
 def _wide(findings: Sequence[Finding], widths: Mapping[str, int]) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     columns = [column for column in COLUMNS if column.title in widths]
     for column in columns:
-        table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
+        shown.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
     for finding in findings:
-        table.add_row(*(plain(folded(column.cell(finding), widths[column.title])) for column in columns))
-    return table
+        shown.add_row(*(plain(folded(column.cell(finding), widths[column.title])) for column in columns))
+    return shown
 
 
 def show_page(finding: Finding, page: Page) -> str:
@@ -131,7 +132,7 @@ def show_page(finding: Finding, page: Page) -> str:
     for entry in finding.history:
         change = f"{entry.field} {entry.before or '-'} → {entry.after or '-'}"
         parts.append(plain(f"  {entry.when[:16]} {entry.who}: {change}"))
-    commands = "".join(f"  {line}\n" for line in _next_commands(finding))
+    commands = "".join(f"  {line}\n" for line in _next_commands(finding, page.invocation))
     return rendered(Group(*parts), page) + "\nNext:\n" + commands
 
 
@@ -170,15 +171,26 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _next_commands(finding: Finding) -> tuple[str, ...]:
+def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
     name = finding.id
+    show = ("findings", "show", name)
+    program = "--minimal" if finding.minimal else "--original"
     replay = (
-        f"ddefuzz findings show {name} --minimal > {name}.py && ddefuzz check {name}.py",
-        f"ddefuzz minimize {name}",
-        f"ddefuzz findings show {name} --repro > repro.py && python repro.py",
+        f"{call.command(*show, '--repro')} > repro.py && {call.python} repro.py",
+        f"{call.command(*show, program)} > {name}.py && {call.command('check', f'{name}.py', with_db=False)}",
+        call.command("minimize", name),
     )
-    triage = (f"ddefuzz findings set {name} known", f"ddefuzz findings link {name} https://…")
-    return (*(replay if finding.minimal or finding.original else ()), *triage)
+    return (*(replay if finding.minimal or finding.original else ()), *_triage(finding, call))
+
+
+def _triage(finding: Finding, call: Invocation) -> tuple[str, ...]:
+    """What a person may decide next, by the finding's state."""
+    name = finding.id
+    if finding.duplicate_of is not None:
+        return call.command("findings", "show", finding.duplicate_of), call.command("findings", "undup", name)
+    after = {"open": "known", "known": "fixed"}.get(finding.state, "open")
+    link = f"{call.command('findings', 'link', name)} https://…"
+    return call.command("findings", "set", name, after), link
 
 
 def _some(items: Sequence[str], most: int) -> str:

@@ -1,4 +1,4 @@
-"""Laying out text where rich would cut names letter by letter: they are broken at their joints, rows have details."""
+"""Tables and text for pages of any width: names are broken at their joints, and nothing is cut."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import NamedTuple
 from rich.console import Group
 from rich.text import Text
 
-NARROW = 120
-"""On pages narrower than this a row's longest cell has a line of its own, its detail."""
+GAP = 2
+"""Between two columns of a table."""
+
+LEAST, LEAST_SHORT = 24, 6
+"""How narrow a table's column of long text may be, and another one as long as the first need not give way."""
 
 _JOINT = re.compile(r"(?<=[/:._-])(?=[^/:._-])")
 
@@ -53,20 +56,79 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def details(titles: Sequence[str], rows: Sequence[Detailed], width: int, right: Sequence[str] = ()) -> Group:
-    """Rows in aligned columns under their titles, each detail indented below its row and folded."""
-    heads = [Text(title, style="bold") for title in titles]
-    widths = [max(len(row.cells[at]) for row in (Detailed(heads), *rows)) for at in range(len(titles))]
-    parts = []
-    for row in (Detailed(heads), *rows):
-        line = Text(" ", no_wrap=True, overflow="ellipsis")
-        for cell, title, wide in zip(row.cells, titles, widths, strict=True):
-            space = " " * (wide - len(cell))
-            line.append_text(Text(space) + cell if title in right else cell + Text(space)).append("  ")
-        line.rstrip()
-        parts.append(line)
+def table(
+    titles: Sequence[str],
+    rows: Sequence[Detailed],
+    width: int,
+    *,
+    right: Sequence[str] = (),
+    folding: Sequence[str] = (),
+) -> Group:
+    """Aligned columns under their titles, each row's detail indented below it. Nothing is cut, however narrow the page.
+
+    `folding` names the columns of long text. Where the page is too narrow for whole cells, these are folded, but not
+    below `LEAST` columns each; where that is too wide as well, they leave the table for the row's detail. `right` names
+    the columns that are aligned to the right.
+    """
+    least = [LEAST if title in folding else 0 for title in titles]
+    natural = _widths(titles, rows)
+    smallest = [min(wide, low) if low else wide for wide, low in zip(natural, least, strict=True)]
+    if sum(smallest) + _gaps(natural) > width:
+        kept = [at for at, low in enumerate(least) if not low]
+        moved = [at for at, low in enumerate(least) if low]
+        titles, rows = [titles[at] for at in kept], [_with_detail(row, kept, moved) for row in rows]
+        natural = _widths(titles, rows)
+        smallest = [0] * len(kept)
+    widths = _shared(natural, smallest, width - _gaps(natural))
+    head = [Text(title, style="bold") for title in titles]
+    parts = [*_lines_of(head, titles, widths, right), Text("─" * (sum(widths) + _gaps(widths)), style="dim")]
+    for row in rows:
+        parts += _lines_of(row.cells, titles, widths, right)
         if row.detail:
-            parts += [
-                Text(f"    {part}", style=row.detail.style) for part in folded(row.detail.plain, width - 4).split("\n")
-            ]
+            style = row.detail.style
+            parts += [Text(f"    {line}", style=style) for line in folded(row.detail.plain, width - 4).split("\n")]
     return Group(*parts)
+
+
+def _widths(titles: Sequence[str], rows: Sequence[Detailed]) -> list[int]:
+    return [max(len(title), *(len(row.cells[at]) for row in rows), 0) for at, title in enumerate(titles)]
+
+
+def _gaps(widths: Sequence[int]) -> int:
+    return GAP * max(len(widths) - 1, 0)
+
+
+def _with_detail(row: Detailed, kept: Sequence[int], moved: Sequence[int]) -> Detailed:
+    said = [row.cells[at].plain for at in moved if row.cells[at]]
+    parts = [*said, *([row.detail.plain] if row.detail else [])]
+    return Detailed([row.cells[at] for at in kept], Text(" · ".join(parts), style=row.detail.style))
+
+
+def _shared(natural: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+    """Widths that fit: the widest column gives way, again and again.
+
+    The first column has names to be copied: up to three fifths of the page it stays whole while others can give way.
+    """
+    widths = list(natural)
+    soft = [min(natural[0], width * 3 // 5), *(max(low, LEAST_SHORT) for low in least[1:])]
+    hard = [max(low, 1) for low in least]
+    for floor in (soft, hard, [1] * len(widths)):
+        while sum(widths) > width and (above := [at for at, wide in enumerate(widths) if wide > floor[at]]):
+            widths[max(above, key=lambda at: (widths[at], at))] -= 1
+    return widths
+
+
+def _lines_of(
+    cells: Sequence[Text], titles: Sequence[str], widths: Sequence[int], right: Sequence[str]
+) -> Iterator[Text]:
+    columns = [
+        folded(cell.plain, wide).split("\n") if len(cell) > wide else [cell.plain]
+        for cell, wide in zip(cells, widths, strict=True)
+    ]
+    for at in range(max(map(len, columns))):
+        line = Text(no_wrap=True)
+        for cell, column, title, wide in zip(cells, columns, titles, widths, strict=True):
+            said = column[at] if at < len(column) else ""
+            line.append(said.rjust(wide) if title in right else said.ljust(wide), cell.style).append(" " * GAP)
+        line.rstrip()
+        yield line

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ import rich_click as click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.files import write_atomically
 
 FILE_WIDTH = 160
@@ -31,10 +32,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What text is laid out for."""
+    """What text is laid out for, and how its reader calls ddefuzz."""
 
     width: int
     color: bool = False
+    invocation: Invocation = field(default_factory=Invocation)
 
 
 Writer = Callable[[Page], str]
@@ -83,7 +85,7 @@ def output_options(*formats: str) -> Callable[[Command], Command]:
 def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple[str, Path]]) -> None:
     """Write the files, each whole or not at all, and then stdout."""
     for name, path in outputs:
-        write_atomically(path, writers[name](Page(FILE_WIDTH)))
+        write_atomically(path, writers[name](Page(FILE_WIDTH, invocation=current_invocation())))
     write_stdout(writers[format_](stdout_page()))
 
 
@@ -105,8 +107,9 @@ def stdout_page() -> Page:
     """
     console = Console()
     if console.is_terminal:
-        return Page(console.width, not console.no_color)
-    return Page(console.width if os.environ.get("COLUMNS", "").isdigit() else FILE_WIDTH)
+        return Page(console.width, not console.no_color, current_invocation())
+    width = console.width if os.environ.get("COLUMNS", "").isdigit() else FILE_WIDTH
+    return Page(width, invocation=current_invocation())
 
 
 def progress_console() -> Console:

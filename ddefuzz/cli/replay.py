@@ -11,7 +11,8 @@ from rich.console import Group
 
 from ddefuzz.campaign.corpus import KeptCase, finding_cases, kept_cases, trusted_modules
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, replay, statuses, statuses_of_findings
-from ddefuzz.cli.layout import Detailed, counted, details
+from ddefuzz.cli.invocation import Invocation
+from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, printable, rendered
 from ddefuzz.cli.progress import LiveLine
@@ -121,8 +122,8 @@ def _page(results: tuple[Replayed, ...], page: Page) -> str:
         )
         for result in told
     ]
-    table = rendered(Group(details(("status", "case"), rows, page.width), ""), page) if rows else ""
-    return table + "\n".join([*_totals(results), *map(printable, _next(told))]) + "\n"
+    shown = rendered(Group(table(("status", "case"), rows, page.width), ""), page) if rows else ""
+    return shown + "\n".join([*_totals(results), *map(printable, _next(told, page.invocation))]) + "\n"
 
 
 def _totals(results: tuple[Replayed, ...]) -> list[str]:
@@ -138,26 +139,28 @@ def _total(noun: str, counts: Mapping[Status, int]) -> str:
     return f"{counted(sum(counts.values()), noun)}: {parts}"
 
 
-def _next(told: list[Replayed]) -> list[str]:
+def _next(told: list[Replayed], call: Invocation) -> list[str]:
     """What to type next; commands are never folded."""
     lines = []
-    gone = sorted({_finding(result.case) for result in told if result.status == "gone" and result.case.finding})
+    gone = {result.case.finding: result.case for result in told if result.status == "gone" and result.case.finding}
     if gone:
         lines.append("Next, if the pinned torch fixed it:")
-        lines += [f"  ddefuzz findings set {name} fixed" for name in gone[:5]]
-    mismatch = next((result for result in told if result.status in MISMATCHES), None)
+        lines += [f"  {_command(call, 'set', case, 'fixed')}" for _, case in sorted(gone.items())[:5]]
+    mismatch = next((result.case for result in told if result.status in MISMATCHES), None)
     if mismatch is not None:
-        if mismatch.case.database:
-            return [*lines, "Next:", f"  ddefuzz findings show {_finding(mismatch.case)}"]
-        target = mismatch.case.id.partition("@")[0]
+        if mismatch.database:
+            return [*lines, "Next:", f"  {_command(call, 'show', mismatch)}"]
+        target = mismatch.id.partition("@")[0]
         path, _, case = target.partition(".py:")
-        lines += ["Next:", f"  ddefuzz check {path}.py --case {case}" if case else f"  ddefuzz check {target}"]
+        words = (f"{path}.py", "--case", case) if case else (target,)
+        lines += ["Next:", f"  {call.command('check', *words, with_db=False)}"]
     return lines
 
 
-def _finding(case: KeptCase) -> str:
-    """The finding of a case, as an argument of commands."""
-    return f"--db {case.database} {case.finding}" if case.database else case.finding
+def _command(call: Invocation, verb: str, case: KeptCase, *words: str) -> str:
+    """A command about the finding of a case, in the database that the case is from."""
+    db = ("--db", case.database) if case.database else ()
+    return call.command("findings", verb, case.finding, *words, *db, with_db=False)
 
 
 def _seen(result: Replayed) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -15,6 +14,7 @@ from ddefuzz.campaign.budget import Budget, parse_budget, parse_shard
 from ddefuzz.campaign.launch import plan_of, resume, start
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import BUG_CAUSES, Summary
+from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import stop_on_interrupt
@@ -133,7 +133,8 @@ def command(
                 raise InputError(f"--resume: found no campaign in {database.url} that was cut short, expected one")
             own_budget = max_examples is None and context.get_parameter_source("budget") is ParameterSource.DEFAULT
             plan = plan_of(entry, plan, own_budget=own_budget)
-        with campaign_progress(plan, _replay_command(plan, db)) as progress, stop_on_interrupt() as stopped:
+        replay = _replay_command(plan, current_invocation())
+        with campaign_progress(plan, replay) as progress, stop_on_interrupt() as stopped:
             if resuming and entry is not None:
                 summary = resume(plan, entry, database, progress, stopped)
             else:
@@ -141,7 +142,7 @@ def command(
         regressed = {
             finding.id for finding in database.findings() if "regressed" in finding.verdicts.values()
         }  # as the database knows them now
-    deliver(_writers(summary, _replay_command(plan, db)), format_, outputs)
+    deliver(_writers(summary, replay), format_, outputs)
     if summary.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if not summary.cases and not summary.findings:
@@ -178,9 +179,9 @@ def _budget(context: click.Context, budget: str, max_examples: int | None) -> Bu
     return Budget(cases=max_examples)
 
 
-def _replay_command(plan: Plan, db: str) -> str:
+def _replay_command(plan: Plan, call: Invocation) -> str:
     """The command that draws the same cases again."""
-    words = ["ddefuzz", "run", "--seed", str(plan.seed), "--budget", str(plan.budget), "--profile", plan.profile]
+    words = ["run", "--seed", str(plan.seed), "--budget", str(plan.budget), "--profile", plan.profile]
     for stage in plan.stages if plan.stages != DEFAULT_STAGES else ():
         words += ["--stage", stage]
     for semantics in plan.semantics if plan.semantics != (Semantics(),) else ():
@@ -193,4 +194,4 @@ def _replay_command(plan: Plan, db: str) -> str:
         words.append("--uniform")
     if plan.shard.total > 1:
         words += ["--shard", str(plan.shard)]
-    return shlex.join([*words, "--db", db])
+    return call.command(*words)

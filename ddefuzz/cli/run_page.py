@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.campaign.summary import BUG_CAUSES, Minimized, Seen, Summary
-from ddefuzz.cli.layout import Detailed, counted, details, folded
+from ddefuzz.cli.invocation import Invocation
+from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import VERDICTS, verdicts_line
-from ddefuzz.cli.output import Page, rendered
+from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.ledger import SiteCount
 
 NUMBERS = ("cases", "steps", "conf")
 """Cases that showed it, operations of its smallest program, cold replays that showed it again."""
-
-GAP = 3
-"""Columns between two of the table's."""
-
-ROOM = 56
-"""Columns that site and anchor need together; where they have less, they are on a line of their own."""
 
 
 def summary_page(summary: Summary, replay: str, page: Page) -> str:
@@ -35,7 +28,8 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
     lines = [
         verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts),
         f"{counted(summary.cases, 'case')} in {summary.seconds:.0f} s on torch {summary.torch}: "
-        f"{counted(len(bugs), 'finding')} of cause framework or inherent, {len(new)} new{first}",
+        f"{counted(len(bugs), 'finding')} of cause framework or inherent{first}",
+        f"{len(new)} of them new, {len(bugs) - len(new)} known: the database had them before" if bugs else "",
         _minimized(summary.minimized) if summary.minimized else "",
         _sites(summary.sites),
         "cases by way (new sites): "
@@ -43,14 +37,15 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items()),
     ]
     if summary.interrupted:
-        lines.append("interrupted: what was found is saved; go on with `ddefuzz run --resume`")
+        lines.append("interrupted: what was found is saved; `run --resume` continues it")
     if summary.unminimized:
-        lines.append(f"not minimized yet: {counted(summary.unminimized, 'new finding')}; `ddefuzz minimize ID`")
+        lines.append(f"not minimized yet: {counted(summary.unminimized, 'new finding')}")
     if summary.lost:
         lines.append(f"{counted(summary.lost, 'case')} ended the worker: see the findings of kind crash and timeout")
     parts += ["", *(Text(folded(line, page.width)) for line in lines if line)]
     # Commands are never folded: they are there to be copied.
-    return rendered(Group(*parts), page) + "".join(f"{line}\n" for line in ("", "Next:", *_next(bugs), f"  {replay}"))
+    commands = [*_next(summary, bugs, page.invocation), replay]
+    return rendered(Group(*parts), page) + "\nNext:\n" + "".join(f"  {line}\n" for line in commands)
 
 
 def _minimized(of: Minimized) -> str:
@@ -72,41 +67,14 @@ def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
 
 
 def _findings(findings: list[Seen], page: Page) -> RenderableType:
-    names = max(len(seen.finding) for seen in findings) + max(len(seen.cause) for seen in findings)
-    room = page.width - names - len("".join(("new", *NUMBERS))) - GAP * (5 + len(NUMBERS))
-    if room < ROOM:
-        narrow = [
-            Detailed(
-                [
-                    _name(seen),
-                    Text(seen.cause),
-                    Text("new" if seen.is_new else ""),
-                    *(Text(cell) for cell in _numbers(seen)),
-                ],
-                Text(f"{seen.signature.site} [{seen.signature.anchor}]"),
-            )
-            for seen in findings
-        ]
-        return details(["finding", "cause", "", *NUMBERS], narrow, page.width, NUMBERS)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
-    for title in ("finding", "cause", "", "site", "anchor"):
-        table.add_column(title, no_wrap=True)
-    for title in NUMBERS:
-        table.add_column(title, justify="right", no_wrap=True)
-    anchors = min(max(len(seen.signature.anchor) for seen in findings), room * 2 // 5)
-    for seen in findings:
-        site, anchor = folded(str(seen.signature.site), room - anchors), folded(seen.signature.anchor, anchors)
-        new = "new" if seen.is_new else ""
-        table.add_row(_name(seen), seen.cause, new, Text(site), Text(anchor), *_numbers(seen))
-    return table
+    titles = ("finding", "cause", "", "site", "anchor", *NUMBERS)
+    return table(titles, [_row(seen) for seen in findings], page.width, right=NUMBERS, folding=("site", "anchor"))
 
 
-def _name(seen: Seen) -> Text:
-    return Text(seen.finding, style="bold" if seen.is_new else "")
-
-
-def _numbers(seen: Seen) -> tuple[str, str, str]:
-    return str(seen.cases), "" if seen.steps is None else str(seen.steps), seen.confirmed
+def _row(seen: Seen) -> Detailed:
+    cells = (seen.cause, "new" if seen.is_new else "known", str(seen.signature.site), seen.signature.anchor)
+    numbers = (str(seen.cases), "" if seen.steps is None else str(seen.steps), seen.confirmed)
+    return Detailed([Text(seen.finding, style="bold" if seen.is_new else ""), *map(plain, (*cells, *numbers))])
 
 
 def _runs(summary: Summary, page: Page) -> RenderableType:
@@ -120,15 +88,17 @@ def _runs(summary: Summary, page: Page) -> RenderableType:
         ]
         judged = [f"{verdicts[name]} {name}" for name in VERDICTS if name in verdicts]
         rows.append(Detailed([Text(stage), Text(", ".join(judged))], Text("; ".join(ends), style="dim")))
-    return details(("stage", "verdicts"), rows, page.width)
+    return table(("stage", "verdicts"), rows, page.width)
 
 
-def _next(bugs: list[Seen]) -> list[str]:
-    if not bugs:
-        return []
-    name = min(bugs, key=_importance).finding
-    return [
-        f"  ddefuzz findings show {name}",
-        f"  ddefuzz findings show {name} --repro > repro.py && python repro.py",
-        "  ddefuzz findings list",
-    ]
+def _next(summary: Summary, bugs: list[Seen], call: Invocation) -> list[str]:
+    lines = [call.command("run", "--resume")] if summary.interrupted else []
+    if bugs:
+        name = min(bugs, key=_importance).finding
+        lines += [
+            call.command("findings", "show", name),
+            f"{call.command('findings', 'show', name, '--repro')} > repro.py && {call.python} repro.py",
+            call.command("findings", "list"),
+        ]
+    unminimized = next((seen.finding for seen in bugs if seen.is_new and seen.steps is None), None)
+    return [*lines, *([call.command("minimize", unminimized)] if summary.unminimized and unminimized else [])]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
 from ddefuzz.cli.frames_page import MARK, way_to_site
-from ddefuzz.cli.layout import Detailed, details, folded
+from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, rendered
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Place, Raised
@@ -40,16 +43,70 @@ def test_folding_fits_and_loses_nothing_but_space(text: str, width: int) -> None
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
+def lines_of(width: int, *rows: Detailed, folding: Sequence[str] = ()) -> list[str]:
+    return rendered(table(("name", "site", "n"), rows, width, right=["n"], folding=folding), Page(width)).splitlines()
+
+
+LONG, SHORT = (
+    Detailed([Text("one"), Text(SITE), Text("1")], Text("a detail of the row")),
+    Detailed([Text("three"), Text("user code"), Text("12")]),
+)
+
+
 def test_rows_are_aligned_and_their_details_below() -> None:
-    rows = [Detailed([Text("one"), Text("1")], Text(SITE)), Detailed([Text("three"), Text("12")])]
-    shown = rendered(details(["name", "steps"], rows, 48, right=["steps"]), Page(48)).splitlines()
-    assert shown == [
-        " name   steps",
-        " one        1",
-        "    torch/fx/experimental/symbolic_shapes.py:",
-        "    compute_unbacked_bindings",
-        " three     12",
+    assert lines_of(80, LONG, SHORT) == [
+        f"name   site{' ' * 64} n",
+        "─" * 77,
+        f"one    {SITE}   1",
+        "    a detail of the row",
+        f"three  user code{' ' * 59}12",
     ]
+
+
+def test_a_column_of_long_text_is_folded() -> None:
+    assert lines_of(60, LONG, SHORT, folding=["site"])[2:5] == [
+        "one    torch/fx/experimental/symbolic_shapes.py:compute_   1",
+        "       unbacked_bindings",
+        "    a detail of the row",
+    ]
+
+
+def test_where_folding_is_not_enough_it_goes_into_the_detail() -> None:
+    assert lines_of(32, LONG, SHORT, folding=["site"]) == [
+        "name    n",
+        "─────────",
+        "one     1",
+        "    torch/fx/experimental/",
+        "    symbolic_shapes.py:compute_",
+        "    unbacked_bindings · a detail",
+        "    of the row",
+        "three  12",
+        "    user code",
+    ]
+
+
+def test_names_in_the_first_column_stay_whole() -> None:
+    row = Detailed([Text("data-dependent-output-15ea0d4b19"), Text("depends on data, and more"), Text("1")])
+    first, second, *_ = lines_of(58, row)[2:]
+    assert first.split() == ["data-dependent-output-15ea0d4b19", *["depends", "on", "data,", "and"], "1"]
+    assert second.split() == ["more"]
+
+
+@settings(database=None, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(*[st.text("ab:/_. ", max_size=40)] * 3), min_size=1, max_size=4),
+    st.integers(12, 100),
+    st.lists(st.sampled_from(["name", "site", "n"]), max_size=3, unique=True),
+)
+def test_a_table_fits_and_loses_nothing_but_space(
+    cells: list[tuple[str, str, str]], width: int, folding: list[str]
+) -> None:
+    rows = [Detailed([Text(cell) for cell in row]) for row in cells]
+    lines = lines_of(width, *rows, folding=folding)
+    assert max(map(len, lines)) <= width
+    assert Counter("".join(lines[2:]).replace(" ", "").replace("·", "").replace("─", "")) >= Counter(
+        "".join(map("".join, cells)).replace(" ", "")
+    )
 
 
 def test_the_way_to_a_site_begins_at_the_program_and_marks_the_site() -> None:

@@ -118,7 +118,7 @@ def test_show_says_everything_and_what_to_type_next(url: str) -> None:
         "Eq(u0, 0)",
         "torch/_refs/__init__.py:4098",
         f"ddefuzz minimize {CHUNK.key}",
-        f"ddefuzz findings show {CHUNK.key} --repro > repro.py",
+        f"ddefuzz findings show {CHUNK.key} --repro --db {url} > repro.py",
     ):
         assert part in shown
 

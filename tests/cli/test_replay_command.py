@@ -91,7 +91,7 @@ def test_the_findings_of_a_database_are_replayed_and_counted(tmp_path: Path) -> 
     assert cases == "4 cases: 3 as expected, 1 gone"
     assert findings == "2 findings: 1 as expected, 1 gone"
     assert following == "Next, if the pinned torch fixed it:"
-    assert fixed == f"  ddefuzz findings set --db {url} {id_of(ROLL.key, 2)} fixed"
+    assert fixed == f"  ddefuzz findings set {id_of(ROLL.key, 2)} fixed --db {url}"
 
 
 def test_the_findings_of_a_database_and_of_files_are_replayed_together(tmp_path: Path) -> None:
@@ -117,6 +117,8 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 
 def test_a_mismatch_of_a_database_is_shown_by_its_finding() -> None:
-    case = KeptCase("dde-0/minimal.py", ProgramSubject(""), Expectation("export", kind="dde"), "dde-0", "sqlite:///a.db")
+    case = KeptCase(
+        "dde-0/minimal.py", ProgramSubject(""), Expectation("export", kind="dde"), "dde-0", "sqlite:///a.db"
+    )
     page = _page((Replayed(case, "fails otherwise", "seen"),), Page(80))
-    assert page.endswith("1 finding: 1 fails otherwise\nNext:\n  ddefuzz findings show --db sqlite:///a.db dde-0\n")
+    assert page.endswith("1 finding: 1 fails otherwise\nNext:\n  ddefuzz findings show dde-0 --db sqlite:///a.db\n")

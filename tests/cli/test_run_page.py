@@ -7,6 +7,7 @@ import pytest
 
 from ddefuzz.campaign.summary import Seen, Summary, WayCount, minimized
 from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.run_page import summary_page
 from ddefuzz.coverage.ledger import SiteCount
@@ -60,7 +61,7 @@ SUMMARY = Summary(
 )
 
 
-@pytest.mark.parametrize("width", [74, 80, 119, 120, 130, 160, 200])
+@pytest.mark.parametrize("width", [70, 80, 119, 120, 130, 160, 200])
 def test_the_page_fits_and_loses_nothing(width: int) -> None:
     page = summary_page(SUMMARY, REPLAY, Page(width))
     told, commands = page.split("\nNext:\n")
@@ -72,11 +73,11 @@ def test_the_page_fits_and_loses_nothing(width: int) -> None:
         assert seen.finding in told
 
 
-@pytest.mark.parametrize("width", [74, 80, 119])
+@pytest.mark.parametrize("width", [70, 80])
 def test_a_narrow_page_has_site_and_anchor_below(width: int) -> None:
     words = "".join(summary_page(SUMMARY, REPLAY, Page(width)).split())
     for seen in FINDINGS:
-        assert f"{seen.signature.site}[{seen.signature.anchor}]".replace(" ", "") in words
+        assert f"{seen.signature.site}·{seen.signature.anchor}".replace(" ", "") in words
 
 
 def test_a_wide_page_gives_a_finding_one_line() -> None:
@@ -85,6 +86,26 @@ def test_a_wide_page_gives_a_finding_one_line() -> None:
     assert line.split() == [
         *("dde-cda2def407", "inherent", "new", str(SITES[1]), "int(self.max().item())"),
         *("1", "4", "0/1"),
+    ]
+
+
+def test_new_and_known_are_told_apart() -> None:
+    known = msgspec.structs.replace(FINDINGS[1], is_new=False)
+    page = summary_page(msgspec.structs.replace(SUMMARY, findings=(FINDINGS[0], known, FINDINGS[2])), REPLAY, Page(160))
+    words = {line.split()[0]: line.split() for line in page.splitlines() if line.strip()}
+    assert [words[seen.finding][2] for seen in FINDINGS] == ["new", "known", "known"]
+    assert "1 of them new, 1 known: the database had them before" in page
+
+
+def test_commands_are_those_of_the_reader() -> None:
+    call = Invocation(".venv/bin/ddefuzz", ".venv/bin/python", "sqlite:///other.db")
+    stopped = msgspec.structs.replace(SUMMARY, interrupted=True)
+    commands = summary_page(stopped, REPLAY, Page(80, invocation=call)).split("\nNext:\n")[1]
+    assert commands.splitlines()[:3] == [
+        "  .venv/bin/ddefuzz run --resume --db sqlite:///other.db",
+        "  .venv/bin/ddefuzz findings show dde-99b9f15ff8 --db sqlite:///other.db",
+        "  .venv/bin/ddefuzz findings show dde-99b9f15ff8 --repro --db sqlite:///other.db > repro.py "
+        "&& .venv/bin/python repro.py",
     ]
 
 
@@ -99,5 +120,6 @@ def test_nothing_found_is_said_without_findings() -> None:
     nothing = msgspec.structs.replace(SUMMARY, findings=(), minimized=None, cases=1, lost=0)
     page = summary_page(nothing, REPLAY, Page(80))
     assert "1 case in 10 s on torch 2.13.0: 0 findings of cause framework or inherent" in page
+    assert "known" not in page
     assert "minimized" not in page
     assert page.endswith(f"Next:\n  {REPLAY}\n")

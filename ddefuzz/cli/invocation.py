@@ -1,0 +1,71 @@
+"""How the reader of a page calls ddefuzz: the commands that a page prints work when they are pasted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import rich_click as click
+from click.core import ParameterSource
+
+from ddefuzz.cli.options import DEFAULT_DB
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The words that start ddefuzz and Python, and the database if it has to be named (empty if not)."""
+
+    program: str = "ddefuzz"
+    python: str = "python"
+    db: str = ""
+
+    def command(self, *words: str, with_db: bool = True) -> str:
+        """A command line of ddefuzz; `with_db` for a command that has the option `--db`."""
+        db = ("--db", self.db) if with_db and self.db else ()
+        return f"{self.program} {shlex.join([*words, *db])}"
+
+
+def current_invocation() -> Invocation:
+    """That of this process and of the command that it runs."""
+    context = click.get_current_context(silent=True)
+    program = program_words(sys.argv[0], sys.executable, Path.cwd(), os.environ.get("PATH", ""))
+    python = _shortest(Path(sys.executable), Path.cwd(), os.environ.get("PATH", ""))
+    return Invocation(program, python, typed_db(context) if context is not None else "")
+
+
+def program_words(called: str, python: str, folder: Path, search: str) -> str:
+    """The words that start ddefuzz again in `folder`, shell-quoted.
+
+    `called` is `sys.argv[0]`: the path of the script `ddefuzz`, or of a module where Python was called with one. Then
+    the script beside Python is named, if there is one.
+    """
+    script = Path(called)
+    if script.name != "ddefuzz":
+        script = Path(python).parent / "ddefuzz"
+        if not script.exists():
+            return "ddefuzz"
+    elif not script.is_absolute():
+        return shlex.quote(called)
+    return _shortest(script, folder, search)
+
+
+def _shortest(program: Path, folder: Path, search: str) -> str:
+    """The name alone if PATH leads to this program, else its path, relative if it is below `folder`."""
+    on_path = shutil.which(program.name, path=search)
+    # The folders are compared: the python of a virtual environment is a link to another one.
+    if on_path is not None and Path(on_path).parent.resolve() == program.parent.resolve():
+        return program.name
+    below = program.is_relative_to(folder)
+    return shlex.quote(str(program.relative_to(folder) if below else program))
+
+
+def typed_db(context: click.Context) -> str:
+    """The database that was typed, if a command without `--db` would take another one."""
+    if context.get_parameter_source("db") is not ParameterSource.COMMANDLINE:
+        return ""
+    db = str(context.params.get("db", ""))
+    return "" if db == (context.lookup_default("db") or DEFAULT_DB) else db
