@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint ci/constraints.txt
 
 fuzz: $(VENV)/installed
-	ci/campaign 60s --fail-on never --db sqlite:///findings/ddefuzz.db
-	@ci/report --db sqlite:///findings/ddefuzz.db
+	$(BIN)/ddefuzz findings import
+	ci/campaign 60s --fail-on never
 
 test: $(VENV)/test-installed
 	ci/test
