@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ddefuzz.cli.layout import Detailed, counted, details, folded
-from ddefuzz.cli.output import Page, rendered
+from ddefuzz.cli.invocation import Invocation
+from ddefuzz.cli.layout import Detailed, counted, folded, table
+from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.sweep.census import Census, Row, Upstream
 
 STATUS_STYLES = {"dde": "bold red", "unsupported": "yellow", "other": "yellow", "ok": "green", "none": "dim"}
@@ -20,13 +21,26 @@ def census_page(census: Census, page: Page) -> str:
     failing = [row for row in census.rows if row.explicit not in ("ok", "none")]
     if failing:
         titles = ("op", "explicit", "size-oblivious", "cause", "runs")
-        parts.append(details(titles, [_row(row) for row in failing], page.width, ("runs",)))
+        parts.append(table(titles, [_row(row) for row in failing], page.width, right=("runs",)))
     parts += ["", *(Text(folded(line, page.width)) for line in summary_lines(census))]
-    return rendered(Group(*parts), page)
+    commands = "".join(f"  {line}\n" for line in _next(census, page.invocation))
+    return rendered(Group(*parts), page) + (f"\nNext:\n{commands}" if commands else "")
+
+
+def _next(census: Census, call: Invocation) -> list[str]:
+    found = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
+    if found is None:
+        return []
+    return [
+        call.command("findings", "show", found),
+        f"{call.command('findings', 'show', found, '--repro')} > repro.py && {call.python} repro.py",
+        call.command("findings", "list"),
+        call.command("sites"),
+    ]
 
 
 def _row(row: Row) -> Detailed:
-    sites = list(dict.fromkeys(failure.site for failure in row.failures))
+    failures = [f"{failure.finding or failure.kind}  {failure.site}  [{failure.anchor}]" for failure in row.failures]
     cells = [
         Text(row.op),
         Text(row.explicit, style=STATUS_STYLES[row.explicit]),
@@ -34,7 +48,7 @@ def _row(row: Row) -> Detailed:
         Text(row.cause),
         Text(str(row.runs)),
     ]
-    return Detailed(cells, Text("; ".join([*sites, *row.lost]), style="dim"))
+    return Detailed(cells, plain("\n".join([*failures, *row.lost]), style="dim"))
 
 
 def _upstream(upstream: Upstream, page: Page) -> list[RenderableType]:
@@ -45,14 +59,14 @@ def _upstream(upstream: Upstream, page: Page) -> list[RenderableType]:
     ):
         if differences:
             rows = [Detailed([Text(one.op), Text(one.reason)], Text(one.evidence, style="dim")) for one in differences]
-            parts += [Text(f"{counted(len(rows), 'op')} {title}", style="bold"), _table(rows, page), ""]
+            parts += [
+                Text(f"{counted(len(rows), 'op')} {title}", style="bold"),
+                table(("op", "reason"), rows, page.width),
+                "",
+            ]
     if upstream.unaccounted:
         parts += [Text(folded(f"no run says why: {', '.join(upstream.unaccounted)}", page.width)), ""]
     return parts
-
-
-def _table(rows: list[Detailed], page: Page) -> RenderableType:
-    return details(("op", "reason"), rows, page.width)
 
 
 def summary_lines(census: Census) -> list[str]:

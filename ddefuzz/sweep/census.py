@@ -18,9 +18,11 @@ STATUSES: tuple[Status, ...] = ("dde", "unsupported", "other", "ok", "none")
 class Failure(msgspec.Struct, frozen=True):
     """One call site at which samples of an op fail, and a program that shows it.
 
-    `confirmed` are the capture stages that fail with the same signature.
+    `finding` is its id in the findings database; None if no capture stage was tried or none shows it. `confirmed` are
+    the capture stages that fail with the same signature.
     """
 
+    finding: str | None
     kind: str
     cause: str
     site: str
@@ -127,6 +129,7 @@ def row_of(swept: Swept) -> Row:
 def _failure(failed: Failed) -> Failure:
     signature = failed.signature
     return Failure(
+        finding=signature.key if failed.is_recorded else None,
         kind=signature.kind,
         cause=failed.cause,
         site=str(signature.site),

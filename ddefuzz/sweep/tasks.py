@@ -92,6 +92,11 @@ class Failed(msgspec.Struct, frozen=True):
             return self.signature.kind != "internal-error"
         return any(shown.outcome != "ok" for shown in self.confirmed)
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it is a finding: some capture stage was tried and refuses the program too."""
+        return bool(self.confirmed) and self.counts
+
 
 class Swept(msgspec.Struct, frozen=True):
     """What a sweep found of one op.

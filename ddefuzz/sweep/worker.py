@@ -138,7 +138,7 @@ class _Sweep:
             program=sighting.program or "",
             confirmed=tuple(self._confirmed(seen)) if confirm else (),
         )
-        self.sightings += [sighting] if found.counts and found.confirmed else []
+        self.sightings += [sighting] if found.is_recorded else []
         return found
 
     def _confirmed(self, seen: _Seen) -> Iterable[Shown]:
