@@ -13,7 +13,7 @@ from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Writer, deliver, json_writers, output_options
 from ddefuzz.cli.sites_page import SitesPage, markdown_page, text_page
 from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
-from ddefuzz.coverage.inventory import Inventory, Room, installed
+from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Language
@@ -24,7 +24,7 @@ class Filter(msgspec.Struct, frozen=True):
 
     files: tuple[str, ...] = ()
     languages: tuple[Language, ...] = ()
-    rooms: tuple[Room, ...] = ()
+    parts: tuple[Part, ...] = ()
     raised: bool = False
     uncovered: bool = False
 
@@ -33,7 +33,7 @@ class Filter(msgspec.Struct, frozen=True):
         return (
             (not self.files or any(fnmatchcase(site.file, pattern) for pattern in self.files))
             and (not self.languages or site.language in self.languages)
-            and (not self.rooms or site.room in self.rooms)
+            and (not self.parts or site.part in self.parts)
             and (not self.raised or site.raised > 0)
             and not (self.uncovered and site.reached)
         )
@@ -56,12 +56,12 @@ class Filter(msgspec.Struct, frozen=True):
     help=f"Only {' or '.join(get_args(Language))}.",
 )
 @click.option(
-    "--room",
-    "rooms",
-    type=click.Choice(get_args(Room)),
-    metavar="ROOM",
+    "--part",
+    "parts",
+    type=click.Choice(get_args(Part)),
+    metavar="PART",
     multiple=True,
-    help=f"Only {', '.join(get_args(Room))}; user is outside torch.",
+    help=f"Only {', '.join(get_args(Part))}; user is outside torch.",
 )
 @click.option("--summary", is_flag=True, help="Only the counts and how many sites are estimated to be left.")
 @click.option("--torch", "torch", metavar="VERSION", help="What was reached under this torch (default: the installed).")
@@ -79,7 +79,7 @@ def command(
     raised: bool,
     files: tuple[str, ...],
     languages: tuple[Language, ...],
-    rooms: tuple[Room, ...],
+    parts: tuple[Part, ...],
     summary: bool,
     torch: str | None,
     html: Path | None,
@@ -102,7 +102,7 @@ def command(
         records = database.sites(wanted)
     of_installed = wanted == inventory.torch
     everything = guard_sites(inventory.calls if of_installed else (), records)
-    chosen = Filter(files, languages, rooms, raised, uncovered)
+    chosen = Filter(files, languages, parts, raised, uncovered)
     page = SitesPage(
         sites=tuple(filter(chosen.keeps, everything)),
         totals=totals(wanted, everything),

@@ -19,7 +19,7 @@ from pygments.lexers.python import PythonLexer
 from rich.progress import track
 
 from ddefuzz.cli.output import progress_console
-from ddefuzz.cli.sites_page import SitesPage, asks, closing_lines, fell_back, old, place, room_cells
+from ddefuzz.cli.sites_page import SitesPage, asks, closing_lines, fell_back, old, part_cells, place
 from ddefuzz.coverage.guard_sites import GuardSite
 from ddefuzz.errors import InputError
 from ddefuzz.files import write_atomically
@@ -29,7 +29,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 NO_SOURCE = "elsewhere.html"
 """The page of what has no file in the package: C++ and programs."""
 
-STATES = {"fell": "● fell back", "raised": "✕ raised an error", "never": "○ never reached undecided"}
+STATES = {"fell": "● fell back", "raised": "✕ raised an error", "never": "○ not reached"}
 """Class of a line and what it says; a line of several sites has the last of these that one of them has."""
 
 LIGHT, DARK = "default", "github-dark"
@@ -72,10 +72,10 @@ class FileEntry(NamedTuple):
 
     file: str
     page: str
-    room: str
+    part: str
     listed: int
     reached: int
-    beside: int
+    unlisted: int
     raised: int
 
 
@@ -119,16 +119,16 @@ def write_pages(page: SitesPage, folder: Path | None, target: Path) -> Path:
     )
     write_atomically(target / NO_SOURCE, text)
     index = target / "index.html"
-    rooms = [(count, room_cells(count)) for count in page.totals.rooms]
+    parts = [(count, part_cells(count)) for count in page.totals.parts]
     text = environment.get_template("index.html").render(
-        rooms=rooms, closing=closing_lines(page), entries=entries, elsewhere=len(elsewhere), elsewhere_page=NO_SOURCE
+        parts=parts, closing=closing_lines(page), entries=entries, elsewhere=len(elsewhere), elsewhere_page=NO_SOURCE
     )
     write_atomically(index, text)
     return index
 
 
 def _has_source(folder: Path, sites: Sequence[GuardSite]) -> bool:
-    return sites[0].room not in ("c++", "user") and (folder / sites[0].file).is_file()
+    return sites[0].part not in ("c++", "user") and (folder / sites[0].file).is_file()
 
 
 def _page_name(file: str) -> str:
@@ -140,10 +140,10 @@ def _entry(file: str, page: str, sites: Sequence[GuardSite]) -> FileEntry:
     return FileEntry(
         file=file,
         page=page,
-        room=sites[0].room,
+        part=sites[0].part,
         listed=len(listed),
         reached=sum(site.reached for site in listed),
-        beside=len(sites) - len(listed),
+        unlisted=len(sites) - len(listed),
         raised=sum(site.raised > 0 for site in sites),
     )
 
@@ -159,10 +159,10 @@ def _note(site: GuardSite) -> Note:
     facts = [
         STATES[state_of(site)],
         fell_back(site) if site.fallbacks else "",
-        f"old mechanism: {old(site)}" if site.old else "",
+        f"size-oblivious: {old(site)}" if site.old else "",
         f"raised in {site.raised} of {site.cases} cases" if site.raised else "",
         f"blamed: {', '.join(site.blamed)}" if site.blamed else "",
-        f"{site.on_line} calls on this line, with one record" if site.on_line > 1 else "",
+        f"{site.on_line} calls on this line share these numbers" if site.on_line > 1 else "",
         site.reason,
     ]
     return Note(site, state_of(site), tuple(fact for fact in facts if fact), _example_id(site) if site.example else "")
@@ -177,13 +177,14 @@ def _examples(sites: Sequence[GuardSite]) -> Iterator[tuple[str, GuardSite, Mark
     for site in sites:
         if site.example and (name := _example_id(site)) not in seen:
             seen.add(name)
-            yield name, site, Markup("\n").join(_highlighted(site.example))
+            yield name, site, Markup("\n").join(_highlighted(site.example.rstrip("\n").split("\n")))
 
 
 def _blocks(path: Path, sites: Sequence[GuardSite]) -> Iterator[Block]:
     """The file in blocks; only those with sites are highlighted, which takes most of the time."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines, which also breaks at a form feed: Python counts lines by their ends alone.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}, expected Python source of torch") from error
     starts = [at for at, line in enumerate(lines) if at and _BLOCK.match(line) and not lines[at - 1].strip()]
@@ -195,7 +196,7 @@ def _blocks(path: Path, sites: Sequence[GuardSite]) -> Iterator[Block]:
         together = list(group)
         first, end = together[0][0], together[-1][1]
         if has_sites:
-            codes = enumerate(_highlighted("\n".join(lines[first:end])), first + 1)
+            codes = zip(range(first + 1, end + 1), _highlighted(lines[first:end]), strict=True)
             yield Block(first + 1, end, lines=tuple(_line(at, code, sites) for at, code in codes))
         else:
             yield Block(first + 1, end, text="\n".join(f"{at:>6}  {lines[at - 1]}" for at in range(first + 1, end + 1)))
@@ -210,9 +211,10 @@ def _line(number: int, code: Markup, sites: Sequence[GuardSite]) -> Line:
     return Line(number, code, state, tip, tuple(ending.values()))
 
 
-def _highlighted(text: str) -> list[Markup]:
-    """Markup of each line."""
+def _highlighted(lines: Sequence[str]) -> list[Markup]:
+    """Markup of each line. Every line needs its end: pygments drops an empty last one without."""
     lexer = PythonLexer(stripnl=False, ensurenl=False)
+    text = "".join(f"{line}\n" for line in lines)
     marked = highlight(text, lexer, HtmlFormatter(nowrap=True)).removesuffix("\n").split("\n")
     return [Markup(line) for line in marked]
 

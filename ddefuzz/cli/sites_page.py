@@ -1,28 +1,29 @@
-"""Guard sites as text for people: a row a site, what each room has, and how many are left."""
+"""Guard sites as text for people: one row for each site, counts for each part of torch, and estimates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from ddefuzz.cli.layout import NARROW, Detailed, counted, details, folded
+from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.estimate import Estimate
-from ddefuzz.coverage.guard_sites import GuardSite, RoomCount, Totals
+from ddefuzz.coverage.guard_sites import GuardSite, PartCount, Totals
 
-TITLES = ("room", "site", "function", "asks", "fell back", "old", "raised", "cases")
-UNCOVERED_TITLES = ("room", "site", "function", "asks", "why")
-ROOM_TITLES = ("room", "listed", "reached", "beside", "fell back")
-RIGHT = ("raised", "cases", "listed", "reached", "beside")
+TITLES = ("part", "site", "function", "call", "fell back", "size-oblivious", "raised", "cases")
+UNCOVERED_TITLES = ("part", "site", "function", "call", "why")
+PART_TITLES = ("part", "listed", "reached", "unlisted", "fell back")
+RIGHT = ("raised", "cases", "listed", "reached", "unlisted")
+
+FOLDING = ("site", "function", "call", "size-oblivious", "why")
 
 MEANING = (
-    "fell back: cases by the answer taken; old: what the size-oblivious mechanism would have said; "
-    "raised: cases that a data-dependent error ended there"
+    "Numbers count cases. fell back: by the answer that the guard took. size-oblivious: whether size-oblivious "
+    "semantics give the same answer, another one, or cannot decide. raised: cases that ended here with a "
+    "data-dependent error."
 )
 
 
@@ -42,13 +43,13 @@ def place(site: GuardSite) -> str:
 
 
 def asks(site: GuardSite) -> str:
-    """The call, or where only the place is known its name."""
+    """The source of the call, or its name where the source is not known."""
     return site.text or site.call
 
 
 def fell_back(site: GuardSite) -> str:
-    """`False 12, True 3`; that no run came here is said too."""
-    return _numbers(site.fallbacks.items()) if site.reached else "never"
+    """`False 12, True 3`; `not reached` if no run came here."""
+    return _numbers(site.fallbacks.items()) if site.reached else "not reached"
 
 
 def old(site: GuardSite) -> str:
@@ -63,7 +64,7 @@ def _numbers(items: Iterable[tuple[str, int]]) -> str:
 def text_page(page: SitesPage, on: Page) -> str:
     """For a terminal."""
     parts = [] if page.summary else [_sites_text(page, on)]
-    parts.append(rendered(_rooms(page.totals, on), on))
+    parts.append(rendered(_parts_table(page.totals, on), on))
     parts.append("".join(f"{folded(line, on.width)}\n" for line in closing_lines(page)))
     return "\n".join(part for part in parts if part)
 
@@ -71,99 +72,49 @@ def text_page(page: SitesPage, on: Page) -> str:
 def _sites_text(page: SitesPage, on: Page) -> str:
     if not page.sites:
         return "no such site is left unreached\n" if page.uncovered else "no such sites\n"
-    table = _narrow(page, on) if on.width < NARROW else _wide(page, on)
-    said = counted(len(page.sites), "site") + ("" if page.uncovered else f". {MEANING}")
-    return f"{rendered(table, on)}\n{folded(said, on.width)}\n"
-
-
-def _narrow(page: SitesPage, on: Page) -> RenderableType:
-    if page.uncovered:
-        rows = [
-            Detailed([Text(site.room), plain(site.function)], plain(_detail(site, asks(site), site.reason)))
-            for site in page.sites
-        ]
-        return details(("room", "function"), rows, on.width)
-    rows = [
-        Detailed(
-            [Text(site.room), Text(fell_back(site)), _count(site.raised), _count(site.cases)],
-            plain(_detail(site, site.function, asks(site), old(site))),
-        )
-        for site in page.sites
-    ]
-    return details(("room", "fell back", "raised", "cases"), rows, on.width, ("raised", "cases"))
-
-
-def _detail(site: GuardSite, *parts: str) -> str:
-    return " · ".join(part for part in (place(site), *parts) if part)
-
-
-def _wide(page: SitesPage, on: Page) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     titles = UNCOVERED_TITLES if page.uncovered else TITLES
-    for title in titles:
-        table.add_column(title, justify="right" if title in RIGHT else "left", no_wrap=True)
-    cells = [row_cells(site, uncovered=page.uncovered) for site in page.sites]
-    widths = _widths(titles, cells, on.width)
-    for row in cells:
-        table.add_row(*(plain(folded(cell, width)) for cell, width in zip(row, widths, strict=True)))
-    return table
-
-
-LEAST = {"site": 30, "function": 18, "asks": 18, "old": 10, "fell back": 9, "why": 20}
-"""The columns that are folded where the page is narrow, and down to what."""
-
-GAP = 3
-"""Between two columns."""
-
-
-def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Each column as wide as it is; where that is too much, the foldable ones share what is left by their size."""
-    natural = [max(len(title), *(len(row[at]) for row in rows)) for at, title in enumerate(titles)]
-    least = [min(wide, LEAST.get(title, wide)) for title, wide in zip(titles, natural, strict=True)]
-    spare = width - sum(least) - GAP * len(titles)
-    wanted = sum(natural) - sum(least)
-    share = 1.0 if wanted <= spare else max(spare, 0) / wanted
-    return [low + int((high - low) * share) for low, high in zip(least, natural, strict=True)]
+    rows = [Detailed([plain(cell) for cell in row_cells(site, uncovered=page.uncovered)]) for site in page.sites]
+    shown = rendered(table(titles, rows, on.width, right=RIGHT, folding=FOLDING), on)
+    said = counted(len(page.sites), "site") + ("" if page.uncovered else f". {MEANING}")
+    return f"{shown}\n{folded(said, on.width)}\n"
 
 
 def row_cells(site: GuardSite, *, uncovered: bool) -> tuple[str, ...]:
     """The cells of a row, under `UNCOVERED_TITLES` or `TITLES`."""
-    head = (site.room, place(site), site.function, asks(site))
+    head = (site.part, place(site), site.function, asks(site))
     if uncovered:
         return (*head, site.reason)
     return (*head, fell_back(site), old(site), str(site.raised or ""), str(site.cases or ""))
 
 
-def _count(number: int) -> Text:
-    return Text(str(number) if number else "")
-
-
-def room_cells(count: RoomCount) -> tuple[str, ...]:
-    """The cells of a row under `ROOM_TITLES`."""
+def part_cells(count: PartCount) -> tuple[str, ...]:
+    """The cells of a row under `PART_TITLES`."""
     reached = f"{count.reached} ({100 * count.reached // count.listed}%)" if count.listed else ""
-    return count.room, str(count.listed or ""), reached, str(count.beside or ""), str(count.fell_back or "")
+    return count.part, str(count.listed or ""), reached, str(count.unlisted or ""), str(count.fell_back or "")
 
 
-def _rooms(totals: Totals, on: Page) -> RenderableType:
-    rows = [Detailed([Text(cell) for cell in room_cells(count)]) for count in totals.rooms]
-    return details(ROOM_TITLES, rows, on.width, ROOM_TITLES[1:])
+def _parts_table(totals: Totals, on: Page) -> RenderableType:
+    rows = [Detailed([Text(cell) for cell in part_cells(count)]) for count in totals.parts]
+    return table(PART_TITLES, rows, on.width, right=PART_TITLES[1:])
 
 
 def closing_lines(page: SitesPage) -> list[str]:
     """What is said below the tables, a paragraph a line."""
     totals = page.totals
     lines = [
-        f"torch {totals.torch}. Listed: calls in its Python source, and those of them reached; beside: seen, but not "
-        "listed, as are C++, plain comparisons and guards under another name; fell back: lines",
+        f"torch {totals.torch}. listed: calls of guard_or_false and guard_or_true in its Python source. reached: "
+        "listed calls at which a run had a guard that could not be decided. unlisted: other sites that a run reached: "
+        "C++, plain comparisons, guards called under another name. fell back: source lines where a guard took its "
+        "fallback answer.",
     ]
     if totals.shared:
         lines.append(
-            f"{totals.shared} of the calls reached are on a line with another of their name, and count as reached "
-            "because that line was"
+            f"{counted(totals.shared, 'reached call')} on a line with another call of the same name: a stack frame "
+            "tells only the line, so every call of that name there counts as reached."
         )
     estimates = [f"{name}: {estimate_text(one)}" for name, one in totals.estimates.items() if one.seen]
     if estimates:
-        lines += [*estimates, "both estimates take cases as independent of each other, which guided ones are not"]
+        lines += [*estimates, "Both estimates assume that cases are independent. Those of a guided campaign are not."]
     return [*lines, *page.notes]
 
 
@@ -182,8 +133,8 @@ def markdown_page(page: SitesPage) -> str:
     if not page.summary:
         titles = UNCOVERED_TITLES if page.uncovered else TITLES
         rows = [row_cells(site, uncovered=page.uncovered) for site in page.sites]
-        parts.append(_markdown_table(titles, rows, code=("site", "function", "asks")) if rows else "no such sites\n")
-    parts.append(_markdown_table(ROOM_TITLES, [room_cells(count) for count in page.totals.rooms]))
+        parts.append(_markdown_table(titles, rows, code=("site", "function", "call")) if rows else "no such sites\n")
+    parts.append(_markdown_table(PART_TITLES, [part_cells(count) for count in page.totals.parts]))
     parts.append("".join(f"- {line}\n" for line in closing_lines(page)))
     return "\n".join(parts)
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import msgspec
 
 from ddefuzz.coverage.estimate import Estimate, estimate
-from ddefuzz.coverage.inventory import CALLS, GuardCall, Room, room_of
+from ddefuzz.coverage.inventory import CALLS, GuardCall, Part, part_of
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.coverage.reach import Answer
 from ddefuzz.coverage.unreached import reason_for
@@ -33,7 +33,7 @@ class GuardSite(msgspec.Struct, frozen=True):
     """
 
     language: Language
-    room: Room
+    part: Part
     file: str
     line: int
     last_line: int
@@ -62,16 +62,16 @@ class GuardSite(msgspec.Struct, frozen=True):
         return self.language, self.file, self.line
 
 
-class RoomCount(msgspec.Struct, frozen=True):
-    """Of one room: calls that its source has (`listed`), those of them reached, and sites reached beside them.
+class PartCount(msgspec.Struct, frozen=True):
+    """Of one part of torch: calls in its source (`listed`), those of them that were reached, and other sites reached.
 
-    Where nothing is listed, as in C++, only `beside` counts. `fell_back` counts places, as do the estimates.
+    Where nothing is listed, as in C++, only `unlisted` counts. `fell_back` counts places, as do the estimates.
     """
 
-    room: Room
+    part: Part
     listed: int
     reached: int
-    beside: int
+    unlisted: int
     fell_back: int
 
 
@@ -81,7 +81,7 @@ class Totals(msgspec.Struct, frozen=True):
     """
 
     torch: str
-    rooms: tuple[RoomCount, ...]
+    parts: tuple[PartCount, ...]
     call_sites: int
     shared: int
     estimates: dict[str, Estimate]
@@ -130,7 +130,7 @@ def _calls_of(record: SiteRecord, calls: Sequence[GuardCall]) -> tuple[tuple[str
 def _listed(call: GuardCall, records: Sequence[SiteRecord], on_line: int) -> GuardSite:
     site = GuardSite(
         language="Python",
-        room=call.room,
+        part=call.part,
         file=call.file,
         line=call.line,
         last_line=call.last_line,
@@ -149,7 +149,7 @@ def _seen(record: SiteRecord) -> GuardSite:
     return _with(
         GuardSite(
             language=record.language,
-            room="c++" if record.language == "C++" else room_of(record.file),
+            part="c++" if record.language == "C++" else part_of(record.file),
             file=record.file,
             line=record.line,
             last_line=record.line,
@@ -181,10 +181,10 @@ def totals(torch: str, sites: Sequence[GuardSite]) -> Totals:
     errors = Counter[str]()
     for site in {(site.place, site.function): site for site in sites}.values():
         errors.update(dict.fromkeys(site.blamed, site.raised))
-    rooms = [_room_count(room, [site for site in sites if site.room == room]) for room in get_args(Room)]
+    parts = [_part_count(part, [site for site in sites if site.part == part]) for part in get_args(Part)]
     return Totals(
         torch,
-        tuple(count for count in rooms if count.listed or count.beside),
+        tuple(count for count in parts if count.listed or count.unlisted),
         len(errors),
         sum(site.reached and site.on_line > 1 for site in sites),
         {
@@ -195,13 +195,13 @@ def totals(torch: str, sites: Sequence[GuardSite]) -> Totals:
     )
 
 
-def _room_count(room: Room, sites: Sequence[GuardSite]) -> RoomCount:
+def _part_count(part: Part, sites: Sequence[GuardSite]) -> PartCount:
     listed = [site for site in sites if site.listed]
-    return RoomCount(
-        room=room,
+    return PartCount(
+        part=part,
         listed=len(listed),
         reached=sum(site.reached for site in listed),
-        beside=len(sites) - len(listed),
+        unlisted=len(sites) - len(listed),
         fell_back=len({site.place for site in sites if site.fallbacks}),
     )
 

@@ -25,13 +25,13 @@ from ddefuzz.errors import UnsupportedError
 CALLS: Mapping[str, Answer] = MappingProxyType({"guard_or_false": "False", "guard_or_true": "True"})
 """What asks and names its answer for the case that nothing decides; and that answer."""
 
-THE_DOOR = frozenset({"torch/fx/experimental/sym_node.py", "torch/fx/experimental/symbolic_shapes.py"})
+HOOKED_FILES = frozenset({"torch/fx/experimental/sym_node.py", "torch/fx/experimental/symbolic_shapes.py"})
 """Where these functions live: a call there asks for its caller."""
 
-Room: TypeAlias = Literal["core", "inductor", "distributed", "c++", "user"]
+Part: TypeAlias = Literal["core", "inductor", "distributed", "c++", "user"]
 """The part of torch that a site is in; `user` is none of torch."""
 
-_ROOMS: tuple[tuple[str, Room], ...] = (
+_PARTS: tuple[tuple[str, Part], ...] = (
     ("torch/_inductor/", "inductor"),
     ("torch/distributed/", "distributed"),
     ("torch/", "core"),
@@ -57,9 +57,9 @@ class GuardCall(msgspec.Struct, frozen=True, order=True):
     text: str
 
     @property
-    def room(self) -> Room:
+    def part(self) -> Part:
         """The part of torch that it is in."""
-        return room_of(self.file)
+        return part_of(self.file)
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -70,9 +70,9 @@ class Inventory(msgspec.Struct, frozen=True):
     calls: tuple[GuardCall, ...]
 
 
-def room_of(file: str) -> Room:
-    """The room of a Python file."""
-    return next((room for prefix, room in _ROOMS if file.startswith(prefix)), "user")
+def part_of(file: str) -> Part:
+    """The part of torch that a Python file is in."""
+    return next((part for prefix, part in _PARTS if file.startswith(prefix)), "user")
 
 
 def installed() -> Inventory:
@@ -99,7 +99,7 @@ def read(package: Path) -> Inventory:
     calls: list[GuardCall] = []
     for path in _sources(package):
         file = path.relative_to(package.parent).as_posix()
-        if file not in THE_DOOR and (text := _text(path, mentioning=b"guard_or_")):
+        if file not in HOOKED_FILES and (text := _text(path, mentioning=b"guard_or_")):
             calls += _calls(file, text)
     return Inventory(version(package), package.parent, tuple(sorted(calls)))
 
@@ -107,7 +107,7 @@ def read(package: Path) -> Inventory:
 def lines_in(package: Path, file: str) -> frozenset[int]:
     """The lines of the calls in one file, relative to the folder that holds torch. Empty if it is not a file."""
     path = package.parent / file
-    text = _text(path, mentioning=b"guard_or_") if path.is_file() and file not in THE_DOOR else ""
+    text = _text(path, mentioning=b"guard_or_") if path.is_file() and file not in HOOKED_FILES else ""
     return frozenset(call.line for call in _calls(file, text))
 
 

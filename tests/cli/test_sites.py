@@ -54,7 +54,7 @@ def roll(a):
         return guard_or_false(a == "<b>&amp;")
 '''
 
-IR = "def size(x):\n    return V.guard_or_true(x)\n"
+IR = "def size(x):\n    return V.guard_or_true(x)\n\n\n\x0c\ndef other(): ...\n\n\n"
 
 RECORDS = (
     SiteRecord(
@@ -148,13 +148,13 @@ def test_a_row_a_site(url: str) -> None:
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["--room", "core"], {15, 17, 27, 28}),
-        (["--room", "inductor", "--room", "user"], {2, 4}),
+        (["--part", "core"], {15, 17, 27, 28}),
+        (["--part", "inductor", "--part", "user"], {2, 4}),
         (["--language", "C++"], {34, 301}),
         (["--file", "*/_refs/*", "--raised"], {27}),
         (["--file", "aten/*", "--file", "c10/*"], {34, 301}),
         (["--uncovered"], {2, 17, 28}),
-        (["--uncovered", "--room", "c++"], set()),
+        (["--uncovered", "--part", "c++"], set()),
     ],
 )
 def test_filters(url: str, args: list[str], expected: set[int]) -> None:
@@ -166,10 +166,10 @@ def test_the_table_says_what_was_reached_and_what_is_left(url: str) -> None:
     row = next(line for line in shown.splitlines() if "__init__.py:15" in line)
     assert row.split()[:2] == ["core", "torch/_refs/__init__.py:15"]
     assert "False 3" in row
-    assert "never" in next(line for line in shown.splitlines() if "ir.py:2" in line)
-    core = next(line for line in shown.splitlines() if line.startswith(" core "))
+    assert "not reached" in next(line for line in shown.splitlines() if "ir.py:2" in line)
+    core = next(line for line in shown.splitlines() if line.startswith("core  ") and "%" in line)
     assert core.split() == ["core", "4", "2", "(50%)", "1", "1"]
-    assert "2 of the calls reached are on a line with another" in shown
+    assert "2 reached calls on a line with another call of the same name" in shown
     assert "fallback sites: 2 seen, 1 of them in one case, 0 in two; the next one reached is new with a chance" in shown
     assert "\x1b[31m" not in shown
 
@@ -179,21 +179,26 @@ def test_the_table_says_what_was_reached_and_what_is_left(url: str) -> None:
 def test_pages_fit(url: str, columns: int, args: list[str]) -> None:
     lines = sites(url, *args, columns=columns).stdout.splitlines()
     assert max(map(len, lines)) <= columns
+    assert "…" not in "".join(lines)
     assert any("inductor" in line for line in lines)
+    if not args:
+        shown = "".join("".join(lines).split())
+        assert "torch/_refs/__init__.py:15" in shown
+        assert "_broadcast_shapes" in shown
 
 
 def test_the_summary_alone(url: str) -> None:
     assert "_broadcast_shapes" not in sites(url, "--summary").stdout
     said = json.loads(sites(url, "--summary", "--format", "json").stdout)
     assert (said["schema"], said["torch"], said["call_sites"]) == ("ddefuzz.sites/1", TORCH, 3)
-    assert said["rooms"][0] == {"room": "core", "listed": 4, "reached": 2, "beside": 1, "fell_back": 1}
+    assert said["parts"][0] == {"part": "core", "listed": 4, "reached": 2, "unlisted": 1, "fell_back": 1}
     assert said["estimates"]["fallback sites"]["seen"] == 2
 
 
 def test_markdown_and_files(url: str, tmp_path: Path) -> None:
     result = sites(url, "--format", "markdown", "--output", f"text={tmp_path}/a.txt")
     table = [line for line in result.stdout.splitlines() if line.startswith("|")]
-    assert table[0] == "| room | site | function | asks | fell back | old | raised | cases |"
+    assert table[0] == "| part | site | function | call | fell back | size-oblivious | raised | cases |"
     assert all(line.replace("\\|", "").count("|") in (6, 9) for line in table)
     assert "torch/_refs/__init__.py:15" in (tmp_path / "a.txt").read_text()
 
@@ -226,7 +231,7 @@ def test_no_database_no_torch_and_no_sense(url: str, tmp_path: Path, monkeypatch
     with pytest.raises(DatabaseError):
         sites(f"sqlite:///{tmp_path}/none.db")
     assert sites(url, "--raised", "--uncovered").exit_code == 2
-    assert sites(url, "--room", "kitchen").exit_code == 2
+    assert sites(url, "--part", "kitchen").exit_code == 2
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setattr("ddefuzz.cli.sites.installed", inventory.installed)
     with pytest.raises(UnsupportedError, match="found no torch"):
@@ -269,13 +274,16 @@ def test_the_pages(url: str, tmp_path: Path) -> None:
             assert not part or unquote(part) in pages[target or name].ids
             assert not target or target in pages
     source = pages["torch._refs.__init__.html"]
+    of_ir = pages["torch._inductor.ir.html"]
+    assert [int(name[1:]) for name in of_ir.ids if name.startswith("L")] == [1, 2, 3, 4, 5]
+    assert "lines 6 to 8, without sites" in (tmp_path / "html" / "torch._inductor.ir.html").read_text()
     states = {name: of for name, of in source.classes.items() if of not in ("", "line")}
     assert states == {
         "L15": "line fell",
         **{f"L{number}": "line never" for number in (17, 18, 19, 20, 28)},
         "L27": "line raised",
     }
-    assert any("False 3; old mechanism: same 2, other 1; 2 calls on this line" in tip for tip in source.titles)
+    assert any("False 3; size-oblivious: same 2, other 1; 2 calls on this line" in tip for tip in source.titles)
     text = (tmp_path / "html" / "torch._refs.__init__.html").read_text()
     assert "lines 1 to 12, without sites" in text
     assert "&lt;script&gt;" in text
@@ -299,7 +307,7 @@ def test_a_folder_that_cannot_be_written(url: str, tmp_path: Path) -> None:
 def test_torch_is_not_imported(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/empty.db"
     Database.open(url).close()
-    args = ["--db", url, "--room", "core", "--uncovered", "--html", str(tmp_path / "html")]
+    args = ["--db", url, "--part", "core", "--uncovered", "--html", str(tmp_path / "html")]
     code = f"""
 import sys
 from ddefuzz.cli.sites import command

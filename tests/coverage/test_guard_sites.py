@@ -38,7 +38,7 @@ def real() -> Inventory:
 def test_what_is_no_call_of_the_source_is_a_row_of_its_own() -> None:
     cxx = SiteRecord("C++", "a.cpp", 3, "", "guard_or_true", fallbacks={"True": 2}, cases=2)
     sites = guard_sites([call(7)], [record(7, "guard_bool"), record(9), cxx])
-    assert [(site.language, site.line, site.room, site.listed, site.reached) for site in sites] == [
+    assert [(site.language, site.line, site.part, site.listed, site.reached) for site in sites] == [
         ("C++", 3, "c++", False, True),
         ("Python", 7, "core", True, False),
         ("Python", 7, "core", False, True),
@@ -61,7 +61,7 @@ def test_calls_of_one_name_on_a_line_share_its_record() -> None:
         ("guard_or_true", 1, 0),
     ]
     said = totals("2.13.0", sites)
-    (core,) = said.rooms
+    (core,) = said.parts
     assert (core.listed, core.reached, core.fell_back, said.shared) == (3, 2, 1, 2)
     assert said.estimates["fallback sites"].seen == 1
 

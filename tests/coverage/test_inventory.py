@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddefuzz.coverage.inventory import GuardCall, Inventory, installed, read, room_of, version
+from ddefuzz.coverage.inventory import GuardCall, Inventory, installed, part_of, read, version
 from ddefuzz.errors import UnsupportedError
 
 SOURCE = '''\
@@ -74,7 +74,7 @@ def test_calls_and_nothing_else_are_listed(package: Path) -> None:
     found = [
         (call.line, call.first_line, call.last_line, call.function, call.text)
         for call in read(package).calls
-        if call.room == "core"
+        if call.part == "core"
     ]
     assert found == [
         (11, 11, 11, "forward", "guard_or_true(1)"),
@@ -88,15 +88,15 @@ def test_calls_and_nothing_else_are_listed(package: Path) -> None:
     ]
 
 
-def test_rooms_and_version(package: Path) -> None:
+def test_parts_and_version(package: Path) -> None:
     found = read(package)
     assert found.torch == "2.13.0+made.up"
     assert found.folder == package.parent
-    assert [(call.file, call.function) for call in found.calls if call.room != "core"] == [
+    assert [(call.file, call.function) for call in found.calls if call.part != "core"] == [
         ("torch/_inductor/ir.py", "size"),
         ("torch/distributed/tensor.py", "size"),
     ]
-    assert room_of("<program>") == "user"
+    assert part_of("<program>") == "user"
 
 
 def test_the_line_of_a_call_is_the_one_that_its_frame_reports(package: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_line_of_a_call_is_the_one_that_its_frame_reports(package: Path) -> 
     exec(compile("\n" * SOURCE.count("\n", 0, at) + SOURCE[at:], "made_up.py", "exec"), names)
     inner, _ = names["Meta"]().forward(1)  # type: ignore[operator]
     inner()
-    listed = [call.line for call in read(package).calls if call.room == "core"]
+    listed = [call.line for call in read(package).calls if call.part == "core"]
     assert sorted(reported) == [line for line in listed if line not in (14, 27)]
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_said(package: Path) -> None:
 
 def test_the_installed_torch_has_the_calls_that_were_counted_by_hand(real: Inventory) -> None:
     assert real.torch.startswith("2.13.0"), "count them again"
-    assert Counter(call.room for call in real.calls) == {"core": 99, "inductor": 41, "distributed": 49}
+    assert Counter(call.part for call in real.calls) == {"core": 99, "inductor": 41, "distributed": 49}
 
 
 def test_every_call_is_in_the_source_where_it_says(real: Inventory) -> None:
