@@ -72,8 +72,8 @@ _KINDS: Final = {
 }
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write `text` to `path` in one step: whoever reads it sees the old file or the new one, never half of it.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path` in one step: whoever reads it sees the old file or the new one, never half of it.
 
     Raises `InputError` if the place cannot be written; a file already there then stays as it was.
     """
@@ -81,8 +81,8 @@ def write_atomically(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())

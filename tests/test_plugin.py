@@ -79,7 +79,6 @@ def corpus(pytester: pytest.Pytester) -> Path:
         cause="inherent",
         site=CHUNK.site,
         anchor=CHUNK.anchor,
-        title="chunk",
         original=FAILS,
         failure=Failure("dde", Observation("export", EXPLICIT, "fail"), "Eq(u0, 0)"),
     )

@@ -304,7 +304,7 @@ class Campaign:
 
     def _follow(self, finding: Finding) -> None:
         """Queue, once, what an open finding lacks: to be made smaller, unless that cannot be, and confirmed."""
-        program, failure = finding.minimal or finding.original, finding.failure
+        program, failure = finding.minimal or finding.original, finding.evidence
         lacking = finding.confirmed is None and finding.state == "open" and finding.cause != "user"
         if not (self.plan.minimize and lacking) or program is None or failure is None or finding.id in self.followed:
             return
@@ -362,16 +362,17 @@ class Campaign:
 
     def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost | OwnError) -> None:
         match result:
-            case ConfirmResult(shown=shown, cpu_seconds=seconds):
+            case ConfirmResult(shown=failure, cpu_seconds=seconds):
+                shown = failure is not None
                 self.tally.cpu_seconds["confirm"] += seconds
                 self.pace.followed(seconds)
             case Lost(outcome=outcome):
-                shown = outcome == suspect.signature.kind
+                shown, failure = outcome == suspect.signature.kind, None
             case OwnError(reason=reason):
                 # It says nothing of the finding, which stays unconfirmed.
                 self.told.append(("lost", f"{name}: {reason}"))
                 return
-        self.database.set_confirmed(name, int(shown), 1)
+        self.database.set_confirmed(name, int(shown), 1, failure)
         self._update(name, confirmed=f"{int(shown)}/1")
         self.told.append(("confirmed", name))
 

@@ -27,7 +27,7 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
-from ddefuzz.oracles.failure import Kind
+from ddefuzz.oracles.failure import Failure, Kind
 from ddefuzz.program.text import read_program
 
 TRUSTED = "trusted.toml"
@@ -140,7 +140,8 @@ def program_cases(file: Path) -> Iterator[KeptCase]:
     beside = file.parent / FINDING
     if file.name in (MINIMAL, ORIGINAL) and beside.exists():
         finding = read_finding(file.parent)
-        yield KeptCase(str(file), ProgramSubject(text), expectation_of(finding), finding.id)
+        seen = finding.evidence if file.name == MINIMAL else finding.failure
+        yield KeptCase(str(file), ProgramSubject(text), expectation_of(finding, seen), finding.id)
         return
     if not case.expect:
         raise InputError(f"{file}: found no line '# expect: …', expected one, such as '# expect: export/explicit ok'")
@@ -156,19 +157,22 @@ def finding_cases(findings: Iterable[Finding], database: str) -> tuple[KeptCase,
     """
     cases = []
     for finding in findings:
-        for name, text in ((MINIMAL, finding.minimal), (ORIGINAL, finding.original)):
+        for name, text, seen in (
+            (MINIMAL, finding.minimal, finding.evidence),
+            (ORIGINAL, finding.original, finding.failure),
+        ):
             if text is not None:
                 case = f"{finding.id}/{name}"
                 catalogue.parse(text, case)
-                cases.append(KeptCase(case, ProgramSubject(text), expectation_of(finding), finding.id, database))
+                cases.append(KeptCase(case, ProgramSubject(text), expectation_of(finding, seen), finding.id, database))
     return tuple(sorted(cases, key=lambda case: case.id))
 
 
-def expectation_of(finding: Finding) -> Expectation:
-    """What the programs of a finding do, where it was first seen: one that is fixed in this torch has to pass."""
-    if finding.failure is None:
+def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
+    """What a program of a finding does where it was seen to fail: one that is fixed in this torch has to pass."""
+    if seen is None:
         raise InputError(f"{finding.id}: has no failure, so there is no stage to replay it in")
-    observation = finding.failure.observation
+    observation = seen.observation
     # From the package's metadata, because who selects cases must not have to import torch.
     if recurs(finding.state, finding.fixed_in, version("torch")):
         return Expectation(observation.stage, observation.semantics)

@@ -18,6 +18,7 @@ from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import SCREEN, Observation, ProgramSubject, Run, Runner
 from ddefuzz.execute.sources import first_source
 from ddefuzz.execute.worker import note
+from ddefuzz.findings.model import slim
 from ddefuzz.minimize.eager import inspect
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations
@@ -95,9 +96,10 @@ def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
     """Run the suspect's program as it is; the process has to be a fresh one."""
     started = time.process_time()
     observation = runner(_run(suspect, suspect.program))
-    seen = signature_of(observation)
-    shown = seen == suspect.signature
-    return ConfirmResult(shown, "" if shown else str(seen or observation.outcome), time.process_time() - started)
+    found = [classify(failure) for failure in judge([observation])]
+    shown = next((slim(one.failure) for one in found if one.signature == suspect.signature), None)
+    instead = "" if shown is not None else str(found[0].signature if found else observation.outcome)
+    return ConfirmResult(shown, instead, time.process_time() - started)
 
 
 def run_control(task: ControlTask, runner: Runner = observe) -> ControlResult:

@@ -107,9 +107,9 @@ class MinimizeResult(msgspec.Struct, frozen=True):
 
 
 class ConfirmResult(msgspec.Struct, frozen=True):
-    """Whether a process that had captured nothing before saw the same signature, and what it saw instead."""
+    """What a process that had captured nothing before saw: the failure, if it is the same, else what it was instead."""
 
-    shown: bool
+    shown: Failure | None = None
     instead: str = ""
     cpu_seconds: float = 0.0
 

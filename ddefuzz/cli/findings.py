@@ -98,7 +98,7 @@ def list_(
     "--stage",
     type=click.Choice(CAPTURE_STAGES),
     metavar="STAGE",
-    help="The repro's stage (default: the first that fails).",
+    help="The repro's stage (default: the one that shows it).",
 )
 @db_option
 @output_options("text", "json")
@@ -136,10 +136,9 @@ def _program(finding: Finding, *, minimal: bool) -> str:
 
 
 def _repro(finding: Finding, stage: Stage | None) -> str:
-    """The repro of the smallest program there is, in the first stage that fails unless another is asked for."""
+    """The repro of the smallest program there is, in the stage that shows it unless another is asked for."""
     case = catalogue.parse(finding.minimal or _program(finding, minimal=False), f"{finding.id}.py")
-    captured = [seen for seen in finding.stages if seen in CAPTURE_STAGES] or [CAPTURE_STAGES[0]]
-    failing = stage or captured[0]
+    failing = stage or (finding.stage if finding.stage in CAPTURE_STAGES else CAPTURE_STAGES[0])
     # Late: it imports black, which takes longer than all else that a reading command does.
     from ddefuzz.program.repro import repro_script  # noqa: PLC0415
 
@@ -148,7 +147,7 @@ def _repro(finding: Finding, stage: Stage | None) -> str:
 
 def _exception(finding: Finding, stage: Stage) -> str | None:
     """The exception that shows this finding and no other, if it is known: what a guard raises is so in every stage."""
-    observation = finding.failure.observation if finding.failure else None
+    observation = finding.evidence.observation if finding.evidence else None
     if observation is None or observation.outcome != "fail":
         return None
     return decisive(observation)[1].name or None if finding.kind == "dde" or observation.stage == stage else None

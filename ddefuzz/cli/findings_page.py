@@ -117,12 +117,12 @@ def show_page(finding: Finding, page: Page) -> str:
     for title, text in (("smallest program", finding.minimal), ("found with", finding.original)):
         if text is not None and (title == "smallest program" or text != finding.minimal):
             parts += [_heading(title), Syntax(printable(text.rstrip()), "python", word_wrap=True, theme=_THEME)]
-    if finding.failure is not None:
-        way = way_to_site(finding.failure)
+    if finding.evidence is not None:
+        way = way_to_site(finding.evidence)
         if way.lines:
-            stage = finding.failure.observation.stage
             legend = f" ({MARK} is the site)" if way.marked else ""
-            parts.append(_heading(f"from the program it was found with to the site, in {stage}{legend}"))
+            which = "smallest program" if finding.shown is not None else "program it was found with"
+            parts.append(_heading(f"from the {which} to the site, in {finding.stage}{legend}"))
             parts += [plain(_cut(line, page.width)) for line in way.lines]
             parts.append(f"  {way.left_out} frames of machinery left out: `--format json` has them all")
     if finding.notes:
@@ -156,7 +156,8 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("site", f"{finding.site} ({finding.site.language})"),
         ("anchor", finding.anchor),
         ("expression", finding.expression),
-        ("reached by", ", ".join(finding.ops)),
+        ("reached by", ", ".join(finding.shown_ops)),
+        ("also by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
         ("verdicts", ", ".join(f"{stage} {verdict}" for stage, verdict in finding.verdicts.items())),
         ("", verdicts_line(finding.verdicts.values())),
         ("torch", ", ".join(finding.torch_versions)),

@@ -25,6 +25,7 @@ from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.failure import Failure
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program
 
@@ -98,10 +99,11 @@ def command(
         suspect = _of_finding(finding, again=again) if finding else _of_file(Path(target), stage, observe)
         found = _minimized(suspect, observe, max_attempts, save)
         text = print_program(found.program)
-        confirmed = _confirm(suspect, text, lambda run: pool.observe_cold(run, timeout))
+        confirmed, shown = _confirm(suspect, text, lambda run: pool.observe_cold(run, timeout))
         if finding is not None and save is not None:
             save(found.program, found.attempts)
-            database.set_confirmed(finding.id, confirmed.k, confirmed.n)
+            if database.get(finding.id).minimal == text:  # what was known before may be smaller still
+                database.set_confirmed(finding.id, confirmed.k, confirmed.n, shown)
     outcome = Outcome(
         id=finding.id if finding else None,
         key=suspect.signature.key,
@@ -131,9 +133,10 @@ def _of_finding(finding: Finding, *, again: bool) -> Suspect:
         raise InputError(
             f"{finding.id}: found no program of it, expected one: it is of user code, which is not minimized"
         )
-    if finding.failure is None:
+    failure = finding.evidence if text == finding.minimal else finding.failure
+    if failure is None:
         raise InputError(f"{finding.id}: found no failure stored with it, expected the run that showed it")
-    seen = finding.failure.observation
+    seen = failure.observation
     return Suspect(text, f"{finding.id}.py", finding.signature, seen.stage, seen.semantics, finding.ops)
 
 
@@ -186,12 +189,21 @@ def _run(suspect: Suspect, text: str) -> Run:
 
 
 def _shows(suspect: Suspect, observation: Observation) -> bool:
-    return any(classify(failure).signature == suspect.signature for failure in judge([observation]))
+    return _failure_shown(suspect, observation) is not None
 
 
-def _confirm(suspect: Suspect, text: str, observe_cold: Callable[[Run], Observation]) -> Confirmation:
-    shown = sum(_shows(suspect, observe_cold(_run(suspect, text))) for _ in range(COLD_REPLAYS))
-    return Confirmation(shown, COLD_REPLAYS)
+def _failure_shown(suspect: Suspect, observation: Observation) -> Failure | None:
+    found = judge([observation])
+    return next((failure for failure in found if classify(failure).signature == suspect.signature), None)
+
+
+def _confirm(
+    suspect: Suspect, text: str, observe_cold: Callable[[Run], Observation]
+) -> tuple[Confirmation, Failure | None]:
+    """How many cold replays show the signature, and the failure of the first that does."""
+    seen = [_failure_shown(suspect, observe_cold(_run(suspect, text))) for _ in range(COLD_REPLAYS)]
+    shown = [failure for failure in seen if failure is not None]
+    return Confirmation(len(shown), COLD_REPLAYS), shown[0] if shown else None
 
 
 def _save(database: Database, finding: Finding, best: Program, attempts: int) -> None:

@@ -16,23 +16,24 @@ import msgspec
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.lifecycle import State, check_transition, recurs
 from ddefuzz.findings.merge import merged, merged_site
-from ddefuzz.findings.model import Campaign, Finding, Sighting, normalized, slim, stamp, title_of
-from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_row, to_site
+from ddefuzz.findings.model import MOST_OBSERVED, Campaign, Finding, Occurrence, Sighting, normalized, slim, stamp
+from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_json, to_occurrence_row, to_row, to_site
 from ddefuzz.findings.schema import (
     CampaignRow,
     FindingRow,
     HistoryRow,
     LinkRow,
     NoteRow,
-    OccurrenceRow,
     SiteRow,
     SweptRow,
 )
+from ddefuzz.oracles.failure import Failure
 
 
 class RecordResult(msgspec.Struct, frozen=True):
@@ -82,7 +83,6 @@ class Database:
             ).first()
             row = newest
             if newest is None or recurs(_state(newest), tuple(newest.fixed_in), sighting.torch):
-                raised = sighting.failure.observation.raised
                 row = to_row(
                     Finding(
                         id=id_of(signature.key, newest.sequence + 1 if newest else 1),
@@ -90,8 +90,6 @@ class Database:
                         cause=sighting.cause,
                         site=signature.site,
                         anchor=signature.anchor,
-                        title=title_of(signature),
-                        expression=raised.expression if raised else "",
                         original=sighting.program,
                         failure=slim(sighting.failure),
                     )
@@ -102,16 +100,28 @@ class Database:
             return RecordResult(row.id, is_new=row is not newest)
 
     def set_minimal(self, finding_id: str, program: str, *, steps: int, attempts: int) -> None:
-        """Save the smallest program so far: its text form, its number of operations, and what it cost."""
+        """Save the smallest program so far: its text form, its number of operations, and what it cost.
+
+        What is known of another program (replays, control runs) is not of this one.
+        """
         with self._writing() as session:
             row = _row(session, finding_id)
+            if row.minimal != program:
+                row.confirmed_k = row.confirmed_n = row.shown = row.control_static = row.control_backed = None
             row.minimal, row.steps, row.attempts = program, steps, attempts
 
-    def set_confirmed(self, finding_id: str, k: int, n: int) -> None:
-        """Save that `k` of `n` cold replays showed the signature."""
+    def set_confirmed(self, finding_id: str, k: int, n: int, shown: Failure | None = None) -> None:
+        """Save that `k` of `n` cold replays of the smallest program showed the signature, and the failure of one."""
         with self._writing() as session:
             row = _row(session, finding_id)
             row.confirmed_k, row.confirmed_n = k, n
+            row.shown = to_json(None if shown is None else slim(shown))
+
+    def set_control(self, finding_id: str, control: Control) -> None:
+        """Save how the smallest program ends where no size depends on data."""
+        with self._writing() as session:
+            row = _row(session, finding_id)
+            row.control_static, row.control_backed = control.static, control.backed
 
     # What people decide
 
@@ -170,7 +180,10 @@ class Database:
         """Say it better than the default title."""
         with self._writing() as session:
             row = _row(session, finding_id)
-            _change(row, "title", title, who, when)
+            before = to_finding(row).title
+            if title != before:
+                row.history.append(_entry("title", before, title, who, when))
+                row.given_title = title
 
     def note(self, finding_id: str, text: str, *, who: str, when: datetime) -> None:
         """Add a remark."""
@@ -376,19 +389,11 @@ def _add_occurrences(row: FindingRow, sighting: Sighting, now: str) -> None:
         place = (sighting.torch, observation.stage, str(observation.semantics), op)
         known = next((o for o in row.occurrences if (o.torch, o.stage, o.semantics, o.op) == place), None)
         if known is None:
-            torch, stage, semantics, _ = place
-            row.occurrences.append(
-                OccurrenceRow(
-                    torch=torch,
-                    stage=stage,
-                    semantics=semantics,
-                    op=op,
-                    verdict=sighting.verdict,
-                    count=1,
-                    first_seen=now,
-                    last_seen=now,
-                )
-            )
+            kept = sum(seen.observed is not None for seen in row.occurrences)
+            observed = slim(sighting.failure) if kept < MOST_OBSERVED else None
+            torch, _, semantics, _ = place
+            seen = Occurrence(torch, observation.stage, semantics, op, sighting.verdict, 1, now, now, observed)
+            row.occurrences.append(to_occurrence_row(seen))
         else:
             known.count += 1
             known.verdict, known.last_seen = sighting.verdict, now

@@ -14,6 +14,7 @@ import msgspec
 
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.model import Confirmation, Finding, Occurrence, normalized
+from ddefuzz.oracles.failure import Failure
 
 Name = TypeVar("Name", bound=str)
 
@@ -21,21 +22,21 @@ Name = TypeVar("Name", bound=str)
 def merged(a: Finding, b: Finding) -> Finding:
     """What is known of one finding from two databases.
 
-    Sets are united; of two minimal programs the smaller stays, of two confirmations the one with more replays; what
+    Sets are united; of two minimal programs the smaller stays, with what its replays and control runs showed; what
     people decided (state, title, cause …) is taken from the record with the latest history.
     """
     a, b = normalized(a), normalized(b)
-    groups = max(_decided(a), _decided(b)), min(_first(a), _first(b)), min(_minimal(a), _minimal(b))
+    groups = max(_decided(a), _decided(b)), min(_first(a), _first(b)), min(_smallest(a), _smallest(b))
     chosen = {name: value for group in groups for name, value in group.fields.items()}
     return normalized(
         msgspec.structs.replace(
             a,
             **chosen,
-            confirmed=max(a.confirmed, b.confirmed, key=_confirmation_order),
             occurrences=_merged_occurrences((*a.occurrences, *b.occurrences)),
             links=a.links + b.links,
             notes=a.notes + b.notes,
             history=a.history + b.history,
+            former=a.former + b.former,
         )
     )
 
@@ -83,32 +84,38 @@ def _group(finding: Finding, names: tuple[str, ...], *rank: str | int) -> _Group
 
 def _decided(finding: Finding) -> _Group:
     latest = max((entry.when for entry in finding.history), default="")
-    return _group(finding, ("cause", "title", "state", "duplicate_of", "fixed_in"), latest)
+    return _group(finding, ("cause", "given_title", "state", "duplicate_of", "fixed_in"), latest)
 
 
 def _first(finding: Finding) -> _Group:
-    return _group(finding, ("expression", "original", "failure"), finding.first_seen or "~", finding.original is None)
+    return _group(finding, ("original", "failure"), finding.first_seen or "~", finding.original is None)
 
 
-def _minimal(finding: Finding) -> _Group:
-    text = finding.minimal or ""
+def _smallest(finding: Finding) -> _Group:
+    """The smallest program with all that is known of it; of one program the record that knows more."""
+    text, replays = finding.minimal or "", finding.confirmed or Confirmation(0, 0)
     rank = (finding.minimal is None, finding.steps or 0, len(text), text)
-    return _group(finding, ("minimal", "steps", "attempts"), *rank)
+    knows = (finding.shown is None, finding.control is None, -replays.n, -replays.k)
+    return _group(finding, ("minimal", "steps", "attempts", "confirmed", "shown", "control"), *rank, *knows)
 
 
-def _confirmation_order(confirmed: Confirmation | None) -> tuple[int, int]:
-    return (-1, 0) if confirmed is None else (confirmed.n, confirmed.k)
+def _first_observed(same: Iterable[Occurrence]) -> Failure | None:
+    kept = [seen.observed for seen in same if seen.observed is not None]
+    return min(kept, key=msgspec.json.encode, default=None)
 
 
 def _merged_occurrences(occurrences: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
     """One a place. Counts are not added: the same sightings may be in both."""
     together = []
-    for _, group in groupby(sorted(occurrences, key=lambda seen: (seen.place, seen)), key=lambda seen: seen.place):
+    for _, group in groupby(sorted(occurrences, key=lambda seen: seen.order), key=lambda seen: seen.place):
         same = list(group)
-        latest = max(same, key=lambda seen: (seen.last_seen, seen))
+        latest = max(same, key=lambda seen: (seen.last_seen, seen.order))
         together.append(
             msgspec.structs.replace(
-                latest, count=max(seen.count for seen in same), first_seen=min(seen.first_seen for seen in same)
+                latest,
+                count=max(seen.count for seen in same),
+                first_seen=min(seen.first_seen for seen in same),
+                observed=_first_observed(same),
             )
         )
     return tuple(together)

@@ -11,15 +11,22 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.control.model import Control, data_dependent
 from ddefuzz.execute.protocol import STAGES, Stage
 from ddefuzz.findings.lifecycle import State
+from ddefuzz.findings.paths import portable
 from ddefuzz.oracles.failure import Failure, Kind
 
-SCHEMA = "ddefuzz.finding/1"
+SCHEMA = "ddefuzz.finding/2"
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """What a database keeps of numbers: text forms come from people."""
+
+
+MOST_OBSERVED = 48
+"""How many occurrences of a finding keep the failure that they were seen by."""
 
 
 class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,8 +55,12 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     program: str | None
 
 
-class Occurrence(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """All sightings of a finding under one torch, stage, semantics and op; `verdict` is the latest one's."""
+class Occurrence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All sightings of a finding under one torch, stage, semantics and op; `verdict` is the latest one's.
+
+    `observed` is the failure of the first of them with its raw frames (`slim`), by which better rules can say of which
+    finding it is; None where none was kept (`MOST_OBSERVED` a finding).
+    """
 
     torch: str
     stage: Stage
@@ -59,6 +70,13 @@ class Occurrence(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=
     count: Number
     first_seen: str
     last_seen: str
+    observed: Failure | None = None
+
+    @property
+    def order(self) -> tuple[str, str, str, str, str, int, str, str, bytes]:
+        """By place; a total order, so that what merging chooses does not depend on who was first."""
+        raw = b"" if self.observed is None else msgspec.json.encode(self.observed)
+        return *self.place, self.verdict, self.count, self.first_seen, self.last_seen, raw
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -88,7 +106,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Everything known of one signature.
 
     `failure` is the first failure with its raw frames, without its guards and graph: better rules can classify it
-    again. `minimal` is None until it was minimized, `steps` and `attempts` with it.
+    again. `minimal` is None until it was minimized, `steps` and `attempts` with it. `shown` is the failure of the
+    smallest program, seen in a fresh process when it was confirmed, and `control` how that program ends where no size
+    depends on data; both are None until then. `former` are the ids under which it, or what was merged into it, was
+    known before the rules of classification changed. `given_title` is a person's, else empty.
     """
 
     id: str
@@ -96,11 +117,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cause: Cause
     site: Site
     anchor: str
-    title: str
+    given_title: str = ""
     state: State = "open"
     duplicate_of: str | None = None
     fixed_in: tuple[str, ...] = ()
-    expression: str = ""
     occurrences: tuple[Occurrence, ...] = ()
     original: str | None = None
     minimal: str | None = None
@@ -108,6 +128,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     attempts: Number | None = None
     confirmed: Confirmation | None = None
     failure: Failure | None = None
+    shown: Failure | None = None
+    control: Control | None = None
+    former: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     history: tuple[HistoryEntry, ...] = ()
@@ -118,8 +141,39 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Signature(self.kind, self.site, self.anchor)
 
     @property
+    def title(self) -> str:
+        """What a person called it, else what fails where."""
+        return self.given_title or title_of(self.signature)
+
+    @property
+    def expression(self) -> str:
+        """What the failure could not decide, as torch prints it; empty for a failure that is no guard."""
+        raised = self.evidence.observation.raised if self.evidence is not None else None
+        return raised.expression if raised is not None else ""
+
+    @property
+    def evidence(self) -> Failure | None:
+        """What is displayed and replayed: the failure of the smallest program, else the first one seen."""
+        return self.shown or self.failure
+
+    @property
+    def stage(self) -> Stage | None:
+        """The stage in which the smallest program was confirmed, else the first in which the finding was seen."""
+        return None if self.evidence is None else self.evidence.observation.stage
+
+    @property
+    def data_dependent(self) -> bool | None:
+        """Whether the failure is about data (see `control.model`); None where nothing tells."""
+        return None if self.evidence is None else data_dependent(self.evidence, self.control)
+
+    @property
+    def shown_ops(self) -> tuple[str, ...]:
+        """The function by which the smallest program reaches the site; without one, all that were seen to."""
+        return (failing_ops(self.shown.observation) if self.shown is not None else ()) or self.ops
+
+    @property
     def ops(self) -> tuple[str, ...]:
-        """The functions that reach the site."""
+        """The functions that were seen to reach the site."""
         return tuple(sorted({seen.op for seen in self.occurrences if seen.op}))
 
     @property
@@ -131,7 +185,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def verdicts(self) -> dict[str, str]:
         """The latest verdict of each stage that was compared with the old mechanism: the screen is not."""
-        in_time = sorted(self.occurrences, key=lambda seen: (seen.last_seen, seen))
+        in_time = sorted(self.occurrences, key=lambda seen: (seen.last_seen, seen.order))
         latest = {seen.stage: seen.verdict for seen in in_time if seen.verdict}
         return {stage: latest[stage] for stage in STAGES if stage in latest}
 
@@ -181,21 +235,23 @@ def title_of(signature: Signature) -> str:
 
 
 def slim(failure: Failure) -> Failure:
-    """The failure as it is stored: what classification reads, without guards that fell back, graph and measurements."""
-    return msgspec.structs.replace(
-        failure,
-        observation=msgspec.structs.replace(
-            failure.observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0
-        ),
+    """The failure as it is stored: what classification reads, without guards that fell back, graph and measurements.
+
+    Its paths are those of every machine.
+    """
+    observation = msgspec.structs.replace(
+        failure.observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0
     )
+    return portable(msgspec.structs.replace(failure, observation=observation))
 
 
 def normalized(finding: Finding) -> Finding:
     """The same finding with its collections sorted and without repetitions."""
     return msgspec.structs.replace(
         finding,
+        former=tuple(sorted(set(finding.former) - {finding.id})),
         fixed_in=tuple(sorted(set(finding.fixed_in))),
-        occurrences=tuple(sorted(finding.occurrences)),
+        occurrences=tuple(sorted(finding.occurrences, key=lambda seen: seen.order)),
         links=tuple(sorted(set(finding.links))),
         notes=tuple(sorted(set(finding.notes))),
         history=tuple(sorted(set(finding.history))),
@@ -228,11 +284,22 @@ def as_document(finding: Finding) -> dict[str, object]:
         "count": finding.count,
         "first_seen": finding.first_seen,
         "last_seen": finding.last_seen,
-        "occurrences": finding.occurrences,
+        "occurrences": [_without_frames(seen) for seen in finding.occurrences],
         "links": list(finding.links),
         "notes": finding.notes,
         "history": finding.history,
+        "former": list(finding.former),
+        "control": finding.control,
+        "data_dependent": finding.data_dependent,
+        "stage": finding.stage,
+        "shown": finding.shown,
         "failure": finding.failure,
     }
     plain: dict[str, object] = msgspec.json.decode(msgspec.json.encode(document))
     return plain
+
+
+def _without_frames(seen: Occurrence) -> dict[str, object]:
+    fields = msgspec.structs.asdict(seen)
+    del fields["observed"]
+    return fields

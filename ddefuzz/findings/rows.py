@@ -10,6 +10,7 @@ import msgspec
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import DatabaseError
+from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.model import Campaign, Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized
 from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow, SiteRow, Table
 from ddefuzz.oracles.failure import Failure
@@ -41,23 +42,41 @@ def to_row(finding: Finding) -> FindingRow:
         module=finding.site.module,
         function=finding.site.function,
         anchor=finding.anchor,
-        title=finding.title,
+        given_title=finding.given_title,
         state=finding.state,
         duplicate_of=finding.duplicate_of,
         fixed_in=list(finding.fixed_in),
-        expression=finding.expression,
         original=finding.original,
         minimal=finding.minimal,
         steps=finding.steps,
         attempts=finding.attempts,
         confirmed_k=finding.confirmed.k if finding.confirmed else None,
         confirmed_n=finding.confirmed.n if finding.confirmed else None,
-        failure=None if finding.failure is None else msgspec.json.encode(finding.failure).decode(),
-        occurrences=[OccurrenceRow(**msgspec.structs.asdict(seen)) for seen in finding.occurrences],
+        failure=to_json(finding.failure),
+        shown=to_json(finding.shown),
+        control_static=finding.control.static if finding.control else None,
+        control_backed=finding.control.backed if finding.control else None,
+        former=list(finding.former),
+        occurrences=[to_occurrence_row(seen) for seen in finding.occurrences],
         links=[LinkRow(url=url) for url in finding.links],
         notes=[NoteRow(**msgspec.structs.asdict(note)) for note in finding.notes],
         history=[HistoryRow(**msgspec.structs.asdict(entry)) for entry in finding.history],
     )
+
+
+def to_json(failure: Failure | None) -> str | None:
+    """A failure as its column has it."""
+    return None if failure is None else msgspec.json.encode(failure).decode()
+
+
+def _from_json(stored: str | None) -> Failure | None:
+    return None if stored is None else msgspec.json.decode(stored, type=Failure)
+
+
+def to_occurrence_row(seen: Occurrence) -> OccurrenceRow:
+    """A new row of an occurrence."""
+    observed = None if seen.observed is None else packed(seen.observed)
+    return OccurrenceRow(**msgspec.structs.asdict(seen) | {"observed": observed})
 
 
 def to_finding(row: FindingRow) -> Finding:
@@ -66,15 +85,23 @@ def to_finding(row: FindingRow) -> Finding:
         **{name: getattr(row, name) for name in _SAME},
         "site": {"language": row.language, "module": row.module, "function": row.function},
         "confirmed": None if row.confirmed_n is None else Confirmation(row.confirmed_k or 0, row.confirmed_n),
-        "occurrences": [_fields(seen, Occurrence) for seen in row.occurrences],
+        "control": None if row.control_static is None else {"static": row.control_static, "backed": row.control_backed},
         "links": [link.url for link in row.links],
         "notes": [_fields(note, Note) for note in row.notes],
         "history": [_fields(entry, HistoryEntry) for entry in row.history],
     }
     try:
-        failure = None if row.failure is None else msgspec.json.decode(row.failure, type=Failure)
-        finding = normalized(msgspec.convert({**fields, "failure": failure}, Finding, from_attributes=True))
-    except msgspec.MsgspecError as error:
+        raw = {
+            "failure": _from_json(row.failure),
+            "shown": _from_json(row.shown),
+            "occurrences": [
+                _fields(seen, Occurrence)
+                | {"observed": None if seen.observed is None else unpacked(seen.observed, Failure)}
+                for seen in row.occurrences
+            ],
+        }
+        finding = normalized(msgspec.convert({**fields, **raw}, Finding, from_attributes=True))
+    except (msgspec.MsgspecError, PackedError) as error:
         raise DatabaseError(f"finding {row.id!r} in the database: {error}") from error
     _check_id(finding)
     return finding
@@ -89,7 +116,7 @@ def _check_id(finding: Finding) -> int:
 
 
 _SAME = (
-    *("id", "kind", "cause", "anchor", "title", "state", "duplicate_of", "fixed_in", "expression"),
+    *("id", "kind", "cause", "anchor", "given_title", "state", "duplicate_of", "fixed_in", "former"),
     *("original", "minimal", "steps", "attempts"),
 )
 """The columns that are called as their fields and need no conversion."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Text
+from sqlalchemy import JSON, BigInteger, ForeignKey, LargeBinary, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
 class Table(DeclarativeBase):
     """What SQLAlchemy asks of its tables."""
 
-    type_annotation_map: ClassVar = {str: Text, dict[str, Any]: JSON, list[str]: JSON}
+    type_annotation_map: ClassVar = {str: Text, bytes: LargeBinary, dict[str, Any]: JSON, list[str]: JSON}
 
 
 class OccurrenceRow(Table):
-    """`model.Occurrence`."""
+    """`model.Occurrence`; `observed` is the JSON of a `Failure`, compressed (`codec`)."""
 
     __tablename__ = "occurrences"
 
@@ -28,6 +28,7 @@ class OccurrenceRow(Table):
     count: Mapped[int]
     first_seen: Mapped[str]
     last_seen: Mapped[str]
+    observed: Mapped[bytes | None]
 
 
 class LinkRow(Table):
@@ -66,7 +67,7 @@ class HistoryRow(Table):
 
 
 class FindingRow(Table):
-    """`model.Finding`; `key` is the signature's, `failure` the JSON of an `oracles.failure.Failure`."""
+    """`model.Finding`; `key` is the signature's, `failure` and `shown` the JSON of an `oracles.failure.Failure`."""
 
     __tablename__ = "findings"
 
@@ -79,14 +80,13 @@ class FindingRow(Table):
     module: Mapped[str | None]
     function: Mapped[str | None]
     anchor: Mapped[str]
-    title: Mapped[str]
+    given_title: Mapped[str]
     state: Mapped[str]
     duplicate_of: Mapped[str | None] = mapped_column(
         # Deferred, so that one transaction can bring findings in in any order.
         ForeignKey("findings.id", deferrable=True, initially="DEFERRED")
     )
     fixed_in: Mapped[list[str]]
-    expression: Mapped[str]
     original: Mapped[str | None]
     minimal: Mapped[str | None]
     steps: Mapped[int | None]
@@ -94,6 +94,10 @@ class FindingRow(Table):
     confirmed_k: Mapped[int | None]
     confirmed_n: Mapped[int | None]
     failure: Mapped[str | None]
+    shown: Mapped[str | None]
+    control_static: Mapped[str | None]
+    control_backed: Mapped[str | None]
+    former: Mapped[list[str]]
 
     occurrences: Mapped[list[OccurrenceRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
     links: Mapped[list[LinkRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")

@@ -1,7 +1,9 @@
 """Findings as reviewable text: a folder each (finding.toml, minimal.py, original.py) and one known.toml of decisions.
 
-The same findings give the same bytes, so a diff shows what changed. Programs are parsed to be read, never executed;
-an unknown key is an error. What `known.toml` says overrides the folders: it is where a person writes a decision.
+What people do not review is beside it in observed.json.gz: raw frames, and what changes with every campaign (counts,
+dates). So finding.toml changes when the finding does. The same findings give the same bytes. Programs are parsed to be
+read, never executed; an unknown key is an error. What `known.toml` says overrides the folders: it is where a person
+writes a decision.
 """
 
 from __future__ import annotations
@@ -10,20 +12,41 @@ import tomllib
 from collections.abc import Container, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import tomli_w
 
 from ddefuzz.errors import InputError
-from ddefuzz.files import read_toml, write_atomically
+from ddefuzz.files import read_bytes, read_toml, write_atomically
+from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.lifecycle import State
-from ddefuzz.findings.model import SCHEMA, Finding, HistoryEntry, normalized, stamp
+from ddefuzz.findings.model import SCHEMA, Finding, HistoryEntry, Number, Occurrence, normalized, stamp
+from ddefuzz.findings.paths import portable
 from ddefuzz.findings.rows import sequence_of
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.failure import Failure
 from ddefuzz.program.text import read_text
 
 FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"
+OBSERVED = "observed.json.gz"
+FILES = (MINIMAL, ORIGINAL, OBSERVED, FINDING)
+
+_FOR_READERS = ("title", "expression", "stage", "data_dependent", "ops", "stages", "torch_versions")
+"""Properties in finding.toml that follow from what else is stored; they are there for who reads it."""
+
+
+class Observed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is in observed.json.gz: fields of the `Finding`."""
+
+    schema: Literal["ddefuzz.observed/1"] = "ddefuzz.observed/1"
+    attempts: Number | None = None
+    occurrences: tuple[Occurrence, ...] = ()
+    failure: Failure | None = None
+    shown: Failure | None = None
+
+
+_APART = ("attempts", "occurrences", "failure", "shown")
 
 
 class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,9 +75,10 @@ def write_findings(findings: Iterable[Finding], folder: Path) -> None:
                 (place / name).unlink(missing_ok=True)
             else:
                 write_atomically(place / name, text)
+        _write_observed(place / OBSERVED, _observed(finding))
     write_atomically(folder / KNOWN, _toml({finding.id: _decision(finding) for finding in wanted if _decided(finding)}))
     for gone in sorted(set(_finding_folders(folder)) - {folder / finding.id for finding in wanted}):
-        for name in (MINIMAL, ORIGINAL, FINDING):
+        for name in FILES:
             (gone / name).unlink(missing_ok=True)
         if not any(gone.iterdir()):
             gone.rmdir()
@@ -82,10 +106,53 @@ def _finding_folders(folder: Path) -> list[Path]:
 
 
 def _fields(finding: Finding) -> dict[str, Any]:
-    """What goes into finding.toml, in the order of the record; the programs have files of their own."""
+    """What goes into finding.toml: who reads it sees first what fails; the programs have files of their own."""
     fields: dict[str, Any] = msgspec.to_builtins(finding)
-    del fields["minimal"], fields["original"]
-    return {"schema": SCHEMA, **fields}
+    for name in ("minimal", "original", *_APART):
+        del fields[name]
+    head = {name: fields.pop(name) for name in ("id", "kind", "cause", "site", "anchor")}
+    given = {"given_title": fields.pop("given_title") or None}
+    shown: dict[str, Any] = {name: getattr(finding, name) for name in _FOR_READERS}
+    whole = {"schema": SCHEMA, "title": shown.pop("title"), **given, **head, **shown, **fields}
+    return {name: value for name, value in whole.items() if value not in ("", [], ())}
+
+
+def _observed(finding: Finding) -> Observed:
+    """What goes into observed.json.gz, with paths as every machine has them."""
+    return Observed(
+        attempts=finding.attempts,
+        occurrences=tuple(
+            msgspec.structs.replace(seen, observed=_portable(seen.observed)) for seen in finding.occurrences
+        ),
+        failure=_portable(finding.failure),
+        shown=_portable(finding.shown),
+    )
+
+
+def _portable(failure: Failure | None) -> Failure | None:
+    return None if failure is None else portable(failure)
+
+
+def _write_observed(path: Path, observed: Observed) -> None:
+    """Write it unless it is there already: another zlib makes other bytes of the same."""
+    try:
+        if _read_observed(path) == observed:
+            return
+    except InputError:
+        pass  # it is damaged
+    if observed == Observed():
+        path.unlink(missing_ok=True)
+    else:
+        write_atomically(path, packed(observed))
+
+
+def _read_observed(path: Path) -> Observed:
+    if not path.exists():
+        return Observed()
+    try:
+        return unpacked(read_bytes(path), Observed)
+    except PackedError as error:
+        raise InputError(f"{path}: {error}, expected what `findings export` writes") from error
 
 
 def _toml(fields: dict[str, Any]) -> str:
@@ -110,21 +177,28 @@ def read_finding(place: Path) -> Finding:
     fields = read_toml(path)
     if (schema := fields.pop("schema", None)) != SCHEMA:
         raise InputError(f"{path}: found schema {schema!r}, expected {SCHEMA!r}")
-    for name in ("minimal", "original"):
+    for name, file in {"minimal": MINIMAL, "original": ORIGINAL, **dict.fromkeys(_APART, OBSERVED)}.items():
         if name in fields:
-            raise InputError(f"{path}: found the key {name!r}, expected the program in {name}.py")
+            raise InputError(f"{path}: found the key {name!r}, expected it in {file}")
+    for_readers = {name: fields.pop(name) for name in _FOR_READERS if name in fields}
+    observed = _read_observed(place / OBSERVED)
     programs = {"minimal": _read_program(place / MINIMAL), "original": _read_program(place / ORIGINAL)}
     site = fields.get("site")
     if isinstance(site, dict):
         fields["site"] = {"module": None, "function": None, **site}
     try:
-        read = msgspec.convert({**fields, **programs}, Finding)
-        # TOML has numbers that JSON, as which the failure is stored, has not: nan, inf, ints of any length.
-        finding = normalized(msgspec.json.decode(msgspec.json.encode(read), type=Finding))
-    except (msgspec.MsgspecError, OverflowError) as error:
+        read: Finding = msgspec.convert({**fields, **programs}, Finding)
+    except msgspec.MsgspecError as error:
         raise InputError(f"{path}: {error}") from error
+    finding = normalized(msgspec.structs.replace(read, **{name: getattr(observed, name) for name in _APART}))
     if len({seen.place for seen in finding.occurrences}) < len(finding.occurrences):
-        raise InputError(f"{path}: found two occurrences of one torch, stage, semantics and op, expected one of each")
+        raise InputError(
+            f"{place / OBSERVED}: found two occurrences of one torch, stage, semantics and op, expected one of each"
+        )
+    for name, found in for_readers.items():
+        expected = msgspec.json.decode(msgspec.json.encode(getattr(finding, name)))
+        if found != expected and name != "title":  # of a title the rules may have changed
+            raise InputError(f"{path}: found {name} {found!r}, expected {expected!r} as {OBSERVED} says")
     if finding.id != place.name:
         raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
     if sequence_of(finding.id, finding.signature) is None:

@@ -42,6 +42,9 @@ def program(x: Float32[Tensor, "u0"]):
 """
 
 
+SHOWN = Failure("dde", Observation("export", EXPLICIT, "fail"), "Eq(u1, 0)")
+
+
 def sighting(function: str, cause: Cause = "framework") -> Sighting:
     observation = Observation("export", EXPLICIT, "fail")
     return Sighting(
@@ -106,7 +109,7 @@ class Workers:
                 return MinimizeResult(PROGRAM, 1, 9, exhausted=False, cpu_seconds=0.3)
             case Suspect(signature=signature):
                 self.done.append(f"confirm {signature.site}")
-                return ConfirmResult(shown=True, cpu_seconds=0.2)
+                return ConfirmResult(shown=SHOWN, cpu_seconds=0.2)
             case _:
                 raise AssertionError(argument)
 
@@ -162,6 +165,8 @@ def test_a_finding_is_recorded_then_minimized_then_confirmed_once(tmp_path: Path
     assert finding.count == 6
     assert (finding.steps, finding.attempts, finding.minimal) == (1, 9, PROGRAM)
     assert str(finding.confirmed) == "1/1"
+    assert (finding.shown, finding.evidence) == (SHOWN, SHOWN)
+    assert finding.failure != SHOWN
     assert [line for line in workers.done if "case" not in line] == [
         "minimize at::native::chunk",
         "confirm at::native::chunk",

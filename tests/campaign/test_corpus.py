@@ -13,7 +13,7 @@ from ddefuzz.campaign.corpus import Expectation, expectation_of, kept_cases, par
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject
 from ddefuzz.findings.lifecycle import State
-from ddefuzz.findings.model import Finding, title_of
+from ddefuzz.findings.model import Finding
 from tests.findings.arbitrary_findings import CHUNK, failure_of
 
 PROGRAM = """\
@@ -47,12 +47,11 @@ def test_what_is_fixed_in_this_torch_has_to_pass(
         cause="inherent",
         site=CHUNK.site,
         anchor=CHUNK.anchor,
-        title=title_of(CHUNK),
         state=state,
         fixed_in=fixed_in,
         failure=failure_of(CHUNK),
     )
-    assert expectation_of(finding) == expected
+    assert expectation_of(finding, finding.failure) == expected
 
 
 def test_a_program_is_a_case_for_each_expectation_and_what_is_no_file_is_passed_over(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_a_reader_that_goes_away_is_no_error(url: str, tmp_path: Path) -> None:
 
 def test_stdout_is_data_alone(url: str, tmp_path: Path) -> None:
     (document,) = json.loads(typed("findings", "list", "--db", url, "--format", "json", folder=tmp_path).stdout)
-    assert document["schema"] == "ddefuzz.finding/1"
+    assert document["schema"] == "ddefuzz.finding/2"
     shown = typed("findings", "list", "--db", url, folder=tmp_path, environment={"NO_COLOR": "1"}).stdout
     assert "\x1b" not in shown
 

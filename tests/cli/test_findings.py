@@ -65,7 +65,7 @@ def test_json_lists_all_fields(url: str) -> None:
     by_id = {document["id"]: document for document in documents}
     assert set(by_id) == {CHUNK.key, ROLL.key}
     chunk = by_id[CHUNK.key]
-    assert chunk["schema"] == "ddefuzz.finding/1"
+    assert chunk["schema"] == "ddefuzz.finding/2"
     assert chunk["site"] == {"language": "C++", "module": None, "function": "at::native::chunk"}
     assert (chunk["kind"], chunk["cause"], chunk["anchor"], chunk["state"]) == (
         "dde",

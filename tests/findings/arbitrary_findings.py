@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.control.model import Control, ControlOutcome
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import (
@@ -19,8 +20,8 @@ from ddefuzz.findings.model import (
     Occurrence,
     Sighting,
     normalized,
+    slim,
     stamp,
-    title_of,
 )
 from ddefuzz.findings.rows import id_of
 from ddefuzz.instrument.events import Frame, Place, Raised
@@ -53,6 +54,11 @@ def failure_of(signature: Signature, expression: str = "Eq(u0, 0)") -> Failure:
     return Failure(signature.kind, Observation("export", EXPLICIT, "fail", "", (error,), raised), expression)
 
 
+def failures(signature: Signature) -> st.SearchStrategy[Failure]:
+    """Failures as they are stored, of any expression."""
+    return text.map(lambda expression: slim(failure_of(signature, expression)))
+
+
 def sighting(
     signature: Signature = CHUNK, *, torch: str = "2.13.0", ops: tuple[str, ...] = ("torch.chunk",)
 ) -> Sighting:
@@ -78,7 +84,11 @@ occurrences = st.builds(
     count=st.integers(1, 9),
     first_seen=times,
     last_seen=times,
+    observed=st.none() | text.map(lambda expression: slim(failure_of(CHUNK, expression))),
 )
+
+outcomes: st.SearchStrategy[ControlOutcome] = st.sampled_from(get_args(ControlOutcome))
+controls = st.builds(Control, static=outcomes, backed=outcomes)
 
 notes = st.builds(Note, when=times, who=text, text=text)
 entries = st.builds(
@@ -100,17 +110,19 @@ def findings(draw: st.DrawFn, signatures: tuple[Signature, ...] = (CHUNK, ROLL),
             cause=draw(st.sampled_from(get_args(Cause))),
             site=one.site,
             anchor=one.anchor,
-            title=draw(st.just(title_of(one)) | text),
+            given_title=draw(st.just("") | text),
             state=draw(states),
             fixed_in=tuple(draw(st.lists(st.sampled_from(["2.13.0", "2.15.0"])))),
-            expression=draw(text),
             occurrences=tuple(draw(st.lists(occurrences, max_size=3, unique_by=lambda seen: seen.place))),
             original=draw(programs),
             minimal=minimal,
             steps=draw(st.integers(0, 9)) if minimal else None,
             attempts=draw(st.integers(0, 99)) if minimal else None,
             confirmed=draw(st.none() | st.builds(Confirmation, k=st.integers(0, 3), n=st.just(3))),
-            failure=draw(st.none() | text.map(lambda expression: failure_of(one, expression))),
+            failure=draw(st.none() | failures(one)),
+            shown=draw(st.none() | failures(one)),
+            control=draw(st.none() | controls),
+            former=tuple(draw(st.lists(st.sampled_from(["dde-0123456789", "dde-abcdef0123"]), max_size=2))),
             links=tuple(draw(st.lists(text, max_size=2))),
             notes=tuple(draw(st.lists(notes, max_size=2))),
             history=tuple(draw(st.lists(entries, max_size=2))),

@@ -19,16 +19,27 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from sqlalchemy import create_engine
 
 from ddefuzz.classify.signature import Signature
+from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import MIGRATIONS, open_engine
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
-from ddefuzz.findings.model import Confirmation, Finding, as_document, stamp
+from ddefuzz.findings.model import MOST_OBSERVED, Confirmation, Finding, as_document, stamp
 from ddefuzz.findings.rows import id_of, sequence_of
 from ddefuzz.findings.schema import Table
-from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, findings, sighting
+from tests.findings.arbitrary_findings import (
+    CHUNK,
+    OTHER_PROGRAM,
+    PROGRAM,
+    ROLL,
+    START,
+    databases,
+    failure_of,
+    findings,
+    sighting,
+)
 
 PROPERTY = settings(database=None, deadline=None, derandomize=True)
 WHO = "ada"
@@ -74,9 +85,39 @@ def test_minimal_program_and_confirmation(database: Database) -> None:
     found = database.record(sighting(), START).finding_id
     assert database.get(found).minimal is None
     database.set_minimal(found, PROGRAM, steps=1, attempts=11)
-    database.set_confirmed(found, 3, 3)
-    assert database.get(found).steps == 1
-    assert database.get(found).confirmed == Confirmation(3, 3)
+    shown = failure_of(CHUNK, "Eq(u1, 0)")
+    database.set_confirmed(found, 3, 3, shown)
+    database.set_control(found, Control("passes", "passes"))
+    confirmed = database.get(found)
+    assert (confirmed.steps, confirmed.confirmed, confirmed.shown) == (1, Confirmation(3, 3), shown)
+    assert (confirmed.expression, confirmed.stage, confirmed.data_dependent) == ("Eq(u1, 0)", "export", True)
+    assert confirmed.failure == failure_of(CHUNK)
+
+
+def test_what_is_known_of_a_program_is_not_of_a_smaller_one(database: Database) -> None:
+    found = database.record(sighting(), START).finding_id
+    database.set_minimal(found, PROGRAM, steps=1, attempts=11)
+    database.set_confirmed(found, 3, 3, failure_of(CHUNK))
+    database.set_control(found, Control("passes", "passes"))
+    known = database.get(found)
+    database.set_minimal(found, PROGRAM, steps=1, attempts=12)
+    assert database.get(found) == msgspec.structs.replace(known, attempts=12)
+    database.set_minimal(found, OTHER_PROGRAM, steps=1, attempts=13)
+    other = database.get(found)
+    assert (other.confirmed, other.shown, other.control) == (None, None, None)
+
+
+def test_each_occurrence_keeps_what_it_was_seen_by_and_not_without_bound(database: Database) -> None:
+    ops = tuple(f"torch.f{number}" for number in range(MOST_OBSERVED + 3))
+    database.record(sighting(ops=ops), START)
+    (found,) = database.findings()
+    kept = [seen.observed for seen in found.occurrences if seen.observed is not None]
+    assert (len(found.occurrences), len(kept), set(map(str, kept))) == (
+        len(ops),
+        MOST_OBSERVED,
+        {str(failure_of(CHUNK))},
+    )
+    assert "observed" not in str(as_document(found)["occurrences"])
 
 
 def test_every_decision_is_logged(database: Database) -> None:
@@ -233,7 +274,7 @@ def test_merging_sites_does_not_depend_on_order(a: SiteRecord, b: SiteRecord, c:
 @given(findings())
 def test_documents_are_json(finding: Finding) -> None:
     document = as_document(finding)
-    assert document["schema"] == "ddefuzz.finding/1"
+    assert document["schema"] == "ddefuzz.finding/2"
     assert msgspec.json.decode(msgspec.json.encode(document)) == document
 
 
@@ -310,3 +351,26 @@ def test_an_id_is_its_signatures_and_nothing_else() -> None:
     assert [sequence_of(id_of(CHUNK.key, number), CHUNK) for number in (1, 2, 10)] == [1, 2, 10]
     for wrong in ("-2", f"{CHUNK.key}-1", f"{CHUNK.key}-02", f"../{CHUNK.key}", f"{CHUNK.key}/../x", ROLL.key):
         assert sequence_of(wrong, CHUNK) is None
+
+
+def test_a_database_of_before_keeps_the_titles_that_people_gave(tmp_path: Path) -> None:
+    engine = create_engine(url_in(tmp_path))
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, "0002")
+        for signature in (CHUNK, ROLL):
+            connection.exec_driver_sql(
+                "INSERT INTO findings (id, key, sequence, kind, cause, language, module, function, anchor, title,"
+                " state, fixed_in, expression) VALUES (?, ?, 1, 'dde', 'framework', ?, ?, ?, ?, ?, 'open', '[]', '')",
+                (signature.key, signature.key, *msgspec.structs.astuple(signature.site), signature.anchor, "a title"),
+            )
+        connection.exec_driver_sql(
+            'INSERT INTO history (finding_id, "when", who, field, before, after) VALUES (?, ?, ?, ?, ?, ?)',
+            (CHUNK.key, stamp(START), WHO, "title", "dde at at::native::chunk", "a title"),
+        )
+    engine.dispose()
+    with Database.open(url_in(tmp_path)) as database:
+        assert {found.id: found.given_title for found in database.findings()} == {CHUNK.key: "a title", ROLL.key: ""}

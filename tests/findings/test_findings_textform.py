@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 
 from ddefuzz.errors import InputError
+from ddefuzz.findings.codec import PackedError, unpacked
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Finding, title_of
-from ddefuzz.findings.textform import read_findings, write_findings
+from ddefuzz.findings.model import Finding, Occurrence
+from ddefuzz.findings.textform import Observed, read_findings, write_findings
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of
+
+SEEN = Occurrence("2.13.0", "export", "explicit", "torch.chunk", "open", 1, "2025", "2025")
 
 
 def finding(signature: object = CHUNK) -> Finding:
@@ -27,7 +31,6 @@ def finding(signature: object = CHUNK) -> Finding:
         cause="framework",
         site=one.site,
         anchor=one.anchor,
-        title=title_of(one),
         original=PROGRAM,
         minimal=PROGRAM,
         steps=1,
@@ -57,7 +60,7 @@ def test_database_to_text_to_database(found: tuple[Finding, ...]) -> None:
 def test_a_folder_a_finding(tmp_path: Path) -> None:
     write_findings([finding()], tmp_path)
     assert sorted(files(tmp_path)) == [
-        f"{CHUNK.key}/{name}" for name in ("finding.toml", "minimal.py", "original.py")
+        f"{CHUNK.key}/{name}" for name in ("finding.toml", "minimal.py", "observed.json.gz", "original.py")
     ] + ["known.toml"]
     assert (tmp_path / CHUNK.key / "minimal.py").read_text() == PROGRAM
 
@@ -81,8 +84,8 @@ def test_a_decision_written_into_known_toml_counts_and_is_logged(tmp_path: Path)
 
 Damage = Callable[[Path], object]
 OCCURRENCE = (
-    '{torch = "2.13.0", stage = "export", semantics = "explicit", op = "torch.chunk", verdict = "fails", count = 1, '
-    'first_seen = "2025", last_seen = "2025"}'
+    '{"torch": "2.13.0", "stage": "export", "semantics": "explicit", "op": "torch.chunk", "verdict": "fails", '
+    '"count": 1, "first_seen": "2025", "last_seen": "2025"}'
 )
 
 DAMAGES: tuple[tuple[str, Damage, str], ...] = (
@@ -95,8 +98,8 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     ("not text", lambda place: (place / "finding.toml").write_bytes(b"\xff"), "finding.toml: "),
     (
         "another schema",
-        lambda place: replace(place / "finding.toml", "ddefuzz.finding/1", "ddefuzz.finding/9"),
-        "found schema 'ddefuzz.finding/9', expected 'ddefuzz.finding/1'",
+        lambda place: replace(place / "finding.toml", "ddefuzz.finding/2", "ddefuzz.finding/9"),
+        "found schema 'ddefuzz.finding/9', expected 'ddefuzz.finding/2'",
     ),
     ("another id", lambda place: replace(place / "finding.toml", CHUNK.key, ROLL.key), "expected that of its folder"),
     (
@@ -120,9 +123,39 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         "expected the id of another finding",
     ),
     (
-        "a number that JSON has not",
-        lambda place: replace(place / "finding.toml", "cpu_seconds = 0.0", "cpu_seconds = nan"),
-        r"Expected `float`, got `null` - at `\$.failure.observation.cpu_seconds`",
+        "what follows from the observations, otherwise",
+        lambda place: replace(place / "finding.toml", "Eq(u0, 0)", "Eq(u0, 1)"),
+        r"found expression 'Eq\(u0, 1\)', expected 'Eq\(u0, 0\)' as observed.json.gz says",
+    ),
+    (
+        "what is kept apart",
+        lambda place: append(place / "finding.toml", "attempts = 1", at_start=True),
+        "found the key 'attempts', expected it in observed.json.gz",
+    ),
+    (
+        "observations that are not compressed",
+        lambda place: (place / "observed.json.gz").write_text("{}"),
+        "observed.json.gz: found bytes that gzip cannot read",
+    ),
+    (
+        "observations that are cut short",
+        lambda place: observed(place, observed(place)[:-9]),
+        "observed.json.gz: found a gzip file that is cut short",
+    ),
+    (
+        "more behind the observations",
+        lambda place: observed(place, observed(place) + b"more"),
+        "observed.json.gz: found a gzip file that is cut short or has more behind its end",
+    ),
+    (
+        "observations of another kind",
+        lambda place: observed(place, gzip.compress(b'{"schema": "ddefuzz.observed/1", "typo": 1}')),
+        "observed.json.gz: .*unknown field `typo`",
+    ),
+    (
+        "a number that no frame has",
+        lambda place: observed(place, gzip.compress(gzip.decompress(observed(place)).replace(b":4098", b":null"))),
+        r"observed.json.gz: Expected `int`, got `null` - at `\$.failure",
     ),
     (
         "a number that no database has",
@@ -136,9 +169,7 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     ),
     (
         "one place twice",
-        lambda place: replace(
-            place / "finding.toml", "occurrences = []", f"occurrences = [{OCCURRENCE}, {OCCURRENCE}]"
-        ),
+        lambda place: observed(place, gzip.compress(f'{{"occurrences": [{OCCURRENCE}, {OCCURRENCE}]}}'.encode())),
         "found two occurrences of one torch, stage, semantics and op",
     ),
     (
@@ -162,6 +193,13 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         "known.toml: .*unknown field `why`",
     ),
 )
+
+
+def observed(place: Path, content: bytes | None = None) -> bytes:
+    """The file of observations; with content it is written first."""
+    if content is not None:
+        (place / "observed.json.gz").write_bytes(content)
+    return (place / "observed.json.gz").read_bytes()
 
 
 def append(path: Path, text: str, *, at_start: bool = False) -> None:
@@ -196,7 +234,41 @@ def test_a_full_disk_leaves_the_old_text(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ddefuzz.files.os.fsync", full)
-    changed = msgspec.structs.replace(finding(), title="another")
+    changed = msgspec.structs.replace(finding(), given_title="another")
     with pytest.raises(InputError, match="cannot be written: No space left on device"):
         write_findings([changed], tmp_path)
     assert files(tmp_path) == before
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+    bomb = gzip.compress(b" " * (1 << 20) + b"{}")
+    with pytest.raises(PackedError, match="found more than 0 MiB when unpacked"):
+        unpacked(bomb, Observed, most=1 << 10)
+
+
+def test_paths_of_the_machine_are_not_written(tmp_path: Path) -> None:
+    message = "/home/ada/env/lib/python3.11/site-packages/torch/a.py:3] kept at /tmp/tmpf272/tmpm\nin /tmp/x/y.py"
+    failure = failure_of(CHUNK)
+    (error,) = failure.observation.exceptions
+    changed = msgspec.structs.replace(
+        failure,
+        observation=msgspec.structs.replace(
+            failure.observation, exceptions=(msgspec.structs.replace(error, message=message),)
+        ),
+    )
+    write_findings([msgspec.structs.replace(finding(), failure=changed)], tmp_path)
+    (read,) = read_findings(tmp_path, START)
+    assert read.failure is not None
+    assert read.failure.observation.exceptions[0].message == (
+        "torch/a.py:3] kept at <temporary folder>\nin <temporary folder>/y.py"
+    )
+
+
+def test_counts_and_dates_change_no_file_that_people_read(tmp_path: Path) -> None:
+    one = msgspec.structs.replace(finding(), occurrences=(SEEN,))
+    write_findings([one], tmp_path)
+    before = files(tmp_path)
+    again = msgspec.structs.replace(SEEN, count=9, last_seen="2026")
+    write_findings([msgspec.structs.replace(one, attempts=7, occurrences=(again,))], tmp_path)
+    changed = {name for name, content in files(tmp_path).items() if content != before[name]}
+    assert changed == {f"{CHUNK.key}/observed.json.gz"}

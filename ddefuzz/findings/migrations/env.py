@@ -9,6 +9,5 @@ from ddefuzz.findings.schema import Table
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=Table.metadata,
-    render_as_batch=True,  # SQLite alters a table by making a new one
 )
 context.run_migrations()
