@@ -30,7 +30,6 @@ KNOWN = Finding(
     cause="framework",
     site=ROLL.site,
     anchor=ROLL.anchor,
-    title="torch.roll",
     failure=failure_of(ROLL),
     original=OTHER_PROGRAM,
     minimal=OTHER_PROGRAM,

@@ -165,6 +165,6 @@ def program(x: Float32[Tensor, "u0"]):
 """
     assert functions_in(program(text.partition("\n")[2])) == ("torch.zeros",)
     for stage in ("export", "compile"):
-        graph = observe(Run(ProgramSubject(text, backed=True), stage, graph=True)).graph  # type: ignore[arg-type]
+        graph = observe(Run(ProgramSubject(text, backed=True), stage, graph=True)).graph
         assert graph is not None
         assert "sym_size" in graph or "size(" in graph
