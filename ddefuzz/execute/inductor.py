@@ -13,7 +13,7 @@ from ddefuzz.instrument import torch_api
 _SETTINGS: dict[str, Any] = {
     # A graph that was seen before would be taken from memory or disk, and its guards never asked.
     "force_disable_caches": True,
-    # Whether the machine has vector instructions is tried by compiling a file; that it has decides no guard.
+    # Whether the machine has vector instructions is tried by compiling a file. No guard depends on it.
     "cpp.vec_isa_ok": True,
     "compile_threads": 1,
 }
@@ -26,11 +26,12 @@ def code_only() -> Iterator[None]:
     The C++ compiler runs when that module is loaded: 9 s per program. Files that inductor writes go to a
     temporary folder that is removed afterwards.
     """
-    loading = torch_api.INDUCTOR_LOADING
+    loading, vectors = torch_api.INDUCTOR_LOADING, torch_api.INDUCTOR_TRIES_VECTORS
     with ExitStack() as stack:
         stack.enter_context(torch_api.bound(torch_api.INDUCTOR_FRESH_CACHE)())
         stack.enter_context(torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS))
         stack.enter_context(mock.patch.object(loading.owner(), loading.name, _loaded))
+        stack.enter_context(mock.patch.object(vectors.owner(), vectors.name, lambda *_: False))
         yield
 
 

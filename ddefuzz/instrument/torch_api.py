@@ -156,6 +156,12 @@ INDUCTOR_LOADING = Api(
     stage_only=True,
 )
 INDUCTOR_CONFIG = Api("torch._inductor.config:patch", "inductor's caches off", stage_only=True)
+INDUCTOR_TRIES_VECTORS = Api(
+    "torch._inductor.cpu_vec_isa:VecISA.check_build",
+    "tries a vector instruction set by compiling a file, also where `vec_isa_ok` is set (AVX-512 with bf16)",
+    ("code",),
+    stage_only=True,
+)
 INDUCTOR_FRESH_CACHE = Api(
     "torch._inductor.utils:fresh_cache", "inductor's caches in memory cleared, its files in a folder of their own"
 )
