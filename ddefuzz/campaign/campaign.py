@@ -151,7 +151,7 @@ class Campaign:
             digests=tuple(tally.digests[index] for index in sorted(tally.digests)),
             sites=tally.ledger.count(),
             growth=tuple(tally.growth),
-            ways=dict(sorted(tally.ways.items())),
+            strategies=dict(sorted(tally.strategies.items())),
             outcomes=tally.nested_outcomes(),
             verdicts=tally.nested_verdicts(),
             findings=tuple(tally.findings.values()),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
 
-from ddefuzz.campaign.promise import Way, pick
+from ddefuzz.campaign.promise import Payoff, pick
 from ddefuzz.campaign.sampler import TEMPLATES, Sampler
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.coverage.ledger import Ledger
@@ -31,8 +31,8 @@ VERDICT_SCORE: Final = 4
 MOST_SHAPES: Final = 4
 """What a program is worth: for each new site, for a verdict that was new at a site, for new expressions (one each)."""
 
-WAYS: Final[tuple[str, ...]] = ("single", "sample", "draw", "aim", "respell", *HOW)
-"""All ways that are chosen (`origin.name_of`); what comes of none of them is `short`."""
+STRATEGIES: Final[tuple[str, ...]] = ("single", "sample", "draw", "aim", "respell", *HOW)
+"""All strategies that are chosen (`origin.name_of`); what comes of none of them is `short`."""
 
 OPENING: Final = ("single", "sample", "draw", *("single", "sample") * 4)
 """By turns, until each op of the catalogue and each that torch has samples of has come once."""
@@ -52,9 +52,9 @@ class Case(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What was decided of a case that is out: by which way, and whether in the opening, which takes them by turns."""
+    """A case that was handed out: its strategy, and whether it is of the opening, which takes strategies in turn."""
 
-    way: str
+    strategy: str
     origin: Origin
     opening: bool
 
@@ -77,7 +77,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Guide:
-    """The state of one campaign's search, by the ways that it may use.
+    """The state of one campaign's search, by the strategies that it may use.
 
     `samples` are the ops of torch's own samples, `sites_in` gives the lines of the guard sites in a file of torch's.
     With `start` the cases before that one are done: it goes on after them, past the opening only roughly, because what
@@ -85,13 +85,13 @@ class Guide:
     """
 
     seed: int
-    allowed: tuple[str, ...] = WAYS
+    allowed: tuple[str, ...] = STRATEGIES
     samples: tuple[str, ...] = ()
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
     start: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Kept] = field(default_factory=list)
-    ways: dict[str, Way] = field(init=False)
+    strategies: dict[str, Payoff] = field(init=False)
     sampler: Sampler = field(init=False)
     verdicts: set[tuple[str, str]] = field(default_factory=set)
     touched: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -120,7 +120,7 @@ class Guide:
             self._learn_anew()
 
     def _learn_anew(self) -> None:
-        self.ways = {name: Way() for name in self.allowed}
+        self.strategies = {name: Payoff() for name in self.allowed}
         self.sampler.learn_anew()
 
     def ready(self, index: int) -> bool:
@@ -151,8 +151,8 @@ class Guide:
         self.signatures.update(shown)
         self.alarms = (self.alarms | set(result.screened)) - self.signatures
         asked = self._asked.pop(result.index)
-        if not asked.opening:  # whatever comes first brings most, which says nothing of the ways
-            self.ways[asked.way].add(cost, sites if asked.way == name_of(result.origin) else 0)
+        if not asked.opening:  # whatever comes first brings most, which says nothing of the strategies
+            self.strategies[asked.strategy].add(cost, sites if asked.strategy == name_of(result.origin) else 0)
         if isinstance(asked.origin, Sample):
             self.sampler.learn(asked.origin, result.origin, sites, opening=asked.opening)
         score = SITE_SCORE * sites + VERDICT_SCORE * bool(told) + min(novel.shapes, MOST_SHAPES)
@@ -172,19 +172,19 @@ class Guide:
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
-        for one in self.ways.values():
+        for one in self.strategies.values():
             one.forget()
         self.sampler.forget()
         for index in range(first, first + ROUND):
             opening = self._is_opening()
-            way = OPENING[index % len(OPENING)] if opening else pick(self.ways, random)
-            origin = self._decide(way, index, random, aims)
-            self._asked[index] = Asked(way, origin, opening)
+            strategy = OPENING[index % len(OPENING)] if opening else pick(self.strategies, random)
+            origin = self._decide(strategy, index, random, aims)
+            self._asked[index] = Asked(strategy, origin, opening)
             self._planned[index] = Case(origin, known, alarms)
         self._next_round += 1
 
     def _decide(self, name: str, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
-        """A case made in a way, or drawn where there is nothing yet to make it from."""
+        """A case made by a strategy, or drawn where there is nothing yet to make it from."""
         if name == "sample":
             return self.sampler.next(random)
         if name == "single":
@@ -220,7 +220,7 @@ class Guide:
         return Single(self._singles.pop(), random.getrandbits(32) if self._rounds > 1 else 0)
 
     def _is_opening(self) -> bool:
-        return {"single", "sample"} <= self.ways.keys() and (self._rounds <= 1 or self.sampler.opening)
+        return {"single", "sample"} <= self.strategies.keys() and (self._rounds <= 1 or self.sampler.opening)
 
     def _pick(self, index: int, random: Random, *, spelt: bool = False) -> Kept | None:
         """A kept program, by energy; with `spelt` one that bytes spell."""

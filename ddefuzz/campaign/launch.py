@@ -13,7 +13,7 @@ import msgspec
 
 from ddefuzz.campaign.budget import WHOLE, parse_budget, parse_shard
 from ddefuzz.campaign.campaign import Campaign, Clock, Listener
-from ddefuzz.campaign.guide import WAYS, Guide
+from ddefuzz.campaign.guide import STRATEGIES, Guide
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.campaign.tasks import Answer, Ask, describe
@@ -81,9 +81,9 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
             plan, database, workers, clock, Path(folder), versions.torch, versions.generator, listen, stopped, number
         )
         if plan.shard == WHOLE:
-            ways = WAYS if plan.guided else ("draw",)
+            strategies = STRATEGIES if plan.guided else ("draw",)
             campaign.guide = Guide(
-                plan.seed, ways, versions.samples, partial(lines_in, Path(versions.package)), plan.start
+                plan.seed, strategies, versions.samples, partial(lines_in, Path(versions.package)), plan.start
             )
         return campaign.run()
 

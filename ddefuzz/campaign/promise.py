@@ -17,8 +17,8 @@ record is rated by the average alone.
 
 
 @dataclass(slots=True)
-class Way:
-    """What one way has brought lately, and at what cost: new sites, and whatever it is measured against others by."""
+class Payoff:
+    """What one strategy, form or op has gained lately, such as new sites, and at what cost."""
 
     cost: float = 0.0
     gained: float = 0.0
@@ -38,7 +38,8 @@ class Way:
         return (self.gained + doubt * usual) / (self.cost + doubt)
 
 
-def pick(ways: Mapping[str, Way], random: Random) -> str:
+def pick(strategies: Mapping[str, Payoff], random: Random) -> str:
     """One of them, by the squares of their promises."""
-    usual = (sum(way.gained for way in ways.values()) + 1) / (sum(way.cost for way in ways.values()) + 1)
-    return random.choices(tuple(ways), [way.promise(usual) ** 2 for way in ways.values()])[0]
+    payoffs = strategies.values()
+    usual = (sum(one.gained for one in payoffs) + 1) / (sum(one.cost for one in payoffs) + 1)
+    return random.choices(tuple(strategies), [one.promise(usual) ** 2 for one in payoffs])[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from ddefuzz.campaign.promise import Way, pick
+from ddefuzz.campaign.promise import Payoff, pick
 from ddefuzz.generate.origin import Origin, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
 from ddefuzz.ops.catalogue import OPS
@@ -39,15 +39,15 @@ def takes_out(op: str) -> bool:
 class Sampler:
     """The state of a campaign's samples: of the ops `first`, that torch has samples of, and of the `others`.
 
-    Each kind of form is a way, by what it brings; of the ops those come next that have brought most for their tries and
-    have been tried least in the form.
+    A form is chosen by what it has gained. Of the ops, those come next that have gained most for their tries and have
+    been tried least in the form.
     """
 
     first: tuple[str, ...]
     others: tuple[str, ...]
     seed: int
-    forms: dict[str, Way] = field(init=False)
-    of_ops: dict[str, Way] = field(init=False)
+    forms: dict[str, Payoff] = field(init=False)
+    of_ops: dict[str, Payoff] = field(init=False)
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
     without_out: frozenset[str] = field(init=False)
     _unopened: list[str] = field(init=False)
@@ -59,8 +59,8 @@ class Sampler:
 
     def learn_anew(self) -> None:
         """Know nothing of forms and ops."""
-        self.forms = {form: Way() for form in UNBACKED_FORMS}
-        self.of_ops = {op: Way() for op in (*self.first, *self.others)}
+        self.forms = {form: Payoff() for form in UNBACKED_FORMS}
+        self.of_ops = {op: Payoff() for op in (*self.first, *self.others)}
 
     @property
     def opening(self) -> bool:
@@ -76,8 +76,10 @@ class Sampler:
 
     def _choose(self, random: Random) -> tuple[str, str]:
         form = pick(self.forms, random)
-        ops = {op: way for op, way in self.of_ops.items() if form != "out" or op not in self.without_out} or self.of_ops
-        weights = [way.promise(USUAL, doubt=2) / (1 + self.tried[op, form]) for op, way in ops.items()]
+        ops = {
+            op: payoff for op, payoff in self.of_ops.items() if form != "out" or op not in self.without_out
+        } or self.of_ops
+        weights = [payoff.promise(USUAL, doubt=2) / (1 + self.tried[op, form]) for op, payoff in ops.items()]
         return random.choices(tuple(ops), weights)[0], form
 
     def learn(self, asked: Sample, made: Origin, gained: int, *, opening: bool) -> None:
@@ -91,5 +93,5 @@ class Sampler:
 
     def forget(self) -> None:
         """Let a round pass."""
-        for way in self.forms.values():
-            way.forget()
+        for payoff in self.forms.values():
+            payoff.forget()

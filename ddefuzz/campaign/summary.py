@@ -59,8 +59,8 @@ def minimized(findings: Iterable[Seen], cpu_seconds: Mapping[str, float]) -> Min
     return Minimized(len(steps), median(steps), max(steps), sum(confirmed), round(seconds / len(steps), 3))
 
 
-class WayCount(msgspec.Struct, frozen=True):
-    """Cases made in one way (`generate.origin.name_of`), and how many guard sites they were the first to reach.
+class StrategyCount(msgspec.Struct, frozen=True):
+    """Cases made by one strategy (`generate.origin.name_of`), and how many guard sites they were the first to reach.
 
     With several jobs which of two cases was the first may depend on the machine.
     """
@@ -81,7 +81,7 @@ class Summary(msgspec.Struct, frozen=True):
     """A whole campaign.
 
     `digests` are those of all cases done, in index order. `sites` counts the guard sites that its cases reached with
-    explicit unbacked semantics, `growth` after each case that reached a new one, `ways` by how cases were made.
+    explicit unbacked semantics, `growth` after each case that reached a new one, `strategies` by how cases were made.
     `outcomes` counts runs by stage, semantics and outcome, `verdicts` by stage. `cpu_seconds` are of the workers: by
     stage, for drawing, minimizing and confirming, and `other` for what is around them; they do not hold the start of
     the processes, which took `start_seconds` of the wall clock's `seconds`. `peak_rss_mb` is the most that a worker
@@ -99,7 +99,7 @@ class Summary(msgspec.Struct, frozen=True):
     digests: tuple[str, ...]
     sites: SiteCount
     growth: tuple[Point, ...]
-    ways: dict[str, WayCount]
+    strategies: dict[str, StrategyCount]
     outcomes: dict[str, dict[str, dict[str, int]]]
     verdicts: dict[str, dict[str, int]]
     findings: tuple[Seen, ...]
@@ -122,7 +122,7 @@ class Tally:
     digests: dict[int, str] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     growth: list[Point] = field(default_factory=list)
-    ways: dict[str, WayCount] = field(default_factory=dict)
+    strategies: dict[str, StrategyCount] = field(default_factory=dict)
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     cpu_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -134,9 +134,9 @@ class Tally:
         """Count one case."""
         stages = [(one.stage, one.reached) for one in result.reached]
         novel = self.ledger.add(stages, result.program)
-        way = self.ways.get(name := name_of(result.origin), WayCount())
+        strategy = self.strategies.get(name := name_of(result.origin), StrategyCount())
         new = len(novel.fallback_sites) + len(novel.dde_sites)
-        self.ways[name] = WayCount(way.cases + 1, way.new_sites + new)
+        self.strategies[name] = StrategyCount(strategy.cases + 1, strategy.new_sites + new)
         self.digests[result.index] = result.digest
         self.peak_rss_mb = max(self.peak_rss_mb, result.rss_mb)
         for run in result.outcomes:

@@ -10,13 +10,12 @@ from typing import TypeAlias
 import msgspec
 import rich_click as click
 from rich.console import Group
-from rich.table import Table
 
 from ddefuzz.bench.curves import EXTRA, Curve, Estimate, Peers, compare, require_chart, scipy_stats, svg
 from ddefuzz.bench.peers import Command, opinfo_command, parse_command, run_campaign, run_command
 from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.campaign.plan import Plan
-from ddefuzz.cli.layout import counted
+from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import DEFAULT_STAGES, jobs_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
@@ -92,10 +91,10 @@ def command(
 def peers_page(record: Peers, page: Page) -> str:
     """A row a peer: means over the seeds at the end of the budget, with their intervals."""
     columns = ("", "guard sites", "fallback sites", "of them C++", "DDE call sites", "of them C++", "CPU s")
-    table = Table(*columns, box=None, pad_edge=False)
+    rows = []
     for peer in record.peers:
         numbers = map(_estimate, (peer.sites, peer.fallback, peer.fallback_cxx, peer.dde, peer.dde_cxx))
-        table.add_row(plain(peer.name), *numbers, f"{peer.cpu_seconds:.0f}")
+        rows.append(Detailed([plain(cell) for cell in (peer.name, *numbers, f"{peer.cpu_seconds:.0f}")]))
     head = (
         f"torch {record.torch}, {record.cpu_seconds:g} CPU seconds a run, {counted(len(record.seeds), 'seed')}: "
         "mean and 95% bootstrap interval"
@@ -107,7 +106,7 @@ def peers_page(record: Peers, page: Page) -> str:
         if curve.killed
     ]
     rest = [plain(""), *killed] if killed else []
-    return rendered(Group(plain(head), "", table, *rest), page)
+    return rendered(Group(plain(head), "", table(columns, rows, page.width), *rest), page)
 
 
 def _estimate(one: Estimate) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 from rich.console import Group
-from rich.table import Table
 
 from ddefuzz.bench.recall import Planted, Recall, measure_recall
 from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.campaign.plan import Plan
+from ddefuzz.cli.layout import Detailed, table
 from ddefuzz.cli.options import db_option, jobs_option, stages_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import stop_on_interrupt
@@ -112,15 +112,16 @@ def recall_page(record: Recall, page: Page) -> str:
     wrong = [one for one in record.planted if not (one.found and one.exact)]
     if not wrong:
         return f"{head}\n"
-    table = Table("", "planted at", "function", "why", box=None, pad_edge=False)
-    for one in wrong:
-        table.add_row(
-            "misnamed" if one.found else "not found",
-            plain(f"{one.place.file}:{one.place.line}"),
-            plain(one.function),
-            plain(_why(one)),
-        )
-    return rendered(Group(plain(head), "", table), page)
+    rows = [
+        Detailed([plain(cell) for cell in (_fault(one), f"{one.place.file}:{one.place.line}", one.function, _why(one))])
+        for one in wrong
+    ]
+    titles = ("", "planted at", "function", "why")
+    return rendered(Group(plain(head), "", table(titles, rows, page.width, folding=titles[1:])), page)
+
+
+def _fault(one: Planted) -> str:
+    return "misnamed" if one.found else "not found"
 
 
 def _why(one: Planted) -> str:

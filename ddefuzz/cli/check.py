@@ -14,6 +14,7 @@ import rich_click as click
 
 from ddefuzz.classify.classify import Classified
 from ddefuzz.cli.check_page import check_page
+from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
@@ -158,11 +159,14 @@ def _observed(
     waiting: list[tuple[Run, Future[Observation]]] = [(run, pool.submit(observe_run, run, timeout)) for run in runs]
     observations: dict[str, list[Observation]] = {target.case: [] for target in targets}
     by_subject = {target.subject: target.case for target in targets}
-    for number, (run, future) in enumerate(waiting, 1):
+    counting = [run for run in runs if run.stage != "eager"] or runs
+    done = 0
+    for run, future in waiting:
         found = future.result()
         observed = lost_observation(run, found) if isinstance(found, Lost) else found
         observations[by_subject[run.subject]].append(observed)
-        live.update(f"{number}/{len(runs)} runs")
+        done += run in counting
+        live.update(f"{done} of {counted(len(counting), 'run')}")
     for case, done in observations.items():
         yield check_case(case, done)
 
@@ -186,7 +190,7 @@ def _advised(
         for number, (name, future) in enumerate(futures.items(), 1):
             for one in groups[name]:
                 advice[one.row] = future.result()
-            live.update(f"{number}/{len(futures)} failures: trying changes that may help")
+            live.update(f"{number} of {counted(len(futures), 'failure')}: trying changes that may help")
     rows = [msgspec.structs.replace(one.row, advice=advice.get(one.row)) for one in checked]
     return [msgspec.structs.replace(one, row=row) for one, row in zip(checked, rows, strict=True)]
 

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ddefuzz.cli.layout import folded
+from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, deliver, output_options, rendered
 from ddefuzz.cli.progress import LiveLine
@@ -78,4 +78,4 @@ def _page(found: list[Check], page: Page) -> str:
         said = Text("ok", style="green") if check.ok else Text("FAILS", style="bold red")
         grid.add_row(said, Text(folded(f"{check.name}: {check.detail}", page.width - len("FAILS  "))))
     failed = [check for check in found if not check.ok]
-    return rendered(Group(grid, "", f"{len(found)} checks, {len(failed)} failed"), page)
+    return rendered(Group(grid, "", f"{counted(len(found), 'check')}, {len(failed)} failed"), page)

@@ -12,6 +12,7 @@ import rich_click as click
 
 from ddefuzz.classify.signature import Cause
 from ddefuzz.cli.findings_page import list_page, show_page
+from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import deliver, json_writers, output_options, write_stdout
 from ddefuzz.errors import InputError
@@ -252,7 +253,7 @@ def export(folder: Path, db: str) -> None:
     with Database.open(db, create=False) as database:
         found = database.findings()
     write_findings(found, folder)
-    click.echo(f"{len(found)} findings written to {folder}", err=True)
+    click.echo(f"{counted(len(found), 'finding')} written to {folder}", err=True)
 
 
 @command.command("import")
@@ -263,7 +264,7 @@ def import_(folder: Path, db: str) -> None:
     found = read_findings(folder, _now())
     with Database.open(db) as database:
         database.merge(found)
-    click.echo(f"{len(found)} findings read from {folder}", err=True)
+    click.echo(f"{counted(len(found), 'finding')} read from {folder}", err=True)
 
 
 @command.command("merge")
@@ -279,7 +280,7 @@ def merge(others: tuple[str, ...], db: str) -> None:
                 for version in other.torch_versions():
                     database.merge_sites(version, other.sites(version))
         after = {finding.id for finding in database.findings()}
-    click.echo(f"{len(after)} findings, {len(after - before)} of them new", err=True)
+    click.echo(f"{counted(len(after), 'finding')}, {len(after - before)} of them new", err=True)
 
 
 def _say(finding_id: str, what: str) -> None:

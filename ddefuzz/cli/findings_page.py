@@ -124,7 +124,9 @@ def show_page(finding: Finding, page: Page) -> str:
             which = "smallest program" if finding.shown is not None else "program it was found with"
             parts.append(_heading(f"from the {which} to the site, in {finding.stage}{legend}"))
             parts += [plain(_cut(line, page.width)) for line in way.lines]
-            parts.append(f"  {way.left_out} frames of machinery left out: `--format json` has them all")
+            if way.left_out:
+                frames = counted(way.left_out, "internal frame")
+                parts.append(f"  {frames} not shown: `--format json` has them all")
     if finding.notes:
         parts += [_heading("notes"), *(plain(f"  {one.when[:16]} {one.who}: {one.text}") for one in finding.notes)]
     if finding.history:

@@ -32,8 +32,8 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         f"{len(new)} of them new, {len(bugs) - len(new)} known: the database had them before" if bugs else "",
         _minimized(summary.minimized) if summary.minimized else "",
         _sites(summary.sites),
-        "cases by way (new sites): "
-        + ", ".join(f"{name} {way.cases} ({way.new_sites})" for name, way in summary.ways.items()),
+        "cases by strategy (new sites): "
+        + ", ".join(f"{name} {strategy.cases} ({strategy.new_sites})" for name, strategy in summary.strategies.items()),
         "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items()),
     ]
     if summary.interrupted:

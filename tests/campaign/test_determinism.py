@@ -59,8 +59,8 @@ def test_one_job_or_two_give_the_same_cases_and_findings(campaign: Callable[...,
     assert alone.verdicts == whole.verdicts
     assert alone.sites == whole.sites
     # Which of two cases at work at once was the first to reach a site is the machine's.
-    assert {name: way.cases for name, way in alone.ways.items()} == {
-        name: way.cases for name, way in whole.ways.items()
+    assert {name: strategy.cases for name, strategy in alone.strategies.items()} == {
+        name: strategy.cases for name, strategy in whole.strategies.items()
     }
 
 

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.campaign.guide import ROUND, WAYS, Guide
+from ddefuzz.campaign.guide import ROUND, STRATEGIES, Guide
 from ddefuzz.campaign.sampler import TEMPLATES
 from ddefuzz.campaign.tasks import CaseResult, StageReached
 from ddefuzz.classify.signature import Site
@@ -83,7 +83,7 @@ def test_the_order_in_which_results_come_does_not_matter(seed: int) -> None:
 def test_what_reached_something_new_is_changed_in_every_way() -> None:
     found = origins(Guide(7, samples=("add", "chunk")), range(80 * ROUND), 80 * ROUND).values()
     names = {name_of(origin) for origin in found}
-    assert names == set(WAYS) - {"aim"}
+    assert names == set(STRATEGIES) - {"aim"}
     assert all(origin.program == PROGRAM for origin in found if isinstance(origin, Mutate))
     assert all(origin.base.focus is None for origin in found if isinstance(origin, Respell))
     sampled = {origin.op for origin in found if isinstance(origin, Sample)}

@@ -1,4 +1,4 @@
-"""Which way comes next: by its own record, and before it has one by that of all."""
+"""Which strategy comes next: by its own record, and before it has one by that of all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ddefuzz.campaign.promise import DOUBT, Way, pick
+from ddefuzz.campaign.promise import DOUBT, Payoff, pick
 from ddefuzz.campaign.sampler import OPENING_FORM, TEMPLATES, Sampler, takes_out
 from ddefuzz.generate.origin import Draw, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
@@ -15,19 +15,19 @@ from ddefuzz.generate.variants import UNBACKED_FORMS
 DIFF = "torch.diff(x, dim=d)"
 
 
-def picked(ways: dict[str, Way]) -> Counter[str]:
+def picked(strategies: dict[str, Payoff]) -> Counter[str]:
     random = Random(7)
-    return Counter(pick(ways, random) for _ in range(2_000))
+    return Counter(pick(strategies, random) for _ in range(2_000))
 
 
 def test_a_way_without_a_record_promises_what_is_usual() -> None:
-    assert Way().promise(0.25) == 0.25
-    assert Way(cost=DOUBT, gained=DOUBT).promise(0.0) == 0.5
-    assert Way(cost=1e6, gained=1e6).promise(0.0) == pytest.approx(1.0, abs=1e-3)
+    assert Payoff().promise(0.25) == 0.25
+    assert Payoff(cost=DOUBT, gained=DOUBT).promise(0.0) == 0.5
+    assert Payoff(cost=1e6, gained=1e6).promise(0.0) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_what_brings_more_comes_more_often_and_what_brings_nothing_seldom() -> None:
-    found = picked({"much": Way(200, 20), "little": Way(200, 5), "nothing": Way(200, 0), "new": Way()})
+    found = picked({"much": Payoff(200, 20), "little": Payoff(200, 5), "nothing": Payoff(200, 0), "new": Payoff()})
     assert found["much"] > found["new"] > found["little"] > found["nothing"] > 0
 
 
@@ -37,10 +37,10 @@ def test_templates_take_a_tensor() -> None:
 
 
 def test_a_record_is_forgotten() -> None:
-    way = Way(100, 50)
+    payoff = Payoff(100, 50)
     for _ in range(200):
-        way.forget()
-    assert way.promise(0.01) < 0.1
+        payoff.forget()
+    assert payoff.promise(0.01) < 0.1
 
 
 def test_each_op_of_torch_comes_once_before_any_form_is_chosen() -> None:
@@ -52,7 +52,7 @@ def test_each_op_of_torch_comes_once_before_any_form_is_chosen() -> None:
     assert not sampler.opening
     for one in opening:
         sampler.learn(one, one, 5, opening=True)
-    assert all(way == Way() for way in sampler.forms.values()), "the opening says nothing of forms"
+    assert all(payoff == Payoff() for payoff in sampler.forms.values()), "the opening says nothing of forms"
     later = [sampler.next(random) for _ in range(400)]
     assert {one.op for one in later} == {"add", "chunk", "diff", DIFF}
     assert {one.form for one in later} == set(UNBACKED_FORMS)
@@ -62,10 +62,10 @@ def test_a_form_is_credited_with_what_was_made_in_it() -> None:
     sampler = Sampler((), (DIFF,), 7)
     asked = Sample(DIFF, "out", 0, 0)
     sampler.learn(asked, Draw(0), 3, opening=False)
-    assert (sampler.forms["out"], sampler.of_ops[DIFF]) == (Way(), Way(1, 0))
+    assert (sampler.forms["out"], sampler.of_ops[DIFF]) == (Payoff(), Payoff(1, 0))
     sampler.learn(asked, Sample(DIFF, "layout", 2, 0), 3, opening=False)
-    assert (sampler.forms["out"], sampler.forms["layout"]) == (Way(), Way(1, 3))
-    assert sampler.of_ops[DIFF] == Way(2, 3)
+    assert (sampler.forms["out"], sampler.forms["layout"]) == (Payoff(), Payoff(1, 3))
+    assert sampler.of_ops[DIFF] == Payoff(2, 3)
 
 
 def test_only_what_takes_out_is_asked_for_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ddefuzz.campaign.summary import Seen, Summary, WayCount, minimized
+from ddefuzz.campaign.summary import Seen, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.output import Page
@@ -42,7 +42,7 @@ SUMMARY = Summary(
     shard="1/1",
     sites=SiteCount(fallback=31, fallback_cxx=12, dde=3, dde_cxx=1),
     growth=(),
-    ways={"draw": WayCount(9, 30), "sample": WayCount(3, 4)},
+    strategies={"draw": StrategyCount(9, 30), "sample": StrategyCount(3, 4)},
     jobs=2,
     cases=12,
     digests=(),
