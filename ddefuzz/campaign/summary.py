@@ -16,8 +16,6 @@ from ddefuzz.generate.origin import name_of
 
 SCHEMA = "ddefuzz.campaign/1"
 
-BUG_CAUSES: frozenset[Cause] = frozenset({"framework", "inherent"})
-"""What is counted as found: failures of the user's own code and missing kernels are told apart from it."""
 
 CONFIRMED = "1/1"
 """Of a finding that the campaign's one cold replay showed again."""

@@ -7,14 +7,15 @@ from collections.abc import Iterable
 import msgspec
 
 from ddefuzz.classify.anchor import bound_op, callee, native_anchor, python_anchor
-from ddefuzz.classify.cause import CONVERSIONS, cause
+from ddefuzz.classify.cause import cause
 from ddefuzz.classify.chain import Located, locate
+from ddefuzz.classify.evidence import CONVERSIONS
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.oracles.failure import Failure
 
-OP_DECIDES = frozenset({"int-in-schema", "bool-of-a-tensor", "tensor-as-number"})
+OP_DECIDES = frozenset({"int-in-schema", "outputs-by-argument", "bool-of-a-tensor", "tensor-as-number"})
 """Rules by which a failure at the user's own line is the called op's."""
 
 
@@ -52,7 +53,11 @@ def distinct(failures: Iterable[Failure]) -> tuple[Classified, ...]:
 def _op(raised: Raised, frame: Frame | None) -> str:
     """The op whose binding asked; where a tensor's conversion did, the one that the frame calls."""
     op = bound_op(raised.native)
-    return callee(frame).rpartition(".")[2] if frame is not None and f"THPVariable_{op}" in CONVERSIONS else op
+    return (
+        callee(frame).rpartition(".")[2]
+        if frame is not None and f"torch::autograd::THPVariable_{op}" in CONVERSIONS
+        else op
+    )
 
 
 def _guard(raised: Raised) -> Located:

@@ -10,7 +10,16 @@ import msgspec
 from ddefuzz.instrument.events import Language
 from ddefuzz.oracles.failure import Kind
 
-Cause: TypeAlias = Literal["framework", "inherent", "user", "unsupported-op"]
+Cause: TypeAlias = Literal[
+    "avoidable",
+    "int-required",
+    "no-kernel",
+    "result-depends-on-data",
+    "python-value",
+    "refused",
+    "user",
+    "unclassified",
+]
 
 USER_CODE = "user code"
 

@@ -10,8 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.meanings import CAUSES, verdicts_line
+from ddefuzz.cli.meanings import verdicts_line
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.report.advice import Advice, Suggestion
 from ddefuzz.report.check import Row
@@ -100,7 +101,7 @@ def _failure(group: list[Row], page: Page) -> RenderableType:
     if row.site is not None and row.cause is not None:
         facts += [
             ("where", f"{row.site}  [{row.anchor}]"),
-            ("cause", f"{row.cause}: {CAUSES[row.cause]} (rule {row.rule})"),
+            ("cause", f"{row.cause}: {MEANINGS[row.cause].meaning} (rule {row.rule})"),
         ]
     if row.key is not None:
         facts.append(("key", row.key))

@@ -61,7 +61,7 @@ def command() -> None:
     type=click.Choice(get_args(Cause)),
     metavar="CAUSE",
     multiple=True,
-    help=f"Only {', '.join(get_args(Cause))}.",
+    help=f"Only {', '.join(get_args(Cause))} (the README says what they mean).",
 )
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only of this kind: dde, crash …")
 @click.option("--op", "ops", multiple=True, metavar="OP", help="Only what this function reaches: torch.chunk …")

@@ -11,10 +11,11 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.cli.frames_page import MARK, way_to_site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.meanings import CAUSES, verdicts_line
+from ddefuzz.cli.meanings import verdicts_line
 from ddefuzz.cli.output import Page, plain, printable, rendered
 from ddefuzz.findings.lifecycle import MEANING
 from ddefuzz.findings.model import Finding
@@ -154,7 +155,7 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     first, last = finding.first_seen, finding.last_seen
     return (
         ("kind", finding.kind),
-        ("cause", f"{finding.cause}: {CAUSES[finding.cause]}"),
+        ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
         ("site", f"{finding.site} ({finding.site.language})"),
         ("anchor", finding.anchor),
         ("expression", finding.expression),

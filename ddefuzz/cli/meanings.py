@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
-from ddefuzz.classify.signature import Cause
 from ddefuzz.oracles.verdict import Verdict
-
-CAUSES: MappingProxyType[Cause, str] = MappingProxyType(
-    {
-        "framework": "PyTorch asks what it need not, or fails where it could go on",
-        "inherent": "what the op returns or takes depends on the data",
-        "user": "the program itself decides by data",
-        "unsupported-op": "the op has no fake kernel, an output that only the data tells, or dynamo refuses it",
-    }
-)
 
 VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(
     {

@@ -13,7 +13,8 @@ from click.core import ParameterSource
 from ddefuzz.campaign.budget import Budget, parse_budget, parse_shard
 from ddefuzz.campaign.launch import plan_of, resume, start
 from ddefuzz.campaign.plan import Plan
-from ddefuzz.campaign.summary import BUG_CAUSES, Summary
+from ddefuzz.campaign.summary import Summary
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
@@ -84,7 +85,7 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     default="new",
     show_default=True,
     help="What makes the exit code 1: new (a finding that the database did not have), regression (one where only "
-    "explicit semantics fail), any or never.",
+    "explicit semantics fail), any or never. Only findings about PyTorch count: see the causes in the README.",
 )
 @db_option
 @output_options("text", "json")
@@ -152,8 +153,8 @@ def command(
 
 
 def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:
-    """Whether what a campaign found is what `--fail-on` names; failures of the programs' own code never are."""
-    bugs = [seen for seen in summary.findings if seen.cause in BUG_CAUSES]
+    """Whether a campaign found what `--fail-on` names. Only findings about PyTorch count (`cause.FRAMEWORK_CAUSES`)."""
+    bugs = [seen for seen in summary.findings if seen.cause in FRAMEWORK_CAUSES]
     match fail_on:
         case "new":
             return any(seen.is_new for seen in bugs)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ddefuzz.campaign.summary import BUG_CAUSES, Minimized, Seen, Summary
+from ddefuzz.campaign.summary import Minimized, Seen, Summary
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import VERDICTS, verdicts_line
@@ -18,7 +19,7 @@ NUMBERS = ("cases", "steps", "conf")
 
 def summary_page(summary: Summary, replay: str, page: Page) -> str:
     """The whole page."""
-    bugs = [seen for seen in summary.findings if seen.cause in BUG_CAUSES]
+    bugs = [seen for seen in summary.findings if seen.cause in FRAMEWORK_CAUSES]
     parts: list[RenderableType] = []
     if summary.findings:
         parts.append(_findings(sorted(summary.findings, key=_importance), page))
@@ -28,7 +29,7 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
     lines = [
         verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts),
         f"{counted(summary.cases, 'case')} in {summary.seconds:.0f} s on torch {summary.torch}: "
-        f"{counted(len(bugs), 'finding')} of cause framework or inherent{first}",
+        f"{counted(len(bugs), 'finding')} about PyTorch{first}",
         f"{len(new)} of them new, {len(bugs) - len(new)} known: the database had them before" if bugs else "",
         _minimized(summary.minimized) if summary.minimized else "",
         _sites(summary.sites),
@@ -63,7 +64,7 @@ def _sites(of: SiteCount) -> str:
 
 
 def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
-    return seen.cause not in BUG_CAUSES, not seen.is_new, seen.cause, str(seen.signature)
+    return seen.cause not in FRAMEWORK_CAUSES, not seen.is_new, seen.cause, str(seen.signature)
 
 
 def _findings(findings: list[Seen], page: Page) -> RenderableType:

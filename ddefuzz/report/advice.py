@@ -237,15 +237,19 @@ def _summary(failure: Classified) -> str:
             return f"Your own code decides by data: it needs to know{asked}, which only the data tells."
         case "user":
             return "Your own code branches on a tensor, whose value only the data tells."
-        case "inherent":
+        case "python-value":
+            return f"Your own code asks for a Python bool or number that only the data tells{asked}."
+        case "result-depends-on-data":
+            return f"The rank, structure or meaning of the result depends on data ({signature.site}{asked})."
+        case "refused":
+            return f"Capture refuses it by design or by a default option, whatever its sizes are: {signature.anchor}."
+        case "no-kernel":
+            return f"This is PyTorch's, not yours: {signature.site} has no fake kernel that can be captured."
+        case "int-required":
             return (
-                f"What this op returns or takes depends on a number that only the data tells ({signature.site}{asked})."
+                f"This is PyTorch's, not yours: {signature.site} wants a plain number{asked}; worth an issue upstream."
             )
-        case "unsupported-op":
-            if signature.kind == "unsupported":
-                return f"Dynamo refuses it, whatever its sizes are: {signature.anchor}."
-            return f"{signature.site} cannot be captured: no fake kernel, or an output that only the data tells."
-        case "framework" if raised is not None:
+        case "avoidable" | "unclassified" if raised is not None:
             return f"This is PyTorch's, not yours: {signature.site} asked{asked}; worth an issue upstream."
-        case "framework":
+        case "avoidable" | "unclassified":
             return f"This is PyTorch's, not yours: {signature.site} gave up ({signature.anchor})."

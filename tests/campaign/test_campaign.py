@@ -45,7 +45,7 @@ def program(x: Float32[Tensor, "u0"]):
 SHOWN = Failure("dde", Observation("export", EXPLICIT, "fail"), "Eq(u1, 0)")
 
 
-def sighting(function: str, cause: Cause = "framework") -> Sighting:
+def sighting(function: str, cause: Cause = "avoidable") -> Sighting:
     observation = Observation("export", EXPLICIT, "fail")
     return Sighting(
         signature=Signature("dde", Site("C++", None, function), "guard_bool operator=="),
@@ -77,7 +77,7 @@ class Workers:
     """Answers at once: case `i` shows the signature `sites[i % len]`, every second of `clock` a task."""
 
     def __init__(
-        self, sites: tuple[str, ...], *, lost: frozenset[int] = frozenset(), cause: Cause = "framework"
+        self, sites: tuple[str, ...], *, lost: frozenset[int] = frozenset(), cause: Cause = "avoidable"
     ) -> None:
         self.sites, self.lost, self.cause = sites, lost, cause
         self.seconds = 0.0
@@ -195,7 +195,7 @@ def test_what_a_minimal_program_shows_in_other_stages_is_recorded(tmp_path: Path
             answer = super().answer(function, argument)
             if isinstance(answer, MinimizeResult) and isinstance(argument, MinimizeTask) and argument.also:
                 assert argument.also == ("aot",)
-                return msgspec.structs.replace(answer, sightings=(sighting("at::native::unbind", "framework"),))
+                return msgspec.structs.replace(answer, sightings=(sighting("at::native::unbind", "avoidable"),))
             return answer
 
     stages: tuple[Stage, ...] = ("export", "aot", "inductor")
@@ -311,7 +311,7 @@ def test_what_is_stopped_can_be_resumed_where_it_was(tmp_path: Path) -> None:
 def test_what_another_campaign_left_is_followed_up_once_and_counts_when_it_is_seen(tmp_path: Path) -> None:
     database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
     for site in ("at::native::chunk", "at::native::roll"):
-        database.record(sighting(site, "framework"), datetime(2025, 1, 1, tzinfo=UTC))
+        database.record(sighting(site, "avoidable"), datetime(2025, 1, 1, tzinfo=UTC))
     workers = Workers(("at::native::chunk",))
     summary, database, _ = run(tmp_path, workers, Budget(cases=9), start=2)
     assert [str(seen.signature.site) for seen in summary.findings] == ["at::native::chunk"]

@@ -9,7 +9,7 @@ CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_bool ope
 
 
 def seen(name: str, steps: int | None, confirmed: str) -> Seen:
-    return Seen(name, CHUNK, "framework", True, 1.0, 1, steps, confirmed)
+    return Seen(name, CHUNK, "avoidable", True, 1.0, 1, steps, confirmed)
 
 
 def test_findings_that_were_minimized_are_counted_and_no_others() -> None:

@@ -44,7 +44,7 @@ def test_what_is_fixed_in_this_torch_has_to_pass(
     finding = Finding(
         id=CHUNK.key,
         kind=CHUNK.kind,
-        cause="inherent",
+        cause="result-depends-on-data",
         site=CHUNK.site,
         anchor=CHUNK.anchor,
         state=state,

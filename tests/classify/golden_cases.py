@@ -130,8 +130,13 @@ def _addmv(x: Tensor, keep: Tensor) -> Any:
     return torch.addmv(x[keep][:, 0], x[keep], x[0])
 
 
-@case("int-in-schema", "the user hands a data-dependent int to an op that takes no SymInt", X, N)
+@case("int-in-schema", "the program hands a data-dependent int to an op that takes no SymInt", X, N)
 def _int_in_schema(x: Tensor, n: Tensor) -> Any:
+    return x[0, 0] * torch.linspace(0.0, 1.0, n[0].item())  # type: ignore[arg-type]
+
+
+@case("chunk-count", "the same, where the int says how many tensors are returned", X, N)
+def _chunk_count(x: Tensor, n: Tensor) -> Any:
     return torch.chunk(x, n[0].item())  # type: ignore[arg-type]
 
 
@@ -225,6 +230,11 @@ def _skipped(x: Tensor) -> Any:
 
 @case("no-symint-in-schema", "an op that refuses a SymInt: neither guard nor graph break", X, N)
 def _no_symint(x: Tensor, n: Tensor) -> Any:
+    return torch.ops.aten.unfold(x, 0, n[0].item(), 1)
+
+
+@case("chunk-count-of-an-op", "the same, where the int says how many tensors are returned", X, N)
+def _chunk_count_of_an_op(x: Tensor, n: Tensor) -> Any:
     return torch.ops.aten.chunk(x, n[0].item())
 
 
@@ -318,3 +328,59 @@ def _vmap_sizes(x: Tensor, keep: Tensor) -> Any:
 @case("vmap-strides", "asked of a batched tensor, by the C++ that is mapped", X, KEEP)
 def _vmap_strides(x: Tensor, keep: Tensor) -> Any:
     return torch.vmap(torch.reshape)(x[keep].t(), shape=(-1, 1))
+
+
+@case("unsafe-chunk", "as many outputs as the size allows, in a Python decomposition", X, KEEP)
+def _unsafe_chunk(x: Tensor, keep: Tensor) -> Any:
+    return x[keep].unsafe_chunk(2)
+
+
+@case("refs-chunk", "the same in a reference, which dynamo does not enter", X, KEEP, stages=("export",))
+def _refs_chunk(x: Tensor, keep: Tensor) -> Any:
+    return torch._refs.chunk(x[keep], 2)
+
+
+@case("cross-dim", "the dim that is taken depends on the sizes", torch.ones(3, 3), torch.ones(3) > 0)
+def _cross_dim(x: Tensor, keep: Tensor) -> Any:
+    return torch.cross(x[keep], x[keep])
+
+
+@case("solve-vector", "a batch of vectors or a matrix: the sizes tell", torch.ones(2, 3, 3), torch.ones(2) > 0)
+def _solve_vector(x: Tensor, keep: Tensor) -> Any:
+    right = x[0][torch.ones(3) > 0][:2]
+    return torch.linalg.solve(x[keep] + torch.eye(3), right)
+
+
+@case("refs-squeeze", "the rank depends on the sizes, in a reference", X, KEEP, stages=("export",))
+def _refs_squeeze(x: Tensor, keep: Tensor) -> Any:
+    return torch._refs.squeeze(x[keep])
+
+
+@case("squeeze-in-place", "the rank depends on the sizes, in C++", X, KEEP)
+def _squeeze_in_place(x: Tensor, keep: Tensor) -> Any:
+    return x[keep].squeeze_()
+
+
+@case("gather-empty", "an index of another dtype, which is right where it is empty", X[:, 0], KEEP & False)
+def _gather_empty(x: Tensor, keep: Tensor) -> Any:
+    return torch.gather(x, 0, x[keep])
+
+
+@case("cat-empty", "a tensor of one dim is skipped only where it is known to be empty", X, KEEP & False)
+def _cat_empty(x: Tensor, keep: Tensor) -> Any:
+    return torch.cat([x[:, 0][keep], x])
+
+
+@case("nonzero-out", "a size of the output is data, and no fake kernel makes a symbol for it", X)
+def _nonzero_out(x: Tensor) -> Any:
+    return torch.nonzero(x, out=torch.empty(0, dtype=torch.int64))
+
+
+@case("sizes-as-ints", "C++ refuses a tensor whose sizes are symbols", X[:, 0], KEEP)
+def _sizes_as_ints(x: Tensor, keep: Tensor) -> Any:
+    return torch.argmax(x[keep], out=torch.empty((), dtype=torch.int64))
+
+
+@case("grad-exported", "an op that export does not trace", GRAD, stages=("export",))
+def _grad_exported(x: Tensor) -> Any:
+    return torch.autograd.grad(x.tan().sum(), x)

@@ -93,7 +93,3 @@ def test_every_row_of_cxx_machinery_is_used_by_a_golden_file(row: machinery.Row)
     refused = [error.native for one in seen for error in one.exceptions]
     names = {function_name(frame.function) for frames in (*asked, *refused) for frame in frames}
     assert any(name.startswith(row.prefix) for name in names)
-
-
-def test_the_last_rule_takes_what_is_left() -> None:
-    assert RULES[-1].name == "avoidable"

@@ -55,7 +55,7 @@ def test_a_program_file_in_both_semantics(tmp_path: Path) -> None:
         ("size-oblivious", "fail", None),
     ]
     assert found[0]["site"]["function"] == "at::native::chunk"
-    assert found[0]["cause"] == "inherent"
+    assert found[0]["cause"] == "int-required"
     key = found[0]["key"]
     assert check(str(path), "--stage", "export", "--key", key).returncode == 0
     assert check(str(path), "--stage", "export", "--key", "dde-0000000000").returncode == 1

@@ -43,7 +43,7 @@ def test_the_table_on_a_wide_page(url: str) -> None:
     assert header.split() == ["id", "cause", "site", "anchor", "ops", "stages", "steps", "conf", "state"]
     row = next(line for line in shown.splitlines() if CHUNK.key in line)
     assert row.split() == [
-        *(CHUNK.key, "framework", "at::native::chunk", "guard_int", "operator==", "torch.chunk", "export"),
+        *(CHUNK.key, "avoidable", "at::native::chunk", "guard_int", "operator==", "torch.chunk", "export"),
         *("1", "3/3", "open"),
     ]
     assert "2 findings. Next:" in shown
@@ -69,7 +69,7 @@ def test_json_lists_all_fields(url: str) -> None:
     assert chunk["site"] == {"language": "C++", "module": None, "function": "at::native::chunk"}
     assert (chunk["kind"], chunk["cause"], chunk["anchor"], chunk["state"]) == (
         "dde",
-        "framework",
+        "avoidable",
         CHUNK.anchor,
         "open",
     )
@@ -98,7 +98,7 @@ def test_what_is_not_an_option_is_a_usage_error(url: str, args: list[str]) -> No
     [
         (["--state", "open"], {CHUNK.key, ROLL.key}),
         (["--state", "known"], set()),
-        (["--cause", "framework", "--op", "torch.chunk"], {CHUNK.key, ROLL.key}),
+        (["--cause", "avoidable", "--op", "torch.chunk"], {CHUNK.key, ROLL.key}),
         (["--op", "torch.roll"], set()),
         (["--kind", "crash"], set()),
     ],
@@ -149,7 +149,7 @@ def test_what_is_stored_cannot_style_the_terminal(url: str) -> None:
 
 def test_triage(url: str) -> None:
     steps = (
-        ("set", CHUNK.key[:8], "known", "--cause", "inherent", "--title", "chunk asks", "--by", "ada"),
+        ("set", CHUNK.key[:8], "known", "--cause", "result-depends-on-data", "--title", "chunk asks", "--by", "ada"),
         ("note", CHUNK.key, "seen in a model", "--by", "ada"),
         ("link", CHUNK.key, "https://github.com/pytorch/pytorch/issues/1", "--by", "ada"),
         ("dup", ROLL.key, CHUNK.key, "--by", "ada"),
@@ -159,7 +159,7 @@ def test_triage(url: str) -> None:
         assert (result.exit_code, result.stdout) == (0, "")
     with Database.open(url) as database:
         chunk, roll = database.get(CHUNK.key), database.get(ROLL.key)
-    assert (chunk.state, chunk.cause, chunk.title) == ("known", "inherent", "chunk asks")
+    assert (chunk.state, chunk.cause, chunk.title) == ("known", "result-depends-on-data", "chunk asks")
     assert ([note.text for note in chunk.notes], len(chunk.links)) == (["seen in a model"], 1)
     assert (roll.state, roll.duplicate_of) == ("dup", CHUNK.key)
     assert {entry.who for entry in (*chunk.history, *roll.history)} == {"ada"}

@@ -48,7 +48,7 @@ def url(tmp_path: Path) -> str:
         database.record(
             Sighting(
                 signature=CHUNK,
-                cause="inherent",
+                cause="result-depends-on-data",
                 failure=Failure("dde", Observation("export", EXPLICIT, "fail"), ""),
                 verdict="fails",
                 ops=("torch.chunk",),

@@ -20,12 +20,14 @@ SITES = (
     Site("C++", None, "aten::histogram"),
 )
 FINDINGS = (
-    Seen("dde-99b9f15ff8", Signature("dde", SITES[0], "guard_bool operator=="), "framework", True, 2.0, 3, 1, "1/1"),
-    Seen("dde-cda2def407", Signature("dde", SITES[1], "int(self.max().item())"), "inherent", True, 6.1, 1, 4, "0/1"),
+    Seen("dde-99b9f15ff8", Signature("dde", SITES[0], "guard_bool operator=="), "avoidable", True, 2.0, 3, 1, "1/1"),
+    Seen(
+        "dde-cda2def407", Signature("dde", SITES[1], "int(self.max().item())"), "int-required", True, 6.1, 1, 4, "0/1"
+    ),
     Seen(
         "data-dependent-output-15ea0d4b19",
         Signature("data-dependent-output", SITES[2], "UnsupportedOperatorException"),
-        "unsupported-op",
+        "refused",
         is_new=False,
         first_seconds=8.0,
         cases=1,
@@ -84,7 +86,7 @@ def test_a_wide_page_gives_a_finding_one_line() -> None:
     page = summary_page(SUMMARY, REPLAY, Page(200))
     (line,) = (line for line in page.splitlines() if FINDINGS[1].finding in line)
     assert line.split() == [
-        *("dde-cda2def407", "inherent", "new", str(SITES[1]), "int(self.max().item())"),
+        *("dde-cda2def407", "int-required", "new", str(SITES[1]), "int(self.max().item())"),
         *("1", "4", "0/1"),
     ]
 
@@ -119,7 +121,7 @@ def test_what_minimizing_came_to_is_one_line() -> None:
 def test_nothing_found_is_said_without_findings() -> None:
     nothing = msgspec.structs.replace(SUMMARY, findings=(), minimized=None, cases=1, lost=0)
     page = summary_page(nothing, REPLAY, Page(80))
-    assert "1 case in 10 s on torch 2.13.0: 0 findings of cause framework or inherent" in page
+    assert "1 case in 10 s on torch 2.13.0: 0 findings about PyTorch" in page
     assert "known" not in page
     assert "minimized" not in page
     assert page.endswith(f"Next:\n  {REPLAY}\n")

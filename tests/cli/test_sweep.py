@@ -97,7 +97,7 @@ def test_the_page_has_what_fails_and_fits(columns: int) -> None:
 
 def test_the_markdown_page() -> None:
     page = markdown_page(CENSUS)
-    assert "| `chunk` | dde | dde | framework | `at::native::chunk` | export | 2 | 9 |" in page
+    assert "| `chunk` | dde | dde | avoidable | `at::native::chunk` | export | 2 | 9 |" in page
     assert "`a\\|b<c>`" in page
     assert "## Ops whose samples all trace (OpInfo)\n\n`add`" in page
     assert page.index("not on upstream's list") < page.index("Ops of OpInfo that fail")

@@ -30,7 +30,7 @@ def failing(place: Place, *, withheld: bool = False) -> Observation:
 
 def classified(observation: Observation, site: Site, frame: Frame | None = None, kind: Kind = "dde") -> Classified:
     signature = Signature(kind, site, "a")
-    return Classified(Failure(kind, observation, "Eq(u0, 3)"), signature, "framework", "rule", frame)
+    return Classified(Failure(kind, observation, "Eq(u0, 3)"), signature, "avoidable", "rule", frame)
 
 
 def test_a_guard_is_reached_once_for_each_way_and_shape() -> None:

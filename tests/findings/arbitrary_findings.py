@@ -65,7 +65,7 @@ def sighting(
     """A sighting as a campaign makes it."""
     return Sighting(
         signature=signature,
-        cause="framework",
+        cause="avoidable",
         failure=failure_of(signature),
         verdict="fails",
         ops=ops,

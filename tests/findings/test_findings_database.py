@@ -123,14 +123,14 @@ def test_each_occurrence_keeps_what_it_was_seen_by_and_not_without_bound(databas
 def test_every_decision_is_logged(database: Database) -> None:
     found = database.record(sighting(), START).finding_id
     database.set_state(found, "known", who=WHO, when=START)
-    database.set_cause(found, "inherent", who=WHO, when=START)
+    database.set_cause(found, "result-depends-on-data", who=WHO, when=START)
     database.set_title(found, "chunk asks for its size", who=WHO, when=START)
     database.link(found, "https://github.com/pytorch/pytorch/issues/1", who=WHO, when=START)
     database.note(found, "as seen in a model", who=WHO, when=START)
     history = database.get(found).history
     assert {(entry.field, entry.before, entry.after) for entry in history} == {
         ("state", "open", "known"),
-        ("cause", "framework", "inherent"),
+        ("cause", "avoidable", "result-depends-on-data"),
         ("title", "dde at at::native::chunk", "chunk asks for its size"),
         ("links", "", "https://github.com/pytorch/pytorch/issues/1"),
     }
@@ -220,6 +220,27 @@ def test_a_migration_renames_the_verdict_open(tmp_path: Path) -> None:
     with Database.open(url_in(tmp_path)) as database:
         assert database.findings()[0].verdicts == {"export": "fails"}
         assert database.swept("key") == {"torch.chunk": '{"failures":[{"verdict":"fails"},{"verdict":"regressed"}]}'}
+
+
+def test_a_migration_takes_the_old_causes_away(tmp_path: Path) -> None:
+    with Database.open(url_in(tmp_path)) as database:
+        database.record(sighting(), START)
+        database.save_swept("key", "torch.chunk", '{"failures":[{"cause":"no-kernel"},{"cause":"user"}]}')
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    engine = create_engine(url_in(tmp_path))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        alembic.command.downgrade(config, "0004")
+        assert connection.exec_driver_sql("SELECT cause, result FROM findings, swept").one() == (
+            "framework",
+            '{"failures":[{"cause":"unsupported-op"},{"cause":"user"}]}',
+        )
+    engine.dispose()
+    with Database.open(url_in(tmp_path)) as database:
+        assert database.findings()[0].cause == "unclassified"
+        assert database.swept("key") == {"torch.chunk": '{"failures":[{"cause":"unclassified"},{"cause":"user"}]}'}
 
 
 @settings(PROPERTY, max_examples=25)

@@ -28,7 +28,7 @@ def finding(signature: object = CHUNK) -> Finding:
     return Finding(
         id=one.key,
         kind=one.kind,
-        cause="framework",
+        cause="avoidable",
         site=one.site,
         anchor=one.anchor,
         original=PROGRAM,

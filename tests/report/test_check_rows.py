@@ -28,7 +28,7 @@ def test_a_failure_is_told_as_the_issue_asks() -> None:
     assert (told["kind"], told["anchor"], told["cause"], told["expression"], told["verdict"]) == (
         "dde",
         "a.numel() == 0",
-        "framework",
+        "avoidable",
         "Eq(u0, 0)",
         "fails",
     )

@@ -25,7 +25,7 @@ def program(x0: Float32[Tensor, "u0"]):
 def failed(signature: Signature = CHUNK, **more: Any) -> Failed:
     plain = Failed(
         signature,
-        "framework",
+        "avoidable",
         "fails",
         "Eq(u0, 0)",
         ("all", "dim x0.0"),

@@ -31,7 +31,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def sighting(signature: Signature = CHUNK) -> Sighting:
     return Sighting(
         signature=signature,
-        cause="framework",
+        cause="avoidable",
         failure=Failure("dde", Observation("fake", EXPLICIT, "fail"), "Eq(u0, 0)"),
         verdict="fails",
         ops=("torch.chunk",),

@@ -1,0 +1,206 @@
+"""What a raw failure shows of its cause: the tests that the rules of `cause.RULES` are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ddefuzz.classify.anchor import bound_op
+from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
+from ddefuzz.classify.cxx import asking, caller, function_name, innermost_site
+from ddefuzz.classify.reviewed import reviewed
+from ddefuzz.classify.signature import Cause, Site
+from ddefuzz.instrument.events import Raised
+from ddefuzz.oracles.capture import decisive
+from ddefuzz.oracles.failure import Failure
+
+OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})
+"""Ops that return as many tensors as an int argument says: that one could be no symbol."""
+
+NUMBER_METHODS = frozenset({"guard_int", "guard_float", "int_", "float_", "guard_scalar"})
+"""The methods of a symbol that want a number, not a truth."""
+
+CONVERSIONS = ("torch::autograd::THPVariable_integral_scalar", "torch::autograd::THPVariable_float_scalar")
+"""What `int(t)` and `float(t)` call, and the parser of arguments for a tensor where an op takes a number."""
+
+TRUTH_OF_A_TENSOR = ("torch::autograd::THPVariable_bool_scalar", "torch::autograd::THPVariable_is_nonzero")
+"""What `if t:` calls."""
+
+ARGUMENT_PARSER = "torch::PythonArgs::"
+
+_TRUTH = re.compile(r"\b(?:Eq|Ne)\(| [<>]=? |^~|[&|]|^(?:True|False)$")
+
+_SIZES_AS_INTS = re.compile(
+    r"Cannot call \w+\(\) on tensor with symbolic sizes/strides"
+    r"|SymIntArrayRef expected to contain only concrete integers"
+    r"|tried to directly modify (?:sizes|strides) for customized tensor"
+)
+"""What C++ says that handles sizes as ints: c10/core/TensorImpl.{h,cpp}, c10/core/SymIntArrayRef.h."""
+
+_UNTRACED = re.compile(r"our tracing system encountered an op that we can't trace through")
+"""torch/export/_trace.py, `_export_for_training`."""
+
+
+class Evidence(NamedTuple):
+    """What a rule may look at."""
+
+    failure: Failure
+    site: Site
+    anchor: str
+
+
+def reviewed_as(cause: Cause) -> Callable[[Evidence], bool]:
+    def applies(evidence: Evidence) -> bool:
+        row = reviewed(evidence.site, evidence.anchor)
+        return row is not None and row.cause == cause
+
+    return applies
+
+
+def outputs_by_argument(evidence: Evidence) -> bool:
+    raised = _guard(evidence)
+    op = bound_op(raised.native) if raised is not None and int_in_schema(evidence) else _refusing_op(evidence)
+    return op in OUTPUTS_BY_ARGUMENT
+
+
+def no_kernel(evidence: Evidence) -> bool:
+    return _refuses_output(evidence, "UnsupportedOperatorException")
+
+
+def no_unbacked_output(evidence: Evidence) -> bool:
+    return _refuses_output(evidence, "DynamicOutputShapeException")
+
+
+def answer_wanted_in_cxx(evidence: Evidence) -> bool:
+    if not _refuses_output(evidence, "DataDependentOutputException"):
+        return False
+    return caller(decisive(evidence.failure.observation)[1].native) is not None
+
+
+def answer_is_data(evidence: Evidence) -> bool:
+    return _refuses_output(evidence, "DataDependentOutputException")
+
+
+def branch_on_a_tensor(evidence: Evidence) -> bool:
+    return _graph_break_title(evidence) == DATA_DEPENDENT_BRANCHING and not _in_torch(evidence)
+
+
+def graph_break(evidence: Evidence) -> bool:
+    return _graph_break_title(evidence) not in (None, DATA_DEPENDENT_BRANCHING)
+
+
+def cannot_trace(evidence: Evidence) -> bool:
+    return evidence.failure.kind == "internal-error" and bool(_UNTRACED.search(_root_message(evidence)))
+
+
+def tensor_as_number(evidence: Evidence) -> bool:
+    """A tensor was handed to an op whose schema has a plain number there. The program's own `float(t)` is none."""
+    raised = _guard(evidence)
+    if raised is None or evidence.site.language == "C++":
+        return False
+    names = [function_name(frame.function) for frame in raised.native]
+    at = [index for index, name in enumerate(names) if name.startswith(CONVERSIONS)]
+    return bool(at) and at[-1] > 0 and names[at[-1] - 1].startswith(ARGUMENT_PARSER)
+
+
+def int_in_schema(evidence: Evidence) -> bool:
+    """C++ wanted a number and no C++ but the binding of an op is there: the op's signature says int, not SymInt."""
+    raised = _guard(evidence)
+    if raised is None or raised.place.language != "C++" or raised.method not in NUMBER_METHODS:
+        return False
+    return bool(bound_op(raised.native)) and innermost_site(raised) is None and not _converts(raised, CONVERSIONS)
+
+
+def symint_refused(evidence: Evidence) -> bool:
+    """The same, found out by matching the call with the op's schema (torch/csrc/jit, `FunctionSchema::checkArg`)."""
+    return _refusing_op(evidence) is not None
+
+
+def number_of_data(evidence: Evidence) -> bool:
+    raised = _guard(evidence)
+    return raised is not None and raised.method in NUMBER_METHODS and not _in_torch(evidence)
+
+
+def bool_of_a_tensor(evidence: Evidence) -> bool:
+    raised = _guard(evidence)
+    if raised is None or raised.place.language != "C++" or raised.method != "guard_bool" or _in_torch(evidence):
+        return False
+    return bool(bound_op(raised.native)) and not _converts(raised, TRUTH_OF_A_TENSOR)
+
+
+def own_branch(evidence: Evidence) -> bool:
+    raised = _guard(evidence)
+    return raised is not None and _is_truth(raised) and not _in_torch(evidence)
+
+
+def int_in_kernel(evidence: Evidence) -> bool:
+    return _wants_a_number(evidence) and evidence.site.language == "C++"
+
+
+def int_in_python(evidence: Evidence) -> bool:
+    return _wants_a_number(evidence) and _in_torch(evidence)
+
+
+def sizes_as_ints(evidence: Evidence) -> bool:
+    return evidence.failure.kind == "internal-error" and bool(_SIZES_AS_INTS.search(_root_message(evidence)))
+
+
+def avoidable_branch(evidence: Evidence) -> bool:
+    raised = _guard(evidence)
+    return raised is not None and _is_truth(raised) and _in_torch(evidence)
+
+
+def anything(evidence: Evidence) -> bool:
+    return True
+
+
+def _guard(evidence: Evidence) -> Raised | None:
+    """The data-dependent error, where the failure is one."""
+    return evidence.failure.observation.raised if evidence.failure.kind == "dde" else None
+
+
+def _is_truth(raised: Raised) -> bool:
+    """Whether the truth of a relation was wanted, not a number. Not each method tells: `unary_magic_impl` has both."""
+    return raised.method not in NUMBER_METHODS and bool(_TRUTH.search(raised.expression))
+
+
+def _wants_a_number(evidence: Evidence) -> bool:
+    raised = _guard(evidence)
+    return raised is not None and not _is_truth(raised)
+
+
+def _in_torch(evidence: Evidence) -> bool:
+    """Whether PyTorch's own code decided: a C++ function or a file of torch, no line of the program and no op."""
+    site = evidence.site
+    return site.language == "C++" or (site.language == "Python" and (site.module or "").startswith("torch/"))
+
+
+def _converts(raised: Raised, bindings: tuple[str, ...]) -> bool:
+    return any(function_name(frame.function).startswith(bindings) for frame in asking(raised.native))
+
+
+def _refuses_output(evidence: Evidence, name: str) -> bool:
+    if evidence.failure.kind != "data-dependent-output":
+        return False
+    return decisive(evidence.failure.observation)[1].name == name
+
+
+def _graph_break_title(evidence: Evidence) -> str | None:
+    if evidence.failure.kind != "unsupported":
+        return None
+    return title_of(decisive(evidence.failure.observation)[1])
+
+
+def _root_message(evidence: Evidence) -> str:
+    exceptions = evidence.failure.observation.exceptions
+    return exceptions[-1].message if exceptions else ""
+
+
+def _refusing_op(evidence: Evidence) -> str | None:
+    """The op whose schema refused a symbol."""
+    if evidence.failure.kind != "internal-error":
+        return None
+    message = _root_message(evidence)
+    found = re.match(r"\w+::(\w+)\(\)", message)
+    return found[1] if found and "but instead found type 'SymInt'" in message else None

@@ -1,0 +1,125 @@
+"""Functions of PyTorch that a person has read, because their cause is not what the rules would say."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ddefuzz.classify.signature import Cause, Site
+
+
+class Reviewed(NamedTuple):
+    """One function of PyTorch that a person has read: `anchor` is what its anchor begins with."""
+
+    site: str
+    anchor: str
+    cause: Cause
+    why: str
+    source: str
+
+
+REVIEWED: tuple[Reviewed, ...] = (
+    Reviewed(
+        "at::native::chunk",
+        "",
+        "result-depends-on-data",
+        "returns as many tensors as the size allows",
+        "aten/src/ATen/native/TensorShape.cpp, chunk",
+    ),
+    Reviewed(
+        "torch/_decomp/decompositions.py:unsafe_chunk_py_impl",
+        "",
+        "result-depends-on-data",
+        "returns as many tensors as the size allows",
+        "torch/_decomp/decompositions.py, unsafe_chunk_py_impl",
+    ),
+    Reviewed(
+        "torch/_refs/__init__.py:chunk",
+        "",
+        "result-depends-on-data",
+        "returns as many tensors as the size allows",
+        "torch/_refs/__init__.py, chunk",
+    ),
+    Reviewed(
+        "torch/_decomp/decompositions.py:split",
+        "",
+        "result-depends-on-data",
+        "returns size / split_size tensors",
+        "torch/_decomp/decompositions.py, split",
+    ),
+    Reviewed(
+        "torch/_refs/__init__.py:unbind",
+        "",
+        "result-depends-on-data",
+        "returns as many tensors as the size says",
+        "torch/_refs/__init__.py, unbind",
+    ),
+    Reviewed(
+        "at::native::tensor_split_sections_symint",
+        "guard_int",
+        "result-depends-on-data",
+        "returns as many tensors as the argument says; its other questions are about their sizes",
+        "aten/src/ATen/native/TensorShape.cpp, tensor_split_sections_symint",
+    ),
+    Reviewed(
+        "at::native::cross",
+        "guard_bool operator==",
+        "result-depends-on-data",
+        "without dim= it takes the first dim of size 3",
+        "aten/src/ATen/native/Cross.cpp, _default_cross_dim",
+    ),
+    Reviewed(
+        "torch/_meta_registrations.py:linalg_solve_is_vector_rhs",
+        "",
+        "result-depends-on-data",
+        "whether the right side is a batch of vectors or a matrix is told by its sizes",
+        "torch/_meta_registrations.py, linalg_solve_is_vector_rhs",
+    ),
+    Reviewed(
+        "torch/_refs/__init__.py:istft",
+        "onesided_",
+        "result-depends-on-data",
+        "without onesided= the size tells whether the spectrum is one-sided",
+        "torch/_refs/__init__.py, istft",
+    ),
+    Reviewed(
+        "torch/_refs/__init__.py:squeeze",
+        "size == 1",
+        "result-depends-on-data",
+        "without dim= the rank of the result is the number of sizes that are not 1",
+        "torch/_refs/__init__.py, squeeze",
+    ),
+    Reviewed(
+        "at::native::inferSqueezeGeometry",
+        "guard_bool operator!=",
+        "result-depends-on-data",
+        "without dim= the rank of the result is the number of sizes that are not 1",
+        "aten/src/ATen/native/TensorShape.h, inferSqueezeGeometry",
+    ),
+    Reviewed(
+        "torch/_meta_registrations.py:meta_gather",
+        "RuntimeError: torch._check(index.dtype",
+        "avoidable",
+        "an index of another dtype is right where it is empty: a check of its size could wait for run time",
+        "torch/_meta_registrations.py, meta_gather",
+    ),
+    Reviewed(
+        "torch/_refs/__init__.py:cat",
+        "RuntimeError: torch._check(guard_or_false(tensor.shape[0] == 0)",
+        "refused",
+        "a tensor of one dim among others is skipped only where it is known to be empty: the comment there says policy",
+        "torch/_refs/__init__.py, cat",
+    ),
+    Reviewed(
+        "torch/_refs/__init__.py:_broadcast_shapes",
+        "RuntimeError: torch._check(common_shape[idx] == shape[idx]",
+        "refused",
+        "a size is never broadcast that is 1 only at run time: the comment there says so",
+        "torch/_refs/__init__.py, _broadcast_shapes",
+    ),
+)
+"""Held by golden files: each row by one."""
+
+
+def reviewed(site: Site, anchor: str) -> Reviewed | None:
+    """The row of a function and its decision, None if it has none."""
+    return next((row for row in REVIEWED if row.site == str(site) and anchor.startswith(row.anchor)), None)
