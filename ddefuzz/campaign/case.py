@@ -16,6 +16,7 @@ from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
+    CHEAP_TO_CALL,
     EXPLICIT,
     SCREEN,
     SIZE_OBLIVIOUS,
@@ -36,6 +37,7 @@ from ddefuzz.instrument.torch_api import require
 from ddefuzz.oracles.capture import judge
 from ddefuzz.oracles.verdict import needs_second_run, verdict
 from ddefuzz.program.model import functions_in
+from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import digest, print_program
 
 
@@ -152,7 +154,8 @@ def judge_screened(text: str, task: CaseTask, runner: Runner) -> Judged:
 def _run_stage(
     text: str, stage: Stage, semantics: Semantics, runner: Runner, *, compare: bool
 ) -> tuple[list[Observation], str]:
-    run = Run(ProgramSubject(text), stage, semantics, graph=compare)
+    calls: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
+    run = Run(ProgramSubject(text), stage, semantics, graph=compare, calls=calls)
     seen = [runner(run)]
     if semantics != EXPLICIT or not compare:
         return seen, ""

@@ -21,6 +21,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
+    CHEAP_TO_CALL,
     STAGES,
     CallableSubject,
     Observation,
@@ -151,7 +152,13 @@ def _observed(
 ) -> Iterator[tuple[Checked, ...]]:
     """The rows of each target, in order; all runs are in the pool at once."""
     runs = [
-        Run(target.subject, stage, one, graph=stage != "eager" and len(semantics) > 1)
+        Run(
+            target.subject,
+            stage,
+            one,
+            graph=stage != "eager" and len(semantics) > 1,
+            calls=("example",) if stage in CHEAP_TO_CALL and len(semantics) > 1 else (),
+        )
         for target in targets
         for stage in stages
         for one in (semantics if stage != "eager" else semantics[:1])

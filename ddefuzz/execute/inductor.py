@@ -35,6 +35,15 @@ def code_only() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def whole() -> Iterator[None]:
+    """Let inductor compile its code, without caches from earlier programs. The files stay until the process ends: the
+    code is called later.
+    """
+    with torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS | {"cpp.vec_isa_ok": None}):
+        yield
+
+
 def not_compiled(*_: Any) -> Any:
     """Stands for code that was not compiled."""
     raise NotImplementedError("the inductor stage ends before the C++ compiler")

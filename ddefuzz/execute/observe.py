@@ -19,8 +19,10 @@ from dataclasses import dataclass
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Subject
-from ddefuzz.execute.stages import STAGE_FUNCTIONS, Capture, StageFunction, graph_text
+from ddefuzz.execute.calls import Call
+from ddefuzz.execute.exercise import exercise
+from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run
+from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import Prepared, message_of, prepare
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Guard, Raised
@@ -56,7 +58,7 @@ class _Seen:
     raised: Raised | None = None
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
-    agrees: bool | None = None
+    calls: tuple[Call, ...] = ()
     compiles: int = 0
     cpu_seconds: float = 0.0
 
@@ -66,7 +68,7 @@ def observe(run: Run) -> Observation:
 
     Raises InputError if the subject cannot be used and UnsupportedError if this torch cannot be watched.
     """
-    return observe_in(STAGE_FUNCTIONS[run.stage], lambda: prepare(run.subject), run)
+    return observe_in(stage_function(run.stage, called=bool(run.calls)), lambda: prepare(run.subject), run)
 
 
 def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> Observation:
@@ -82,7 +84,7 @@ def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> 
         raised=seen.raised,
         guards=seen.guards,
         graph=seen.graph,
-        agrees=seen.agrees,
+        calls=seen.calls,
         compiles=seen.compiles,
         cpu_seconds=seen.cpu_seconds,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
@@ -105,35 +107,11 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
             seen.cpu_seconds = time.process_time() - started
             _note_failure(seen, error, recorder)
         seen.guards = recorder.guards()
-    if run.graph and capture is not None:
-        seen.graph = graph_text(capture.graph)
-        seen.agrees = agreement(run.subject, capture)
     seen.compiles = int(counters["stats"]["unique_graphs"])
+    if capture is not None:
+        seen.graph = graph_text(capture.graph) if run.graph else None
+        seen.calls = exercise(run.subject, capture, run.calls)
     return seen
-
-
-def agreement(subject: Subject, capture: Capture) -> bool | None:
-    """Whether the captured program computes what eager computes. None if one of them cannot run.
-
-    A run-time assertion refuses to broadcast against a size that is 1 only at run time. That is not a wrong
-    result.
-    """
-    results = []
-    for compute in (lambda fresh: fresh.call(*fresh.args), capture.compute):
-        torch.default_generator.manual_seed(0)
-        random.seed(0)
-        try:
-            results.append(compute(prepare(subject)))
-        except Exception:  # noqa: BLE001 the subject is under test: that it cannot run is the answer
-            return None
-    try:
-        torch.testing.assert_close(*results, equal_nan=True, check_stride=False)
-    except AssertionError:
-        return False
-    except (TypeError, ValueError):
-        # Results that are not tensors, numbers or containers of them.
-        return None
-    return True
 
 
 def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None:

@@ -11,11 +11,16 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.execute.calls import Call
 from ddefuzz.instrument.events import Frame, Guard, Mechanism, Place, Raised
+from ddefuzz.program.sizes import CallSize
 
 Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile", "aot", "inductor"]
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
+
+CHEAP_TO_CALL: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot")
+"""The stages whose captured programs are called at no more than the cost of a capture. Inductor compiles C++ first."""
 
 SCREEN: Stage = "fake"
 """The stage that runs before a capture, at a fifth of its cost."""
@@ -60,12 +65,16 @@ Subject: TypeAlias = ProgramSubject | CallableSubject
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run to do. `graph` requests the graph's text. It costs time and is compared only if answers differ."""
+    """One run to do: capture the subject, then call what was captured at the sizes `calls`.
+
+    `graph` requests the graph's text. It costs time and is compared only if answers differ.
+    """
 
     subject: Subject
     stage: Stage
     semantics: Semantics = EXPLICIT
     graph: bool = False
+    calls: tuple[CallSize, ...] = ()
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):
@@ -106,8 +115,8 @@ class Observation(msgspec.Struct, frozen=True):
 
     `exceptions` is the chain of the final failure: the final one first, then by `__cause__`, else
     `__context__`. `guards` are the guards that took their fallback, in order of first visit. `output` is the
-    end of what the run printed. `agrees` says whether the captured program computes what eager computes; None
-    if that was not compared. `peak_rss_mb` is the resident memory of the worker after the run, in 10^6 bytes.
+    end of what the run printed. `calls` are the calls of what was captured, beside eager. `peak_rss_mb` is the
+    resident memory of the worker after the run, in 10^6 bytes.
     """
 
     stage: Stage
@@ -118,7 +127,7 @@ class Observation(msgspec.Struct, frozen=True):
     raised: Raised | None = None
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
-    agrees: bool | None = None
+    calls: tuple[Call, ...] = ()
     compiles: int = 0
     cpu_seconds: float = 0.0
     peak_rss_mb: float = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,19 +13,27 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from ddefuzz.execute.inductor import code_only, not_compiled
+from ddefuzz.execute.inductor import code_only, not_compiled, whole
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.subject import Prepared, UnbackedDim
 from ddefuzz.instrument import torch_api
 
 
 class Capture(NamedTuple):
-    """What a stage captured: the graph, and a function that computes the subject's result with it, on new
-    arguments.
+    """What a stage captured: the graph, and functions that compute the subject's result on new arguments.
+
+    `compute` uses what was captured, `reference` is eager on the same arguments. `graph_inputs` are the arguments of
+    the graph itself, None if they are not known. `captures` counts the captures so far. `static_dims` says that only
+    tensors of the example's shapes can be passed, `backward` that the gradient was captured too.
     """
 
     graph: GraphModule
     compute: Callable[[Prepared], Any]
+    reference: Callable[[Prepared], Any]
+    graph_inputs: Callable[[Prepared], tuple[Any, ...] | None]
+    captures: Callable[[], int]
+    static_dims: bool = False
+    backward: bool = False
 
 
 StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
@@ -105,7 +114,16 @@ def export(prepared: Prepared) -> Capture:
         dynamic_shapes=None if shapes is None else ((*shapes, *(None for _ in masks)),),
         strict=False,
     )
-    return Capture(program.graph_module, lambda fresh: program.module()(*fresh.args, *_masks(fresh)))
+    # Made when it is first called: what fails there is no failure to capture.
+    runnable, flat_inputs = lru_cache(program.module), torch_api.bound(torch_api.FLAT_INPUTS)
+    return Capture(
+        program.graph_module,
+        lambda fresh: runnable()(*fresh.args, *_masks(fresh)),
+        lambda fresh: module(*fresh.args, *_masks(fresh)),
+        lambda fresh: flat_inputs(program, (*fresh.args, *_masks(fresh)), {}),
+        lambda: 1,
+        static_dims=True,
+    )
 
 
 def export_strict(prepared: Prepared) -> Capture:
@@ -116,7 +134,15 @@ def export_strict(prepared: Prepared) -> Capture:
     program: ExportedProgram = torch.export.export(
         module, prepared.args, dynamic_shapes=None if shapes is None else (shapes,), strict=True
     )
-    return Capture(program.graph_module, lambda fresh: program.module()(*fresh.args))
+    # Made when it is first called: what fails there is no failure to capture.
+    runnable, flat_inputs = lru_cache(program.module), torch_api.bound(torch_api.FLAT_INPUTS)
+    return Capture(
+        program.graph_module,
+        lambda fresh: runnable()(*fresh.args),
+        lambda fresh: fresh.call(*fresh.args),
+        lambda fresh: flat_inputs(program, fresh.args, {}),
+        lambda: 1,
+    )
 
 
 def compiled(backend: str) -> StageFunction:
@@ -127,6 +153,7 @@ def compiled(backend: str) -> StageFunction:
 
     def stage(prepared: Prepared) -> Capture | None:
         graphs: list[GraphModule] = []
+        called: list[tuple[Any, ...]] = []
         capturing = True
         compile_graph = torch_api.bound(torch_api.LOOKUP_BACKEND)(backend)
 
@@ -137,6 +164,7 @@ def compiled(backend: str) -> StageFunction:
             def run(*args: Any) -> Any:
                 if capturing:
                     raise _CapturedError
+                called.append(args)
                 return compute(*args)
 
             return run
@@ -151,7 +179,22 @@ def compiled(backend: str) -> StageFunction:
             _mark(fresh)
             return module(*fresh.args)
 
-        return Capture(graphs[0], compute) if graphs else None
+        def graph_inputs(fresh: Prepared) -> tuple[Any, ...] | None:
+            called.clear()
+            with suppress(Exception):  # the arguments are noted before anything can fail
+                compute(fresh)
+            return called[-1] if called else None
+
+        if not graphs:
+            return None
+        return Capture(
+            graphs[0],
+            compute,
+            lambda fresh: fresh.call(*fresh.args),
+            graph_inputs,
+            lambda: len(graphs),
+            backward=backend != "eager",
+        )
 
     return stage
 
@@ -165,7 +208,13 @@ def inductor(prepared: Prepared) -> Capture | None:
     """
     with code_only():
         captured = compiled("inductor")(prepared)
-    return None if captured is None else Capture(captured.graph, not_compiled)
+    return None if captured is None else captured._replace(compute=not_compiled)
+
+
+def inductor_to_call(prepared: Prepared) -> Capture | None:
+    """`torch.compile` with inductor and its C++ compiler, for a captured program that is called."""
+    with whole():
+        return compiled("inductor")(prepared)
 
 
 STAGE_FUNCTIONS: MappingProxyType[Stage, StageFunction] = MappingProxyType(
@@ -179,6 +228,11 @@ STAGE_FUNCTIONS: MappingProxyType[Stage, StageFunction] = MappingProxyType(
         "inductor": inductor,
     }
 )
+
+
+def stage_function(stage: Stage, *, called: bool) -> StageFunction:
+    """The stage's function; `called` says that what is captured will be called."""
+    return inductor_to_call if called and stage == "inductor" else STAGE_FUNCTIONS[stage]
 
 
 def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: Prepared) -> torch.Tensor:
@@ -196,10 +250,11 @@ def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: Prepar
 
 
 def _masks(prepared: Prepared) -> tuple[torch.Tensor, ...]:
-    """An all-True mask for each symbol, as long as the first dim that has it."""
+    """A mask for each symbol, as long as the first dim that has it: all True, or as many as `kept` says."""
     first = {place.symbol: place for place in reversed(prepared.unbacked)}
+    lengths = {symbol: prepared.args[place.arg].shape[place.dim] for symbol, place in first.items()}
     return tuple(
-        torch.ones(prepared.args[first[symbol].arg].shape[first[symbol].dim], dtype=torch.bool)
+        torch.arange(lengths[symbol]) < prepared.kept.get(symbol, lengths[symbol])
         for symbol in symbols_of(prepared.unbacked)
     )
 

@@ -9,7 +9,7 @@ import linecache
 import reprlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -40,7 +40,8 @@ class UnbackedDim(NamedTuple):
 class Prepared:
     """A subject to run once, by `call(*args)`. `dynamic_shapes` has one entry per argument, as torch.export takes it.
 
-    The dims `backed` are dynamic with a known example size; torch may specialize them.
+    The dims `backed` are dynamic with a known example size; torch may specialize them. `kept` are the
+    sizes of symbols where a stage makes dims unbacked by masks and keeps only a part.
     """
 
     call: Callable[..., Any]
@@ -48,6 +49,7 @@ class Prepared:
     unbacked: tuple[UnbackedDim, ...] = ()
     dynamic_shapes: tuple[Any, ...] | None = None
     backed: tuple[UnbackedDim, ...] = ()
+    kept: Mapping[str, int] = field(default_factory=dict)
 
 
 def prepare(subject: Subject) -> Prepared:

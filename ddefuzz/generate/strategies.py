@@ -20,8 +20,8 @@ from ddefuzz.generate.profiles import Profile, cumulative_weights
 from ddefuzz.generate.tensors import draw_unbacked_input
 from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.spec import OpSpec, Tensor
-from ddefuzz.program.inputs import DataSize
 from ddefuzz.program.model import Program, names_in
+from ddefuzz.program.sizes import DataSize
 
 FOCUS: Final = st.integers(0, 2**16 - 1)
 """The first thing drawn: which op of the catalogue the program is to have (modulo their number)."""

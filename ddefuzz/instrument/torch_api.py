@@ -147,6 +147,12 @@ DYNAMO_PATCHER = Api(
     "what dynamo wraps at its first use, once a process: done before every run, frames do not tell a first from a last",
 )
 DYNAMO_CONFIG = Api("torch._dynamo.config:patch", "scalar and dynamic-output capture on, FakeTensor cache off")
+FLAT_INPUTS = Api(
+    "torch.export:ExportedProgram._graph_module_flat_inputs",
+    "the arguments of an exported graph: parameters, buffers and constants, then the flattened arguments",
+    ("args", "kwargs"),
+)
+KEY_GET = Api("torch.utils._pytree:key_get", "the part of a value that a symbol is bound to", ("obj", "kp"))
 LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name", ("compiler_fn",))
 DYNAMO_COUNTERS = Api("torch._dynamo.utils:counters", "how many frames were compiled")
 INDUCTOR_LOADING = Api(

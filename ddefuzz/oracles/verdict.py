@@ -35,7 +35,7 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
         return _alone(explicit)
     if size_oblivious is None:
         raise DdefuzzError(f"stage {explicit.stage}: a guard answered otherwise, so a size-oblivious run must be given")
-    if explicit.agrees is False or size_oblivious.agrees is False:
+    if _differs(explicit) or _differs(size_oblivious):
         return "diverged"
     match explicit.outcome, size_oblivious.outcome:
         case _, "not-judged":
@@ -53,7 +53,7 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
 def _alone(explicit: Observation) -> Verdict:
     if explicit.outcome != "ok":
         return "fails"
-    if explicit.agrees is False:
+    if _differs(explicit):
         return "diverged"
     return "rescued" if any(guard.counterfactual == "undecided" for guard in explicit.guards) else "ok"
 
@@ -62,3 +62,7 @@ def _compared(explicit: Observation, size_oblivious: Observation) -> Verdict:
     if explicit.graph is None or size_oblivious.graph is None:
         return "not-judged"
     return "ok" if explicit.graph == size_oblivious.graph else "changed"
+
+
+def _differs(observation: Observation) -> bool:
+    return any(call.agreement == "differs" for call in observation.calls)

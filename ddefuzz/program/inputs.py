@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import torch
 
 from ddefuzz.program.evaluate import evaluate
 from ddefuzz.program.model import Dim, Input, Name, Program, Recipe
 from ddefuzz.program.recipes import elements, input_expression
-
-DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
-DATA_SIZES: Final[tuple[DataSize, ...]] = ("0", "1", "2", "equal", "all")
+from ddefuzz.program.sizes import CallSize, size_of
 
 _GENERATOR: Final = Name("generator")
 
@@ -32,62 +30,55 @@ def materialize_input(item: Input, position: int) -> torch.Tensor:
     return tensor
 
 
-def at_data_size(program: Program, data_size: DataSize) -> Program:
+def at_data_size(program: Program, data_size: CallSize) -> Program:
     """The program with every size that its data decides set to `data_size`, as far as possible.
 
     These sizes are the k of `trues(k)` and `distinct(k)`, each entry of `sizes(...)`, and the dims with a
     symbol. All dims of one symbol change together. `equal` is the size of a static dim of another input, or of
     the same input if no other has one. `all` is every element for `trues` and `distinct`, else the largest of
-    the example size and the static dims.
+    the example size and the static dims. `random-1` and `random-2` draw each size on its own.
     """
+    if data_size == "example":
+        return program
     symbols = {
-        dim.symbol: _size(data_size, dim.size, _statics(program, item), None)
+        dim.symbol: size_of(data_size, dim.symbol, dim.size, _statics(program, item), None)
         for item in program.inputs
         for dim in item.shape
         if dim.symbol is not None
     }
     return replace(
-        program, inputs=tuple(_dial_input(item, data_size, symbols, _statics(program, item)) for item in program.inputs)
+        program, inputs=tuple(_input_at(item, data_size, symbols, _statics(program, item)) for item in program.inputs)
     )
 
 
-def _dial_input(item: Input, data_size: DataSize, symbols: dict[str, int], statics: tuple[int, ...]) -> Input:
+def _input_at(item: Input, data_size: CallSize, symbols: dict[str, int], statics: tuple[int, ...]) -> Input:
     shape = tuple(dim if dim.symbol is None else Dim(symbols[dim.symbol], dim.symbol) for dim in item.shape)
     resized = replace(item, shape=shape)
     return replace(resized, recipe=_recipe_at(resized, data_size, statics))
 
 
-def _recipe_at(item: Input, data_size: DataSize, statics: tuple[int, ...]) -> Recipe:
+def _recipe_at(item: Input, data_size: CallSize, statics: tuple[int, ...]) -> Recipe:
     recipe, count = item.recipe, elements(item)
     match recipe.kind:
         case "trues":
-            return Recipe("trues", (_size(data_size, count, statics, count),))
+            return Recipe("trues", (size_of(data_size, item.name, count, statics, count),))
         case "distinct":
             most = min(count, 2) if item.dtype == "bool" else min(count, 100)
-            return Recipe("distinct", (max(_size(data_size, most, statics, most), min(most, 1)),))
+            k = size_of(data_size, item.name, most, statics, most)
+            return Recipe("distinct", (max(k, min(most, 1)),))
         case "sizes":
             listed = _cycle(recipe.args, count)
-            return Recipe("sizes", tuple(_size(data_size, int(entry), statics, None) for entry in listed))
+            sizes = (
+                size_of(data_size, f"{item.name}[{place}]", int(entry), statics, None)
+                for place, entry in enumerate(listed)
+            )
+            return Recipe("sizes", tuple(sizes))
         case "values":
             return Recipe("values", _cycle(recipe.args, count))
         case "spd":
             return Recipe("spd", (item.shape[-1].size,))
         case _:
             return recipe
-
-
-def _size(data_size: DataSize, example: int, statics: tuple[int, ...], limit: int | None) -> int:
-    """`data_size` as a number, at most `limit`; `example` is the size that the program has now."""
-    match data_size:
-        case "0" | "1" | "2":
-            size = int(data_size)
-        case "equal":
-            # A size of 0, 1 or 2 has its own data size, and all of them is `all`: prefer any other.
-            telling = [static for static in statics if static > 2 and static != limit]
-            size = next(iter([*telling, *statics]), example)
-        case "all":
-            size = max((example, *statics)) if limit is None else limit
-    return size if limit is None else min(size, limit)
 
 
 def _statics(program: Program, item: Input) -> tuple[int, ...]:

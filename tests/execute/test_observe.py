@@ -64,11 +64,11 @@ def module_with(tmp_path: Path, body: str) -> CallableSubject:
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "inductor"])
 def test_a_program_that_torch_takes(stage: Stage) -> None:
-    seen = observe(Run(ProgramSubject(OK), stage, graph=True))
+    seen = observe(Run(ProgramSubject(OK), stage, graph=True, calls=("example", "all")))
     assert (seen.stage, seen.outcome, seen.exceptions, seen.raised) == (stage, "ok", (), None)
     assert (seen.graph is not None) == (stage in CAPTURE_STAGES)
     assert bool(seen.guards) == (stage != "eager")
-    assert seen.agrees is (True if stage in CAPTURE_STAGES else None)
+    assert [call.agreement for call in seen.calls] == (["same", "same"] if stage in CAPTURE_STAGES else [])
     assert seen.compiles == (1 if stage in {"export-strict", "compile", "aot"} else 0)
     assert seen.cpu_seconds > 0
     assert 100 < seen.peak_rss_mb < 5000

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from ddefuzz.errors import DdefuzzError
+from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, Observation, Outcome, Semantics
 from ddefuzz.instrument.events import Counterfactual, Guard, Place
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
@@ -21,8 +22,11 @@ def answered(*counterfactuals: Counterfactual, outcome: Outcome = "ok") -> Obser
     return msgspec.structs.replace(EXPLICIT, outcome=outcome, guards=guards)
 
 
-def second(outcome: Outcome = "ok", graph: str = "a = x + 1", agrees: bool | None = None) -> Observation:
-    return Observation("export", SIZE_OBLIVIOUS, outcome, graph=graph, agrees=agrees)
+DIFFERS = (Call("example", Ended(), Ended(), "differs"),)
+
+
+def second(outcome: Outcome = "ok", graph: str = "a = x + 1", calls: tuple[Call, ...] = ()) -> Observation:
+    return Observation("export", SIZE_OBLIVIOUS, outcome, graph=graph, calls=calls)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,7 @@ def second(outcome: Outcome = "ok", graph: str = "a = x + 1", agrees: bool | Non
         (answered("other", outcome="crash"), "fails"),
         (answered(outcome="not-judged"), "not-judged"),
         (answered("other", outcome="not-judged"), "not-judged"),
-        (msgspec.structs.replace(EXPLICIT, agrees=False), "diverged"),
+        (msgspec.structs.replace(EXPLICIT, calls=DIFFERS), "diverged"),
     ],
 )
 def test_one_run_is_enough(explicit: Observation, expected: Verdict) -> None:
@@ -54,7 +58,7 @@ def test_one_run_is_enough(explicit: Observation, expected: Verdict) -> None:
         (answered("other"), second("fail"), "rescued"),
         (answered("other", outcome="fail"), second(), "regressed"),
         (answered("other", outcome="fail"), second("fail"), "fails"),
-        (answered("other"), second(agrees=False), "diverged"),
+        (answered("other"), second(calls=DIFFERS), "diverged"),
         (answered("other"), second("not-judged"), "not-judged"),
     ],
 )

@@ -1,0 +1,67 @@
+"""The records of exercising: what a captured program did when it was called, beside eager.
+
+No torch here: oracles judge these records, and their tests make them by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from ddefuzz.program.sizes import CallSize
+
+What: TypeAlias = Literal[
+    "structure", "number", "dtype", "shape", "values", "strides", "mutation", "gradient", "alias", "global state"
+]
+Agreement: TypeAlias = Literal["same", "differs", "incomparable"]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a call ended. `error` is the class and the first line of the message of the exception, empty if it returned.
+
+    `expression` is the condition of a run-time assertion that failed, as torch printed it; empty for other errors.
+    """
+
+    error: str = ""
+    expression: str = ""
+
+    @property
+    def returned(self) -> bool:
+        """Whether the call returned a result."""
+        return not self.error
+
+
+class Difference(msgspec.Struct, frozen=True, order=True):
+    """One thing in which the captured program differs from eager.
+
+    `where` names the value (`result[0]`, `input x`), `how` says how much in one line.
+    """
+
+    what: What
+    where: str
+    how: str
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of a captured program beside eager, at data sizes of this name.
+
+    `symbols` are the values of the capture's unbacked symbols in this call, as far as they are known.
+    `agreement` is None if one of the two did not return. `accepted` are differences that explicit unbacked semantics
+    allow. `why` says why results are incomparable.
+    """
+
+    size: CallSize
+    eager: Ended
+    captured: Ended
+    agreement: Agreement | None = None
+    differences: tuple[Difference, ...] = ()
+    accepted: tuple[Difference, ...] = ()
+    why: str = ""
+    symbols: tuple[tuple[str, int], ...] = ()
+    recompiled: bool = False
+
+
+ACCEPTED: Final[frozenset[What]] = frozenset({"alias"})
+"""A fallback may take the general path: a copy where eager returns a view. The program cannot see it without mutation,
+and a mutation is compared by its effect."""

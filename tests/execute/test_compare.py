@@ -1,0 +1,90 @@
+"""What counts as a difference between two results."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from ddefuzz.execute.calls import What
+from ddefuzz.execute.compare import aliases, differences
+
+ONE = torch.ones(2, 3)
+
+
+def seen(expected: Any, found: Any) -> list[tuple[What, str]]:
+    return [(one.what, one.where) for one in differences(expected, found)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ONE,
+        [ONE, (ONE.to(torch.int64), {"a": torch.tensor(True)})],
+        3,
+        2.5,
+        math.nan,
+        1 + 2j,
+        None,
+        "text",
+        torch.float32,
+        torch.tensor([math.nan, math.inf]),
+        torch.zeros(0, 3),
+        torch.eye(2).to_sparse(),
+    ],
+    ids=str,
+)
+def test_a_result_agrees_with_itself(value: Any) -> None:
+    assert seen(value, value) == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "what", "where"),
+    [
+        (ONE, ONE + 1, "values", "result"),
+        (ONE, ONE.double(), "dtype", "result"),
+        (ONE, ONE[:1], "shape", "result"),
+        (ONE, ONE.t().contiguous().t(), "strides", "result"),
+        (ONE, ONE.to_sparse(), "structure", "result"),
+        ([ONE], [ONE, ONE], "structure", "result"),
+        ([1, ONE], [1, ONE * 2], "values", "result[1]"),
+        ({"a": 1}, {"b": 1}, "structure", "result"),
+        ({"a": 1}, {"a": 2}, "number", "result['a']"),
+        (2, 2.0, "number", "result"),
+        (True, 1, "number", "result"),
+        (None, ONE, "structure", "result"),
+        (torch.float32, torch.float64, "structure", "result"),
+        (torch.tensor([math.nan]), torch.tensor([0.0]), "values", "result"),
+    ],
+)
+def test_a_difference_is_named(expected: Any, found: Any, what: What, where: str) -> None:
+    assert seen(expected, found) == [(what, where)]
+
+
+def test_rounding_is_no_difference() -> None:
+    assert seen(ONE, ONE * (1 + 1e-6)) == []
+    assert seen(ONE.double(), ONE.double() * (1 + 1e-6)) == [("values", "result")]
+
+
+def test_strides_of_what_has_no_elements_or_one_element_in_a_dim_do_not_count() -> None:
+    assert seen(torch.empty_strided((0, 3), (3, 1)), torch.empty_strided((0, 3), (1, 7))) == []
+    assert seen(torch.empty_strided((1, 3), (3, 1)).zero_(), torch.empty_strided((1, 3), (9, 1)).zero_()) == []
+
+
+def test_a_difference_says_how_much() -> None:
+    (one,) = differences(torch.tensor([1, 2, 3]), torch.tensor([1, 5, 3]))
+    assert one.how == "1 of 3 elements; first at (1,): 5, eager has 2"
+
+
+def test_aliases_are_of_results_among_themselves_and_with_inputs() -> None:
+    base = torch.arange(6)
+    found = aliases((base[1:], torch.ones(2), base.view(2, 3)), {"x": base, "y": base})
+    assert found == {
+        ("input x", "result[0]"),
+        ("input y", "result[0]"),
+        ("input x", "result[2]"),
+        ("input y", "result[2]"),
+        ("result[0]", "result[2]"),
+    }

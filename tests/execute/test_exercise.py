@@ -1,0 +1,109 @@
+"""Captured programs called beside eager: real torch, every stage whose program is cheap to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ddefuzz.execute.calls import Call
+from ddefuzz.execute.exercise import exercise
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, ProgramSubject, Run, Stage
+from ddefuzz.execute.stages import Capture
+from ddefuzz.execute.subject import Prepared, prepare
+from ddefuzz.program.sizes import CALL_SIZES, CallSize
+
+HEADER = "# ddefuzz program v1\n"
+MASKED = f"""{HEADER}# inputs: mask = trues(3); x = normal
+def program(mask: Bool[Tensor, "6"], x: Float32[Tensor, "6 4"]):
+    kept = x[mask]
+    return (kept + 1, kept.shape[0])
+"""
+ROWS = f"""{HEADER}# inputs: x = normal, grad
+def program(x: Float32[Tensor, "u0=3 4"]):
+    return torch.tanh(x)
+"""
+OWN_BROADCAST = f"""{HEADER}# inputs: x = normal
+def program(x: Float32[Tensor, "u0=3 4"]):
+    return x[:1] + x
+"""
+
+
+def calls_of(text: str, stage: Stage, sizes: tuple[CallSize, ...] = CALL_SIZES) -> dict[str, Call]:
+    return {call.size: call for call in observe(Run(ProgramSubject(text), stage, calls=sizes)).calls}
+
+
+@pytest.mark.parametrize("stage", CHEAP_TO_CALL)
+@pytest.mark.parametrize("text", [MASKED, ROWS], ids=["mask", "rows"])
+def test_a_right_capture_agrees_at_every_size(text: str, stage: Stage) -> None:
+    calls = calls_of(text, stage)
+    assert {"example", "0", "1", "2"} <= set(calls)
+    assert {call.agreement for call in calls.values()} == {"same"}
+    assert all(call.eager.returned and call.captured.returned and not call.recompiled for call in calls.values())
+
+
+def test_a_refusal_of_the_captured_program_has_its_expression_and_the_symbols_values() -> None:
+    call = calls_of(OWN_BROADCAST, "aot")["example"]
+    assert call.eager.returned
+    assert call.agreement is None
+    assert call.captured.error.startswith("RuntimeError: Runtime assertion failed")
+    assert "u0" in call.captured.expression
+    assert call.symbols == (("u0", 3),)
+
+
+def test_masks_have_the_sizes_where_input_dims_are_static() -> None:
+    call = calls_of(OWN_BROADCAST, "export", ("2",))["2"]
+    assert call.symbols == (("u0", 2),)
+
+
+def altered(text: str, change: Callable[[Any], Any]) -> Call:
+    """A call of a captured program whose result is changed on its way out."""
+
+    def run(fresh: Prepared) -> Any:
+        return fresh.call(*fresh.args)
+
+    graph = torch.fx.symbolic_trace(lambda: None)
+    capture = Capture(graph, lambda fresh: change(run(fresh)), run, lambda _: None, lambda: 1)
+    (call,) = exercise(ProgramSubject(text), capture, ("example",))
+    return call
+
+
+def test_a_wrong_value_differs() -> None:
+    call = altered(MASKED, lambda result: (result[0] * 2, result[1]))
+    assert (call.agreement, [one.what for one in call.differences]) == ("differs", ["values"])
+    assert altered(MASKED, lambda result: (result[0], 7)).differences[0].where == "result[1]"
+
+
+def test_a_copy_where_eager_has_a_view_is_accepted() -> None:
+    view = f'{HEADER}# inputs: x = normal\ndef program(x: Float32[Tensor, "4 4"]):\n    return x[1:]\n'
+    call = altered(view, lambda result: result.clone())
+    assert (call.agreement, [one.what for one in call.accepted]) == ("same", ["alias"])
+
+
+def test_float64_decides_between_two_roundings() -> None:
+    sums = f'{HEADER}# inputs: x = normal\ndef program(x: Float16[Tensor, "4096"]):\n    return x.sum()\n'
+
+    def exactly(result: torch.Tensor) -> torch.Tensor:
+        x = prepare(ProgramSubject(sums)).args[0]
+        exact: torch.Tensor = x.double().sum().to(result.dtype)
+        return exact
+
+    assert altered(sums, exactly).agreement == "same"
+    assert altered(sums, lambda result: result + 1).agreement == "differs"
+
+
+def test_a_mutation_of_an_input_is_compared_by_its_effect() -> None:
+    writes = f'{HEADER}# inputs: x = normal\ndef program(x: Float32[Tensor, "3"]):\n    return torch.relu(x)\n'
+    graph = torch.fx.symbolic_trace(lambda: None)
+    capture = Capture(
+        graph,
+        lambda fresh: fresh.args[0].zero_().relu(),
+        lambda fresh: fresh.call(*fresh.args),
+        lambda _: None,
+        lambda: 1,
+    )
+    (call,) = exercise(ProgramSubject(writes), capture, ("example",))
+    assert "mutation" in {one.what for one in call.differences}
