@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, Protocol, TypeAlias
@@ -20,26 +21,27 @@ import msgspec
 from ddefuzz.campaign.guide import Case, Guide
 from ddefuzz.campaign.lost import OwnError, lost_case, lost_in, smallest_so_far, undone_case, was_begun
 from ddefuzz.campaign.pace import Pace
-from ddefuzz.campaign.plan import SLOW_TO_START, Plan, Upcoming
-from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
+from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming
+from ddefuzz.campaign.summary import CRASHES, Seen, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
     ConfirmResult,
+    ControlResult,
+    ControlTask,
     MinimizeResult,
     MinimizeTask,
     Suspect,
     run_case,
     run_confirm,
+    run_control,
     run_minimize,
 )
+from ddefuzz.control.model import NOT_JUDGED
 from ddefuzz.errors import DdefuzzError, UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, Sighting
-
-MINIMIZE_SECONDS = 60.0
-CONFIRM_SECONDS = 30.0
 
 QUEUE_PER_JOB = 2
 """Tasks handed out at a time for each worker: one running, one waiting so that no worker is ever idle."""
@@ -56,9 +58,6 @@ LOST_BEFORE_BEGUN = 20
 
 GRACE_SECONDS = 2.0
 """How long after the end of a time budget the last results are waited for."""
-
-CRASHES = frozenset({"crash", "timeout"})
-"""Kinds that a worker cannot minimize, because showing them ends it."""
 
 
 class Workers(Protocol):
@@ -161,7 +160,7 @@ class Campaign:
             peak_rss_mb=tally.peak_rss_mb,
             interrupted=self.interrupted,
             minimized=minimized(tally.findings.values(), tally.cpu_seconds),
-            unminimized=sum(map(_lacks_minimizing, tally.findings.values())),
+            unminimized=sum(seen.lacks_minimizing for seen in tally.findings.values()),
             lost=tally.lost,
             campaign=self.number,
         )
@@ -301,6 +300,7 @@ class Campaign:
         """
         for finding in self.database.findings():
             self._follow(finding)
+            self._control(finding)
 
     def _follow(self, finding: Finding) -> None:
         """Queue, once, what an open finding lacks: to be made smaller, unless that cannot be, and confirmed."""
@@ -375,14 +375,24 @@ class Campaign:
         self.database.set_confirmed(name, int(shown), 1, failure)
         self._update(name, confirmed=f"{int(shown)}/1")
         self.told.append(("confirmed", name))
+        self._control(self.database.get(name))
+
+    def _control(self, finding: Finding) -> None:
+        """Queue the control runs of a confirmed program."""
+        name, program = finding.id, finding.minimal or finding.original
+        if self.plan.minimize and program is not None and finding.shown is not None and finding.control is None:
+            task = ControlTask(program, finding.shown, finding.shown_ops)
+            take = partial(self._end_control, name)
+            self.to_minimize.append(lambda: self._send(run_control, task, CONFIRM_SECONDS, take))
+
+    def _end_control(self, name: str, result: ControlResult | Lost | OwnError) -> None:
+        if isinstance(result, ControlResult):
+            self.tally.cpu_seconds["control"] += result.cpu_seconds
+            self.pace.followed(result.cpu_seconds)
+        self.database.set_control(name, result.control if isinstance(result, ControlResult) else NOT_JUDGED)
 
     def _update(self, name: str, **changes: object) -> None:
         """Count what became of a finding, if this campaign has seen it."""
         seen = self.tally.findings.get(name)
         if seen is not None:
             self.tally.findings[name] = msgspec.structs.replace(seen, **changes)
-
-
-def _lacks_minimizing(seen: Seen) -> bool:
-    can_be = seen.cause != "user" and seen.signature.kind not in CRASHES
-    return seen.is_new and seen.steps is None and can_be

@@ -11,6 +11,10 @@ from ddefuzz.execute.protocol import Semantics, Stage
 CASE_SECONDS = 30.0
 """Time limit of one case in all its stages, unless a plan sets its own."""
 
+MINIMIZE_SECONDS = 60.0
+CONFIRM_SECONDS = 30.0
+"""Time limit of a confirmation, and of the control runs after it."""
+
 ANYWAY = 16
 """With screening, every sixteenth case (of each stage) is captured even if it passes the fake stage."""
 

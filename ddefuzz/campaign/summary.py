@@ -17,6 +17,9 @@ from ddefuzz.generate.origin import name_of
 SCHEMA = "ddefuzz.campaign/1"
 
 
+CRASHES = frozenset({"crash", "timeout"})
+"""Kinds that a worker cannot minimize, because showing them ends it."""
+
 CONFIRMED = "1/1"
 """Of a finding that the campaign's one cold replay showed again."""
 
@@ -32,6 +35,12 @@ class Seen(msgspec.Struct, frozen=True):
     cases: int = 0
     steps: int | None = None
     confirmed: str = ""
+
+    @property
+    def lacks_minimizing(self) -> bool:
+        """Whether it is a new finding that could be minimized, and was not."""
+        can_be = self.cause != "user" and self.signature.kind not in CRASHES
+        return self.is_new and self.steps is None and can_be
 
 
 class Minimized(msgspec.Struct, frozen=True):

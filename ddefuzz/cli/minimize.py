@@ -10,14 +10,16 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
+from ddefuzz.campaign.tasks import ControlTask, run_control
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.errors import EXIT_FOUND, InputError
-from ddefuzz.execute.pool import Pool
+from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
@@ -104,6 +106,9 @@ def command(
             save(found.program, found.attempts)
             if database.get(finding.id).minimal == text:  # what was known before may be smaller still
                 database.set_confirmed(finding.id, confirmed.k, confirmed.n, shown)
+                if shown is not None:
+                    task = ControlTask(text, shown, failing_ops(shown.observation))
+                    database.set_control(finding.id, _control(pool, task, timeout))
     outcome = Outcome(
         id=finding.id if finding else None,
         key=suspect.signature.key,
@@ -204,6 +209,11 @@ def _confirm(
     seen = [_failure_shown(suspect, observe_cold(_run(suspect, text))) for _ in range(COLD_REPLAYS)]
     shown = [failure for failure in seen if failure is not None]
     return Confirmation(len(shown), COLD_REPLAYS), shown[0] if shown else None
+
+
+def _control(pool: Pool, task: ControlTask, timeout: float) -> Control:
+    result = pool.submit(run_control, task, timeout).result()
+    return NOT_JUDGED if isinstance(result, Lost) else result.control
 
 
 def _save(database: Database, finding: Finding, best: Program, attempts: int) -> None:

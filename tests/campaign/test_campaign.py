@@ -20,6 +20,8 @@ from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
     ConfirmResult,
+    ControlResult,
+    ControlTask,
     MinimizeResult,
     MinimizeTask,
     StageOutcome,
@@ -27,6 +29,7 @@ from ddefuzz.campaign.tasks import (
     run_case,
 )
 from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.control.model import Control
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.pool import Future, Lost
@@ -110,6 +113,10 @@ class Workers:
             case Suspect(signature=signature):
                 self.done.append(f"confirm {signature.site}")
                 return ConfirmResult(shown=SHOWN, cpu_seconds=0.2)
+            case ControlTask(program=program, shown=shown):
+                assert (program, shown) == (PROGRAM, SHOWN)
+                self.done.append("control")
+                return ControlResult(Control("passes", "fails"), cpu_seconds=0.1)
             case _:
                 raise AssertionError(argument)
 
@@ -170,7 +177,9 @@ def test_a_finding_is_recorded_then_minimized_then_confirmed_once(tmp_path: Path
     assert [line for line in workers.done if "case" not in line] == [
         "minimize at::native::chunk",
         "confirm at::native::chunk",
+        "control",
     ]
+    assert finding.control == Control("passes", "fails")
     assert [kind for kind, _ in events if kind != "case"] == ["found", "smaller", "confirmed"]
     assert [(seen.cases, seen.steps, seen.confirmed, seen.is_new) for seen in summary.findings] == [(6, 1, "1/1", True)]
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.minimize import command
+from ddefuzz.control.model import Control
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.database import Database
@@ -77,6 +78,14 @@ def test_a_finding_is_saved_with_its_confirmation(url: str) -> None:
     with Database.open(url, create=False) as database:
         found = database.get(CHUNK.key)
     assert (found.minimal, found.steps, str(found.confirmed)) == (MINIMAL, 1, "3/3")
+    assert found.shown is not None
+    assert (found.shown.kind, found.stage, found.expression, found.shown_ops) == (
+        "dde",
+        "export",
+        "Eq(u0, 0)",
+        ("torch.chunk",),
+    )
+    assert (found.control, found.data_dependent) == (Control("passes", "passes"), True)
 
 
 def test_an_interrupt_keeps_the_best_so_far(url: str) -> None:
