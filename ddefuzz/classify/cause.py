@@ -154,10 +154,10 @@ RULES: tuple[Rule, ...] = (
         evidence.reviewed_as("refused"),
     ),
     Rule(
-        "reviewed-check",
+        "reviewed-avoidable",
         "avoidable",
         "a reviewed function of this cause",
-        "torch.gather(x, 0, y[mask])",
+        "x[mask].squeeze_()",
         evidence.reviewed_as("avoidable"),
     ),
     Rule(

@@ -238,7 +238,7 @@ def _summary(failure: Classified) -> str:
         case "user":
             return "Your own code branches on a tensor, whose value only the data tells."
         case "python-value":
-            return f"Your own code asks for a Python bool or number that only the data tells{asked}."
+            return f"Your own code makes a Python bool or number of data ({signature.site}{asked})."
         case "result-depends-on-data":
             return f"The rank, structure or meaning of the result depends on data ({signature.site}{asked})."
         case "refused":

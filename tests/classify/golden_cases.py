@@ -351,12 +351,18 @@ def _solve_vector(x: Tensor, keep: Tensor) -> Any:
     return torch.linalg.solve(x[keep] + torch.eye(3), right)
 
 
-@case("refs-squeeze", "the rank depends on the sizes, in a reference", X, KEEP, stages=("export",))
+@case(
+    "refs-squeeze",
+    "the rank depends on the sizes, where a fallback would do as in torch.squeeze; a reference",
+    X,
+    KEEP,
+    stages=("export",),
+)
 def _refs_squeeze(x: Tensor, keep: Tensor) -> Any:
     return torch._refs.squeeze(x[keep])
 
 
-@case("squeeze-in-place", "the rank depends on the sizes, in C++", X, KEEP)
+@case("squeeze-in-place", "the same in C++", X, KEEP)
 def _squeeze_in_place(x: Tensor, keep: Tensor) -> Any:
     return x[keep].squeeze_()
 
@@ -384,3 +390,19 @@ def _sizes_as_ints(x: Tensor, keep: Tensor) -> Any:
 @case("grad-exported", "an op that export does not trace", GRAD, stages=("export",))
 def _grad_exported(x: Tensor) -> Any:
     return torch.autograd.grad(x.tan().sum(), x)
+
+
+@case("cross-entropy", "probabilities or classes: the sizes tell, and the dtype too", X[:, 0].sigmoid(), KEEP)
+def _cross_entropy(x: Tensor, keep: Tensor) -> Any:
+    return functional.cross_entropy(x[keep], x[~keep][:4])
+
+
+@case("linear-cross-entropy", "the same in Python", X, torch.ones(2, 3), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1]))
+def _linear_cross_entropy(x: Tensor, weight: Tensor, target: Tensor) -> Any:
+    return functional.linear_cross_entropy(x[target >= 0], weight, target)
+
+
+@case("diff-many", "more differences than there are elements: the result is empty", X, N)
+def _diff_many(x: Tensor, n: Tensor) -> Any:
+    rows = torch.sym_min(n[0].item(), 3)
+    return torch.diff(torch.ones(rows), 4)
