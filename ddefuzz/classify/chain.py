@@ -17,6 +17,7 @@ from ddefuzz.classify.machinery import is_framework, is_python_machinery
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer, python_site, user_frame
 from ddefuzz.execute.protocol import ExceptionInfo, Observation
+from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.capture import decisive
 from ddefuzz.oracles.failure import Failure, Kind
@@ -24,10 +25,10 @@ from ddefuzz.oracles.failure import Failure, Kind
 DATA_DEPENDENT_BRANCHING = "Data-dependent branching"
 """The title of dynamo's graph break at a branch on a tensor (torch/_dynamo/symbolic_convert.py, `generic_jump`)."""
 
-BINDINGS_SITE = Site("Python", "torch/fx/experimental/symbolic_shapes.py", "compute_unbacked_bindings")
+BINDINGS_SITE = Site("Python", torch_api.SYMBOLIC_SHAPES_FILE.path, torch_api.UNBACKED_BINDINGS.name)
 """The one function that raises PendingUnbackedSymbolNotFound."""
 
-DYNAMO_SITE = Site("Python", "torch/_dynamo", None)
+DYNAMO_SITE = Site("Python", torch_api.DYNAMO_FILES.path.rstrip("/"), None)
 """Dynamo as a whole: which of its files gives up changes between versions, the title of the graph break does not."""
 
 _OP = re.compile(r"\b(\w+)\.(\w+)\.\w+\b")

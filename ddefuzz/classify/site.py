@@ -8,7 +8,8 @@ from ddefuzz.classify.cxx import function_name, innermost_site
 from ddefuzz.classify.machinery import TRACER, is_framework, is_guard_plumbing, is_python_machinery
 from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.instrument.events import SIZES_FOR_CXX, Frame, Raised
+from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.instrument.torch_api import SIZES_FOR_CXX
 
 USER_SITE = Site("Python", USER_CODE, None)
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -20,7 +21,7 @@ def site(raised: Raised) -> tuple[Site, Frame]:
     If C++ asked: the innermost C++ function of that call that is not machinery. If all of them are machinery, or
     Python asked: the innermost Python frame that is not machinery. Native and Python frames are never interleaved.
     """
-    if raised.place.language == "C++" or raised.place.file == SIZES_FOR_CXX:
+    if raised.place.language == "C++" or raised.place.file in SIZES_FOR_CXX:
         native = innermost_site(raised)
         if native is not None:
             return Site("C++", None, function_name(native.function)), native

@@ -174,8 +174,8 @@ def _observed(
         observations[by_subject[run.subject]].append(observed)
         done += run in counting
         live.update(f"{done} of {counted(len(counting), 'run')}")
-    for case, done in observations.items():
-        yield check_case(case, done)
+    for case, observed_of_case in observations.items():
+        yield check_case(case, observed_of_case)
 
 
 def _advised(

@@ -21,18 +21,21 @@ import msgspec
 
 from ddefuzz.coverage.reach import Answer
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.instrument import torch_api
 
-CALLS: Mapping[str, Answer] = MappingProxyType({"guard_or_false": "False", "guard_or_true": "True"})
+CALLS: Mapping[str, Answer] = MappingProxyType(
+    {torch_api.GUARD_OR_FALSE.name: "False", torch_api.GUARD_OR_TRUE.name: "True"}
+)
 """What asks and names its answer for the case that nothing decides; and that answer."""
 
-HOOKED_FILES = frozenset({"torch/fx/experimental/sym_node.py", "torch/fx/experimental/symbolic_shapes.py"})
+HOOKED_FILES = frozenset({*torch_api.SYM_NODE_FILE.paths, *torch_api.SYMBOLIC_SHAPES_FILE.paths})
 """Where these functions live: a call there asks for its caller."""
 
 Part: TypeAlias = Literal["core", "inductor", "distributed", "c++", "user"]
 """The part of torch that a site is in; `user` is none of torch."""
 
 _PARTS: tuple[tuple[str, Part], ...] = (
-    ("torch/_inductor/", "inductor"),
+    *((folder, "inductor") for folder in torch_api.INDUCTOR_FILES.paths),
     ("torch/distributed/", "distributed"),
     ("torch/", "core"),
 )

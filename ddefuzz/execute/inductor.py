@@ -12,10 +12,10 @@ from ddefuzz.instrument import torch_api
 
 _SETTINGS: dict[str, Any] = {
     # A graph that was seen before would be taken from memory or disk, and its guards never asked.
-    "force_disable_caches": True,
+    torch_api.NO_INDUCTOR_CACHES.key: True,
     # Whether the machine has vector instructions is tried by compiling a file. No guard depends on it.
-    "cpp.vec_isa_ok": True,
-    "compile_threads": 1,
+    torch_api.VECTOR_ISA.key: True,
+    torch_api.COMPILE_THREADS.key: 1,
 }
 
 
@@ -40,7 +40,7 @@ def whole() -> Iterator[None]:
     """Let inductor compile its code, without caches from earlier programs. The files stay until the process ends: the
     code is called later.
     """
-    with torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS | {"cpp.vec_isa_ok": None}):
+    with torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS | {torch_api.VECTOR_ISA.key: None}):
         yield
 
 

@@ -35,7 +35,7 @@ OUTPUT_TAIL = 2000
 MESSAGE_LIMIT = 6000
 """Characters kept of an exception's message."""
 
-LACKING = frozenset({"InvalidCxxCompiler"})
+LACKING = torch_api.names_of([torch_api.NO_COMPILER])
 """Exceptions by which torch says that this machine lacks what a stage needs. They are not failures of the subject."""
 
 _MEGABYTE = 1e6
@@ -172,9 +172,11 @@ def _clean_slate() -> Iterator[None]:
         torch_api.bound(torch_api.DYNAMO_RESET)()
         stack.enter_context(
             torch_api.bound(torch_api.DYNAMO_CONFIG)(
-                capture_scalar_outputs=True,
-                capture_dynamic_output_shape_ops=True,
-                fake_tensor_cache_enabled=False,
+                {
+                    torch_api.CAPTURE_SCALARS.key: True,
+                    torch_api.CAPTURE_DYNAMIC_SHAPES.key: True,
+                    torch_api.FAKE_CACHE.key: False,
+                }
             )
         )
         yield

@@ -15,10 +15,6 @@ Counterfactual: TypeAlias = Literal["same", "other", "undecided"]
 Mechanism: TypeAlias = Literal["explicit", "size-oblivious", "aggressive-1", "aggressive-2"]
 """What answers a guard that cannot be decided."""
 
-SIZES_FOR_CXX = "torch/_subclasses/fake_tensor.py"
-"""The Python that answers C++ when it wants a tensor's sizes as plain ints (`_DISPATCH_META_HANDLERS`): as a place,
-C++ asked through it."""
-
 PROGRAM_FILE = "<program>"
 """The file name of a generated program's frames, which are the user's code."""
 

@@ -41,11 +41,11 @@ def watch(
 
 
 def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Callable[..., Any]]]:
-    yield torch_api.DOOR, _door(recorder, mechanism == "size-oblivious")
+    yield torch_api.EVALUATE_EXPR, _door(recorder, mechanism == "size-oblivious")
     yield torch_api.LOG_SUPPRESSED, _log_suppressed(recorder)
     yield torch_api.DATA_DEPENDENT_INIT, _data_dependent_error(recorder)
     yield torch_api.REFUSED_INIT, _refusal(recorder)
-    for api in torch_api.DOOR_METHODS:
+    for api in torch_api.GUARD_METHODS:
         yield api, _door_method(recorder, api)
     for api in torch_api.SYMBOL_MAKERS:
         yield api, _symbol_maker(recorder, api)
@@ -55,12 +55,12 @@ def _disguised(api: Api, hook: Callable[..., Any]) -> Callable[..., Any]:
     """`hook` with the file name of the function that it replaces."""
     if not isinstance(hook, FunctionType):
         raise TypeError(f"a hook is a function, not {hook!r}")
-    hook.__code__ = hook.__code__.replace(co_filename=sys.modules[api.path.partition(":")[0]].__file__ or "")
+    hook.__code__ = hook.__code__.replace(co_filename=sys.modules[api.here().partition(":")[0]].__file__ or "")
     return hook
 
 
 def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
-    original = torch_api.bound(torch_api.DOOR)
+    original = torch_api.bound(torch_api.EVALUATE_EXPR)
 
     def ddefuzz_evaluate_expr(
         env: Any,
@@ -93,7 +93,7 @@ def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
         finally:
             recorder.withholding = False
 
-    return _disguised(torch_api.DOOR, ddefuzz_evaluate_expr)
+    return _disguised(torch_api.EVALUATE_EXPR, ddefuzz_evaluate_expr)
 
 
 def _log_suppressed(recorder: Recorder) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ reported only.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,28 +14,14 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
 from ddefuzz.instrument import frames, torch_api
-from ddefuzz.instrument.events import SIZES_FOR_CXX, Counterfactual, Frame, Guard, Place, Raised, SymbolOrigin
+from ddefuzz.instrument.events import Counterfactual, Frame, Guard, Place, Raised, SymbolOrigin
 from ddefuzz.instrument.frames import Stacks
 
-_PLUMBING = frozenset(
-    str(torch_api.torch_parent() / file)
-    for file in (
-        "torch/__init__.py",  # SymBool.__bool__, SymInt.__index__ …, torch._check
-        "torch/fx/experimental/symbolic_shapes.py",
-        "torch/fx/experimental/sym_node.py",
-        "torch/fx/experimental/recording.py",
-        "torch/fx/experimental/_size_hinting.py",
-        "torch/utils/_stats.py",  # the counting wrapper of SymNode methods
-        "torch/utils/_config_module.py",
-    )
-)
-"""The door's own files: the frame that asked is the first outside them."""
-
-_INDUCTOR_PLUMBING = str(torch_api.torch_parent() / "torch/_inductor/sizevars.py")
-_INDUCTOR_DOORS = frozenset({"evaluate_expr", "guard_or_false", "guard_or_true"})
-"""Inductor's own way to the door; other functions of that file ask themselves."""
-
-_DYNAMO = str(torch_api.torch_parent() / "torch/_dynamo/_")[:-1]
+_TORCH_PARENT = torch_api.torch_parent()
+_GUARD_FILES = frozenset(str(_TORCH_PARENT / path) for file in torch_api.GUARD_FILES for path in file.paths)
+_INDUCTOR_SIZES = frozenset(str(_TORCH_PARENT / path) for path in torch_api.INDUCTOR_SIZES_FILE.paths)
+_INDUCTOR_GUARDS = torch_api.names_of(torch_api.INDUCTOR_GUARDS)
+_DYNAMO = tuple(f"{_TORCH_PARENT / path}{os.sep}" for path in torch_api.DYNAMO_FILES.paths)
 
 _OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
 """Ops whose users know them by another name."""
@@ -193,7 +180,9 @@ class Recorder:
             asked=asked,
             place=place,
             stacks=frames.take(frame, self.root),
-            native=frames.native_backtrace() if place.language == "C++" or place.file == SIZES_FOR_CXX else None,
+            native=frames.native_backtrace()
+            if place.language == "C++" or place.file in torch_api.SIZES_FOR_CXX
+            else None,
             withheld=self.withholding,
             origins=tuple(
                 (str(symbol), self._origins[symbol])
@@ -256,7 +245,7 @@ class Recorder:
 
 def _is_plumbing(code: CodeType) -> bool:
     file = code.co_filename
-    return file in _PLUMBING or (file == _INDUCTOR_PLUMBING and code.co_name in _INDUCTOR_DOORS)
+    return file in _GUARD_FILES or (file in _INDUCTOR_SIZES and code.co_name in _INDUCTOR_GUARDS)
 
 
 def _making_op(frame: FrameType | None) -> str:

@@ -1,87 +1,33 @@
-"""Every private torch API in use, each named once: where it is, what for, and what must be true of it.
+"""Every private name of torch in use, each once: attributes, settings, exceptions, modules and files of its source.
 
-`ddefuzz doctor` runs `check`; everything else reaches torch's private parts through these rows alone.
+`ddefuzz doctor` runs `check`; all code reaches torch's private parts through these rows alone, and a test scans the
+package for others. Importing this imports no torch.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import torch
+import importlib.util
+from collections.abc import Iterable
 
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.instrument.lookup import Api, TorchFile, bound, torch_parent
 from ddefuzz.selfcheck import Check
 
+__all__ = ["Api", "TorchFile", "bound", "check", "names_of", "require", "table", "torch_parent"]
+
 OLDEST_TORCH = (2, 13)
-"""The oldest torch whose door takes `fallback_value`; the repro scripts alone go further back, to 2.6."""
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """One private attribute: `module:dotted.path`, what it is for, and parameters that a call relies on.
-
-    With `stage_only` it is one that a single stage needs, and is not imported before that.
-    """
-
-    path: str
-    purpose: str
-    parameters: tuple[str, ...] = ()
-    stage_only: bool = False
-
-    @property
-    def name(self) -> str:
-        """The attribute's own name, as `setattr` on its owner takes it."""
-        return self.path.rpartition(":")[2].rpartition(".")[2]
-
-    def owner(self) -> Any:
-        """The class or module that has the attribute. Raises UnsupportedError where this torch has not."""
-        module, _, attributes = self.path.partition(":")
-        return self._walk(module, attributes.split(".")[:-1])
-
-    def get(self) -> Any:
-        """The attribute itself. Raises UnsupportedError where this torch has not."""
-        module, _, attributes = self.path.partition(":")
-        return self._walk(module, attributes.split("."))
-
-    def problem(self) -> str:
-        """What is wrong with it in this torch, else an empty string."""
-        try:
-            value = self.get()
-        except UnsupportedError as error:
-            return str(error)
-        if not self.parameters:
-            return ""
-        try:
-            signature = inspect.signature(value)
-        except (TypeError, ValueError) as error:
-            return f"{self.path} has no signature to check: {error}"
-        missing = [name for name in self.parameters if name not in signature.parameters]
-        return f"{self.path}{signature} lacks the parameters {missing}" if missing else ""
-
-    def _walk(self, module: str, attributes: list[str]) -> Any:
-        try:
-            value: Any = importlib.import_module(module)
-            for attribute in attributes:
-                value = getattr(value, attribute)
-        except (ImportError, AttributeError) as error:
-            raise UnsupportedError(
-                f"torch {torch.__version__} has no {self.path} ({self.purpose}): {error}; expected torch 2.13"
-            ) from error
-        return value
-
+"""The oldest torch whose `evaluate_expr` takes `fallback_value`; the repro scripts alone go further back, to 2.6."""
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FAKE = "torch._subclasses.fake_tensor"
+_DYNAMO_SETTINGS = "torch._dynamo.config"
+_INDUCTOR_SETTINGS = "torch._inductor.config"
 
 # Watching (instrument/guards.py, recorder.py).
-DOOR = Api(
+EVALUATE_EXPR = Api(
     f"{_SHAPES}:ShapeEnv.evaluate_expr",
-    "the one door through which every guard is decided, above torch's lru_cache",
+    "hooked: every guard is decided by it, above torch's lru_cache",
     ("orig_expr", "hint", "fx_node", "size_oblivious", "fallback_value"),
 )
 LOG_SUPPRESSED = Api(
@@ -104,8 +50,8 @@ REFUSED_INIT = Api(
     ("func",),
 )
 SYM_NODE = Api("torch.fx.experimental.sym_node:SymNode", "what C++ calls, with the file and line that asked")
-DOOR_METHODS = tuple(
-    Api(f"{SYM_NODE.path}.{method}", "a way to the door that is told who asked", ("file", "line"))
+GUARD_METHODS = tuple(
+    Api(f"{SYM_NODE.path}.{method}", "hooked: calls evaluate_expr for C++, with its file and line", ("file", "line"))
     for method in (
         "guard_bool",
         "guard_int",
@@ -146,7 +92,14 @@ DYNAMO_PATCHER = Api(
     "torch._dynamo.eval_frame:TorchPatcher.patch",
     "what dynamo wraps at its first use, once a process: done before every run, frames do not tell a first from a last",
 )
-DYNAMO_CONFIG = Api("torch._dynamo.config:patch", "scalar and dynamic-output capture on, FakeTensor cache off")
+DYNAMO_CONFIG = Api(f"{_DYNAMO_SETTINGS}:patch", "changes dynamo's settings for a while")
+CAPTURE_SCALARS = Api(f"{_DYNAMO_SETTINGS}:capture_scalar_outputs", "a setting: .item() is captured")
+CAPTURE_DYNAMIC_SHAPES = Api(
+    f"{_DYNAMO_SETTINGS}:capture_dynamic_output_shape_ops", "a setting: nonzero and its like are captured"
+)
+FAKE_CACHE = Api(
+    f"{_DYNAMO_SETTINGS}:fake_tensor_cache_enabled", "a setting: off, because cached answers hide guards of later cases"
+)
 FLAT_INPUTS = Api(
     "torch.export:ExportedProgram._graph_module_flat_inputs",
     "the arguments of an exported graph: parameters, buffers and constants, then the flattened arguments",
@@ -159,14 +112,19 @@ INDUCTOR_LOADING = Api(
     "torch._inductor.graph:GraphLowering._compile_to_module_lines",
     "where generated code is loaded, and with that the C++ compiler starts: the inductor stage ends there",
     ("wrapper_code",),
-    stage_only=True,
 )
-INDUCTOR_CONFIG = Api("torch._inductor.config:patch", "inductor's caches off", stage_only=True)
+INDUCTOR_CONFIG = Api(f"{_INDUCTOR_SETTINGS}:patch", "changes inductor's settings for a while")
+NO_INDUCTOR_CACHES = Api(
+    f"{_INDUCTOR_SETTINGS}:force_disable_caches", "a setting: a graph that was seen before is lowered again"
+)
+VECTOR_ISA = Api(
+    f"{_INDUCTOR_SETTINGS}:cpp.vec_isa_ok", "a setting: vector instructions are not tried by compiling a file"
+)
+COMPILE_THREADS = Api(f"{_INDUCTOR_SETTINGS}:compile_threads", "a setting: inductor starts no processes")
 INDUCTOR_TRIES_VECTORS = Api(
     "torch._inductor.cpu_vec_isa:VecISA.check_build",
     "tries a vector instruction set by compiling a file, also where `vec_isa_ok` is set (AVX-512 with bf16)",
     ("code",),
-    stage_only=True,
 )
 INDUCTOR_FRESH_CACHE = Api(
     "torch._inductor.utils:fresh_cache", "inductor's caches in memory cleared, its files in a folder of their own"
@@ -190,6 +148,31 @@ FREE_UNBACKED = Api(f"{_SHAPES}:free_unbacked_symbols", "which values have sizes
 DIM_STATIC = Api(f"{_SHAPES}:DimDynamic.STATIC", "the other dims of the fake stage")
 CONSTANT_SOURCE = Api("torch._dynamo.source:ConstantSource", "names the inputs of the fake stage", ("source_name",))
 
+PRELOADED = (
+    "torch._dynamo.convert_frame",
+    "torch._dynamo.backends.debugging",
+    "torch._dynamo.backends.common",
+    "torch._dynamo.dce_extra_outputs",
+    "torch._dynamo.functional_export",
+    "torch._dynamo.repro.after_aot",
+    "torch._dynamo.repro.after_dynamo",
+    "torch.export._trace",
+    "torch._export.non_strict_utils",
+    "torch._export.passes._node_metadata_hook",
+    "torch._export.passes.replace_autocast_with_hop_pass",
+    "torch._export.passes.replace_set_grad_with_hop_pass",
+    "torch._functorch._aot_autograd.subclass_codegen",
+    "torch._higher_order_ops.passes.inline_invoke_subgraph",
+    "torch._inductor.compiler_bisector",
+    "torch._subclasses.schema_check_mode",
+    "torch.distributed.tensor.experimental",
+    "torch.fx.experimental.validator",
+    "torch.testing._internal.common_methods_invocations",
+)
+"""The modules of torch that the first captures import, found by comparing `sys.modules` before and after; those that
+the others import are left out. One that a torch does not have costs time, and nothing else.
+"""
+
 # Sweeping (generate/opinfo.py, sweep/). Not among `require`: a campaign does without, and importing it takes 3 s.
 OP_DB = Api(
     "torch.testing._internal.common_methods_invocations:op_db", "torch's sample calls of 700 ops; needs expecttest"
@@ -199,32 +182,98 @@ UPSTREAM_SKIP = Api("torch.testing._internal.common_ops_unbacked:ops_unbacked_sk
 NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function that a mode watches, unwatched inside")
 OVERLOAD_PACKET = Api("torch._ops:OpOverloadPacket", "an aten op, whose text is its name")
 OVERLOAD = Api("torch._ops:OpOverload", "one overload of it")
+TREE_LEAVES = Api("torch.utils._pytree:tree_leaves", "the tensors in the arguments of a sample call")
 SWEEP_ONLY = frozenset({OP_DB, UPSTREAM_XFAIL, UPSTREAM_SKIP})
 
 
-def table() -> tuple[Api, ...]:
+# Judging (oracles/capture.py, execute/observe.py): exceptions are recorded, and compared, by the name of their class.
+GUARD_ERROR = Api(f"{_SHAPES}:GuardOnDataDependentSymNode", "the data-dependent error")
+PENDING_ERROR = Api(f"{_SHAPES}:PendingUnbackedSymbolNotFound", "an unbacked symbol that is in no output")
+OUTPUT_ERRORS = tuple(
+    Api(f"{_FAKE}:{name}", "an op whose output is data, or that has no kernel for fake tensors")
+    for name in ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException")
+)
+DYNAMO_INTERNAL_ERROR = Api("torch._dynamo.exc:TorchRuntimeError", "an op failed on fake tensors under dynamo")
+DYNAMO_REFUSALS = tuple(
+    Api(f"torch._dynamo.exc:{name}", "dynamo does not trace this")
+    for name in ("Unsupported", "UncapturedHigherOrderOpError", "UserError")
+)
+NO_COMPILER = Api("torch._inductor.exc:InvalidCxxCompiler", "the machine has no C++ compiler: not judged")
+
+# Advising (report/rewrites.py), and counting guard sites (coverage/inventory.py).
+GUARD_OR_FALSE = Api(f"{_SHAPES}:guard_or_false", "what a user may write in place of a branch", ("a",))
+GUARD_OR_TRUE = Api(f"{_SHAPES}:guard_or_true", "its other form", ("a",))
+
+# Files of torch's source, with which the files of frames and places are compared.
+SYMBOLIC_SHAPES_FILE = TorchFile("torch/fx/experimental/symbolic_shapes.py", "ShapeEnv, guard_or_false")
+SYM_NODE_FILE = TorchFile("torch/fx/experimental/sym_node.py", "SymNode")
+GUARD_FILES = (
+    SYMBOLIC_SHAPES_FILE,
+    SYM_NODE_FILE,
+    TorchFile("torch/__init__.py", "SymBool.__bool__, SymInt.__index__ and others, torch._check"),
+    TorchFile("torch/fx/experimental/recording.py", "the wrapper that can record calls of ShapeEnv"),
+    TorchFile("torch/fx/experimental/_size_hinting.py", "hints of sizes"),
+    TorchFile("torch/utils/_stats.py", "the counting wrapper of SymNode methods"),
+    TorchFile("torch/utils/_config_module.py", "settings that are patched in the calls between"),
+)
+"""Between a caller and `evaluate_expr`: the frame that evaluated a guard is the first outside of them."""
+INDUCTOR_SIZES_FILE = TorchFile("torch/_inductor/sizevars.py", "inductor's own calls of evaluate_expr")
+INDUCTOR_GUARDS = tuple(
+    Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "calls evaluate_expr for whoever calls it")
+    for method in ("evaluate_expr", "guard_or_false", "guard_or_true")
+)
+"""The functions of that file that pass a question on; its others ask themselves."""
+SIZES_FOR_CXX = TorchFile(
+    "torch/_subclasses/fake_tensor.py",
+    "answers C++ when it wants a tensor's sizes as plain ints (`_DISPATCH_META_HANDLERS`): as a place, C++ asked",
+)
+DYNAMO_FILES = TorchFile("torch/_dynamo/", "dynamo, which asks on behalf of the code that it interprets")
+INDUCTOR_FILES = TorchFile("torch/_inductor/", "inductor")
+UNBACKED_BINDINGS = Api(
+    f"{_SHAPES}:compute_unbacked_bindings", "the one function that raises PendingUnbackedSymbolNotFound"
+)
+
+
+def table() -> tuple[Api | TorchFile, ...]:
     """Every row above."""
-    rows: list[Api] = []
+    rows: dict[Api | TorchFile, None] = {}
     for value in globals().values():
-        if isinstance(value, Api):
-            rows.append(value)
-        elif isinstance(value, tuple):
-            rows.extend(row for row in value if isinstance(row, Api))
+        for row in value if isinstance(value, tuple) else (value,):
+            if isinstance(row, Api | TorchFile):
+                rows[row] = None
     return tuple(rows)
 
 
 def check(without: frozenset[Api] = frozenset()) -> list[Check]:
-    """Whether this torch has every private API in use, with the parameters that calls rely on."""
+    """Whether this torch has every private name in use, with the parameters that calls rely on."""
     rows = (row for row in table() if row not in without)
-    return [Check(row.path, not (problem := row.problem()), problem or row.purpose) for row in rows]
+    found = [Check(row.path, not (problem := row.problem()), problem or row.purpose) for row in rows]
+    absent = [name for name in PRELOADED if not _is_there(name)]
+    return [*found, Check("modules imported before a first capture", True, _preloaded(absent))]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package around it
+        return False
+
+
+def _preloaded(absent: list[str]) -> str:
+    if not absent:
+        return f"all {len(PRELOADED)}"
+    return (
+        f"{len(PRELOADED) - len(absent)} of {len(PRELOADED)}; this torch has no {', '.join(absent)}: it starts slower"
+    )
 
 
 def require() -> None:
     """Raise UnsupportedError, in one line, unless this torch is one that ddefuzz can watch."""
-    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    torch = str(importlib.import_module("torch").__version__)
+    version = tuple(int(part) for part in torch.split("+", maxsplit=1)[0].split(".")[:2])
     if version < OLDEST_TORCH:
         raise UnsupportedError(
-            f"torch {torch.__version__} is older than {'.'.join(map(str, OLDEST_TORCH))}, "
+            f"torch {torch} is older than {'.'.join(map(str, OLDEST_TORCH))}, "
             "the first whose guards ddefuzz can watch; only the repro scripts run under it"
         )
     broken = [row for row in check(SWEEP_ONLY) if not row.ok]
@@ -232,12 +281,6 @@ def require() -> None:
         raise UnsupportedError(f"{broken[0].detail} (and {len(broken) - 1} more; see `ddefuzz doctor`)")
 
 
-def torch_parent() -> Path:
-    """The folder that holds the torch package: Python frames are named relative to it."""
-    return Path(torch.__file__).parent.parent
-
-
-def bound(api: Api) -> Callable[..., Any]:
-    """The callable behind a row."""
-    value: Callable[..., Any] = api.get()
-    return value
+def names_of(rows: Iterable[Api]) -> frozenset[str]:
+    """The own names of rows."""
+    return frozenset(row.name for row in rows)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.torch_api import names_of
 from ddefuzz.oracles.failure import Failure, Kind
 
-GUARD_EXCEPTIONS = frozenset({"GuardOnDataDependentSymNode"})
+GUARD_EXCEPTIONS = names_of([torch_api.GUARD_ERROR])
 
 KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
     (GUARD_EXCEPTIONS, "dde"),
-    (frozenset({"PendingUnbackedSymbolNotFound"}), "pending-unbacked"),
-    (
-        frozenset({"DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException"}),
-        "data-dependent-output",
-    ),
-    (frozenset({"TorchRuntimeError"}), "internal-error"),
-    (frozenset({"Unsupported", "UncapturedHigherOrderOpError", "UserError"}), "unsupported"),
+    (names_of([torch_api.PENDING_ERROR]), "pending-unbacked"),
+    (names_of(torch_api.OUTPUT_ERRORS), "data-dependent-output"),
+    (names_of([torch_api.DYNAMO_INTERNAL_ERROR]), "internal-error"),
+    (names_of(torch_api.DYNAMO_REFUSALS), "unsupported"),
 )
 """The kind by the exceptions of the chain, wherever in it they are: dynamo wraps what it meets in a `UserError`,
 `Unsupported` or `InternalTorchDynamoError`. The first row that applies decides; anything else is an internal error."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 
 
@@ -39,7 +40,7 @@ class Edit(NamedTuple):
 
 Rewrite = Callable[[Place], Iterator[Edit]]
 
-GUARD_IMPORT = "from torch.fx.experimental.symbolic_shapes import guard_or_false"
+GUARD_IMPORT = "from {} import {}".format(*torch_api.GUARD_OR_FALSE.path.split(":"))
 
 _TRUTH_OF_A_TENSOR = re.compile(r"|Eq\([uz]\w*, 1\)|Ne\([uz]\w*, 0(\.0)?\)")
 """How torch asks for the truth of a tensor: as its item; dynamo does not get to ask at all."""

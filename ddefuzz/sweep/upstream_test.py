@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from ddefuzz.classify.classify import classify
 from ddefuzz.execute.observe import observe_in
@@ -56,7 +55,8 @@ def _samples(info: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    leaves = torch_api.bound(torch_api.TREE_LEAVES)((args, kwargs))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def _dims(tensor: torch.Tensor) -> list[int]:
@@ -89,7 +89,7 @@ def _stage(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], prepared: Pre
         return op(*given, **named)
 
     by_default = torch_api.bound(torch_api.DYNAMO_CONFIG)(
-        capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False
+        {torch_api.CAPTURE_SCALARS.key: False, torch_api.CAPTURE_DYNAMIC_SHAPES.key: False}
     )
     with by_default:
         torch.compile(compiled, backend="eager", fullgraph=True)(*args, **kwargs)

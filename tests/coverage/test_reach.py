@@ -9,7 +9,8 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.reach import Reached, expression_shape, reached
 from ddefuzz.execute.protocol import EXPLICIT, Observation
-from ddefuzz.instrument.events import SIZES_FOR_CXX, Frame, Guard, Place, Raised
+from ddefuzz.instrument.events import Frame, Guard, Place, Raised
+from ddefuzz.instrument.torch_api import SIZES_FOR_CXX
 from ddefuzz.oracles.failure import Failure, Kind
 
 REFS = "torch/_refs/__init__.py"
@@ -55,7 +56,7 @@ def test_an_error_in_python_is_at_the_frame_that_is_blamed() -> None:
     assert one == Reached(Place("Python", REFS, 4_098), "roll", "guard_bool", "raised", None, "Eq(x0, n)", ROLL)
 
 
-@pytest.mark.parametrize("asked", [HEADER, Place("Python", SIZES_FOR_CXX, 3_590)])
+@pytest.mark.parametrize("asked", [HEADER, Place("Python", SIZES_FOR_CXX.path, 3_590)])
 def test_an_error_in_cxx_is_at_the_place_that_asked_with_the_function_that_is_blamed(asked: Place) -> None:
     seen = failing(asked)
     (one,) = reached(seen, [classified(seen, CHUNK)])

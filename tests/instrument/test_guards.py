@@ -142,7 +142,7 @@ def test_who_asked_in_cpp(call: Callable[[torch.Tensor], object], function: str)
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_nothing_is_left_behind(mechanism: Mechanism) -> None:
-    rows = (torch_api.DOOR, torch_api.LOG_SUPPRESSED, torch_api.SHAPES_CONFIG, *torch_api.DOOR_METHODS)
+    rows = (torch_api.EVALUATE_EXPR, torch_api.LOG_SUPPRESSED, torch_api.SHAPES_CONFIG, *torch_api.GUARD_METHODS)
     before = [row.get() for row in rows]
     with watch(mechanism):
         during = [row.get() for row in rows]

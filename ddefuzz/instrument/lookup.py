@@ -1,0 +1,140 @@
+"""How a private name of torch is found: an attribute or a file, by the first of its alternatives that this torch has.
+
+Nothing here imports torch before a name is looked up, so that modules which only compare names stay cheap to import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ddefuzz.errors import UnsupportedError
+
+VERSIONS = ("2.13", "2.14", "2.15")
+"""The versions of torch under which the names have been looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One private attribute: `module:dotted.path`, what it is for, and parameters that a call relies on.
+
+    `otherwise` are the paths of other versions, tried in order where `path` is not there.
+    """
+
+    path: str
+    purpose: str
+    parameters: tuple[str, ...] = ()
+    otherwise: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The attribute's own name, as `setattr` on its owner takes it; the same in all versions."""
+        return self.key.rpartition(".")[2]
+
+    @property
+    def key(self) -> str:
+        """The name within its module, as `patch` of a module of settings takes it."""
+        return self.path.partition(":")[2]
+
+    def here(self) -> str:
+        """The first of the paths that this torch has. Raises UnsupportedError where it has none."""
+        return _found(self)
+
+    def owner(self) -> Any:
+        """The class or module that has the attribute. Raises UnsupportedError where this torch has not."""
+        return _walk(self.here()[: -len(self.name) - 1])
+
+    def get(self) -> Any:
+        """The attribute itself. Raises UnsupportedError where this torch has not."""
+        return _walk(self.here())
+
+    def problem(self) -> str:
+        """What is wrong with it in this torch, else an empty string."""
+        try:
+            value = self.get()
+        except UnsupportedError as error:
+            return str(error)
+        if not self.parameters:
+            return ""
+        try:
+            signature = inspect.signature(value)
+        except (TypeError, ValueError) as error:
+            return f"{self.path} has no signature to check: {error}"
+        missing = [name for name in self.parameters if name not in signature.parameters]
+        return f"{self.path}{signature} lacks the parameters {missing}" if missing else ""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFile:
+    """One file or folder of torch's source, relative to the folder that holds torch, and what it is known by.
+
+    `otherwise` are the paths of other versions. A recorded place may be of any version: `in` compares with all of them.
+    """
+
+    path: str
+    purpose: str
+    otherwise: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths in all versions."""
+        return (self.path, *self.otherwise)
+
+    def __contains__(self, file: object) -> bool:
+        return isinstance(file, str) and any(
+            file.startswith(path) if path.endswith("/") else file == path for path in self.paths
+        )
+
+    def problem(self) -> str:
+        """What is wrong with it in this torch, else an empty string."""
+        if any((torch_parent() / path).exists() for path in self.paths):
+            return ""
+        return f"torch {_version()} has no file {' or '.join(self.paths)} ({self.purpose})"
+
+
+def torch_parent() -> Path:
+    """The folder that holds the torch package: Python frames are named relative to it."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise UnsupportedError(f"found no torch, expected torch {VERSIONS[0]} or later")
+    return Path(found.origin).parent.parent
+
+
+def bound(api: Api) -> Callable[..., Any]:
+    """The callable behind a row."""
+    value: Callable[..., Any] = api.get()
+    return value
+
+
+@cache
+def _found(api: Api) -> str:
+    problems = []
+    for path in (api.path, *api.otherwise):
+        try:
+            _walk(path)
+        except (ImportError, AttributeError) as error:
+            problems.append(error)
+        else:
+            return path
+    raise UnsupportedError(
+        f"torch {_version()} has no {' or '.join((api.path, *api.otherwise))} ({api.purpose}): {problems[0]}; "
+        f"expected torch {VERSIONS[0]} to {VERSIONS[-1]}"
+    ) from problems[0]
+
+
+def _walk(path: str) -> Any:
+    module, _, attributes = path.partition(":")
+    value: Any = importlib.import_module(module)
+    for attribute in filter(None, attributes.split(".")):
+        value = getattr(value, attribute)
+    return value
+
+
+def _version() -> str:
+    return str(importlib.import_module("torch").__version__)
