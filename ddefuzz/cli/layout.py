@@ -12,8 +12,8 @@ from rich.text import Text
 GAP = 2
 """Between two columns of a table."""
 
-LEAST, LEAST_SHORT = 24, 6
-"""How narrow a table's column of long text may be, and another one as long as the first need not give way."""
+LEAST = 24
+"""How narrow a table's column of long text may be."""
 
 _JOINT = re.compile(r"(?<=[/:._-])(?=[^/:._-])")
 
@@ -66,11 +66,11 @@ def table(
 ) -> Group:
     """Aligned columns under their titles, each row's detail indented below it. Nothing is cut, however narrow the page.
 
-    `folding` names the columns of long text. Where the page is too narrow for whole cells, these are folded, but not
+    `folding` names the columns of long text after the first. Where the page is too narrow for whole cells, these are folded, but not
     below `LEAST` columns each; where that is too wide as well, they leave the table for the row's detail. `right` names
     the columns that are aligned to the right.
     """
-    least = [LEAST if title in folding else 0 for title in titles]
+    least = [LEAST if at and title in folding else 0 for at, title in enumerate(titles)]
     natural = _widths(titles, rows)
     smallest = [min(wide, low) if low else wide for wide, low in zip(natural, least, strict=True)]
     if sum(smallest) + _gaps(natural) > width:
@@ -79,7 +79,7 @@ def table(
         titles, rows = [titles[at] for at in kept], [_with_detail(row, kept, moved) for row in rows]
         natural = _widths(titles, rows)
         smallest = [0] * len(kept)
-    widths = _shared(natural, smallest, width - _gaps(natural))
+    widths = _shared(natural, smallest, _longest_parts(titles, rows), width - _gaps(natural))
     head = [Text(title, style="bold") for title in titles]
     parts = [*_lines_of(head, titles, widths, right), Text("─" * (sum(widths) + _gaps(widths)), style="dim")]
     for row in rows:
@@ -104,13 +104,21 @@ def _with_detail(row: Detailed, kept: Sequence[int], moved: Sequence[int]) -> De
     return Detailed([row.cells[at] for at in kept], Text(" · ".join(parts), style=row.detail.style))
 
 
-def _shared(natural: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+def _longest_parts(titles: Sequence[str], rows: Sequence[Detailed]) -> list[int]:
+    """The longest part of a name or word in each column: what folding does not break if it need not."""
+    texts = [[title, *(row.cells[at].plain for row in rows)] for at, title in enumerate(titles)]
+    return [
+        max(len(part) for text in of for word in (text.split() or [""]) for part in _JOINT.split(word)) for of in texts
+    ]
+
+
+def _shared(natural: Sequence[int], least: Sequence[int], parts: Sequence[int], width: int) -> list[int]:
     """Widths that fit: the widest column gives way, again and again.
 
     The first column has names to be copied: up to three fifths of the page it stays whole while others can give way.
     """
     widths = list(natural)
-    soft = [min(natural[0], width * 3 // 5), *(max(low, LEAST_SHORT) for low in least[1:])]
+    soft = [min(natural[0], width * 3 // 5), *(max(pair) for pair in zip(least[1:], parts[1:], strict=True))]
     hard = [max(low, 1) for low in least]
     for floor in (soft, hard, [1] * len(widths)):
         while sum(widths) > width and (above := [at for at, wide in enumerate(widths) if wide > floor[at]]):

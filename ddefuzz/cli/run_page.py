@@ -30,7 +30,7 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts),
         f"{counted(summary.cases, 'case')} in {summary.seconds:.0f} s on torch {summary.torch}: "
         f"{counted(len(bugs), 'finding')} about PyTorch{first}",
-        f"{len(new)} of them new, {len(bugs) - len(new)} known: the database had them before" if bugs else "",
+        f"{len(new)} new; {len(bugs) - len(new)} known, which the database had before this campaign" if bugs else "",
         _minimized(summary.minimized) if summary.minimized else "",
         _sites(summary.sites),
         "cases by strategy (new sites): "
