@@ -25,7 +25,7 @@ from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import Prepared, message_of, prepare
 from ddefuzz.instrument import frames, torch_api
-from ddefuzz.instrument.events import Guard, Raised
+from ddefuzz.instrument.events import Constraint, Guard, Raised
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import Recorder
 
@@ -59,6 +59,7 @@ class _Seen:
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
     calls: tuple[Call, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
     compiles: int = 0
     cpu_seconds: float = 0.0
 
@@ -85,6 +86,7 @@ def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> 
         guards=seen.guards,
         graph=seen.graph,
         calls=seen.calls,
+        constraints=seen.constraints,
         compiles=seen.compiles,
         cpu_seconds=seen.cpu_seconds,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
@@ -111,6 +113,8 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
     if capture is not None:
         seen.graph = graph_text(capture.graph) if run.graph else None
         seen.calls = exercise(run.subject, capture, run.calls)
+        failed = {call.captured.expression for call in seen.calls}
+        seen.constraints = recorder.constraints(lambda kind, text: kind == "replacement" or text in failed)
     return seen
 
 

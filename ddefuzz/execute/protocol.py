@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.execute.calls import Call
-from ddefuzz.instrument.events import Frame, Guard, Mechanism, Place, Raised
+from ddefuzz.instrument.events import Constraint, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.program.sizes import CallSize
 
 Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile", "aot", "inductor"]
@@ -115,7 +115,8 @@ class Observation(msgspec.Struct, frozen=True):
 
     `exceptions` is the chain of the final failure: the final one first, then by `__cause__`, else
     `__context__`. `guards` are the guards that took their fallback, in order of first visit. `output` is the
-    end of what the run printed. `calls` are the calls of what was captured, beside eager. `peak_rss_mb` is the
+    end of what the run printed. `calls` are the calls of what was captured, beside eager. `constraints` are the
+    replacements of unbacked symbols and the assertions and ranges that a call failed. `peak_rss_mb` is the
     resident memory of the worker after the run, in 10^6 bytes.
     """
 
@@ -128,6 +129,7 @@ class Observation(msgspec.Struct, frozen=True):
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
     calls: tuple[Call, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
     compiles: int = 0
     cpu_seconds: float = 0.0
     peak_rss_mb: float = 0.0

@@ -60,6 +60,24 @@ class Guard(msgspec.Struct, frozen=True):
     count: int = 1
 
 
+ConstraintKind: TypeAlias = Literal["assertion", "replacement", "range"]
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """Something that a capture assumes of unbacked symbols, and the stacks of its maker, as in `Raised`.
+
+    `text` is the condition of an assertion (`Eq(u0, 3)`), `u0 = 3` of a replacement, `u0 >= 2` or `u0 <= 5` of a range.
+    """
+
+    kind: ConstraintKind
+    text: str
+    method: str
+    place: Place
+    python: tuple[Frame, ...] = ()
+    traced: tuple[Frame, ...] = ()
+    native: tuple[Frame, ...] = ()
+
+
 class SymbolOrigin(msgspec.Struct, frozen=True):
     """Where an unbacked symbol of the failing expression was made: the op, and the user's line that called it."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
 from typing import Any
 from unittest import mock
 
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.constraints import constraint_hooks
+from ddefuzz.instrument.disguise import disguised
 from ddefuzz.instrument.events import Mechanism, Place
 from ddefuzz.instrument.recorder import Asked, Listener, Recorder
 from ddefuzz.instrument.torch_api import Api
@@ -41,6 +42,7 @@ def watch(
 
 
 def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Callable[..., Any]]]:
+    yield from constraint_hooks(recorder)
     yield torch_api.EVALUATE_EXPR, _door(recorder, mechanism == "size-oblivious")
     yield torch_api.LOG_SUPPRESSED, _log_suppressed(recorder)
     yield torch_api.DATA_DEPENDENT_INIT, _data_dependent_error(recorder)
@@ -49,14 +51,6 @@ def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Call
         yield api, _door_method(recorder, api)
     for api in torch_api.SYMBOL_MAKERS:
         yield api, _symbol_maker(recorder, api)
-
-
-def _disguised(api: Api, hook: Callable[..., Any]) -> Callable[..., Any]:
-    """`hook` with the file name of the function that it replaces."""
-    if not isinstance(hook, FunctionType):
-        raise TypeError(f"a hook is a function, not {hook!r}")
-    hook.__code__ = hook.__code__.replace(co_filename=sys.modules[api.here().partition(":")[0]].__file__ or "")
-    return hook
 
 
 def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
@@ -93,7 +87,7 @@ def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
         finally:
             recorder.withholding = False
 
-    return _disguised(torch_api.EVALUATE_EXPR, ddefuzz_evaluate_expr)
+    return disguised(torch_api.EVALUATE_EXPR, ddefuzz_evaluate_expr)
 
 
 def _log_suppressed(recorder: Recorder) -> Callable[..., Any]:
@@ -103,7 +97,7 @@ def _log_suppressed(recorder: Recorder) -> Callable[..., Any]:
         recorder.fell_back = True
         return original(env, expr, assumed_value)
 
-    return _disguised(torch_api.LOG_SUPPRESSED, ddefuzz_log_suppressed_dde)
+    return disguised(torch_api.LOG_SUPPRESSED, ddefuzz_log_suppressed_dde)
 
 
 def _data_dependent_error(recorder: Recorder) -> Callable[..., Any]:
@@ -113,7 +107,7 @@ def _data_dependent_error(recorder: Recorder) -> Callable[..., Any]:
         original(error, cond, *args)
         recorder.made(error, cond, sys._getframe())
 
-    return _disguised(torch_api.DATA_DEPENDENT_INIT, ddefuzz_error_init)
+    return disguised(torch_api.DATA_DEPENDENT_INIT, ddefuzz_error_init)
 
 
 def _refusal(recorder: Recorder) -> Callable[..., Any]:
@@ -123,7 +117,7 @@ def _refusal(recorder: Recorder) -> Callable[..., Any]:
         original(error, func)
         recorder.refusing(error)
 
-    return _disguised(torch_api.REFUSED_INIT, ddefuzz_refusal_init)
+    return disguised(torch_api.REFUSED_INIT, ddefuzz_refusal_init)
 
 
 def _door_method(recorder: Recorder, api: Api) -> Callable[..., Any]:
@@ -132,13 +126,14 @@ def _door_method(recorder: Recorder, api: Api) -> Callable[..., Any]:
 
     def ddefuzz_door_method(node: Any, file: str, line: int) -> Any:
         outer = recorder.asked
-        recorder.asked = Asked(method, file, line)
+        # Python, too, hands over its file: `torch._check` (torch/__init__.py, `expect_true`).
+        recorder.asked = Asked(method, "" if file.endswith(".py") else file, line)
         try:
             return original(node, file, line)
         finally:
             recorder.asked = outer
 
-    return _disguised(api, ddefuzz_door_method)
+    return disguised(api, ddefuzz_door_method)
 
 
 def _symbol_maker(recorder: Recorder, api: Api) -> Callable[..., Any]:
@@ -150,4 +145,4 @@ def _symbol_maker(recorder: Recorder, api: Api) -> Callable[..., Any]:
         recorder.born(made.node.expr.free_symbols, from_input, sys._getframe())
         return made
 
-    return _disguised(api, ddefuzz_create_unbacked)
+    return disguised(api, ddefuzz_create_unbacked)

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
 from ddefuzz.instrument import frames, torch_api
-from ddefuzz.instrument.events import Counterfactual, Frame, Guard, Place, Raised, SymbolOrigin
+from ddefuzz.instrument.events import (
+    Constraint,
+    ConstraintKind,
+    Counterfactual,
+    Frame,
+    Guard,
+    Place,
+    Raised,
+    SymbolOrigin,
+)
 from ddefuzz.instrument.frames import Stacks
 
 _TORCH_PARENT = torch_api.torch_parent()
@@ -67,6 +76,17 @@ class _RawRaise(NamedTuple):
     origins: tuple[tuple[str, _Origin], ...]
 
 
+class _RawConstraint(NamedTuple):
+    """A constraint before anything of it is rendered; `native` only where C++ made it."""
+
+    kind: ConstraintKind
+    text: str
+    asked: Asked
+    place: Place
+    stacks: Stacks
+    native: Any
+
+
 class Listener(Protocol):
     """Told of things as they happen, by who watches a whole process and not one run."""
 
@@ -100,6 +120,7 @@ class Recorder:
     _origins: dict[Any, _Origin] = field(default_factory=dict)
     _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
     _told: dict[str, _RawRaise] = field(default_factory=dict)
+    _constraints: dict[tuple[str, str], _RawConstraint] = field(default_factory=dict)
     _refusals: list[tuple[weakref.ref[BaseException], Any]] = field(default_factory=list)
 
     def guards(self) -> tuple[Guard, ...]:
@@ -141,6 +162,22 @@ class Recorder:
             ),
             withheld=raw.withheld,
             asked=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
+        )
+
+    def constraints(self, wanted: Callable[[ConstraintKind, str], bool]) -> tuple[Constraint, ...]:
+        """The constraints that are `wanted` by kind and text, in order, the first maker of each."""
+        return tuple(
+            Constraint(
+                raw.kind,
+                raw.text,
+                raw.asked.method,
+                raw.place,
+                frames.python_frames(raw.stacks.real),
+                frames.traced_frames(raw.stacks.traced),
+                frames.native_frames(raw.native) if raw.native is not None else (),
+            )
+            for raw in self._constraints.values()
+            if wanted(raw.kind, raw.text)
         )
 
     def refused(self, error: BaseException) -> tuple[Frame, ...]:
@@ -195,6 +232,16 @@ class Recorder:
             self._told[str(error).partition("\n")[0]] = raw
         if self.listener is not None:
             self.listener.raised(error)
+
+    def constrained(self, kind: ConstraintKind, text: str, frame: FrameType) -> None:
+        """Remember who made a constraint first."""
+        if (kind, text) in self._constraints:
+            return
+        asked, where, line = self._who(frame, "")
+        place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        native = frames.native_backtrace() if place.language == "C++" else None
+        stacks = frames.take(frame, self.root)
+        self._constraints[kind, text] = _RawConstraint(kind, text, asked, place, stacks, native)
 
     def refusing(self, error: BaseException) -> None:
         """Remember who called an op whose output is data."""

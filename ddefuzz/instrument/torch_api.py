@@ -62,6 +62,11 @@ GUARD_METHODS = tuple(
         "expect_true",
     )
 )
+DEFER_ASSERTION = Api(
+    f"{_SHAPES}:ShapeEnv.guard_or_defer_runtime_assert", "where a run-time assertion is made", ("orig_expr",)
+)
+SET_REPLACEMENT = Api(f"{_SHAPES}:ShapeEnv._set_replacement", "where a symbol becomes an expression", ("a", "tgt"))
+UPDATE_RANGE = Api(f"{_SHAPES}:ShapeEnv._update_var_to_range", "where the range of a symbol is narrowed", ("symbol",))
 SYMBOL_MAKERS = tuple(
     Api(f"{_SHAPES}:ShapeEnv.{method}", "where an unbacked symbol is made")
     for method in ("create_unbacked_symint", "create_unbacked_symfloat", "create_unbacked_symbool")

@@ -1,0 +1,71 @@
+"""Watching what capture assumes about unbacked symbols: run-time assertions, replacements, ranges, and who made them.
+
+torch keeps the expression of an assertion in the graph, but not who made it. So the maker's stack is taken when a
+constraint is made. The hooks wear torch's file name, as those of `guards` do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.disguise import disguised
+from ddefuzz.instrument.recorder import Recorder
+from ddefuzz.instrument.torch_api import Api
+
+
+def constraint_hooks(recorder: Recorder) -> Iterator[tuple[Api, Callable[..., Any]]]:
+    """The hooks, each with what it replaces."""
+    yield torch_api.DEFER_ASSERTION, _assertion(recorder)
+    yield torch_api.SET_REPLACEMENT, _replacement(recorder)
+    yield torch_api.UPDATE_RANGE, _range(recorder)
+
+
+def _assertion(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.DEFER_ASSERTION)
+
+    def ddefuzz_defer_assertion(env: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        before = env.num_deferred_runtime_asserts
+        answer = original(env, orig_expr, *args, **kwargs)
+        if env.num_deferred_runtime_asserts > before:
+            # The newest of its symbol, in the form in which the graph will have it.
+            made = [entries[-1] for entries in env.deferred_runtime_asserts.values() if entries]
+            newest = next((one for one in reversed(made) if one.expr.free_symbols == orig_expr.free_symbols), None)
+            text = str(newest.expr if newest is not None else orig_expr)
+            recorder.constrained("assertion", text, sys._getframe())
+        return answer
+
+    return disguised(torch_api.DEFER_ASSERTION, ddefuzz_defer_assertion)
+
+
+def _replacement(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.SET_REPLACEMENT)
+
+    def ddefuzz_set_replacement(env: Any, a: Any, tgt: Any, *args: Any, **kwargs: Any) -> Any:
+        before = env.replacements.get(a)
+        answer = original(env, a, tgt, *args, **kwargs)
+        after = env.replacements.get(a)
+        if after is not None and after != before and env.is_unbacked_symint(a):
+            recorder.constrained("replacement", f"{a} = {after}", sys._getframe())
+        return answer
+
+    return disguised(torch_api.SET_REPLACEMENT, ddefuzz_set_replacement)
+
+
+def _range(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.UPDATE_RANGE)
+
+    def ddefuzz_update_range(env: Any, symbol: Any, *args: Any, **kwargs: Any) -> Any:
+        before = env.var_to_range.get(symbol)
+        answer = original(env, symbol, *args, **kwargs)
+        after = env.var_to_range.get(symbol)
+        if before is not None and after != before and env.is_unbacked_symint(symbol):
+            if after.lower != before.lower:
+                recorder.constrained("range", f"{symbol} >= {after.lower}", sys._getframe())
+            if after.upper != before.upper:
+                recorder.constrained("range", f"{symbol} <= {after.upper}", sys._getframe())
+        return answer
+
+    return disguised(torch_api.UPDATE_RANGE, ddefuzz_update_range)

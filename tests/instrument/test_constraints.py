@@ -1,0 +1,50 @@
+"""What a capture assumes of unbacked symbols, and who made it: real torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
+from ddefuzz.instrument.events import Constraint, Place
+from ddefuzz.program.sizes import CallSize
+
+HEADER = "# ddefuzz program v1\n"
+OWN_BROADCAST = f"""{HEADER}# inputs: x = normal
+def program(x: Float32[Tensor, "u0=3 4"]):
+    return x[:1] + x
+"""
+SPECIALIZED = f"""{HEADER}# inputs: mask = trues(3); x = normal
+def program(mask: Bool[Tensor, "6"], x: Float32[Tensor, "3"]):
+    return mask.nonzero().squeeze(1) + torch.ones(3)
+"""
+
+
+def seen(text: str, stage: Stage, *calls: CallSize) -> Observation:
+    return observe(Run(ProgramSubject(text), stage, calls=calls))
+
+
+def innermost(constraint: Constraint) -> str:
+    return next(
+        frame.file for frame in reversed(constraint.python) if not frame.file.startswith("torch/fx/experimental")
+    )
+
+
+@pytest.mark.parametrize("stage", ["export", "aot"])
+def test_a_failed_assertion_has_its_maker(stage: Stage) -> None:
+    (made,) = seen(OWN_BROADCAST, stage, "example").constraints
+    assert (made.kind, made.method, made.place.file) == ("assertion", "expect_true", "torch/_subclasses/fake_impls.py")
+    assert made.text == seen(OWN_BROADCAST, stage, "example").calls[0].captured.expression
+    assert made.place.language == "Python"
+    assert innermost(made) == "torch/__init__.py"
+
+
+def test_what_no_call_failed_is_left_out() -> None:
+    assert seen(OWN_BROADCAST, "export", "1").constraints == ()
+    assert seen(OWN_BROADCAST, "export").constraints == ()
+
+
+def test_a_symbol_that_became_a_number_has_its_maker() -> None:
+    found = seen(SPECIALIZED, "export", "example").constraints
+    assert ("replacement", "u0 = 3") in [(one.kind, one.text) for one in found]
+    assert all(isinstance(one.place, Place) and one.python for one in found)
