@@ -19,7 +19,7 @@ from ddefuzz.execute.protocol import SCREEN, Observation, ProgramSubject, Run, R
 from ddefuzz.execute.sources import first_source
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import slim
-from ddefuzz.minimize.eager import inspect
+from ddefuzz.minimize.eager import deprecated, inspect, inspector
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations
 from ddefuzz.ops.catalogue import parse
@@ -78,11 +78,13 @@ def _smallest(task: MinimizeTask, suspect: Suspect, runner: Runner) -> Minimized
         if suspect == task.suspect:
             note(Entry(NO_CASE, TAKEN, print_program(best), operations(best), finding=task.finding))
 
+    start = parse(suspect.program, "<program>").program
     return minimize(
-        parse(suspect.program, "<program>").program,
+        start,
         accepts,
         max_attempts=task.max_attempts,
-        inspect=lambda candidate: inspect(candidate, other_size=True),
+        inspect=inspector(start),
+        deprecated=deprecated,
         failing_functions=task.ops,
         on_improvement=improved,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 
+from ddefuzz.minimize.absurd import mistyped_inputs, public_calls, sensible_calls
 from ddefuzz.minimize.facts import Facts
 from ddefuzz.minimize.order import is_operation, literal_cost
 from ddefuzz.minimize.rewrite import deeply_mapped, everywhere, with_value
@@ -14,12 +15,16 @@ from ddefuzz.program.model import (
     Ellipsis_,
     Expr,
     Index,
+    Input,
     Literal,
     Name,
     Program,
+    Recipe,
     Sequence,
     Slice,
     children,
+    expressions,
+    walk,
 )
 
 
@@ -86,8 +91,10 @@ def to_constants(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def share_names(program: Program, facts: Facts) -> Iterator[Program]:
-    """One value is read in place of another of the same kind: `add(x, y)` becomes `add(x, x)`."""
+    """One value is read in place of another of the same kind: `add(x, y)` becomes `add(x, x)`; all inputs first."""
     inputs = {one.name: one for one in program.inputs}
+    yield _shared(program, lambda one: (one.dtype, tuple(dim.size for dim in one.shape)))
+    yield _shared(program, lambda one: (one.dtype, len(one.shape)))
     for i, one in enumerate(program.inputs):
         for other in program.inputs[:i]:
             if (one.dtype, len(one.shape)) == (other.dtype, len(other.shape)):
@@ -99,6 +106,33 @@ def share_names(program: Program, facts: Facts) -> Iterator[Program]:
             yield from (Name(n) for n, one in inputs.items() if (one.dtype, one.shape) == (kind.dtype, kind.shape))
 
     yield from everywhere(program, simpler)
+
+
+def _shared(program: Program, kind: Callable[[Input], Hashable]) -> Program:
+    """The program with the first input of each kind read in place of all others of that kind."""
+    first: dict[Hashable, str] = {}
+    given: dict[Expr, Expr] = {Name(one.name): Name(first.setdefault(kind(one), one.name)) for one in program.inputs}
+    return deeply_mapped(program, lambda node: given.get(node, node))
+
+
+def public_functions(program: Program, facts: Facts) -> Iterator[Program]:
+    """A private function (`torch._refs.roll`) becomes the public one of that name."""
+    del facts
+    yield from everywhere(program, public_calls)
+
+
+def sensible_arguments(program: Program, facts: Facts) -> Iterator[Program]:
+    """Arguments that no user passes (a kernel of size 0) become usual ones; inputs get the dtype that is meant."""
+    del facts
+    yield from everywhere(program, sensible_calls)
+    dtypes = {one.name: one.dtype for one in program.inputs}
+    calls = [node for expr in expressions(program) for node in walk(expr) if isinstance(node, Call)]
+    for name, dtype in dict.fromkeys(pair for call in calls for pair in mistyped_inputs(call, dtypes)):
+        for kind in ("ones", "zeros"):
+            typed = (
+                replace(one, dtype=dtype, recipe=Recipe(kind)) if one.name == name else one for one in program.inputs
+            )
+            yield replace(program, inputs=tuple(typed))
 
 
 def lower_numbers(program: Program, facts: Facts) -> Iterator[Program]:
@@ -120,7 +154,8 @@ def lower_numbers(program: Program, facts: Facts) -> Iterator[Program]:
         if isinstance(value, bool):
             options = (False,)
         elif isinstance(value, int):
-            options = (0, 1, 2, 3, value // 2, value - 1, -1, -2, -3)
+            # A negative number in place of another means something else, and there are C++ kernels that crash at it.
+            options = (0, 1, 2, 3, value // 2, value - 1) if value >= 0 else (0, 1, 2, 3, -1, -2, -3)
         elif isinstance(value, float):
             options = (0.0, 1.0)
         yield from (Literal(o) for o in dict.fromkeys(options) if literal_cost(Literal(o)) < literal_cost(node))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
 import torch
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.minimize.facts import Scalar, StandIn
+from ddefuzz.minimize.facts import Inspect, Scalar, StandIn
 from ddefuzz.minimize.order import is_operation
 from ddefuzz.program.evaluate import evaluate, run_step
 from ddefuzz.program.inputs import at_data_size, materialize
@@ -44,6 +45,28 @@ def inspect(program: Program, *, other_size: bool = False) -> Mapping[Expr, Stan
     # What torch warns of candidates, nobody has asked for.
     with warnings.catch_warnings(action="ignore"):
         return _inspect(program, other_size=other_size)
+
+
+def inspector(program: Program) -> Inspect:
+    """`inspect` for what is to become of a program: with `other_size` unless the program itself fails that.
+
+    There are programs that run at one size only: `torch.cross` wants a dim of size 3.
+    """
+    other_size = inspect(program, other_size=True) is not None
+    return partial(inspect, other_size=other_size)
+
+
+def deprecated(program: Program) -> bool:
+    """Whether torch warns that something in the program is deprecated, such as an `out=` of the wrong size."""
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            _values(program)
+    finally:
+        torch.set_warn_always(always)
+    return any("deprecated" in str(warning.message) for warning in told)
 
 
 def _inspect(program: Program, *, other_size: bool) -> Mapping[Expr, StandIn] | None:

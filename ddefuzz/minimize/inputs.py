@@ -9,7 +9,7 @@ from dataclasses import replace
 from ddefuzz.minimize.facts import Facts
 from ddefuzz.minimize.order import size_cost
 from ddefuzz.minimize.rewrite import deeply_mapped, with_value
-from ddefuzz.program.model import DEFAULT_UNBACKED_SIZE, Call, Dim, Expr, Input, Literal, Program, Recipe
+from ddefuzz.program.model import DEFAULT_UNBACKED_SIZE, Call, Dim, Expr, Input, Literal, Name, Program, Recipe
 from ddefuzz.program.recipes import LAYOUTS
 
 
@@ -40,9 +40,12 @@ def plain_values(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
-    """Dims that are not unbacked, one symbol at a time, then one dim at a time; then one symbol for two."""
+    """Dims that are not unbacked: all but one symbol, one symbol, one dim; then one symbol for two."""
     del facts
     symbols = sorted({dim.symbol for one in program.inputs for dim in one.shape if dim.symbol})
+    if len(symbols) > 2:
+        for symbol in symbols:
+            yield _with_dims(program, lambda dim: dim if dim.symbol == symbol else Dim(dim.size))  # noqa: B023
     for symbol in symbols:
         yield _with_dims(program, lambda dim: Dim(2) if dim.symbol == symbol else dim)  # noqa: B023
         if len(symbols) > 1:  # the last one is rarely for nothing: it gets one chance
@@ -68,6 +71,60 @@ def drop_dims(program: Program, facts: Facts) -> Iterator[Program]:
     for place, one in enumerate(program.inputs):
         for axis in range(len(one.shape)):
             yield from _with_axes(_with(program, place, _without_dim(one, axis)), len(one.shape))
+
+
+def tie_sizes(program: Program, facts: Facts) -> Iterator[Program]:
+    """All dims of one size get a smaller one in one step, unbacked or not, and so do numbers that speak of it.
+
+    Then its multiples with it: what has 3 * n rows goes with n.
+    """
+    del facts
+    for size in sorted({dim.size for one in program.inputs for dim in one.shape} - {0, 1}, reverse=True):
+        for new in (2, 3, 4, DEFAULT_UNBACKED_SIZE):
+            if new != size:
+                yield _scaled(program, size, new, multiples=False)
+                yield _scaled(program, size, new, multiples=True)
+
+
+def _scaled(program: Program, size: int, new: int, *, multiples: bool) -> Program:
+    def scaled(number: int) -> int:
+        changes = number == size or (multiples and number > 0 and number % size == 0)
+        return number // size * new if changes else number
+
+    def literal(node: Expr) -> Expr:
+        return Literal(scaled(node.value)) if isinstance(node, Literal) and type(node.value) is int else node
+
+    resized = _with_dims(program, lambda dim: Dim(scaled(dim.size), dim.symbol))
+    inputs = tuple(replace(one, recipe=_reaching(one.recipe, size, new)) for one in resized.inputs)
+    return deeply_mapped(replace(resized, inputs=inputs), literal)
+
+
+def _reaching(recipe: Recipe, size: int, new: int) -> Recipe:
+    """Whole numbers that index something of `size` index it when its size is `new`."""
+    match recipe.kind:
+        case "index" if recipe.args == (size,):
+            return Recipe("index", (new,))
+        case "values" if max(recipe.args, default=0) < size:
+            return Recipe("values", tuple(int(value) % new for value in recipe.args))
+        case _:
+            return recipe
+
+
+def fit_outputs(program: Program, facts: Facts) -> Iterator[Program]:
+    """Inputs that the program resizes (an `out=`) have the size from the start: all of them, then each."""
+    fitted = tuple(_as_resized(one, facts) for one in program.inputs)
+    yield replace(program, inputs=fitted)
+    for place, one in enumerate(fitted):
+        yield _with(program, place, one)
+
+
+def _as_resized(one: Input, facts: Facts) -> Input:
+    """The input in the shape that it has when the program is done."""
+    after = facts.tensor(Name(one.name))
+    sizes = [dim.size for dim in one.shape]
+    if after is None or [dim.size for dim in after.shape] == sizes:
+        return one
+    return _fitted(replace(one, shape=after.shape))
 
 
 def shrink_sizes(program: Program, facts: Facts) -> Iterator[Program]:

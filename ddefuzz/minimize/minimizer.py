@@ -32,17 +32,20 @@ def minimize(
     *,
     max_attempts: int = 200,
     inspect: Inspect = know_nothing,
+    deprecated: Callable[[Program], bool] = lambda _: False,
     failing_functions: tuple[str, ...] = (),
     on_improvement: Callable[[Program], None] | None = None,
     passes: tuple[Pass, ...] = PASSES,
 ) -> Minimized:
     """The smallest program that `accepts` takes, as far as the passes lead; `program` itself must be one.
 
-    `accepts` is asked only of programs that are smaller than the best so far, that `inspect` can run, and never
-    twice of the same. `on_improvement` gets every better program as soon as it is known, so that whatever interrupts
-    this (Ctrl-C passes through) loses nothing. `failing_functions` are tried on their own first.
+    Of programs of equal length one that is not `deprecated` is the smaller. `accepts` is asked only of programs that
+    are smaller than the best so far, that `inspect` can run, and never twice of the same. `on_improvement` gets every
+    better program as soon as it is known, so that whatever interrupts this (Ctrl-C passes through) loses nothing.
+    `failing_functions` are tried on their own first.
     """
     best, facts = program, Facts(inspect(program) or {}, failing_functions)
+    best_is_deprecated = deprecated(program)
     tried = {digest(program)}
     attempts = 0
     exhausted = False
@@ -50,7 +53,7 @@ def minimize(
     def first_better(one_pass: Pass) -> tuple[Program, Facts] | None:
         """The first candidate that is accepted; None if none is, or no attempt is left."""
         nonlocal attempts, exhausted
-        smallest_yet = sort_key(best)
+        smallest_yet = sort_key(best, deprecated=best_is_deprecated)
         for candidate in map(tidy, one_pass(best, facts)):
             # What cannot be an input cannot be printed either, so that is asked first.
             if any(map(fault_of, candidate.inputs)) or not _sizes_agree(candidate):
@@ -60,6 +63,8 @@ def minimize(
             tried.add(name)
             values = inspect(candidate)
             if values is None:
+                continue
+            if sort_key(candidate, deprecated=deprecated(candidate)) >= smallest_yet:
                 continue
             if attempts == max_attempts:
                 exhausted = True
@@ -76,6 +81,7 @@ def minimize(
             while not exhausted and (found := first_better(one_pass)) is not None:
                 at_rest = False
                 best, facts = found
+                best_is_deprecated = deprecated(best)
                 if on_improvement is not None:
                     on_improvement(best)
     return Minimized(best, attempts, exhausted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from ddefuzz.minimize.absurd import absurdity
 from ddefuzz.program.model import (
     DEFAULT_UNBACKED_SIZE,
     Attribute,
@@ -23,7 +24,7 @@ from ddefuzz.program.model import (
 )
 from ddefuzz.program.text import print_program
 
-SortKey: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, str]
+SortKey: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, str]
 
 DTYPES = ("float32", "int64", "bool")
 """Simplest first; all others come after these."""
@@ -32,13 +33,18 @@ RECIPES = ("normal", "ones", "zeros", "trues", "index")
 """Simplest first; all others come after these."""
 
 
-def sort_key(program: Program) -> SortKey:
-    """What is compared, the most important first: what the reader has to follow, then what is to be imagined."""
+def sort_key(program: Program, *, deprecated: bool = False) -> SortKey:
+    """What is compared, the most important first: what the reader has to follow, then what is to be imagined.
+
+    Of programs of equal length the one comes first that a maintainer cannot dismiss. `deprecated` says that torch
+    warns of a deprecated use, which only a run can tell.
+    """
     dims = [dim for one in program.inputs for dim in one.shape]
     nodes = [node for expr in expressions(program) for node in walk(expr)]
     return (
         operations(program),
         len(program.steps),
+        absurdity(program) + deprecated,
         sum(2 if isinstance(node, Name) else 1 for node in nodes),
         len(program.inputs),
         len({dim.symbol for dim in dims if dim.symbol}),
@@ -71,10 +77,10 @@ def operations(program: Program) -> int:
 
 
 def size_cost(dim: Dim) -> int:
-    """2 is the plainest size, then 1 (which broadcasts), 3, 4 …, and 0 last; an unbacked dim has its usual one."""
+    """2 is the plainest size, then 3, 4 …, then 1, which broadcasts, and 0 last; an unbacked dim has its usual one."""
     if dim.symbol is not None:
         return abs(dim.size - DEFAULT_UNBACKED_SIZE)
-    return {2: 0, 1: 1, 0: 1_000}.get(dim.size, dim.size - 1)
+    return {1: 10, 0: 1_000}.get(dim.size, dim.size - 2)
 
 
 def recipe_cost(recipe: Recipe) -> int:

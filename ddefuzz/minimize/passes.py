@@ -9,9 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from ddefuzz.minimize.arguments import drop_arguments, hoist, lower_numbers, share_names, shorten, to_constants
+from ddefuzz.minimize.arguments import (
+    drop_arguments,
+    hoist,
+    lower_numbers,
+    public_functions,
+    sensible_arguments,
+    share_names,
+    shorten,
+    to_constants,
+)
 from ddefuzz.minimize.facts import Facts
-from ddefuzz.minimize.inputs import back_dims, drop_dims, plain_inputs, plain_values, shrink_sizes
+from ddefuzz.minimize.inputs import (
+    back_dims,
+    drop_dims,
+    fit_outputs,
+    plain_inputs,
+    plain_values,
+    shrink_sizes,
+    tie_sizes,
+)
 from ddefuzz.minimize.structure import cut, drop_dead, drop_steps, inline, isolate, isolate_any, promote, return_less
 from ddefuzz.program.model import Program
 
@@ -29,7 +46,11 @@ PASSES: tuple[Pass, ...] = (
     drop_arguments,
     to_constants,
     hoist,
+    public_functions,
+    sensible_arguments,
+    fit_outputs,
     drop_dims,
+    tie_sizes,
     shrink_sizes,
     share_names,
     back_dims,

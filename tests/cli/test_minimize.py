@@ -36,7 +36,7 @@ MINIMAL = """\
 # ddefuzz program v1
 # inputs: x = normal
 def program(x: Float32[Tensor, "u0"]):
-    return torch.chunk(x, 1)
+    return torch.chunk(x, 2)
 """
 
 CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_bool operator==")
@@ -112,8 +112,8 @@ def test_an_interrupt_keeps_the_best_so_far(url: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (MINIMAL.replace("torch.chunk(x, 1)", "torch.relu(x)"), "does not fail in export, expected one that does"),
-        (MINIMAL.replace("torch.chunk(x, 1)", "torch.load(x)"), r"case.py:4: found .*torch\.load"),
+        (MINIMAL.replace("torch.chunk(x, 2)", "torch.relu(x)"), "does not fail in export, expected one that does"),
+        (MINIMAL.replace("torch.chunk(x, 2)", "torch.load(x)"), r"case.py:4: found .*torch\.load"),
     ],
 )
 def test_a_file_that_is_no_failing_program_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -5,10 +5,15 @@ The predicates stand for signatures: a plain question about the program, so noth
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from ddefuzz.minimize.eager import deprecated, inspector
+from ddefuzz.minimize.minimizer import minimize
 from ddefuzz.program.model import Binary, Conditional, Literal, Program
-from tests.minimize.reduction import CHAIN, assert_reduces_to, calls, calls_on_unbacked, nodes, one_way
+from ddefuzz.program.text import print_program
+from tests.minimize.reduction import CHAIN, assert_reduces_to, calls, calls_on_unbacked, nodes, one_way, program
 
 
 def test_a_call_on_an_unbacked_size_is_that_call_alone() -> None:
@@ -17,7 +22,7 @@ def test_a_call_on_an_unbacked_size_is_that_call_alone() -> None:
         """
         # inputs: x = normal
         def program(x: Float32[Tensor, "u0"]):
-            return torch.chunk(x, 1)
+            return torch.chunk(x, 2)
         """,
         calls_on_unbacked("torch.chunk"),
         within=20,
@@ -96,7 +101,7 @@ def test_a_pair_that_fails_only_together_stays_together() -> None:
         """
         # inputs: x = normal
         def program(x: Float32[Tensor, "2"]):
-            a = torch.roll(x, 0)
+            a = torch.roll(x, 1)
             return torch.diff(a)
         """,
         both,
@@ -171,3 +176,109 @@ def test_rank_stays_where_it_is_needed() -> None:
         lambda one: calls("torch.softmax")(one) and any(len(item.shape) > 2 for item in one.inputs),
         within=40,
     )
+
+
+def test_sizes_that_must_be_equal_change_together() -> None:
+    assert_reduces_to(
+        """
+        # inputs: x = normal; w = normal
+        def program(x: Float32[Tensor, "u0=2 u1=100"], w: Float32[Tensor, "u2=16"]):
+            return torch.stft(x, n_fft=16, window=w, return_complex=True, center=True)
+        """,
+        """
+        # inputs: x = normal
+        def program(x: Float32[Tensor, "4"]):
+            return torch.stft(x, n_fft=4, window=x, return_complex=False)
+        """,
+        lambda one: calls("torch.stft")(one) and "window=" in print_program(one),
+        within=40,
+    )
+
+
+def test_multiples_of_a_size_change_with_it() -> None:
+    assert_reduces_to(
+        """
+        # inputs: q = normal; w = normal; b = normal
+        def program(q: Float32[Tensor, "3 10"], w: Float32[Tensor, "30 10"], b: Float32[Tensor, "30"]):
+            y = torch.nn.functional.linear(q, w, b)
+            return y
+        """,
+        """
+        # inputs: x = normal; y = normal; z = normal
+        def program(x: Float32[Tensor, "2"], y: Float32[Tensor, "6 2"], z: Float32[Tensor, "6"]):
+            return torch.nn.functional.linear(x, y, z)
+        """,
+        lambda one: (
+            calls("torch.nn.functional.linear")(one)
+            and [len(item.shape) for item in one.inputs][1:] == [2, 1]
+            and one.inputs[1].shape[0].size == 3 * one.inputs[1].shape[1].size
+        ),
+        within=40,
+    )
+
+
+def test_a_program_that_runs_at_one_size_only_is_minimized_all_the_same() -> None:
+    start = program("""
+        # inputs: x0 = normal; x1 = normal
+        def program(x0: Float32[Tensor, "u0=5 u1=3"], x1: Float32[Tensor, "u2=5 u3=3"]):
+            return torch.cross(x0, x1)
+    """)
+    found = minimize(start, calls_on_unbacked("torch.cross"), inspect=inspector(start), deprecated=deprecated)
+    assert found.program == program("""
+        # inputs: x = normal
+        def program(x: Float32[Tensor, "u0=3"]):
+            return torch.cross(x, x)
+    """)
+
+
+def test_all_inputs_are_one_where_one_will_do() -> None:
+    assert_reduces_to(
+        """
+        # inputs: x = normal; y = normal; z = normal
+        def program(x: Float32[Tensor, "3 7"], y: Float32[Tensor, "3 7"], z: Float32[Tensor, "3 7"]):
+            return torch.stack((x, y, z), 1)
+        """,
+        """
+        # inputs: x = normal
+        def program(x: Float32[Tensor, ""]):
+            return torch.stack((x, x, x))
+        """,
+        lambda one: calls("torch.stack")(one) and print_program(one).rpartition("return")[2].count(", ") >= 2,
+        within=20,
+    )
+
+
+def test_an_output_that_torch_would_resize_has_its_size() -> None:
+    start = program("""
+        # inputs: x = normal; y = normal
+        def program(x: Float32[Tensor, "u0"], y: Float32[Tensor, ""]):
+            return torch.outer(x, x, out=y)
+    """)
+    found = minimize(start, _with_out("torch.outer"), inspect=inspector(start), deprecated=deprecated)
+    assert found.program == program("""
+        # inputs: x = normal; y = normal
+        def program(x: Float32[Tensor, "2"], y: Float32[Tensor, "2 2"]):
+            return torch.outer(x, x, out=y)
+    """)
+
+
+def _with_out(function: str) -> Callable[[Program], bool]:
+    return lambda one: calls(function)(one) and "out=" in print_program(one)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected", "kept"),
+    [
+        ("torch._refs.roll(x, 0)", "torch.roll(x, 1)", "roll(x"),
+        ("torch.chunk(x, 1)", "torch.chunk(x, 2)", "chunk(x"),
+        ("torch.topk(x, 0)", "torch.topk(x, 1)", "topk(x"),
+    ],
+)
+def test_what_a_maintainer_would_dismiss_becomes_sensible(call: str, expected: str, kept: str) -> None:
+    text = f"""
+        # inputs: x = normal
+        def program(x: Float32[Tensor, "4 6"]):
+            return {call}
+    """
+    found = one_way(text, lambda one: kept in print_program(one))
+    assert f"return {expected}" in print_program(found.program)

@@ -1,0 +1,171 @@
+"""What a maintainer would dismiss in a program: private functions, sizes of 0, arguments by which a call does nothing.
+
+The tables say what is odd and what to put in its place. The order prefers programs with less of it, the pass
+`plain_values_of_arguments` proposes what has less.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from ddefuzz.ops.catalogue import CALLABLES
+from ddefuzz.program.expressions import METHOD_PREFIX
+from ddefuzz.program.model import Call, Expr, Literal, Name, Program, Sequence, expressions, mapped, walk
+
+
+class Odd(NamedTuple):
+    """Values that no user passes to a parameter, and those to try in their place, the best first.
+
+    `functions` is a regular expression of whole names without `torch.` or `Tensor.`, `position` the place in the
+    call (None: by keyword only). With `whole`, a display is odd only if all of its items are.
+    """
+
+    functions: str
+    position: int | None
+    keywords: tuple[str, ...]
+    values: tuple[int | float, ...]
+    better: tuple[int | float, ...]
+    whole: bool = False
+
+
+_NN = r"nn\.functional\."
+
+ODD: tuple[Odd, ...] = (
+    Odd(rf"{_NN}(max|avg)_pool[123]d", 1, ("kernel_size",), (0, 1), (2,)),
+    Odd(rf"{_NN}(lp_pool|max_unpool)[123]d", 2, ("kernel_size",), (0, 1), (2,)),
+    Odd(rf"{_NN}max_unpool[123]d", 5, ("output_size",), (0,), (2, 4)),
+    Odd(rf"{_NN}fractional_max_pool[23]d", 1, ("kernel_size",), (0, 1), (2,)),
+    Odd(rf"{_NN}fractional_max_pool[23]d", 2, ("output_size",), (0,), (2, 1)),
+    Odd(rf"{_NN}fractional_max_pool[23]d", 3, ("output_ratio",), (0.0, 1.0), (0.5,)),
+    Odd(rf"{_NN}adaptive_(avg|max)_pool[123]d", 1, ("output_size",), (0,), (2, 1)),
+    Odd(rf"{_NN}unfold", 1, ("kernel_size",), (0, 1), (2,)),
+    Odd(rf"{_NN}fold", 2, ("kernel_size",), (0, 1), (2,)),
+    Odd(rf"{_NN}(interpolate|upsample\w*)", 2, ("scale_factor",), (0, 1, 0.0, 1.0), (2, 2.0, 0.5)),
+    Odd(rf"{_NN}(interpolate|upsample\w*)", 1, ("size",), (0,), (2,)),
+    Odd(rf"{_NN}local_response_norm", 1, ("size",), (0, 1), (2,)),
+    Odd(rf"{_NN}pad", 1, ("pad",), (0,), (1,), whole=True),
+    Odd(rf"({_NN})?ctc_loss", 2, ("input_lengths",), (0,), (2,)),
+    Odd(rf"({_NN})?ctc_loss", 3, ("target_lengths",), (0,), (1, 2)),
+    Odd(rf"({_NN})?\w*dropout\w*", 1, ("p",), (0.0, 1.0), (0.5,)),
+    Odd(r"\w*channel_shuffle", 1, ("groups",), (0, 1), (2,)),
+    Odd(r"(_refs\.)?(unsafe_)?chunk", 1, ("chunks",), (0, 1), (2, 3)),
+    Odd(r"(_refs\.)?([hvd]split|tensor_split)", 1, ("sections", "indices_or_sections"), (0, 1), (2, 3)),
+    Odd(r"(_refs\.)?(unsafe_)?split", 1, ("split_size", "split_size_or_sections"), (0,), (2, 3)),
+    Odd(r"(_refs\.)?roll", 1, ("shifts",), (0,), (1,)),
+    Odd(r"(_refs\.)?(repeat|tile)", 1, ("repeats", "dims"), (0, 1), (2,)),
+    Odd(r"topk|kthvalue", 1, ("k",), (0,), (1, 2)),
+    Odd(r"diff", 1, ("n",), (0,), (1,)),
+    Odd(r"combinations", 1, ("r",), (0, 1), (2,)),
+    Odd(r"fft\.i?[rh]?fft", 1, ("n",), (0, 1), (2, 4)),
+    Odd(r"i?stft", 1, ("n_fft",), (0, 1), (4, 2)),
+    Odd(r"tri[ul]_indices", 0, ("row",), (0,), (2,)),
+    Odd(r"tri[ul]_indices", 1, ("col",), (0,), (2,)),
+    Odd(r"linspace|logspace", 1, ("end",), (0, 0.0), (1.0,)),
+    Odd(r"(pca|svd)_lowrank", 1, ("q",), (0, 1), (2,)),
+    Odd(r"histogramdd", 1, ("bins",), (0, 1), (2,)),
+    Odd(r"sparse_coo_tensor", 2, ("size",), (0,), (2,)),
+    Odd(r"as_strided\w*", 1, ("size",), (0,), (2,)),
+    Odd(r"as_strided\w*", 2, ("stride",), (0,), (1,)),
+    Odd(r"(ops\.aten\.)?_?upsample\w*", 1, ("output_size",), (0,), (2,)),
+    Odd(r"\w*(norm|norm_legit)", None, ("eps",), (0.0,), (1e-05,)),
+)
+
+
+class WrongDtype(NamedTuple):
+    """A parameter that is meant to be of `dtype`, though torch takes others where there is nothing to read."""
+
+    functions: str
+    position: int | None
+    keywords: tuple[str, ...]
+    dtype: str
+
+
+DTYPES_MEANT: tuple[WrongDtype, ...] = (
+    WrongDtype(r"gather|scatter\w*|index_\w+", 2, ("index",), "int64"),
+    WrongDtype(r"take|take_along_dim", 1, ("index", "indices"), "int64"),
+    WrongDtype(r"sparse_coo_tensor", 0, ("indices",), "int64"),
+    WrongDtype(r"masked\.\w+", None, ("mask",), "bool"),
+)
+
+PRIVATE = re.compile(r"_|ops\.|.*\._")
+
+PUBLIC_HOMES = ("torch.", "torch.nn.functional.", METHOD_PREFIX, "torch.linalg.", "torch.special.", "torch.fft.")
+"""Where the public function of a name is looked for, in this order."""
+
+
+def absurdity(program: Program) -> int:
+    """How much of a program a maintainer could dismiss."""
+    calls = [node for expr in expressions(program) for node in walk(expr) if isinstance(node, Call)]
+    dtypes = {one.name: one.dtype for one in program.inputs}
+    empty = sum(dim.size == 0 for one in program.inputs for dim in one.shape)
+    private = sum(_is_private(call.function) for call in calls)
+    odd = sum(1 for call in calls for row in ODD if _odd_literals(call, row))
+    mistyped = sum(1 for call in calls for _ in mistyped_inputs(call, dtypes))
+    return empty + private + odd + mistyped
+
+
+def mistyped_inputs(call: Call, dtypes: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """The inputs whose dtype is not the one that the call means, with that."""
+    for row in DTYPES_MEANT:
+        argument = _argument(call, row) if re.fullmatch(row.functions, _bare(call.function)) else None
+        if isinstance(argument, Name) and dtypes.get(argument.id, row.dtype) != row.dtype:
+            yield argument.id, row.dtype
+
+
+def sensible_calls(call: Expr) -> Iterator[Expr]:
+    """A call with odd arguments replaced: all of one parameter, then each."""
+    if not isinstance(call, Call):
+        return
+    for row in ODD:
+        for literal in dict.fromkeys(_odd_literals(call, row)):
+            for value in row.better:
+                yield _with_argument(call, row, literal, Literal(value))
+
+
+def public_calls(call: Expr) -> Iterator[Expr]:
+    """A call of a private function as one of a public function of that name."""
+    if isinstance(call, Call) and _is_private(call.function):
+        stem = call.function.rpartition(".")[2].lstrip("_")
+        for home in PUBLIC_HOMES:
+            if f"{home}{stem}" in CALLABLES and f"{home}{stem}" != call.function:
+                yield replace(call, function=f"{home}{stem}")
+
+
+def _is_private(function: str) -> bool:
+    return PRIVATE.match(_bare(function)) is not None
+
+
+def _bare(function: str) -> str:
+    return function.removeprefix(METHOD_PREFIX).removeprefix("torch.")
+
+
+def _argument(call: Call, row: Odd | WrongDtype) -> Expr | None:
+    given = next((value for name, value in call.kwargs if name in row.keywords), None)
+    if given is None and row.position is not None and row.position < len(call.args):
+        return call.args[row.position]
+    return given
+
+
+def _odd_literals(call: Call, row: Odd) -> list[Literal]:
+    if not re.fullmatch(row.functions, _bare(call.function)):
+        return []
+    argument = _argument(call, row)
+    items = argument.items if isinstance(argument, Sequence) else (argument,)
+    literals = [item for item in items if isinstance(item, Literal)]
+    known = {Literal(value) for value in row.values}
+    odd = [literal for literal in literals if literal in known]
+    return [] if row.whole and len(odd) < len(items) else odd
+
+
+def _with_argument(call: Call, row: Odd, old: Literal, new: Literal) -> Call:
+    def changed(expr: Expr) -> Expr:
+        return new if expr == old else mapped(expr, changed) if isinstance(expr, Sequence) else expr
+
+    if any(name in row.keywords for name, _ in call.kwargs):
+        kwargs = tuple((name, changed(value) if name in row.keywords else value) for name, value in call.kwargs)
+        return replace(call, kwargs=kwargs)
+    args = tuple(changed(arg) if place == row.position else arg for place, arg in enumerate(call.args))
+    return replace(call, args=args)
