@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ddefuzz.ops.catalogue import CALLABLES
 from ddefuzz.program.expressions import METHOD_PREFIX
-from ddefuzz.program.model import Call, Expr, Literal, Name, Program, Sequence, expressions, mapped, walk
+from ddefuzz.program.model import Call, Expr, Literal, Name, Program, Sequence, expressions, mapped, names_in, walk
 
 
 class Odd(NamedTuple):
@@ -67,6 +67,7 @@ ODD: tuple[Odd, ...] = (
     Odd(r"(pca|svd)_lowrank", 1, ("q",), (0, 1), (2,)),
     Odd(r"histogramdd", 1, ("bins",), (0, 1), (2,)),
     Odd(r"sparse_coo_tensor", 2, ("size",), (0,), (2,)),
+    Odd(r"zeros|ones|empty|full|randn?", 0, ("size",), (0,), (2,)),
     Odd(r"as_strided\w*", 1, ("size",), (0,), (2,)),
     Odd(r"as_strided\w*", 2, ("stride",), (0,), (1,)),
     Odd(r"(ops\.aten\.)?_?upsample\w*", 1, ("output_size",), (0,), (2,)),
@@ -104,7 +105,8 @@ def absurdity(program: Program) -> int:
     private = sum(_is_private(call.function) for call in calls)
     odd = sum(1 for call in calls for row in ODD if _odd_literals(call, row))
     mistyped = sum(1 for call in calls for _ in mistyped_inputs(call, dtypes))
-    return empty + private + odd + mistyped
+    aliased = sum(map(_is_aliased, calls))
+    return empty + private + odd + mistyped + aliased
 
 
 def mistyped_inputs(call: Call, dtypes: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -136,6 +138,13 @@ def public_calls(call: Expr) -> Iterator[Expr]:
 
 def _is_private(function: str) -> bool:
     return PRIVATE.match(_bare(function)) is not None
+
+
+def _is_aliased(call: Call) -> bool:
+    """Whether an `out=` is an operand as well."""
+    out = next((names_in(value) for name, value in call.kwargs if name == "out"), frozenset())
+    operands = (*call.args, *(value for name, value in call.kwargs if name != "out"))
+    return any(not out.isdisjoint(names_in(operand)) for operand in operands)
 
 
 def _bare(function: str) -> str:

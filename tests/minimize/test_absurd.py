@@ -37,6 +37,8 @@ def returning(expression: str, annotation: str = 'Float32[Tensor, "u0 2"]') -> s
         ("torch.roll(x, 0)", 1),
         ("torch.cumsum(x, 0)", 0),
         ("torch.gather(x, 0, x)", 1),
+        ("torch.sin(x, out=x)", 1),
+        ("torch.zeros((0, x.shape[0]))", 1),
     ],
 )
 def test_how_absurd_a_call_is(expression: str, expected: int) -> None:
