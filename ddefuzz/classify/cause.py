@@ -47,7 +47,7 @@ CAUSES: tuple[Meaning, ...] = (
     Meaning(
         "no-kernel",
         "the op has no fake kernel, or none that gives its output an unbacked size",
-        "PyTorch: a fake kernel for the op",
+        "PyTorch, or whose op it is: a fake kernel for it",
         True,
         "torch.geqrf(x)",
     ),
@@ -163,7 +163,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "untraced-op",
         "refused",
-        "export says that it does not trace an op of the program",
+        "capture says that it cannot trace through what the program calls",
         "torch.autograd.grad(y, x), exported",
         evidence.cannot_trace,
     ),

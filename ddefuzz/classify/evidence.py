@@ -38,8 +38,15 @@ _SIZES_AS_INTS = re.compile(
 )
 """What C++ says that handles sizes as ints: c10/core/TensorImpl.{h,cpp}, c10/core/SymIntArrayRef.h."""
 
-_UNTRACED = re.compile(r"our tracing system encountered an op that we can't trace through")
-"""torch/export/_trace.py, `_export_for_training`."""
+_UNTRACED = re.compile(
+    r"our tracing system encountered an op that we can't trace through"
+    r"|\.numpy\(\) is not supported for tensor subclasses"
+    r"|Cannot access data pointer of Tensor \(e\.g\. FakeTensor"
+)
+"""torch/export/_trace.py, `_export_for_training`; torch/csrc/utils/tensor_numpy.cpp; c10/core/StorageImpl.cpp."""
+
+_NO_FAKE_IMPL = re.compile(r"There was no fake impl registered for")
+"""torch/_library/custom_ops.py, `CustomOpDef`."""
 
 
 class Evidence(NamedTuple):
@@ -65,7 +72,7 @@ def outputs_by_argument(evidence: Evidence) -> bool:
 
 
 def no_kernel(evidence: Evidence) -> bool:
-    return _refuses_output(evidence, "UnsupportedOperatorException")
+    return _refuses_output(evidence, "UnsupportedOperatorException") or _says(evidence, _NO_FAKE_IMPL)
 
 
 def no_unbacked_output(evidence: Evidence) -> bool:
@@ -91,7 +98,7 @@ def graph_break(evidence: Evidence) -> bool:
 
 
 def cannot_trace(evidence: Evidence) -> bool:
-    return evidence.failure.kind == "internal-error" and bool(_UNTRACED.search(_root_message(evidence)))
+    return _says(evidence, _UNTRACED)
 
 
 def tensor_as_number(evidence: Evidence) -> bool:
@@ -143,7 +150,7 @@ def int_in_python(evidence: Evidence) -> bool:
 
 
 def sizes_as_ints(evidence: Evidence) -> bool:
-    return evidence.failure.kind == "internal-error" and bool(_SIZES_AS_INTS.search(_root_message(evidence)))
+    return _says(evidence, _SIZES_AS_INTS)
 
 
 def avoidable_branch(evidence: Evidence) -> bool:
@@ -190,6 +197,10 @@ def _graph_break_title(evidence: Evidence) -> str | None:
     if evidence.failure.kind != "unsupported":
         return None
     return title_of(decisive(evidence.failure.observation)[1])
+
+
+def _says(evidence: Evidence, message: re.Pattern[str]) -> bool:
+    return evidence.failure.kind == "internal-error" and bool(message.search(_root_message(evidence)))
 
 
 def _root_message(evidence: Evidence) -> str:

@@ -28,6 +28,11 @@ def case(
     return register
 
 
+@torch.library.custom_op("golden::no_fake", mutates_args=())
+def _no_fake(x: Tensor) -> Tensor:
+    return x.clone()
+
+
 X = torch.arange(24, dtype=torch.float32).reshape(8, 3) - 9.5
 GRAD = X.clone().requires_grad_()
 KEEP = torch.tensor([True, False, True, True, False, True, True, False])
@@ -404,5 +409,20 @@ def _linear_cross_entropy(x: Tensor, weight: Tensor, target: Tensor) -> Any:
 
 @case("diff-many", "more differences than there are elements: the result is empty", X, N)
 def _diff_many(x: Tensor, n: Tensor) -> Any:
-    rows = torch.sym_min(n[0].item(), 3)
+    rows = torch.sym_min(n[0].item(), 3)  # type: ignore[no-untyped-call]
     return torch.diff(torch.ones(rows), 4)
+
+
+@case("custom-op", "an op of the program's own without a fake kernel", X)
+def _custom_op(x: Tensor) -> Any:
+    return _no_fake(x)
+
+
+@case("numpy", "data that only running has", X, stages=("export",))
+def _numpy(x: Tensor) -> Any:
+    return torch.from_numpy(x.numpy())
+
+
+@case("data-pointer", "the same", X, stages=("export",))
+def _data_pointer(x: Tensor) -> Any:
+    return x + x.data_ptr() % 2
