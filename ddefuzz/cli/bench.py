@@ -20,13 +20,13 @@ profile_option = click.option(
     metavar="NAME",
     default="default",
     show_default=True,
-    help="What the programs are like, as in `ddefuzz run`.",
+    help="Kind of programs to generate, as for `ddefuzz run`.",
 )
 
 
 @click.group("bench")
 def command() -> None:
-    """Measure ddefuzz itself: ratios, side by side in one session."""
+    """Measure ddefuzz itself."""
 
 
 command.add_command(bench_generation.command, "generation")
@@ -36,13 +36,15 @@ command.add_command(bench_recall.command, "recall")
 
 @command.command("throughput")
 @click.option(
-    "--cases", type=click.IntRange(min=20), metavar="N", default=300, show_default=True, help="How many programs."
+    "--cases", type=click.IntRange(min=20), metavar="N", default=300, show_default=True, help="Number of programs."
 )
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Which programs.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Seed of the generator."
+)
 @profile_option
 @output_options("text", "json")
 def throughput(cases: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """A campaign's CPU seconds over those of bare exports, speed-up, rates and memory."""
+    """Compare the CPU seconds of a campaign with those of torch.export alone; measure speed-up, rates and memory."""
     with tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder, LiveLine("measuring") as live:
         record = measure(profile, seed, cases, Path(folder), live.say)
     document = msgspec.json.encode(record).decode() + "\n"

@@ -14,13 +14,26 @@ from ddefuzz.generate.profiles import profile_named
 
 @click.command("generation")
 @click.option(
-    "--draws", type=click.IntRange(1), metavar="N", default=5_000, show_default=True, help="How many programs to draw."
+    "--draws",
+    type=click.IntRange(1),
+    metavar="N",
+    default=5_000,
+    show_default=True,
+    help="Number of programs to generate.",
 )
-@click.option("--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True, help="Which are drawn.")
-@click.option("--profile", metavar="NAME", default="default", show_default=True, help="What they are like.")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True, help="Seed of the generator."
+)
+@click.option(
+    "--profile",
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help="Kind of programs to generate, as for `ddefuzz run`.",
+)
 @output_options("text", "json")
 def command(draws: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """Draw programs and measure how many do what they are drawn for."""
+    """Measure how many generated programs are valid, varied, and carry unbacked sizes."""
     profile_named(profile)
     # Late: `ddefuzz bench --help` imports this module and must not import torch.
     measure = import_module("ddefuzz.generate.measure")

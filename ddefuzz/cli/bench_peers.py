@@ -29,25 +29,32 @@ Run: TypeAlias = Callable[[int, Path, Stopped], Curve | None]
 
 @click.command("peers")
 @click.option(
-    "--budget", metavar="Ncpu", default="120cpu", show_default=True, help="CPU seconds of each run of each peer."
+    "--budget", metavar="Ncpu", default="120cpu", show_default=True, help="CPU seconds for each run of each tool."
 )
-@click.option("--seeds", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="How many runs each.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="Number of runs of each tool, with one seed each.",
+)
 @click.option(
     "--command",
     "commands",
     metavar="NAME=CMD",
     multiple=True,
-    help="An outside command that imports ddefuzz.bench.outside; {seed} in it is replaced. Can be repeated.",
+    help="Another tool: a command that imports ddefuzz.bench.outside. {seed} is replaced by the seed. Can be repeated.",
 )
 @jobs_option
 @output_options("text", "json", "svg")
 def command(
     budget: str, seeds: int, commands: tuple[str, ...], jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]
 ) -> None:
-    """Compare growth of guard sites: guided and uniform campaigns, PyTorch's OpInfo samples, outside commands.
+    """Compare how fast tools reach guard sites: guided and uniform campaigns, PyTorch's OpInfo samples, other commands.
 
-    All get the same CPU seconds, the start of their processes left out. Intervals are 95% bootstrap intervals of the
-    mean over the seeds.
+    All tools get the same CPU seconds; the start of their processes does not count. Intervals are 95% bootstrap
+    intervals of the mean over the seeds.
     """
     cpu_seconds = parse_budget(budget).cpu_seconds
     if cpu_seconds is None:
@@ -72,7 +79,7 @@ def command(
             curves.append(curve)
             sites = curve.steps[-1].sites if curve.steps else None
             if sites is not None:
-                live.say(f"     {sites.fallback} fallback sites, {sites.dde} DDE call sites")
+                live.say(f"     {counted(sites.fallback, 'fallback site')}, {counted(sites.dde, 'DDE call site')}")
     record = compare(cpu_seconds, curves, interrupted=len(curves) < seeds * len(peers))
     document = msgspec.json.encode(record).decode() + "\n"
     deliver(
@@ -120,7 +127,7 @@ def _peers(
     """The peers by name; commands come first, because they may be none."""
     opinfo = opinfo_command()
     if opinfo is None:
-        say("without opinfo: ci/peers/opinfo.py is in a source checkout only")
+        say("without opinfo: ci/peers/opinfo.py is only in a source checkout")
     for outside in (*commands, *([opinfo] if opinfo else [])):
         yield outside.name, _commanded(outside, cpu_seconds)
     for guided in (True, False):
@@ -145,7 +152,7 @@ def _named_once(commands: Iterable[Command]) -> tuple[Command, ...]:
     found = tuple(commands)
     for outside in found:
         if outside.name in taken:
-            raise InputError(f"--command: found the name {outside.name!r} twice or of a peer of ours, expected another")
+            raise InputError(f"--command: found the name {outside.name!r}, which is taken, expected another one")
         taken.add(outside.name)
     return found
 

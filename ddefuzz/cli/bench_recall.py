@@ -27,22 +27,31 @@ RUN_SECONDS = 60.0
 
 @click.command("recall")
 @click.option(
-    "--sites", type=click.IntRange(1), metavar="K", default=50, show_default=True, help="How many faults to plant."
+    "--sites", type=click.IntRange(1), metavar="K", default=50, show_default=True, help="Number of faults to plant."
 )
 @click.option(
-    "--seed", type=click.IntRange(0), metavar="S", default=0, show_default=True, help="Which sites are drawn."
+    "--seed", type=click.IntRange(0), metavar="S", default=0, show_default=True, help="Seed of the choice of sites."
 )
 @click.option(
-    "--budget", metavar="TIME|Nx|Ncpu", default="120cpu", show_default=True, help="The campaign's, as of `ddefuzz run`."
+    "--budget",
+    metavar="TIME|Nx|Ncpu",
+    default="120cpu",
+    show_default=True,
+    help="Budget of the campaign, as for `ddefuzz run`.",
 )
 @click.option(
     "--campaign-seed",
     type=click.IntRange(0),
     metavar="N",
-    help="The campaign's seed: another than the database's campaigns had. Default: 1000 + S.",
+    help="Seed of the campaign. Use one that no campaign of the database had. Default: 1000 + S.",
 )
-@click.option("--guided/--uniform", default=True, show_default=True, help="As of `ddefuzz run`.")
-@click.option("--torch", "version", metavar="VERSION", help="Whose sites are drawn, if the database has several.")
+@click.option("--guided/--uniform", default=True, show_default=True, help="As for `ddefuzz run`.")
+@click.option(
+    "--torch",
+    "version",
+    metavar="VERSION",
+    help="Choose among the sites of this version of torch, if the database has several.",
+)
 @stages_option
 @jobs_option
 @db_option
@@ -60,10 +69,10 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Plant faults at guard sites ever seen, and see which a campaign finds and names.
+    """Plant faults at known guard sites, and measure how many a campaign finds and attributes correctly.
 
-    The fallback is withheld at K sites drawn from the database; all are read off one campaign, whose own findings go
-    nowhere.
+    At K sites of the database the guard raises instead of taking its fallback answer. One campaign has to find all of
+    these faults. Its findings are not saved.
     """
     with Database.open(db, create=False) as database:
         known = database.sites(_version(database, version))
@@ -139,6 +148,4 @@ def _version(database: Database, wanted: str | None) -> str:
     if wanted in versions:
         return str(wanted)
     expected = f"one of {', '.join(versions)}" if versions else "a database with sites: `ddefuzz run` fills it"
-    raise InputError(
-        f"--torch: found {wanted or 'none'}, {len(versions)} versions in {database.url}, expected {expected}"
-    )
+    raise InputError(f"--torch: found {wanted or 'none'}, expected {expected} ({database.url})")

@@ -55,12 +55,22 @@ class Target(msgspec.Struct, frozen=True):
 
 @click.command("check")
 @click.argument("target")
-@click.option("--case", "case", metavar="ID", help="Only this case of a module with a list CASES.")
+@click.option("--case", "case", metavar="ID", help="Check only this case of a file with a list CASES.")
 @stages_option
 @semantics_option(DEFAULT_SEMANTICS)
-@click.option("--key", metavar="KEY", help="Exit 0 if the signature KEY shows and 1 if not: a reducer's test.")
-@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Of one run.")
-@click.option("--advice/--no-advice", "advising", default=True, show_default=True, help="Try changes that may help.")
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Exit with code 0 if the failure with this key occurs and with 1 if not, as test-case reducers expect.",
+)
+@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time limit of one run.")
+@click.option(
+    "--advice/--no-advice",
+    "advising",
+    default=True,
+    show_default=True,
+    help="Try changes of the code that may make it capture.",
+)
 @jobs_option
 @output_options("text", "json")
 def command(
@@ -75,21 +85,24 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Put one program, or your own code, through stages and semantics.
+    """Capture a program, or your own model, in several stages, and explain what fails.
 
-    Says what fails, where, why, and which change of your code was tried and helps.
+    For each failure: the guard, the code that evaluates it, where the unbacked size comes from, and changes of your
+    code that make it capture.
 
-    TARGET is a program file, FILE:NAME of a function, a module or a factory, or a FILE with a list CASES.
+    TARGET is FILE:NAME, where NAME is a function, an nn.Module, or a factory that returns (callable, args). Example
+    arguments are NAME_args or example_args in the same file. TARGET may also be the file of a ddefuzz program, or a
+    file with a list CASES. Code in TARGET is executed.
     """
     wanted = tuple(stage for stage in STAGES if stage in {"eager", *stages})
     semantics = tuple(map(Semantics, mechanisms))
-    with Pool(jobs) as pool, LiveLine("workers start (importing torch takes some seconds)") as live:
+    with Pool(jobs) as pool, LiveLine("starting workers (importing torch takes some seconds)") as live:
         targets = _targets(pool, target, case)
         checked = [one for rows in _observed(pool, targets, wanted, semantics, timeout, live) for one in rows]
         if advising and key is None:
             checked = _advised(pool, targets, checked, timeout, jobs, live)
     if not checked:
-        raise NothingRanError(f"{target}: CASES is empty")
+        raise NothingRanError(f"{target}: found an empty list CASES, expected at least one case")
     shown = [one.row for one in checked if _is_shown(one.row, stages)]
     deliver(_writers(shown), format_, outputs)
     if key is not None:
@@ -114,7 +127,7 @@ def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
     file, _, name = target.rpartition(":") if ":" in target and not Path(target).exists() else (target, "", "")
     path = Path(file)
     if not path.is_file():
-        raise InputError(f"{file}: found no such file, expected a program, FILE:NAME or a module with CASES")
+        raise InputError(f"{file}: found no such file, expected a program, FILE:NAME or a file with a list CASES")
     if name:
         if case is not None:
             raise InputError(f"{target}: found both a name and --case {case}, expected one of them")
@@ -122,7 +135,7 @@ def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
     text = read_program(path)
     if text is not None:
         if case is not None:
-            raise InputError(f"{file}: found a program and --case {case}, expected a module with CASES")
+            raise InputError(f"{file}: found a program and --case {case}, expected a file with a list CASES")
         catalogue.parse(text, file)
         return [Target(path.stem, ProgramSubject(text), "<program>")]
     ids = pool.submit(list_cases, file, START_SECONDS).result()

@@ -28,9 +28,9 @@ SQLITE = "sqlite:///"
 @db_option
 @output_options("text", "json")
 def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """Check this environment and every private torch API in use.
+    """Check this environment and every private torch API that ddefuzz uses.
 
-    Exits 0 when all checks hold and 4 when one does not, or when this torch is not supported at all.
+    Exit code 4: a check fails, or this version of torch is not supported.
     """
     found: list[Check] = []
     with LiveLine("checking (some seconds)") as live:
@@ -52,7 +52,7 @@ def _torch(_: str) -> Iterable[Check]:
 def _database(url: str) -> Iterator[Check]:
     """A database that is not there yet is no fault: the first campaign makes it, and this does not."""
     if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
-        yield Check("findings database", ok=True, detail=f"{url}: not there yet, `ddefuzz run` makes it")
+        yield Check("findings database", ok=True, detail=f"{url}: does not exist yet; `ddefuzz run` creates it")
         return
     try:
         yield Check("findings database", ok=True, detail=connection.check(url))

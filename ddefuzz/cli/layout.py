@@ -66,9 +66,9 @@ def table(
 ) -> Group:
     """Aligned columns under their titles, each row's detail indented below it. Nothing is cut, however narrow the page.
 
-    `folding` names the columns of long text after the first. Where the page is too narrow for whole cells, these are folded, but not
-    below `LEAST` columns each; where that is too wide as well, they leave the table for the row's detail. `right` names
-    the columns that are aligned to the right.
+    `folding` names columns of long text, other than the first. Where the page is too narrow for whole cells, they are
+    folded, down to a width of `LEAST`. Where that is still too wide, they leave the table for the row's detail. `right`
+    names the columns that are aligned to the right.
     """
     least = [LEAST if at and title in folding else 0 for at, title in enumerate(titles)]
     natural = _widths(titles, rows)

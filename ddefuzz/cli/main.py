@@ -15,19 +15,20 @@ from ddefuzz import __version__
 from ddefuzz.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, DdefuzzError
 
 COMMANDS = {
-    "run": "Run a campaign: draw programs, capture them, judge, minimize and remember what fails.",
-    "sweep": "Sweep every op of the catalogue and of PyTorch's OpInfo, and take the census of what fails.",
-    "check": "Put one program, or your own code, through stages and semantics.",
-    "minimize": "Make the smallest program with the same signature.",
-    "replay": "Replay the kept cases and the known findings.",
+    "run": "Run a fuzzing campaign: generate programs, capture them, and save what fails.",
+    "sweep": "Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.",
+    "check": "Capture a program, or your own model, in several stages, and explain what fails.",
+    "minimize": "Shrink a program as far as it still fails in the same way.",
+    "replay": "Run the saved cases again and compare them with what is expected.",
     "findings": "List, show and triage findings.",
-    "sites": "List torch's guard sites, and what runs reached of them.",
-    "bench": "Measure ddefuzz itself: ratios, side by side in one session.",
-    "doctor": "Check this environment and every private torch API in use.",
+    "sites": "List the guard sites of torch, and how often runs reached them.",
+    "bench": "Measure ddefuzz itself.",
+    "doctor": "Check this environment and every private torch API that ddefuzz uses.",
 }
 """Name → what `--help` says of it. It is the `command` of the module of its name in `ddefuzz.cli`."""
 
 help_pages.THEME = "default-slim"
+help_pages.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
 help_pages.OPTIONS_TABLE_COLUMN_TYPES = ["opt_all_metavar", "help"]
 
 
@@ -57,10 +58,13 @@ class LazyGroup(click.RichGroup):
 @click.group(cls=LazyGroup, commands=[click.RichCommand(name=name, help=said) for name, said in COMMANDS.items()])
 @click.version_option(__version__, prog_name="ddefuzz")
 def cli() -> None:
-    """Find framework data-dependent errors in PyTorch before its users do.
+    """Find data-dependent errors in PyTorch, and the code that raises them.
 
-    Defaults of options can be set in ddefuzz.toml or [tool.ddefuzz] of pyproject.toml, and by DDEFUZZ_DB,
-    DDEFUZZ_JOBS and so on.
+    torch.export and torch.compile raise a data-dependent error where code needs the value of a size that is known
+    only at run time. `run` and `sweep` search for such errors in PyTorch itself. `check` captures your own model.
+
+    Options take their defaults from DDEFUZZ_DB, DDEFUZZ_JOBS and so on, from ddefuzz.toml, or from [tool.ddefuzz] in
+    pyproject.toml.
     """
 
 

@@ -9,16 +9,16 @@ from ddefuzz.oracles.verdict import Verdict
 
 VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(
     {
-        "ok": "captured, as under the old mechanism",
-        "rescued": "captured, where the old mechanism could not decide",
-        "fails": "explicit semantics fail",
-        "changed": "captured as another graph than under the old mechanism",
-        "regressed": "fails, and did not under the old mechanism",
-        "diverged": "computes something else than eager",
-        "not-judged": "could not be judged",
+        "ok": "captured, as with size-oblivious semantics",
+        "rescued": "captured, where size-oblivious semantics cannot decide a guard",
+        "fails": "not captured",
+        "changed": "captured as another graph than with size-oblivious semantics",
+        "regressed": "not captured, but captured with size-oblivious semantics",
+        "diverged": "the captured program computes something else than eager",
+        "not-judged": "no verdict: a run was not judged",
     }
 )
-"""Of explicit unbacked semantics, beside the size-oblivious mechanism that they replace."""
+"""What explicit unbacked semantics do, compared with the size-oblivious ones that they replace."""
 
 
 def verdicts_line(shown: Iterable[str | None]) -> str:

@@ -67,11 +67,13 @@ class Outcome(msgspec.Struct, frozen=True):
     "--stage",
     type=click.Choice(CAPTURE_STAGES),
     metavar="STAGE",
-    help="Of a FILE: where it fails (default: the first).",
+    help="For a FILE: the stage in which it fails. Default: the first of export, export-strict and compile that fails.",
 )
-@click.option("--again", is_flag=True, help="Of an ID: start from the original program, not from the smallest so far.")
-@click.option("--max-attempts", default=500, show_default=True, metavar="N", help="Captures at most.")
-@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Of one capture.")
+@click.option(
+    "--again", is_flag=True, help="For an ID: start from the original program instead of the smallest one so far."
+)
+@click.option("--max-attempts", default=500, show_default=True, metavar="N", help="Stop after N captures.")
+@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time limit of one capture.")
 @db_option
 @output_options("text", "json")
 def command(
@@ -84,10 +86,12 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Make the smallest program with the same signature.
+    """Shrink a program as far as it still fails in the same way.
 
-    What becomes of a finding is saved at each improvement, so Ctrl-C loses nothing. Exits 1 if the smallest program
-    does not show the signature in fresh processes.
+    The program is that of a finding (ID) or in a FILE. A program fails in the same way if its failure has the same
+    signature: kind, site and anchor. For a finding, each smaller program is saved at once, so Ctrl-C loses nothing.
+
+    Exit code 1: the smallest program does not fail in the same way in fresh processes.
     """
     with ExitStack() as stack:
         if Path(target).is_file():
@@ -119,7 +123,7 @@ def command(
         confirmed=confirmed,
         program=text,
     )
-    more = "; the attempts ran out: --max-attempts" if found.exhausted else ""
+    more = "; stopped at --max-attempts" if found.exhausted else ""
     click.echo(
         f"{suspect.signature}: {counted(outcome.steps, 'operation')} after {counted(found.attempts, 'capture')}, "
         f"shown in {confirmed} fresh processes{more}",
@@ -136,11 +140,13 @@ def _of_finding(finding: Finding, *, again: bool) -> Suspect:
     text = finding.original if again or finding.minimal is None else finding.minimal
     if text is None:
         raise InputError(
-            f"{finding.id}: found no program of it, expected one: it is of user code, which is not minimized"
+            f"{finding.id}: found a finding of user code, expected one with a program: user code is not minimized"
         )
     failure = finding.evidence if text == finding.minimal else finding.failure
     if failure is None:
-        raise InputError(f"{finding.id}: found no failure stored with it, expected the run that showed it")
+        raise InputError(
+            f"{finding.id}: found no failure stored with this finding, expected one: it says what to minimize for"
+        )
     seen = failure.observation
     return Suspect(text, f"{finding.id}.py", finding.signature, seen.stage, seen.semantics, finding.ops)
 

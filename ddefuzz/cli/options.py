@@ -47,11 +47,11 @@ jobs_option = click.option(
     metavar="N",
     default="auto",
     show_default=True,
-    help="Worker processes; auto is one a core.",
+    help="Number of worker processes; auto: one for each core.",
 )
 
 db_option = click.option(
-    "--db", "db", metavar="URL", default=DEFAULT_DB, show_default=True, help="The findings database."
+    "--db", "db", metavar="URL", default=DEFAULT_DB, show_default=True, help="URL of the findings database."
 )
 
 stages_option = click.option(
@@ -62,20 +62,22 @@ stages_option = click.option(
     multiple=True,
     default=DEFAULT_STAGES,
     show_default=True,
-    help=f"{', '.join(STAGES[:-1])} or {STAGES[-1]}; can be repeated.",
+    help="How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile "
+    "(torch.compile with backend eager), aot (backend aot_eager) or inductor. Can be repeated.",
 )
 
 
 def semantics_option(default: tuple[Mechanism, ...], note: str = "") -> Callable[[Command], Command]:
     """Give a command the parameter `mechanisms`."""
-    names = get_args(Mechanism)
     return click.option(
         "--semantics",
         "mechanisms",
-        type=click.Choice(names),
+        type=click.Choice(get_args(Mechanism)),
         metavar="NAME",
         multiple=True,
         default=default,
         show_default=True,
-        help=f"{', '.join(names[:-1])} or {names[-1]}; can be repeated.{note}",
+        help="What a guard does that cannot be decided: explicit (take its fallback answer, as torch does), "
+        "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
+        f"aggressive_guard_free_semantics). Can be repeated.{note}",
     )

@@ -72,10 +72,14 @@ def output_options(*formats: str) -> Callable[[Command], Command]:
             type=click.Choice(formats),
             default=formats[0],
             show_default=True,
-            help="What stdout gets.",
+            help="The format of stdout.",
         )
         for_files = click.option(
-            "--output", "outputs", type=OutputOption(formats), multiple=True, help="Write a file too; can be repeated."
+            "--output",
+            "outputs",
+            type=OutputOption(formats),
+            multiple=True,
+            help="Also write this format to a file. Can be repeated.",
         )
         return for_stdout(for_files(command))
 

@@ -28,9 +28,11 @@ DEFAULT_PATHS = (Path("corpora"), Path("findings"))
 
 @click.command("replay")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
-@click.option("--db", "known", metavar="URL", help="Replay the findings of this database.")
-@click.option("--trust", is_flag=True, help="Execute the user modules that a trusted.toml below a PATH lists.")
-@click.option("--sites", "url", metavar="URL", help="Add the guard sites that the cases reach to this database.")
+@click.option("--db", "known", metavar="URL", help="Also replay the findings of this database.")
+@click.option(
+    "--trust", is_flag=True, help="Execute the Python modules that are listed in trusted.toml files below PATH."
+)
+@click.option("--sites", "url", metavar="URL", help="Save the guard sites that the cases reach in this database.")
 @jobs_option
 @output_options("text", "jsonl")
 def command(
@@ -42,15 +44,16 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Replay the kept cases and the known findings.
+    """Run the saved cases again and compare them with what is expected.
 
-    PATHs are files and folders of cases. Without PATH and without --db: corpora/ and findings/, whose trusted.toml is
-    honoured. Of a finding the smallest and the original program are replayed.
+    PATH is a file of cases or a folder with such files. Without PATH and --db, the folders corpora and findings are
+    replayed, and their trusted.toml files count. Of a finding, the smallest and the original program are replayed.
 
-    The last lines count the cases and the findings by status. `--format jsonl` has a row a case and no other rows; the
-    counts are on stderr then.
+    The last lines count cases and findings by status. With --format jsonl stdout has one line for each case, and the
+    counts go to stderr.
 
-    Exit code 1 if something fails that must not, or fails otherwise than it is known to; what got fixed is only said.
+    Exit code 1: a case fails that is expected to pass, or it fails in another way than expected. A case that passes
+    and was expected to fail ("gone") does not change the exit code.
     """
     # A list travels with the folder that it trusts, so only the project's own is trusted unasked.
     if not paths and known is None:
@@ -62,7 +65,7 @@ def command(
 
     with LiveLine(f"replaying {counted(len(cases), 'case')}") as live:
         # Which user modules are executed, or would be.
-        said = "executing the user module" if trust else "not executed, `--trust` executes it: the user module"
+        said = "executing the user module" if trust else "not executed without --trust: the user module"
         for module in trusted_modules(paths):
             live.say(f"{said} {module}")
         if not cases:

@@ -38,14 +38,16 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     metavar="TIME|Nx|Ncpu",
     default="60s",
     show_default=True,
-    help="How long: 90s, 10m, 1h30m, a number of cases: 1000x, or CPU seconds of the workers: 600cpu.",
+    help="When to stop: after a time (90s, 10m, 1h30m), a number of cases (1000x) or CPU seconds of workers (600cpu).",
 )
-@click.option("--max-examples", type=click.IntRange(min=1), metavar="N", help="The same as --budget Nx.")
+@click.option(
+    "--max-examples", type=click.IntRange(min=1), metavar="N", help="Stop after N cases. The same as --budget Nx."
+)
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Which cases are drawn. Default: a new one, which is printed.",
+    help="Seed of the generator. The same seed gives the same cases. Default: a new seed, which is printed.",
 )
 @jobs_option
 @click.option(
@@ -54,38 +56,48 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     metavar="NAME",
     default="default",
     show_default=True,
-    help=f"What is drawn: {', '.join(sorted(PROFILES))}.",
+    help=f"Kind of programs to generate: {', '.join(sorted(PROFILES))}.",
 )
 @stages_option
 @click.option(
-    "--in-turn/--every-stage", default=True, show_default=True, help="One stage a case, in turn, or each case in all."
+    "--in-turn/--every-stage",
+    default=True,
+    show_default=True,
+    help="Capture each case in one stage, in turn, or in all stages.",
 )
 @click.option(
     "--screen/--no-screen",
     default=True,
     show_default=True,
-    help="Capture what FakeTensorMode alone refuses, and of the rest every 16th case; or each case.",
+    help="Run each case under FakeTensorMode first. Capture it only if it fails there in a new way. Of all other "
+    "cases, capture every 16th. --no-screen captures all cases.",
 )
 @click.option(
     "--guided/--uniform",
     default=True,
     show_default=True,
-    help="Every op by itself and torch's own samples of it, more of what brings new guard sites, and what reached one "
-    "changed; or each case drawn afresh. "
-    "With --shard cases are drawn.",
+    help="Choose cases by what earlier ones reached: single ops first, then PyTorch's samples of ops, and mutations of "
+    "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
 )
-@semantics_option(DEFAULT_SEMANTICS, " Explicit is always judged against size-oblivious.")
-@click.option("--shard", default="1/1", metavar="I/N", show_default=True, help="Do the I-th of N parts of the cases.")
-@click.option("--resume", "resuming", is_flag=True, help="Go on with the latest campaign that was cut short.")
-@click.option("--minimize/--no-minimize", default=True, show_default=True, help="Minimize and confirm new findings.")
+@semantics_option(DEFAULT_SEMANTICS, " Verdicts always compare explicit with size-oblivious.")
+@click.option(
+    "--shard", default="1/1", metavar="I/N", show_default=True, help="Run only the I-th of N parts of the cases."
+)
+@click.option("--resume", "resuming", is_flag=True, help="Continue the latest campaign that was interrupted.")
+@click.option(
+    "--minimize/--no-minimize",
+    default=True,
+    show_default=True,
+    help="Minimize new findings, and confirm them in fresh processes.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(get_args(FailOn)),
     metavar="WHAT",
     default="new",
     show_default=True,
-    help="What makes the exit code 1: new (a finding that the database did not have), regression (one where only "
-    "explicit semantics fail), any or never. Only findings about PyTorch count: see the causes in the README.",
+    help="Which findings make the exit code 1: new (the database did not have it), regression (explicit semantics fail "
+    "and size-oblivious ones do not), any or never. Only findings about PyTorch count: see the causes in the README.",
 )
 @db_option
 @output_options("text", "json")
@@ -110,9 +122,12 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Run a campaign: draw programs, capture them, judge, minimize and remember what fails.
+    """Run a fuzzing campaign: generate programs, capture them, and save what fails.
 
-    Progress goes to stderr; the summary, on stdout, ends with the command that draws the same cases again.
+    Failures with the same signature are one finding. New findings are minimized and confirmed.
+
+    Progress goes to stderr. The summary goes to stdout; its last line is the command that generates the same cases
+    again.
     """
     plan = Plan(
         profile=profile,
@@ -131,7 +146,7 @@ def command(
         if resuming:
             entry = next(iter(database.unfinished()), None)
             if entry is None:
-                raise InputError(f"--resume: found no campaign in {database.url} that was cut short, expected one")
+                raise InputError(f"--resume: found no interrupted campaign in {database.url}, expected one")
             own_budget = max_examples is None and context.get_parameter_source("budget") is ParameterSource.DEFAULT
             plan = plan_of(entry, plan, own_budget=own_budget)
         replay = _replay_command(plan, current_invocation())
@@ -147,7 +162,9 @@ def command(
     if summary.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if not summary.cases and not summary.findings:
-        raise NothingRanError(f"no case was done within {plan.budget}: importing torch alone takes seconds")
+        raise NothingRanError(
+            f"no case ended within {plan.budget}, expected a longer --budget: importing torch alone takes seconds"
+        )
     if fails(summary, regressed, fail_on):
         raise SystemExit(EXIT_FOUND)
 

@@ -40,12 +40,14 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 @click.command("sites")
-@click.option(
-    "--uncovered", is_flag=True, help="Only sites that no run has reached, with the reason where it is known."
-)
+@click.option("--uncovered", is_flag=True, help="Only sites that no run has reached, with the reason if it is known.")
 @click.option("--raised", is_flag=True, help="Only sites where a data-dependent error was raised.")
 @click.option(
-    "--file", "files", metavar="GLOB", multiple=True, help="Only of these files: '*/_refs/*'; can be repeated."
+    "--file",
+    "files",
+    metavar="GLOB",
+    multiple=True,
+    help="Only sites in files that match, such as '*/_refs/*'. Can be repeated.",
 )
 @click.option(
     "--language",
@@ -53,7 +55,7 @@ class Filter(msgspec.Struct, frozen=True):
     type=click.Choice(get_args(Language)),
     metavar="NAME",
     multiple=True,
-    help=f"Only {' or '.join(get_args(Language))}.",
+    help=f"Only sites in {' or '.join(get_args(Language))}.",
 )
 @click.option(
     "--part",
@@ -61,16 +63,21 @@ class Filter(msgspec.Struct, frozen=True):
     type=click.Choice(get_args(Part)),
     metavar="PART",
     multiple=True,
-    help=f"Only {', '.join(get_args(Part))}; user is outside torch.",
+    help=f"Only sites in this part: {', '.join(get_args(Part))} (outside torch). Can be repeated.",
 )
-@click.option("--summary", is_flag=True, help="Only the counts and how many sites are estimated to be left.")
-@click.option("--torch", "torch", metavar="VERSION", help="What was reached under this torch (default: the installed).")
+@click.option("--summary", is_flag=True, help="Only counts, and estimates of how many sites there are.")
+@click.option(
+    "--torch",
+    "torch",
+    metavar="VERSION",
+    help="Show what runs with this version of torch reached. Default: the installed version.",
+)
 @click.option(
     "--html",
     "html",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Write torch's source with its sites colored, as pages that need no network.",
+    help="Write HTML pages of torch's source with its guard sites colored.",
 )
 @db_option
 @output_options("text", "json", "jsonl", "markdown")
@@ -87,14 +94,16 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """List torch's guard sites, and what runs reached of them.
+    """List the guard sites of torch, and how often runs reached them.
 
-    They are where torch asks of sizes that only the data tells. Calls of guard_or_false and guard_or_true in the Python
-    source of the installed torch are listed reached or not; C++ sites and plain comparisons as they were seen. Numbers
-    count cases.
+    A guard site is a place in torch that evaluates a condition on an unbacked size. Calls of guard_or_false and
+    guard_or_true in the Python source of the installed torch are always listed. Other sites, such as those in C++, are
+    listed once a run has reached them. Numbers count cases.
     """
     if raised and uncovered:
-        raise click.UsageError("--raised and --uncovered leave nothing: a site that raised is reached")
+        raise click.UsageError(
+            "found both --raised and --uncovered, expected one of them: a site that raised was reached"
+        )
     inventory = installed()
     with Database.open(db, create=False) as database:
         known = database.torch_versions()
@@ -122,19 +131,21 @@ def _version(asked: str | None, here: str, known: tuple[str, ...], database: str
         return wanted
     others = ", ".join(known) or "none"
     if asked is not None:
-        raise InputError(f"--torch {asked!r}: {database} has sites of torch {others}, expected one of them or {here}")
+        raise InputError(
+            f"--torch: found {asked!r}, expected {here} or a version that {database} has sites of: {others}"
+        )
     raise InputError(
-        f"{database} has sites of torch {others}, expected of the installed {here}; --torch {known[-1]} shows those"
+        f"{database}: found sites of torch {others}, expected some of the installed {here}; use --torch {known[-1]}"
     )
 
 
 def _notes(wanted: str, inventory: Inventory, known: tuple[str, ...]) -> tuple[str, ...]:
     notes = []
     if not known:
-        notes.append("nothing reached yet: `ddefuzz run` and `ddefuzz sweep` do that")
+        notes.append("no run has reached a site yet: start with `ddefuzz run` or `ddefuzz sweep`")
     if wanted != inventory.torch:
         notes.append(
-            f"only what was reached: the sites in the source are those of torch {inventory.torch}, not {wanted}"
+            f"only sites that were reached: the installed source is that of torch {inventory.torch}, not {wanted}"
         )
     others = [version for version in known if version != wanted]
     if others:

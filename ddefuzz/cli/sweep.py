@@ -27,17 +27,17 @@ from ddefuzz.sweep.sweep import Progressed
     "globs",
     metavar="GLOB",
     multiple=True,
-    help="Only the ops of these names, such as 'chunk*' or 'linalg.*'; can be repeated. Default: all.",
+    help="Only ops whose name matches, such as 'chunk*' or 'linalg.*'. Can be repeated. Default: all ops.",
 )
 @jobs_option
-@click.option("--fresh", is_flag=True, help="Do again what an earlier sweep of this torch has done.")
+@click.option("--fresh", is_flag=True, help="Ignore the results of earlier sweeps with this torch.")
 @click.option(
     "--compare-upstream",
     is_flag=True,
-    help="Hold the census against PyTorch's own list of ops that fail (common_ops_unbacked.ops_dde_xfail).",
+    help="Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail).",
 )
 @click.option("--fail-on", type=click.Choice(("any", "never")), metavar="WHAT", default="never", show_default=True,
-              help="What makes the exit code 1: any (some op has a data-dependent error) or never.")  # fmt: skip
+              help="Exit with code 1 if an op has a data-dependent error (any), or never.")  # fmt: skip
 @db_option
 @output_options("text", "json", "markdown", "html")
 def command(
@@ -50,11 +50,13 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Sweep every op of the catalogue and of PyTorch's OpInfo, and take the census of what fails.
+    """Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.
 
-    Each sample call is tried with each dim unbacked and all of them, in several layouts, as out=, in place, as a method
-    and backward. It is screened in the stage fake; what fails goes through a real capture stage. An interrupted sweep
-    goes on where it was.
+    Each sample call is tried in several forms: with one dim unbacked, with all dims unbacked, with other layouts, with
+    out=, in place, as a method, and with its gradient. It runs under FakeTensorMode first. A call that fails there is
+    also captured, and what fails then is saved as a finding.
+
+    An interrupted sweep continues where it stopped.
     """
     plan = Plan(globs=globs, jobs=jobs, anew=fresh, upstream=compare_upstream)
     starting = f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"

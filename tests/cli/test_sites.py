@@ -208,7 +208,7 @@ def test_a_database_without_sites_lists_what_there_is_to_reach(made_up: Inventor
     Database.open(url).close()
     assert len(rows(url)) == len(made_up.calls) == 5
     shown = sites(url).stdout
-    assert "nothing reached yet: `ddefuzz run`" in shown
+    assert "no run has reached a site yet: start with `ddefuzz run`" in shown
     assert "Chao1" not in shown
 
 
@@ -216,14 +216,14 @@ def test_another_torch_in_the_database(made_up: Inventory, tmp_path: Path) -> No
     url = f"sqlite:///{tmp_path}/other.db"
     with Database.open(url) as database:
         database.add_sites("2.12.0", RECORDS)
-    with pytest.raises(InputError, match=r"has sites of torch 2.12.0, expected of the installed .*--torch 2.12.0"):
+    with pytest.raises(InputError, match=r"found sites of torch 2.12.0, expected some of the installed .*--torch 2.12.0"):
         sites(url)
     assert {row["listed"] for row in rows(url, "--torch", "2.12.0")} == {False}
-    assert f"the sites in the source are those of torch {TORCH}" in sites(url, "--torch", "2.12.0", columns=200).stdout
+    assert f"the installed source is that of torch {TORCH}" in sites(url, "--torch", "2.12.0", columns=200).stdout
     with Database.open(url) as database:
         database.add_sites(made_up.torch, RECORDS)
     assert "the database also has torch 2.12.0: `--torch 2.12.0`" in sites(url, columns=200).stdout
-    with pytest.raises(InputError, match=r"--torch '1.0': .*expected one of them"):
+    with pytest.raises(InputError, match=r"--torch: found '1.0', expected .* that .* has sites of: 2.12.0"):
         sites(url, "--torch", "1.0")
 
 
