@@ -15,6 +15,7 @@ from ddefuzz.cli.findings_page import list_page, show_page
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import deliver, json_writers, output_options, write_stdout
+from ddefuzz.cli.reclassify import command as reclassify
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings.database import Database
@@ -116,6 +117,9 @@ def show(
     """Show all that is known of one finding. A unique beginning of its ID is enough."""
     with Database.open(db, create=False) as database:
         finding = database.resolve(finding_id)
+    for former in finding.former:
+        if finding_id in former and finding_id not in finding.id:
+            click.echo(f"{former} is now {finding.id}", err=True)
     if repro:
         write_stdout(_repro(finding, stage))
     elif minimal or original:
@@ -281,6 +285,9 @@ def merge(others: tuple[str, ...], db: str) -> None:
                     database.merge_sites(version, other.sites(version))
         after = {finding.id for finding in database.findings()}
     click.echo(f"{counted(len(after), 'finding')}, {len(after - before)} of them new", err=True)
+
+
+command.add_command(reclassify)
 
 
 def _say(finding_id: str, what: str) -> None:

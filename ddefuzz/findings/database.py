@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from difflib import get_close_matches
 from threading import local
 
 import msgspec
@@ -21,6 +20,7 @@ from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.lifecycle import State, check_transition, recurs
+from ddefuzz.findings.lookup import named
 from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import MOST_OBSERVED, Campaign, Finding, Occurrence, Sighting, normalized, slim, stamp
 from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_json, to_occurrence_row, to_row, to_site
@@ -96,6 +96,8 @@ class Database:
                 )
                 session.add(row)
             assert row is not None
+            if row.original is None and row.minimal is None and sighting.program is not None:
+                row.original, row.failure = sighting.program, to_json(slim(sighting.failure))
             _add_occurrences(row, sighting, now)
             return RecordResult(row.id, is_new=row is not newest)
 
@@ -207,10 +209,13 @@ class Database:
             return to_finding(_row(session, finding_id))
 
     def resolve(self, prefix: str) -> Finding:
-        """The one finding whose id, or the part after its kind, starts so; raises `InputError` with suggestions."""
+        """The one finding whose id, or the part after its kind, starts so; raises `InputError` with suggestions.
+
+        What is no id of today may be one that a finding had before the rules of classification changed.
+        """
         with self._reading() as session:
-            ids = session.scalars(select(FindingRow.id).order_by(FindingRow.id)).all()
-            return to_finding(_row(session, _unique(prefix, ids)))
+            rows = session.execute(select(FindingRow.id, FindingRow.former).order_by(FindingRow.id)).all()
+            return to_finding(_row(session, named(prefix, {name: tuple(former) for name, former in rows})))
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings, by id."""
@@ -227,6 +232,13 @@ class Database:
                 session.expunge_all()
                 session.add(to_row(finding))
                 session.flush()
+
+    def replace(self, findings: Iterable[Finding], gone: Iterable[str]) -> None:
+        """Save whole findings as they are, and forget those whose ids are gone."""
+        with self._writing() as session:
+            for name in sorted(gone):
+                session.execute(delete(FindingRow).where(FindingRow.id == name))
+            self.put(findings)
 
     def merge(self, findings: Iterable[Finding]) -> None:
         """Add what these findings say to what is known (`merge.merged`)."""
@@ -351,20 +363,6 @@ def _row(session: Session, finding_id: str) -> FindingRow:
             f"no finding {finding_id!r} in the database, expected an id as `ddefuzz findings list` shows it"
         )
     return row
-
-
-def _unique(prefix: str, ids: Iterable[str]) -> str:
-    ids = list(ids)
-    if prefix in ids:
-        return prefix
-    fitting = [name for name in ids if name.startswith(prefix) or f"-{prefix}" in name]
-    if len(fitting) == 1 and prefix:
-        return fitting[0]
-    if fitting and prefix:
-        raise InputError(f"finding {prefix!r}: found {len(fitting)} such, expected one of {', '.join(fitting[:5])}")
-    near = get_close_matches(prefix, ids, n=3, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "; `ddefuzz findings list` shows all"
-    raise InputError(f"no finding {prefix!r}{hint}")
 
 
 def _state(row: FindingRow) -> State:

@@ -26,13 +26,17 @@ def merged(a: Finding, b: Finding) -> Finding:
     people decided (state, title, cause …) is taken from the record with the latest history.
     """
     a, b = normalized(a), normalized(b)
-    groups = max(_decided(a), _decided(b)), min(_first(a), _first(b)), min(_smallest(a), _smallest(b))
+    groups = (
+        max(_decided(a), _decided(b)),
+        min(first_seen_group(a), first_seen_group(b)),
+        min(smallest_group(a), smallest_group(b)),
+    )
     chosen = {name: value for group in groups for name, value in group.fields.items()}
     return normalized(
         msgspec.structs.replace(
             a,
             **chosen,
-            occurrences=_merged_occurrences((*a.occurrences, *b.occurrences)),
+            occurrences=merged_occurrences((*a.occurrences, *b.occurrences)),
             links=a.links + b.links,
             notes=a.notes + b.notes,
             history=a.history + b.history,
@@ -62,7 +66,7 @@ def _most(left: dict[Name, int], right: dict[Name, int]) -> dict[Name, int]:
 
 
 @dataclass(frozen=True)
-class _Group:
+class FieldGroup:
     """Fields that are taken together from one of the two, by an order over nothing but `rank` and these fields.
 
     An order that looked at other fields would change by merging, and with it what is chosen next.
@@ -71,27 +75,28 @@ class _Group:
     rank: tuple[str | int, ...]
     fields: dict[str, Any]
 
-    def __lt__(self, other: _Group) -> bool:
+    def __lt__(self, other: FieldGroup) -> bool:
         return self._key() < other._key()
 
     def _key(self) -> tuple[tuple[str | int, ...], bytes]:
         return self.rank, msgspec.json.encode(self.fields)
 
 
-def _group(finding: Finding, names: tuple[str, ...], *rank: str | int) -> _Group:
-    return _Group(rank, {name: getattr(finding, name) for name in names})
+def _group(finding: Finding, names: tuple[str, ...], *rank: str | int) -> FieldGroup:
+    return FieldGroup(rank, {name: getattr(finding, name) for name in names})
 
 
-def _decided(finding: Finding) -> _Group:
+def _decided(finding: Finding) -> FieldGroup:
     latest = max((entry.when for entry in finding.history), default="")
     return _group(finding, ("cause", "given_title", "state", "duplicate_of", "fixed_in"), latest)
 
 
-def _first(finding: Finding) -> _Group:
+def first_seen_group(finding: Finding) -> FieldGroup:
+    """What the finding was met with; the earlier one stays."""
     return _group(finding, ("original", "failure"), finding.first_seen or "~", finding.original is None)
 
 
-def _smallest(finding: Finding) -> _Group:
+def smallest_group(finding: Finding) -> FieldGroup:
     """The smallest program with all that is known of it; of one program the record that knows more."""
     text, replays = finding.minimal or "", finding.confirmed or Confirmation(0, 0)
     rank = (finding.minimal is None, finding.steps or 0, len(text), text)
@@ -104,7 +109,7 @@ def _first_observed(same: Iterable[Occurrence]) -> Failure | None:
     return min(kept, key=msgspec.json.encode, default=None)
 
 
-def _merged_occurrences(occurrences: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
+def merged_occurrences(occurrences: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
     """One a place. Counts are not added: the same sightings may be in both."""
     together = []
     for _, group in groupby(sorted(occurrences, key=lambda seen: seen.order), key=lambda seen: seen.place):

@@ -1,0 +1,297 @@
+"""Today's rules of classification applied to stored failures: which findings move, merge and split.
+
+The failure of the smallest program (else the first one seen) says which finding it is; people's decisions, notes and
+links go with it. Each occurrence goes where its own failure belongs; one that kept none stays with its finding. No
+occurrence, note or link is lost; where findings become one, the smallest confirmed program stays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import cache
+from itertools import groupby
+
+import msgspec
+
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.signature import Signature
+from ddefuzz.findings.merge import first_seen_group, merged_occurrences, smallest_group
+from ddefuzz.findings.model import Finding, HistoryEntry, Occurrence, normalized, stamp
+from ddefuzz.findings.rows import id_of, sequence_of
+from ddefuzz.oracles.failure import Failure
+
+WHO = "findings reclassify"
+"""Who changes what the rules decide, in the history."""
+
+
+class Became(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one finding.
+
+    `parts` counts the sightings of it that go to other findings, by their ids; `part_sites` are the sites of those.
+    """
+
+    id: str
+    becomes: str
+    site: str
+    new_site: str
+    cause: str
+    new_cause: str
+    merged: bool
+    parts: dict[str, int]
+    part_sites: dict[str, str]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything becomes of it at all."""
+        return self.becomes != self.id or self.new_cause != self.cause or bool(self.parts)
+
+
+class Reclassified(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings by today's rules, what became of each one before, and the ids that are new by a split.
+
+    `unobserved` counts the occurrences that kept no failure and followed their finding.
+    """
+
+    findings: tuple[Finding, ...]
+    became: tuple[Became, ...]
+    split_off: tuple[str, ...]
+    unobserved: int
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The ids that no finding has any more; `Finding.former` has them."""
+        return frozenset(one.id for one in self.became) - {finding.id for finding in self.findings}
+
+
+Classify = Callable[[Failure], Classified]
+
+
+class _Home(msgspec.Struct, frozen=True):
+    """Where a finding's identity goes: the new signature and id."""
+
+    finding: Finding
+    signature: Signature
+    id: str
+
+
+def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime) -> Reclassified:
+    """The findings as today's rules have them; doing so again changes nothing."""
+    before = sorted(map(normalized, findings), key=lambda finding: finding.id)
+    known = cache(classify)
+
+    def signature_of(failure: Failure) -> Signature:
+        return known(failure).signature
+
+    homes = [_home(finding, signature_of) for finding in before]
+    owned: dict[str, list[_Home]] = defaultdict(list)
+    for home in homes:
+        owned[home.id].append(home)
+    parts: dict[str, list[Finding]] = defaultdict(list)
+    counts: dict[str, dict[str, int]] = {}
+    for home in homes:
+        whole = _as_it_is_now(home, when)
+        counts[home.finding.id] = {}
+        for target, part in _parts(whole, home, signature_of, owned, when):
+            parts[target].append(part)
+            if target != home.id:
+                counts[home.finding.id][target] = part.count
+    renamed = {home.finding.id: home.id for home in homes}
+    after = {}
+    for target, pieces in sorted(parts.items()):
+        deciding = _deciding(owned[target], renamed) if target in owned else None
+        after[target] = _with_cause(_together(target, pieces, deciding), known, when if deciding else None)
+    after = {name: _without_chains(finding, after, renamed) for name, finding in after.items()}
+    return Reclassified(
+        findings=tuple(map(normalized, after.values())),
+        became=tuple(
+            Became(
+                id=home.finding.id,
+                becomes=home.id,
+                site=str(home.finding.site),
+                new_site=str(home.signature.site),
+                cause=home.finding.cause,
+                new_cause=after[home.id].cause,
+                merged=len(owned[home.id]) > 1,
+                parts=counts[home.finding.id],
+                part_sites={name: str(after[name].site) for name in counts[home.finding.id]},
+            )
+            for home in homes
+        ),
+        split_off=tuple(sorted(set(parts) - set(owned))),
+        unobserved=sum(seen.observed is None for finding in before for seen in finding.occurrences),
+    )
+
+
+def only_observed(finding: Finding) -> Finding:
+    """The finding without occurrences that kept no failure, but for those of the failure that it is shown by."""
+    evidence = finding.evidence
+    if evidence is None:
+        return finding
+    shown = {(evidence.observation.stage, op) for op in failing_ops(evidence.observation) or ("",)}
+    kept = [seen for seen in finding.occurrences if seen.observed is not None or (seen.stage, seen.op) in shown]
+    kept = kept or [seen for seen in finding.occurrences if seen.stage == evidence.observation.stage]
+    return msgspec.structs.replace(finding, occurrences=tuple(kept))
+
+
+def _home(finding: Finding, signature_of: Callable[[Failure], Signature]) -> _Home:
+    if finding.evidence is None:
+        return _Home(finding, finding.signature, finding.id)
+    signature = signature_of(finding.evidence)
+    return _Home(finding, signature, id_of(signature.key, sequence_of(finding.id, finding.signature) or 1))
+
+
+def _as_it_is_now(home: _Home, when: datetime) -> Finding:
+    """The finding under its new name, with the changes in its history."""
+    old = home.finding
+    renamed = home.id != old.id
+    history = (HistoryEntry(stamp(when), WHO, "id", old.id, home.id),) if renamed else ()
+    return msgspec.structs.replace(
+        old,
+        id=home.id,
+        kind=home.signature.kind,
+        site=home.signature.site,
+        anchor=home.signature.anchor,
+        history=old.history + history,
+        former=(*old.former, old.id) if renamed else old.former,
+        # What was confirmed was the old signature; only a failure that was kept shows the new one.
+        confirmed=None if renamed and old.shown is None else old.confirmed,
+    )
+
+
+def _parts(
+    whole: Finding,
+    home: _Home,
+    signature_of: Callable[[Failure], Signature],
+    owned: Mapping[str, list[_Home]],
+    when: datetime,
+) -> Iterable[tuple[str, Finding]]:
+    """The finding, and what of it belongs elsewhere: occurrences, and the program that it was found with."""
+    number = sequence_of(whole.id, whole.signature) or 1
+
+    def place_of(failure: Failure | None) -> tuple[Signature, str]:
+        signature = home.signature if failure is None else signature_of(failure)
+        return signature, whole.id if signature == home.signature else _id_there(signature, number, owned)
+
+    sent: dict[str, list[Occurrence]] = defaultdict(list)
+    signatures: dict[str, Signature] = {}
+    for seen in whole.occurrences:
+        signature, target = place_of(seen.observed)
+        sent[target].append(seen)
+        signatures[target] = signature
+    signature, first = place_of(whole.failure)
+    signatures[first] = signature
+    for target in sorted(signatures.keys() - {whole.id}):
+        occurrences = tuple(sent[target])
+        observed = [seen for seen in occurrences if seen.observed is not None]
+        earliest = min(observed, key=lambda seen: (seen.first_seen, seen.order), default=None)
+        yield (
+            target,
+            Finding(
+                id=target,
+                kind=signatures[target].kind,
+                cause="unclassified",
+                site=signatures[target].site,
+                anchor=signatures[target].anchor,
+                occurrences=occurrences,
+                original=whole.original if target == first else None,
+                failure=whole.failure if target == first or earliest is None else earliest.observed,
+                history=(HistoryEntry(stamp(when), WHO, "split", home.finding.id, target),),
+            ),
+        )
+    kept = first == whole.id
+    yield (
+        whole.id,
+        msgspec.structs.replace(
+            whole,
+            occurrences=tuple(sent[whole.id]),
+            original=whole.original if kept else None,
+            failure=whole.failure if kept else None,
+        ),
+    )
+
+
+def _id_there(signature: Signature, number: int, owned: Mapping[str, list[_Home]]) -> str:
+    """Of the findings of a signature the one with this number, else the last; without any, the first to be."""
+    same = id_of(signature.key, number)
+    if same in owned:
+        return same
+    numbers = [sequence_of(name, signature) for name in owned]
+    return id_of(signature.key, max((found for found in numbers if found), default=1))
+
+
+def _deciding(homes: list[_Home], renamed: Mapping[str, str]) -> Finding:
+    """Whose decisions stay: one that people have decided on, the latest; else the one that keeps its id.
+
+    A duplicate of a finding with which it is merged decides nothing.
+    """
+
+    def rank(home: _Home) -> tuple[bool, str, bool, str]:
+        finding = home.finding
+        within = finding.duplicate_of is not None and renamed.get(finding.duplicate_of) == home.id
+        decided = max((entry.when for entry in finding.history if entry.who != WHO), default="")
+        return not within, decided, finding.id == home.id, _reversed(finding.first_seen or "~")
+
+    return max(sorted(homes, key=lambda home: home.finding.id, reverse=True), key=rank).finding
+
+
+def _reversed(text: str) -> str:
+    """Text that sorts the other way round, as the earlier of two times is to win."""
+    return "".join(chr(0x10FFFF - ord(char)) for char in text)
+
+
+def _together(target: str, pieces: list[Finding], deciding: Finding | None) -> Finding:
+    """One finding of what belongs together: everything is united, and of decisions there is one."""
+    seen_first = [piece for piece in pieces if piece.failure is not None] or pieces
+    shown = [piece for piece in pieces if piece.shown is not None] or pieces
+    chosen = min(map(first_seen_group, seen_first)).fields | min(map(smallest_group, shown)).fields
+    own = pieces[0] if deciding is None else deciding
+    decided = {name: getattr(own, name) for name in ("cause", "given_title", "state", "duplicate_of", "fixed_in")}
+    return msgspec.structs.replace(
+        pieces[0],
+        id=target,
+        **chosen,
+        **decided,
+        occurrences=_added(seen for piece in pieces for seen in piece.occurrences),
+        links=tuple(link for piece in pieces for link in piece.links),
+        notes=tuple(note for piece in pieces for note in piece.notes),
+        history=tuple(entry for piece in pieces for entry in piece.history),
+        former=tuple(name for piece in pieces for name in piece.former),
+    )
+
+
+def _with_cause(finding: Finding, classify: Classify, when: datetime | None) -> Finding:
+    """The finding with the cause that the rules say, unless a person said one; a change is logged at `when`."""
+    by_hand = any(entry.field == "cause" and entry.who != WHO for entry in finding.history)
+    cause = finding.cause if by_hand or finding.evidence is None else classify(finding.evidence).cause
+    if cause == finding.cause:
+        return finding
+    log = () if when is None else (HistoryEntry(stamp(when), WHO, "cause", finding.cause, cause),)
+    return msgspec.structs.replace(finding, cause=cause, history=finding.history + log)
+
+
+def _added(occurrences: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
+    """One a place, with their counts added: those of different findings are different sightings."""
+    together = []
+    for _, group in groupby(sorted(occurrences, key=lambda seen: seen.order), key=lambda seen: seen.place):
+        same = list(group)
+        (one,) = merged_occurrences(same)
+        together.append(msgspec.structs.replace(one, count=sum(seen.count for seen in same)))
+    return tuple(together)
+
+
+def _without_chains(finding: Finding, after: Mapping[str, Finding], renamed: Mapping[str, str]) -> Finding:
+    """The finding with the new id of what it repeats: the end of the chain, and itself no duplicate in a ring."""
+    target = finding.duplicate_of
+    met = {finding.id}
+    while target is not None:
+        target = renamed.get(target, target)
+        if target in met or target not in after:
+            return msgspec.structs.replace(finding, state="open", duplicate_of=None)
+        if after[target].duplicate_of is None:
+            return msgspec.structs.replace(finding, duplicate_of=target)
+        met.add(target)
+        target = after[target].duplicate_of
+    return finding

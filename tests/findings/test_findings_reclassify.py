@@ -1,0 +1,180 @@
+"""New rules move, merge and split findings, and nothing that people or campaigns said is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.errors import InputError
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized, slim, stamp
+from ddefuzz.findings.reclassify import WHO, Reclassified, reclassified
+from ddefuzz.oracles.failure import Failure
+from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
+
+DIFF = Signature("dde", Site("C++", None, "at::native::diff_helper"), "guard_bool operator<")
+LATER = START + timedelta(hours=9)
+
+
+def rules(of: Callable[[str], Signature], cause: Cause = "avoidable") -> Callable[[Failure], Classified]:
+    """Rules that go by the expression alone."""
+
+    def classify(failure: Failure) -> Classified:
+        assert failure.observation.raised is not None
+        return Classified(failure, of(failure.observation.raised.expression), cause, "rule")
+
+    return classify
+
+
+by_length = rules(lambda expression: (CHUNK, ROLL, DIFF)[len(expression) % 3])
+
+
+def finding(signature: Signature, expression: str, **fields: object) -> Finding:
+    """A finding seen twice, whose only failure asked for `expression`."""
+    failure = slim(failure_of(signature, expression))
+    seen = Occurrence("2.13.0", "export", "explicit", "torch.f", "fails", 2, stamp(START), stamp(START), failure)
+    one = Finding(
+        id=signature.key,
+        kind=signature.kind,
+        cause="avoidable",
+        site=signature.site,
+        anchor=signature.anchor,
+        original=PROGRAM,
+        failure=failure,
+        occurrences=(seen,),
+    )
+    return normalized(msgspec.structs.replace(one, **fields))
+
+
+@settings(database=None, deadline=None, derandomize=True, max_examples=200)
+@given(databases())
+def test_nothing_is_lost_and_once_is_enough(before: tuple[Finding, ...]) -> None:
+    result = reclassified(before, by_length, LATER)
+    after = {found.id: found for found in result.findings}
+    assert sum(found.count for found in after.values()) == sum(found.count for found in before)
+    for union in ("links", "notes"):
+        united = {entry for found in after.values() for entry in getattr(found, union)}
+        assert united == {entry for found in before for entry in getattr(found, union)}
+    kept = {entry for found in after.values() for entry in found.history}
+    assert kept >= {entry for found in before for entry in found.history}
+    assert {found.id for found in before} <= set(after) | {name for found in after.values() for name in found.former}
+    assert result.gone == {found.id for found in before} - set(after)
+    for found in after.values():
+        assert found.duplicate_of is None or after[found.duplicate_of].duplicate_of is None
+        assert (found.state == "dup") == (found.duplicate_of is not None)
+        failures = [found.failure, found.shown, *(seen.observed for seen in found.occurrences)]
+        assert {by_length(one).signature for one in failures if one} <= {found.signature}
+    again = reclassified(result.findings, by_length, LATER + timedelta(hours=1))
+    assert again.findings == result.findings
+    assert not any(one.changed for one in again.became)
+    assert not again.gone | set(again.split_off)
+
+
+def only(result: Reclassified) -> Finding:
+    (found,) = result.findings
+    return found
+
+
+def test_a_finding_moves_with_its_decisions_and_its_old_id_is_kept() -> None:
+    entry = HistoryEntry(stamp(START), "ada", "title", "dde at at::native::chunk", "ours")
+    before = finding(
+        CHUNK,
+        "u0",
+        state="known",
+        given_title="ours",
+        links=("https://x",),
+        history=(entry,),
+        confirmed=Confirmation(1, 1),
+    )
+    result = reclassified([before], rules(lambda _: ROLL), LATER)
+    moved = only(result)
+    assert (moved.id, moved.signature, moved.former) == (ROLL.key, ROLL, (CHUNK.key,))
+    assert (moved.state, moved.title, moved.links, moved.confirmed) == ("known", "ours", ("https://x",), None)
+    assert moved.history == (entry, HistoryEntry(stamp(LATER), WHO, "id", CHUNK.key, ROLL.key))
+    (became,) = result.became
+    assert (became.id, became.becomes, became.merged, became.parts) == (CHUNK.key, ROLL.key, False, {})
+
+
+def test_findings_become_one_and_a_persons_decision_stays() -> None:
+    decided = HistoryEntry(stamp(START), "ada", "state", "open", "known")
+    note = Note(stamp(START), "bob", "as in a model")
+    pair = (
+        finding(CHUNK, "u0", notes=(note,)),
+        finding(ROLL, "u1", state="known", history=(decided,), links=("https://x",), minimal=PROGRAM, steps=1),
+    )
+    one = only(reclassified(pair, rules(lambda _: CHUNK), LATER))
+    assert (one.id, one.former, one.state, one.count) == (CHUNK.key, (ROLL.key,), "known", 4)
+    assert (one.notes, one.links, one.minimal) == ((note,), ("https://x",), PROGRAM)
+    assert decided in one.history
+
+
+def test_a_duplicate_of_what_it_is_merged_with_is_none_any_more() -> None:
+    entry = HistoryEntry(stamp(LATER), "ada", "state", "open", "dup")
+    pair = (finding(CHUNK, "u0"), finding(ROLL, "u1", state="dup", duplicate_of=CHUNK.key, history=(entry,)))
+    one = only(reclassified(pair, rules(lambda _: ROLL), LATER))
+    assert (one.id, one.former, one.state, one.duplicate_of) == (ROLL.key, (CHUNK.key,), "open", None)
+
+
+def test_a_duplicate_follows_what_it_repeats() -> None:
+    pair = (finding(CHUNK, "u0"), finding(ROLL, "u1", state="dup", duplicate_of=CHUNK.key))
+    after = reclassified(pair, rules(lambda expression: DIFF if expression == "u0" else ROLL), LATER).findings
+    assert {found.id: found.duplicate_of for found in after} == {DIFF.key: None, ROLL.key: DIFF.key}
+
+
+def test_occurrences_follow_what_they_were_seen_by() -> None:
+    cov = Occurrence("2.13.0", "export", "explicit", "torch.cov", "fails", 3, stamp(START), stamp(START))
+    observed = slim(failure_of(CHUNK, "cov"))
+    whole = finding(CHUNK, "u0")
+    before = msgspec.structs.replace(
+        whole,
+        occurrences=(
+            *whole.occurrences,
+            msgspec.structs.replace(cov, observed=observed),
+            msgspec.structs.replace(cov, op="torch.old"),
+        ),
+    )
+    result = reclassified([before], rules(lambda expression: DIFF if expression == "cov" else CHUNK), LATER)
+    after = {found.id: found for found in result.findings}
+    assert after[CHUNK.key].ops == ("torch.f", "torch.old")
+    assert (after[DIFF.key].ops, after[DIFF.key].count, after[DIFF.key].failure) == (("torch.cov",), 3, observed)
+    assert after[DIFF.key].history == (HistoryEntry(stamp(LATER), WHO, "split", CHUNK.key, DIFF.key),)
+    assert (result.split_off, result.unobserved) == ((DIFF.key,), 1)
+    assert result.became[0].parts == {DIFF.key: 3}
+
+
+@pytest.mark.parametrize(("who", "expected"), [("ada", "user"), (WHO, "no-kernel")])
+def test_a_cause_that_a_person_said_stays(who: str, expected: Cause) -> None:
+    entry = HistoryEntry(stamp(START), who, "cause", "avoidable", "user")
+    before = finding(CHUNK, "u0", cause="user", history=(entry,))
+    result = reclassified([before], rules(lambda _: CHUNK, "no-kernel"), LATER)
+    assert only(result).cause == expected
+    assert result.became[0].new_cause == expected
+
+
+def test_an_id_that_is_gone_is_found_in_the_database(tmp_path: Path) -> None:
+    with Database.open(f"sqlite:///{tmp_path}/ddefuzz.db") as database:
+        for signature in (CHUNK, ROLL):
+            database.record(sighting(signature), START)
+        result = reclassified(database.findings(), rules(lambda _: DIFF), LATER)
+        database.replace(result.findings, result.gone)
+        assert database.findings() == result.findings
+        assert only(result).count == 2
+        for old in (CHUNK.key, ROLL.key, CHUNK.key[:9]):
+            assert database.resolve(old).id == DIFF.key
+        with pytest.raises(InputError, match="no finding 'dde-none'"):
+            database.resolve("dde-none")
+
+
+def test_a_finding_that_lost_its_program_takes_the_next_one(tmp_path: Path) -> None:
+    with Database.open(f"sqlite:///{tmp_path}/ddefuzz.db") as database:
+        database.put([finding(CHUNK, "u0", original=None)])
+        database.record(sighting(), START)
+        found = database.get(CHUNK.key)
+        assert (found.original, found.expression) == (PROGRAM, "Eq(u0, 0)")
