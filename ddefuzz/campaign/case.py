@@ -170,7 +170,7 @@ def _sighting(text: str, observation: Observation, judged: str, failure: Classif
         cause=failure.cause,
         failure=failure.failure,
         verdict=judged,
-        ops=failing_ops(observation),
+        ops=failing_ops(observation, text),
         torch=str(torch.__version__),
         program=text,
     )

@@ -17,10 +17,10 @@ _BLOCKS = ("if", "while", "for", "with", "def", "class", "try", "match")
 
 
 def native_anchor(raised: Raised) -> str:
-    """The door method and the operator: `guard_bool operator==`; the method alone where no operator was used.
+    """The SymNode method and the operator: `guard_bool operator==`; the method alone where no operator was used.
 
     The operator is in the frame next to the guard, or, where the compiler inlined it, on the line of `SymInt.h` that
-    asked. The expression would not do: sympy turns relations around.
+    called it. The expression would not do: sympy turns relations around.
     """
     for frame in asking(raised.native):
         match = _CXX_OPERATOR.match(function_name(frame.function))
@@ -68,11 +68,15 @@ class _Shortened(ast.NodeTransformer):
         return ast.copy_location(ast.Constant("…"), node)
 
 
-def callee(frame: Frame) -> str:
-    """What the frame's code calls, without receiver and arguments: `torch.arange`, `.chunk`; else its anchor."""
+def callee(frame: Frame, name: str = "") -> str:
+    """What the frame's code calls, without receiver and arguments: `torch.arange`, `.chunk`; else its anchor.
+
+    With a `name` the call of that function, if there is one.
+    """
     tree = _expression(frame.code) or _statement(frame.code)
-    nodes = ast.walk(tree) if tree is not None else ()
-    match next((node for node in nodes if isinstance(node, ast.Call | ast.Subscript)), None):
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Subscript)] if tree is not None else []
+    named = (call for call in calls if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(f".{name}"))
+    match next(named, calls[0] if calls else None) if name else next(iter(calls), None):
         case ast.Call(ast.Attribute(value, attribute)) if not _is_module_path(value):
             return f".{attribute}"
         case ast.Call(function):
@@ -126,8 +130,20 @@ def _decision(statement: ast.stmt) -> ast.expr | None:
 
 
 def _decided(expression: ast.expr) -> ast.expr:
-    """What a branch in an expression decides by: the test of `a if test else b`."""
-    return expression.test if isinstance(expression, ast.IfExp) else expression
+    """What a branch in an expression decides by: the test of `a if test else b`.
+
+    A comparison with `min(…)` or `max(…)` decides by these: strict export compares inside of them. Non-strict
+    export replaces them by functions that compare nothing, and compares outside.
+    """
+    if isinstance(expression, ast.IfExp):
+        expression = expression.test
+    if isinstance(expression, ast.Compare):
+        return next(filter(_is_extremum, (expression.left, *expression.comparators)), expression)
+    return expression
+
+
+def _is_extremum(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"min", "max"}
 
 
 def _is_module_path(node: ast.expr) -> bool:

@@ -11,25 +11,20 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ddefuzz.classify.aliases import outlined
 from ddefuzz.classify.anchor import callee, python_anchor, short_anchor
-from ddefuzz.classify.cxx import caller, function_name
-from ddefuzz.classify.machinery import is_framework, is_python_machinery
+from ddefuzz.classify.cxx import caller, function_name, quoted_site
+from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
+from ddefuzz.classify.refusal import refused
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer, python_site, user_frame
 from ddefuzz.execute.protocol import ExceptionInfo, Observation
-from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.capture import decisive
 from ddefuzz.oracles.failure import Failure, Kind
 
 DATA_DEPENDENT_BRANCHING = "Data-dependent branching"
 """The title of dynamo's graph break at a branch on a tensor (torch/_dynamo/symbolic_convert.py, `generic_jump`)."""
-
-BINDINGS_SITE = Site("Python", torch_api.SYMBOLIC_SHAPES_FILE.path, torch_api.UNBACKED_BINDINGS.name)
-"""The one function that raises PendingUnbackedSymbolNotFound."""
-
-DYNAMO_SITE = Site("Python", torch_api.DYNAMO_FILES.path.rstrip("/"), None)
-"""Dynamo as a whole: which of its files gives up changes between versions, the title of the graph break does not."""
 
 _OP = re.compile(r"\b(\w+)\.(\w+)\.\w+\b")
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\b[usz]+f?\d+\b|\d+|(?:/[\w.+-]+)+/")
@@ -50,7 +45,7 @@ def locate(failure: Failure) -> Located:
 
 
 def _unguarded(observation: Observation) -> Located:
-    """A data-dependent error that was raised elsewhere than at the door."""
+    """A data-dependent error that was raised elsewhere than by `evaluate_expr`."""
     _, exception = decisive(observation)
     if not exception.frames and not _traced(observation):
         return Located(USER_SITE, None, exception.name)
@@ -59,8 +54,10 @@ def _unguarded(observation: Observation) -> Located:
 
 
 def _pending(observation: Observation) -> Located:
+    """At the op that made a symbol which none of its outputs has: `compute_unbacked_bindings` only notices it."""
+    _, exception = decisive(observation)
     frame = _user_frame(observation)
-    return Located(BINDINGS_SITE, frame, callee(frame) if frame is not None else "")
+    return Located(Site("op", None, op_name(callee(frame)) if frame is not None else None), frame, exception.name)
 
 
 def _output(observation: Observation) -> Located:
@@ -71,32 +68,39 @@ def _output(observation: Observation) -> Located:
     asking = caller(exception.native)
     if asking is not None:
         return Located(Site("C++", None, function_name(asking.function)), asking, f"{exception.name} {name}")
-    return Located(Site("C++", None, name), _user_frame(observation), exception.name)
+    return Located(Site("op", None, name), _user_frame(observation), exception.name)
 
 
 def _unsupported(observation: Observation) -> Located:
-    """A branch on a tensor is at its branch; any other graph break is dynamo's own, known by its title."""
+    """A branch on a tensor is at its branch; any other graph break is of the function that dynamo refuses."""
     _, exception = decisive(observation)
     traced = _traced(observation)
     title = title_of(exception)
     if traced and title == DATA_DEPENDENT_BRANCHING:
         site, frame = python_site((), traced)
         return Located(site, frame, python_anchor(frame))
-    return Located(DYNAMO_SITE, _user_frame(observation), " ".join([title, *_subject(exception)]))
+    function, anchor = refused(exception.message)
+    user = _user_frame(observation)
+    called = op_name(callee(user, function.rpartition(".")[2])) if user is not None else ""
+    name = called if not function or called.endswith(f".{function}") else function
+    return Located(Site("op", None, name or None), user, anchor)
 
 
 def _internal(observation: Observation) -> Located:
     root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
+    said = f"{root.name}: {lasting(root.message)}"
+    if (raising := quoted_site(root.message)) is not None:
+        function = outlined(function_name(raising.function), said)
+        return Located(Site("C++", None, function), raising, said)
     for exception in reversed(observation.exceptions):
-        frames = [f for f in inside_tracer(exception.frames) if is_framework(f) and not is_python_machinery(f)]
+        frames = [f for f in inside_tracer(exception.frames) if is_framework(f) and not is_python_plumbing(f)]
         if frames:
             site, frame = python_site(tuple(frames), ())
             return Located(site, frame, f"{root.name}: {short_anchor(frame)}")
-    said = f"{root.name}: {lasting(root.message)}"
     user = _user_frame(observation)
     if user is None:
         return Located(_raised_at(root), root.frames[-1] if root.frames else None, said)
-    return Located(Site("C++", None, callee(user)), user, said)
+    return Located(Site("op", None, op_name(callee(user))), user, said)
 
 
 def _died(observation: Observation) -> Located:
@@ -131,10 +135,11 @@ def title_of(exception: ExceptionInfo) -> str:
     return exception.message.strip().partition("\n")[0].strip()
 
 
-def _subject(exception: ExceptionInfo) -> list[str]:
-    """What a graph break is about: the first name in backquotes of its explanation."""
-    explanation = re.search(r"^\s*Explanation:[^`\n]*`([\w.]+)`", exception.message, re.MULTILINE)
-    return [explanation[1]] if explanation else []
+def op_name(called: str) -> str:
+    """A call as `anchor.callee` has it, by the op's name: `.chunk` is `Tensor.chunk`."""
+    if called.startswith("torch.ops."):
+        return "::".join(called.split(".")[2:4])
+    return f"Tensor{called}" if called.startswith(".") else called
 
 
 def _traced(observation: Observation) -> tuple[Frame, ...]:

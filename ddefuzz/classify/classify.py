@@ -6,17 +6,18 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ddefuzz.classify.aliases import decision, outlined
 from ddefuzz.classify.anchor import bound_op, callee, native_anchor, python_anchor
 from ddefuzz.classify.cause import cause
 from ddefuzz.classify.chain import Located, locate
 from ddefuzz.classify.evidence import CONVERSIONS
-from ddefuzz.classify.signature import Cause, Signature
-from ddefuzz.classify.site import USER_SITE, site
+from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.classify.site import site
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.oracles.failure import Failure
 
 OP_DECIDES = frozenset({"int-in-schema", "outputs-by-argument", "bool-of-a-tensor", "tensor-as-number"})
-"""Rules by which a failure at the user's own line is the called op's."""
+"""Rules by which the op that Python called is the site: it is the op that wants a plain number or bool."""
 
 
 class Classified(msgspec.Struct, frozen=True):
@@ -34,11 +35,10 @@ def classify(failure: Failure) -> Classified:
     raised = failure.observation.raised
     located = _guard(raised) if failure.kind == "dde" and raised is not None else locate(failure)
     rule = cause(failure, located.site, located.anchor)
-    anchor = located.anchor
-    if rule.name in OP_DECIDES and located.site == USER_SITE and raised is not None:
-        # The user's call has names that another program has not; the op that wants the number or bool is the bug.
-        anchor = f"{raised.method} {_op(raised, located.frame)}"
-    return Classified(failure, Signature(failure.kind, located.site, anchor), rule.cause, rule.name, located.frame)
+    place, anchor = located.site, located.anchor
+    if rule.name in OP_DECIDES and raised is not None:
+        place, anchor = Site("op", None, f"aten::{_op(raised, located.frame)}"), raised.method
+    return Classified(failure, Signature(failure.kind, place, anchor), rule.cause, rule.name, located.frame)
 
 
 def distinct(failures: Iterable[Failure]) -> tuple[Classified, ...]:
@@ -51,7 +51,7 @@ def distinct(failures: Iterable[Failure]) -> tuple[Classified, ...]:
 
 
 def _op(raised: Raised, frame: Frame | None) -> str:
-    """The op whose binding asked; where a tensor's conversion did, the one that the frame calls."""
+    """The op whose binding guards; where a tensor's conversion did, the one that the frame calls."""
     op = bound_op(raised.native)
     return (
         callee(frame).rpartition(".")[2]
@@ -62,4 +62,7 @@ def _op(raised: Raised, frame: Frame | None) -> str:
 
 def _guard(raised: Raised) -> Located:
     place, frame = site(raised)
-    return Located(place, frame, native_anchor(raised) if place.language == "C++" else python_anchor(frame))
+    if place.language == "Python":
+        return Located(place, frame, decision(place.module or "", place.function, python_anchor(frame)))
+    anchor = native_anchor(raised)
+    return Located(Site("C++", None, outlined(place.function or "", anchor)), frame, anchor)

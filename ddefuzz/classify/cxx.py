@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddefuzz.classify.machinery import FUNCTIONAL_TENSOR, is_cxx_machinery, is_cxx_symbol, is_operator_file
+from ddefuzz.classify.plumbing import FUNCTIONAL_TENSOR, is_cxx_plumbing, is_cxx_symbol, is_operator_file
 from ddefuzz.instrument.events import Frame, Raised
 
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
@@ -14,6 +14,7 @@ BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
 PYTHON_DISPATCHER = "torch::detail::(anonymous namespace)::ConcretePyInterpreterVTable::python_dispatcher"
 """C++ that lets Python choose the kernel of an op, which Python then calls by a binding: no call of Python's own."""
 
+_QUOTED = re.compile(r"frame #\d+: (?!<unknown function>)(.+) \+ 0x\S+ \(.* in .*\)$")
 _ANONYMOUS = "(anonymous namespace)"
 _CLONE = re.compile(r"\s*\[clone [^\]]*\]")
 _OPERATOR = re.compile(r"operator\s*(\(\)|\[\]|<=>|->\*?|<<=?|>>=?|[<>]=?|[-+*/%^&|!=~]=?|==|&&|\|\||\+\+|--|,)")
@@ -47,13 +48,13 @@ def asking(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
 
 def innermost_site(raised: Raised) -> Frame | None:
-    """The innermost frame of the asking call that is not machinery, None if all of it is.
+    """The innermost frame of the asking call that is not plumbing, None if all of it is.
 
     A place outside of the operators' own files (`TensorImpl.h`) did ask, even where the compiler has inlined it into
-    machinery: then that is the frame to show. Not so a binding: what it asks, Python asked (`x.is_contiguous()`).
+    plumbing: then that is the frame to show. Not so a binding: what it asks, Python asked (`x.is_contiguous()`).
     """
     frames = _outside_functional_tensors(raised.native)
-    proper = next((frame for frame in frames if not is_cxx_machinery(function_name(frame.function))), None)
+    proper = next((frame for frame in frames if not is_cxx_plumbing(function_name(frame.function))), None)
     if proper is not None or raised.place.language == "Python" or is_operator_file(raised.place.file):
         return proper
     inlined = next((frame for frame in frames if not is_cxx_symbol(function_name(frame.function))), None)
@@ -71,8 +72,20 @@ def caller(native: tuple[Frame, ...]) -> Frame | None:
         if names[at].startswith(BINDINGS):
             if at == 0 or not names[at - 1].startswith(PYTHON_DISPATCHER):
                 return None
-        elif not is_cxx_machinery(names[at]):
+        elif not is_cxx_plumbing(names[at]):
             return native[at]
+    return None
+
+
+def quoted_site(message: str) -> Frame | None:
+    """The innermost frame that is not plumbing of the C++ stack that a message quotes (`frame #5: at::meta::…`).
+
+    Only frames inside of the innermost Python call count: where C++ went through Python, that is said between them.
+    """
+    for line in message.partition("<omitting python frames>")[0].splitlines():
+        quoted = _QUOTED.match(line)
+        if quoted and not is_cxx_plumbing(function_name(quoted[1])):
+            return Frame("", 0, quoted[1])
     return None
 
 

@@ -1,29 +1,31 @@
-"""Which op of a program led to a failure: the call on the program's own line that was running."""
+"""Which op of a program led to a failure: the call on the program's own line that was running.
+
+Where no frame is the program's, as in a backward graph or in inductor, it is the line that torch quotes in its message,
+else the call whose backward formula runs, else the program's only call.
+"""
 
 from __future__ import annotations
 
 import ast
-from itertools import islice
+import re
 
+from ddefuzz.classify.cxx import function_name
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame
 
+_QUOTED_LINE = re.compile(rf'File "{re.escape(PROGRAM_FILE)}", line \d+, in \w+\s*?\n\s*(?P<code>[^\s~^].*)')
+_BACKWARD = re.compile(r"^torch::autograd::generated::(?P<op>\w+)Backward\w*::apply$")
 
-def failing_ops(observation: Observation) -> tuple[str, ...]:
+
+def failing_ops(observation: Observation, program: str = "") -> tuple[str, ...]:
     """The catalogue function that the program called at the failing line; empty when it is not known.
 
-    Of several calls the outermost: the others make its arguments.
+    Of several calls the outermost: the others make its arguments. `program` is the program's text, for failures that
+    have no line of it.
     """
     frame = _program_frame(observation)
-    if frame is None:
-        return ()
-    try:
-        tree = ast.parse(frame.code.strip())
-    except SyntaxError:
-        return ()
-    # `ast.walk` goes breadth first.
-    named = (name for node in ast.walk(tree) if (name := _function(node)) is not None)
-    return tuple(islice(named, 1))
+    calls = _called(frame.code, exact=frame.exact) if frame is not None else _quoted(observation)
+    return calls[:1] or _of_backward(observation, _called(program))
 
 
 def _program_frame(observation: Observation) -> Frame | None:
@@ -35,19 +37,57 @@ def _program_frame(observation: Observation) -> Frame | None:
     return next((frame for frame in innermost_first if frame.file == PROGRAM_FILE), None)
 
 
-def _function(node: ast.AST) -> str | None:
+def _quoted(observation: Observation) -> tuple[str, ...]:
+    lines = (match["code"] for error in observation.exceptions for match in _QUOTED_LINE.finditer(error.message))
+    return next(filter(None, map(_called, lines)), ())
+
+
+def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str, ...]:
+    """The call that has the name of the backward formula that runs, else the only one."""
+    native = observation.raised.native if observation.raised is not None else ()
+    formulas = (_BACKWARD.match(function_name(frame.function)) for frame in reversed(native))
+    formula = next((match["op"].lower() for match in formulas if match), None)
+    for call in calls:
+        if call.rpartition(".")[2].replace("_", "") == formula:
+            return (call,)
+    return calls if len(calls) == 1 else ()
+
+
+def _called(code: str, *, exact: bool = False) -> tuple[str, ...]:
+    """The functions that code calls, the outermost first; `exact` says that the outermost is the one that runs."""
+    try:
+        tree = ast.parse(code.strip())
+    except SyntaxError:
+        return ()
+    # Of a function its body: types of its parameters are subscripts too. `ast.walk` goes breadth first.
+    statements = [body for one in tree.body for body in (one.body if isinstance(one, ast.FunctionDef) else [one])]
+    nodes = (node for statement in statements for node in ast.walk(statement))
+    return tuple(name for node in nodes if (name := _function(node, exact=exact)) is not None)
+
+
+def _function(node: ast.AST, *, exact: bool) -> str | None:
     match node:
         case ast.Call(func):
             dotted = ast.unparse(func)
-            if dotted.startswith("torch.") or isinstance(func, ast.Name):
-                return dotted
-            return f"Tensor.{func.attr}" if isinstance(func, ast.Attribute) else None
+            if isinstance(func, ast.Attribute) and not (dotted.startswith("torch.") and _is_path(func)):
+                return f"Tensor.{func.attr}"
+            return dotted
+        case ast.Subscript(ast.Tuple() | ast.List()) | ast.Subscript(ast.Attribute(attr="shape")):
+            return None  # no tensor's
+        case ast.Subscript(ast.Call(), ast.Constant(int())) if not exact:
+            return None
         case ast.Subscript():
             return "Tensor.__getitem__"
         case ast.BinOp(op=op):
             return f"operator.{_OPERATORS.get(type(op), type(op).__name__.lower())}"
         case _:
             return None
+
+
+def _is_path(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
 
 
 _OPERATORS: dict[type[ast.operator], str] = {

@@ -61,7 +61,7 @@ REVIEWED: tuple[Reviewed, ...] = (
         "aten/src/ATen/native/TensorShape.cpp, tensor_split_sections_symint",
     ),
     Reviewed(
-        "at::native::cross",
+        "at::native::_default_cross_dim",
         "guard_bool operator==",
         "result-depends-on-data",
         "without dim= it takes the first dim of size 3",

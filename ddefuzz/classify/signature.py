@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.instrument.events import Language
 from ddefuzz.oracles.failure import Kind
 
 Cause: TypeAlias = Literal[
@@ -23,27 +22,35 @@ Cause: TypeAlias = Literal[
 
 USER_CODE = "user code"
 
+SiteLanguage: TypeAlias = Literal["Python", "C++", "op"]
+"""What a site's function is: of Python, of C++, or an op as users and the dispatcher name it (`torch.chunk`,
+`aten::chunk`), where no line of torch but the op's schema, kernel or support is to blame."""
+
 
 class Site(msgspec.Struct, frozen=True, order=True):
-    """The framework call site; `module` is Python's file relative to torch's folder, None for C++.
+    """The framework call site; `module` is Python's file relative to torch's folder, None for C++ and ops.
 
     A failure of the user's own code has the module `user code`.
     """
 
-    language: Language
+    language: SiteLanguage
     module: str | None
     function: str | None
 
     def __str__(self) -> str:
-        if self.language == "C++":
-            return self.function or "C++"
+        if self.language != "Python":
+            return self.function or self.language
         if self.module is None:
             return "an unknown place"
         return f"{self.module}:{self.function}" if self.function else self.module
 
 
 class Signature(msgspec.Struct, frozen=True, order=True):
-    """Which bug a failure is; `anchor` is the code at the site, as `ast.unparse` has it, or C++'s door and operator."""
+    """Which bug a failure is.
+
+    `anchor` is the code at the site as `ast.unparse` has it; for C++ the SymNode method and the operator; for an op the
+    reason.
+    """
 
     kind: Kind
     site: Site

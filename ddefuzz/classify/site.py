@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddefuzz.classify.cxx import function_name, innermost_site
-from ddefuzz.classify.machinery import TRACER, is_framework, is_guard_plumbing, is_python_machinery
+from ddefuzz.classify.plumbing import TRACER, is_framework, is_guard_plumbing, is_python_plumbing
 from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.instrument.events import Frame, Raised
@@ -18,8 +18,8 @@ _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>
 def site(raised: Raised) -> tuple[Site, Frame]:
     """The site and its frame.
 
-    If C++ asked: the innermost C++ function of that call that is not machinery. If all of them are machinery, or
-    Python asked: the innermost Python frame that is not machinery. Native and Python frames are never interleaved.
+    If C++ asked: the innermost C++ function of that call that is not plumbing. If all of them are plumbing, or
+    Python asked: the innermost Python frame that is not plumbing. Native and Python frames are never interleaved.
     """
     if raised.place.language == "C++" or raised.place.file in SIZES_FOR_CXX:
         native = innermost_site(raised)
@@ -29,9 +29,9 @@ def site(raised: Raised) -> tuple[Site, Frame]:
 
 
 def python_site(real: tuple[Frame, ...], traced: tuple[Frame, ...]) -> tuple[Site, Frame]:
-    """The innermost frame that is not machinery: of the real stack inside of dynamo, then of the stack it interprets.
+    """The innermost frame that is not plumbing: of the real stack inside of dynamo, then of the stack it interprets.
 
-    Where both are machinery throughout, the innermost frame that is not the guards' own.
+    Where both are plumbing throughout, the innermost frame that is not the guards' own.
     """
     for frames in (inside_tracer(real), traced):
         frame = _innermost(frames)
@@ -51,12 +51,12 @@ def inside_tracer(real: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
 def user_frame(frames: Iterable[Frame]) -> Frame | None:
     """The innermost frame of the user's own code."""
-    own = [frame for frame in frames if not is_framework(frame) and not is_python_machinery(frame)]
+    own = [frame for frame in frames if not is_framework(frame) and not is_python_plumbing(frame)]
     return own[-1] if own else None
 
 
 def _innermost(frames: tuple[Frame, ...]) -> Frame | None:
-    return next((frame for frame in reversed(frames) if not is_python_machinery(frame)), None)
+    return next((frame for frame in reversed(frames) if not is_python_plumbing(frame)), None)
 
 
 def _of(frame: Frame, frames: Iterable[Frame]) -> Site:

@@ -1,4 +1,4 @@
-"""The way from the user's line to the call site, without the machinery around it, as text for people."""
+"""The way from the user's line to the call site, without the plumbing around it, as text for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.cxx import asking, function_name
-from ddefuzz.classify.machinery import is_cxx_machinery, is_framework, is_python_machinery
+from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer
 from ddefuzz.execute.protocol import Observation
@@ -19,7 +19,7 @@ MARK = "→"
 
 
 class Way(NamedTuple):
-    """Lines to print, outermost frame first, whether one is the site, and how many frames of machinery are left out."""
+    """Lines to print, outermost frame first, whether one is the site, and how many frames of plumbing are left out."""
 
     lines: tuple[str, ...]
     marked: bool
@@ -27,9 +27,8 @@ class Way(NamedTuple):
 
 
 def way_to_site(failure: Failure) -> Way:
-    """The frames from the user's on that are not machinery, C++ below Python; the one that shows the site is marked."""
+    """The frames from the user's on that are not plumbing, C++ below Python; the one that shows the site is marked."""
     observation, found = failure.observation, classify(failure)
-    # A site may be no frame: an op without a kernel, or dynamo as a whole. Then its frame is the user's line.
     site = found.frame if found.frame is not None and _shows(found.frame, found.signature.site) else None
     real, traced, native = _stacks(observation)
     python = _kept((*traced, *inside_tracer(real)) if traced else real, site)
@@ -37,16 +36,18 @@ def way_to_site(failure: Failure) -> Way:
     inner = tuple(reversed(asking(native)))
     if site in native and site not in inner:  # a call that came back through Python's choice of kernel
         inner = native[native.index(site) :]
-    cxx = [frame for frame in inner if frame is site or not is_cxx_machinery(function_name(frame.function))]
+    cxx = [frame for frame in inner if frame is site or not is_cxx_plumbing(function_name(frame.function))]
     shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
     lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]
     return Way(tuple(lines), any(frame == site for frame in shown), len(real) + len(traced) + len(native) - len(shown))
 
 
 def _shows(frame: Frame, site: Site) -> bool:
-    """Whether a frame is the site's: C++ has no files, the user's code no name."""
+    """Whether a frame is the site's: C++ has no files, the user's code no name, and an op is called by its frame."""
     if site == USER_SITE:
         return not is_framework(frame)
+    if site.language == "op":
+        return True
     return frame.file == (site.module or "")
 
 
@@ -62,7 +63,7 @@ def _stacks(observation: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, .
 
 
 def _kept(frames: Iterable[Frame], site: Frame | None) -> list[Frame]:
-    return [frame for frame in frames if frame == site or not is_python_machinery(frame)]
+    return [frame for frame in frames if frame == site or not is_python_plumbing(frame)]
 
 
 def _without_repeats(frames: Iterable[Frame]) -> list[Frame]:

@@ -160,7 +160,7 @@ def _of_file(path: Path, stage: Stage | None, observe: Callable[[Run], Observati
         failures = judge([eager, observe(Run(ProgramSubject(text), one))])
         for failure in failures:
             signature = classify(failure).signature
-            return Suspect(text, str(path), signature, one, EXPLICIT, failing_ops(failure.observation))
+            return Suspect(text, str(path), signature, one, EXPLICIT, failing_ops(failure.observation, text))
     raise InputError(f"{path}: found a program that does not fail in {', '.join(stages)}, expected one that does")
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from ddefuzz.classify.signature import SiteLanguage
 from ddefuzz.coverage.reach import Answer, Reached
 from ddefuzz.instrument.events import Counterfactual, Language
 
@@ -80,7 +81,7 @@ class Ledger:
     """
 
     fallback_sites: set[tuple[str, str, int]] = field(default_factory=set)
-    dde_sites: dict[str, Language] = field(default_factory=dict)
+    dde_sites: dict[str, SiteLanguage] = field(default_factory=dict)
     shapes: set[tuple[SiteKey, Answer, str]] = field(default_factory=set)
     _waiting: dict[SiteKey, SiteRecord] = field(default_factory=dict)
 

@@ -64,7 +64,7 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
             if failure.signature.kind != "dde":
                 continue
             site, place = failure.signature.site, raised.place
-            if site.language == "Python" and failure.frame is not None:
+            if site.language != "C++" and failure.frame is not None:
                 place = Place("Python", failure.frame.file, failure.frame.line)
             elif site.language == "C++":
                 place = Place("C++", place.file, place.line)

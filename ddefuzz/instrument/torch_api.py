@@ -234,9 +234,8 @@ SIZES_FOR_CXX = TorchFile(
 )
 DYNAMO_FILES = TorchFile("torch/_dynamo/", "dynamo, which asks on behalf of the code that it interprets")
 INDUCTOR_FILES = TorchFile("torch/_inductor/", "inductor")
-UNBACKED_BINDINGS = Api(
-    f"{_SHAPES}:compute_unbacked_bindings", "the one function that raises PendingUnbackedSymbolNotFound"
-)
+DISABLE_DYNAMO_FILE = TorchFile("torch/_compile.py", "the wrapper of functions that dynamo does not enter")
+VARIABLE_FUNCTIONS = Api("torch._C:_VariableFunctionsClass", "the class of the built-in functions of torch")
 
 
 def table() -> tuple[Api | TorchFile, ...]:

@@ -10,6 +10,7 @@ import msgspec
 
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import USER_SITE, inside_tracer, user_frame
 from ddefuzz.execute.protocol import Observation, Stage
 from ddefuzz.instrument.events import Frame, SymbolOrigin
@@ -94,6 +95,13 @@ def advise(failures: Sequence[Classified], file: str, source: str, trial: Trial)
     return Advice(_summary(first), frame, origins, tuple(whole or search.found), search.tries)
 
 
+def at_own_line(failed: Classified) -> bool:
+    """Whether the user's own line is to blame, or what it hands to an op."""
+    site = failed.signature.site
+    called = site.language == "op" and failed.frame is not None and not is_framework(failed.frame)
+    return site == USER_SITE or called
+
+
 def own_line(observation: Observation) -> Frame | None:
     """The innermost frame of the user's own code in a failure."""
     raised = observation.raised
@@ -155,7 +163,7 @@ class _Search:
         plain = locate(attempt.source, frame, anchor, question, {})
         if plain is None:
             return
-        if attempt.failure.signature.site == USER_SITE:
+        if at_own_line(attempt.failure):
             yield from (edit for rewrite in DECISIONS for edit in rewrite(plain))
         if raised is None:
             return
@@ -167,7 +175,7 @@ class _Search:
             places += [plain._replace(sizes={inputs[0]: f"{parameter}.shape[{dim}]"}) for dim in (0, 1)]
         for place in filter(None, places):
             yield from (edit for rewrite in QUESTIONS for edit in rewrite(place))
-            if attempt.failure.signature.site != USER_SITE:
+            if not at_own_line(attempt.failure):
                 yield from assume_size(place)
             yield from self._at_its_value(place)
 

@@ -2,6 +2,9 @@
 
     python tests/classify/collect.py [ID ...]
 
+A file is named after its case. Under another torch than 2.13 the version is behind the name (`kron@2.15.json`), and
+without an ID only `OTHER_TORCHES` are collected.
+
 Rerun it for another torch or after a change of rules, then read the difference: it shows which failures a change
 merges, splits or blames elsewhere.
 """
@@ -9,6 +12,7 @@ merges, splits or blames elsewhere.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -25,6 +29,7 @@ import torch  # noqa: E402
 from ddefuzz.classify.classify import classify  # noqa: E402
 from ddefuzz.execute.observe import observe  # noqa: E402
 from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Semantics  # noqa: E402
+from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer  # noqa: E402
 from ddefuzz.instrument.events import Raised  # noqa: E402
 from ddefuzz.oracles.capture import judge  # noqa: E402
 
@@ -34,13 +39,15 @@ INNER = 30
 LOCAL = re.compile(r"[\w./-]*tests/classify/")
 """This folder as torch writes it: the end of a path of the machine that collects."""
 
-MESSAGE = 400
-"""Characters kept of a message: its title and explanation."""
+MESSAGE = 1600
+"""Characters kept of a message: its title, explanation and context, or the inner end of the C++ stack in it."""
 
 
 def main(ids: list[str]) -> None:
     """Write the files of these cases, of all without any."""
     path = Path(golden_cases.__file__).resolve().relative_to(ROOT)
+    os.environ.setdefault(SYMBOLIZER, long_lived_symbolizer())
+    ids = ids or (list(golden_cases.OTHER_TORCHES) if version() else [])
     for case in golden_cases.CASES:
         if ids and case["id"] not in ids:
             continue
@@ -61,7 +68,13 @@ def main(ids: list[str]) -> None:
             sys.stdout.write(f"{case['id']:24} passes in every stage\n")
         golden = {"schema": "ddefuzz-golden-1", "torch": torch.__version__, "why": case["why"], "failures": failures}
         text = json.dumps(golden, indent=1, ensure_ascii=False)
-        (HERE / "golden" / f"{case['id']}.json").write_text(f"{text}\n")
+        (HERE / "golden" / f"{case['id']}{version()}.json").write_text(f"{text}\n")
+
+
+def version() -> str:
+    """What a file's name says of this torch."""
+    release = torch.__version__.rpartition(".")[0]
+    return "" if release == "2.13" else f"@{release}"
 
 
 def trimmed(observation: Observation) -> Observation:

@@ -1,4 +1,4 @@
-"""The programs whose raw failures are the golden files: one a rule, a machinery row or a shape of frames.
+"""The programs whose raw failures are the golden files: one a rule, a plumbing row or a shape of frames.
 
 `collect.py` runs them. Each entry's `rule` is what it is there for; `CASES` is the form that `ddefuzz check` reads.
 """
@@ -16,6 +16,30 @@ CASES: list[dict[str, Any]] = []
 
 
 STAGES = ("export", "export-strict", "compile")
+
+OTHER_TORCHES = (
+    "autograd-kernel",
+    "cat-batched",
+    "channels-last",
+    "contiguity",
+    "cov",
+    "cov-weights",
+    "cumsum-backward",
+    "diff",
+    "equal",
+    "feature-dropout",
+    "functional",
+    "int-in-schema",
+    "is-nonzero",
+    "kron",
+    "no-tensor",
+    "refs-skipped",
+    "resize-function",
+    "sizes-as-ints",
+    "strides",
+    "vmap-strides",
+)
+"""The cases of which other versions of torch have a golden file too: one a kind of plumbing."""
 
 
 def case(
@@ -125,7 +149,7 @@ def _batch_norm(x: Tensor, keep: Tensor) -> Any:
     return functional.batch_norm(x[keep], torch.zeros(3), torch.ones(3), training=True)
 
 
-@case("is-nonzero", "Python branches on a tensor through a native op that is machinery", X, torch.ones(8, 3))
+@case("is-nonzero", "Python branches on a tensor through a native op that is plumbing", X, torch.ones(8, 3))
 def _is_nonzero(x: Tensor, var: Tensor) -> Any:
     return functional.gaussian_nll_loss(x, x, var)
 
@@ -325,7 +349,7 @@ def _tensor_as_number(x: Tensor, mean: Tensor) -> Any:
     return x.clone().normal_(mean[0])  # type: ignore[arg-type]
 
 
-@case("vmap-sizes", "asked by vmap itself, whose folder is machinery", X, KEEP)
+@case("vmap-sizes", "asked by vmap itself, whose folder is plumbing", X, KEEP)
 def _vmap_sizes(x: Tensor, keep: Tensor) -> Any:
     return torch.vmap(torch.add)(x[keep], x[:5])
 
@@ -426,3 +450,96 @@ def _numpy(x: Tensor) -> Any:
 @case("data-pointer", "the same", X, stages=("export",))
 def _data_pointer(x: Tensor) -> Any:
     return x + x.data_ptr() % 2
+
+
+@case("feature-dropout", "a template inlined into its caller, which the table of aliases knows", X, KEEP)
+def _feature_dropout(x: Tensor, keep: Tensor) -> Any:
+    return functional.dropout2d(x[keep][None])
+
+
+@case("sum-to-size", "a function of a header inlined into its caller", X, KEEP)
+def _sum_to_size(x: Tensor, keep: Tensor) -> Any:
+    return x[keep].sum_to_size(1, 3)
+
+
+@case("group-norm", "a static template inlined into its caller", torch.ones(1, 8, 3), torch.ones(8), KEEP)
+def _group_norm(x: Tensor, weight: Tensor, keep: Tensor) -> Any:
+    return functional.group_norm(x, 2, weight=weight[keep].repeat(2)[:8])
+
+
+@case("argmin-out", "the same, in the same C++ function", X, KEEP)
+def _argmin_out(x: Tensor, keep: Tensor) -> Any:
+    return torch.argmin(x[keep], out=torch.empty((), dtype=torch.int64))
+
+
+@case("scatter-out", "the same, in a function that two ops share", X, KEEP)
+def _scatter_out(x: Tensor, keep: Tensor) -> Any:
+    index = torch.nonzero(keep)[:, 0]
+    return torch.scatter(x[:, 0], 0, index, x[:, 0], out=torch.empty(8))
+
+
+@case("scatter-add-out", "the other op", X, KEEP)
+def _scatter_add_out(x: Tensor, keep: Tensor) -> Any:
+    index = torch.nonzero(keep)[:, 0]
+    return torch.scatter_add(x[:, 0], 0, index, x[:, 0], out=torch.empty(8))
+
+
+@case("collapse-sizes", "one of two questions of one loop", X, KEEP, stages=("compile", "aot"))
+def _collapse_sizes(x: Tensor, keep: Tensor) -> Any:
+    return torch._refs.flatten(x[keep])
+
+
+@case("extremum", "export replaces `min`, so that the guard is inside or outside of it", X, KEEP)
+def _extremum(x: Tensor, keep: Tensor) -> Any:
+    theta = torch.ones(2, 3).expand(x[keep].shape[0], 2, 3)
+    return functional.affine_grid(theta, (theta.shape[0], 1, 1, 1))  # type: ignore[arg-type]
+
+
+@case("refs-skipped", "dynamo skips what torch/_compile.py wraps: one refusal for a module", X, stages=("compile",))
+def _refs_skipped(x: Tensor) -> Any:
+    return torch._refs.add(x, x)
+
+
+@case("refs-made", "the same for a function that another one made", X, stages=("compile",))
+def _refs_made(x: Tensor) -> Any:
+    return torch._refs.sin(x)
+
+
+@case("resize-method", "dynamo refuses a method", X, stages=("export-strict", "compile"))
+def _resize_method(x: Tensor) -> Any:
+    return x.clone().resize_as_(x)
+
+
+@case("resize-function", "the same as a function", X, stages=("export-strict", "compile"))
+def _resize_function(x: Tensor) -> Any:
+    return torch.resize_as_(x.clone(), x)
+
+
+@case("no-tensor", "dynamo refuses an op that returns no tensor", X, stages=("export-strict", "compile"))
+def _no_tensor(x: Tensor) -> Any:
+    return x.is_same_size(x)
+
+
+@case("inplace-view", "dynamo refuses later what it saw before", X, stages=("export-strict", "compile"))
+def _inplace_view(x: Tensor) -> Any:
+    return x.squeeze_()
+
+
+@case("interpolate", "an op that takes no SymInt, called by torch's own Python", X, KEEP)
+def _interpolate(x: Tensor, keep: Tensor) -> Any:
+    return functional.interpolate(x.T[None], torch.nonzero(keep).shape[0], mode="area")
+
+
+@case("channels-last", "C++ of a tensor's metadata that decides", X, KEEP)
+def _channels_last(x: Tensor, keep: Tensor) -> Any:
+    return x[keep].T[None, :, None].to(memory_format=torch.channels_last) + x[keep][:, :1]
+
+
+@case("cat-batched", "a batching rule", X, KEEP)
+def _cat_batched(x: Tensor, keep: Tensor) -> Any:
+    return torch.vmap(torch.cat)((torch.zeros(3, torch.nonzero(keep).shape[0] + 1), x[:3]))
+
+
+@case("cumsum-backward", "a backward formula, in the backward graph", GRAD, KEEP, stages=("aot",))
+def _cumsum_backward(x: Tensor, keep: Tensor) -> Any:
+    return torch.cumsum(x[keep], 0)

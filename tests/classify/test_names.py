@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ddefuzz.classify.aliases import decision, outlined
 from ddefuzz.classify.anchor import callee, native_anchor, python_anchor
 from ddefuzz.classify.chain import locate
-from ddefuzz.classify.cxx import function_name
+from ddefuzz.classify.cxx import function_name, quoted_site
+from ddefuzz.classify.plumbing import is_cxx_plumbing
+from ddefuzz.classify.refusal import SKIPPED, refused
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.execute.protocol import EXPLICIT, Observation
@@ -143,3 +146,96 @@ def test_a_hang_without_a_stack_is_placed_nowhere() -> None:
     (failure,) = judge([Observation("compile", EXPLICIT, "timeout", "stopped after 30 s")])
     placed = locate(failure)
     assert (placed.site, placed.anchor) == (Site("Python", None, None), "stopped after … s")
+
+
+def test_a_function_that_was_inlined_is_the_site() -> None:
+    assert outlined("at::native::cross", "guard_bool operator==") == "at::native::_default_cross_dim"
+    assert outlined("at::native::cross", "guard_bool operator<") == "at::native::cross"
+
+
+def test_a_decision_has_one_name() -> None:
+    place = ("torch/_prims/__init__.py", "_collapse_view_helper")
+    assert decision(*place, "min(stride, strides[idx])") == decision(*place, "shape[idx] != 1") == "shape[idx] != 1"
+    assert decision("torch/_prims/__init__.py", "other", "min(a, b)") == "min(a, b)"
+
+
+@pytest.mark.parametrize(
+    "code", ["min(size) <= 0", "q <= min(m, n)", "if min(size) <= 0:", "min(size)", "y if 0 < max(size) else z"]
+)
+def test_a_comparison_with_an_extremum_decides_by_it(code: str) -> None:
+    assert python_anchor(Frame("user.py", 1, "f", code)).startswith(("min(", "max("))
+
+
+QUOTED = """numel() is refused
+frame #0: c10::Error::Error(c10::SourceLocation) + 0x9d (0x1 in torch/lib/libc10.so)
+frame #3: <unknown function> + 0x827ac (0x2 in torch/lib/libc10.so)
+frame #4: at::meta::structured_argmax::meta(at::Tensor const&, bool) + 0x15 (0x3 in torch/lib/libtorch_cpu.so)
+<omitting python frames>
+frame #9: at::native::outer(at::Tensor const&) + 0x15 (0x3 in torch/lib/libtorch_cpu.so)
+"""
+
+
+def test_cxx_that_raised_is_in_the_message() -> None:
+    found = quoted_site(QUOTED)
+    assert found is not None
+    assert function_name(found.function) == "at::meta::structured_argmax::meta"
+    assert quoted_site(QUOTED.replace("at::meta", "c10")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "plumbing"),
+    [
+        ("c10::SymbolicShapeMeta::set_materialized_sizes", True),
+        ("c10::SymbolicShapeMeta::compute_strides_like_channels_last_2d", False),
+        ("c10::OperatorHandle::callBoxedForDispatchKey", True),
+        ("at::TensorBase::sizes", True),
+        ("at::infer_size_impl", False),
+        ("torch::autograd::THPVariable_chunk", True),
+        ("torch::autograd::VariableType::(anonymous namespace)::block_diag", False),
+        ("at::functorch::BatchedTensorImpl::sizes_custom", True),
+        ("at::functorch::(anonymous namespace)::cat_batching_rule", False),
+        ("mine::my_op", False),
+        ("", True),
+    ],
+)
+def test_cxx_is_plumbing_by_its_namespace(name: str, plumbing: bool) -> None:
+    assert is_cxx_plumbing(name) == plumbing
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Unsupported Tensor.resize_() call\n  Explanation: no `Tensor.resize_()`.", ("Tensor.resize_", SKIPPED)),
+        (
+            f"{SKIPPED}\n function `add` in file `torch/_compile.py`\n module: torch._refs, qualname: add, skip",
+            ("torch._refs.*", SKIPPED),
+        ),
+        (
+            f"{SKIPPED}\n in file `torch/a.py`\n module: torch.a, qualname: f.<locals>.inner, skip reason",
+            ("torch.a.f", SKIPPED),
+        ),
+        (
+            f"{SKIPPED}\n  Explanation: the builtin `torch._VariableFunctionsClass.resize_as_.` is",
+            ("Tensor.resize_as_", SKIPPED),
+        ),
+        (
+            f"{SKIPPED}\n  Explanation: the builtin `torch._VariableFunctionsClass.sparse_coo_tensor.` is",
+            ("torch.sparse_coo_tensor", SKIPPED),
+        ),
+        (
+            "torch.* op returned non-Tensor\n context: example_value type: bool; op: call_method; target: is_same_size",
+            ("Tensor.is_same_size", "torch.* op returned non-Tensor"),
+        ),
+        (
+            "Attempted to use `torch.nn.functional.one_hot` with x\n  Explanation: no.",
+            ("torch.nn.functional.one_hot", "Attempted to use … with x"),
+        ),
+        (
+            "Unsupported function call (delayed)\n when calling `L['x'].squeeze_`. Reason: In-place views\n",
+            ("", "In-place views"),
+        ),
+        ("Something new", ("", "Something new")),
+    ],
+)
+def test_a_graph_break_tells_what_was_refused_and_why(message: str, expected: tuple[str, str]) -> None:
+    assert refused(message) == expected

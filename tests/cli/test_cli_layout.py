@@ -1,4 +1,4 @@
-"""Narrow pages: names break at their joints, rows fit, and the way to a site leaves machinery out."""
+"""Narrow pages: names break at their joints, rows fit, and the way to a site leaves plumbing out."""
 
 from __future__ import annotations
 
@@ -139,10 +139,10 @@ def test_the_way_to_a_site_begins_at_the_program_and_marks_the_site() -> None:
     assert way.marked
 
 
-def test_a_site_that_is_no_frame_is_not_marked() -> None:
+def test_the_call_of_an_op_that_is_the_site_is_marked() -> None:
     line = Frame("<program>", 4, "program", "x.resize_as_(y)")
     refused = ExceptionInfo("torch._dynamo.exc.Unsupported", "Attempted to call function marked as skipped", (line,))
     observation = Observation("compile", EXPLICIT, "fail", exceptions=(refused,))
     way = way_to_site(Failure("unsupported", observation, refused.message))
-    assert way.lines == ("  <program>:4 in program", "      x.resize_as_(y)")
-    assert not way.marked
+    assert way.lines == (f"{MARK} <program>:4 in program", "      x.resize_as_(y)")
+    assert way.marked

@@ -1,8 +1,9 @@
-"""Whose frames never are the site: the tables of machinery, C++ and Python, each row with its reason.
+"""Which frames are plumbing, that only pass a decision on: the tables for C++ and Python, each row with its reason.
 
-A row says where a decision passes through on its way from who asks to the guard. Rows are prefixes (C++ names after
-`cxx.function_name`, Python files relative to the folder that holds torch), so a new one is one line here and a
-golden file that needs it.
+A decision passes through plumbing on its way from the function that decides to the guard. Rows are prefixes: of C++
+names after `cxx.function_name`, and of Python files relative to the folder that holds torch. C++ rows name namespaces
+and classes rather than functions, because a new torch adds functions: 2.15 reads sizes through
+`c10::SymbolicShapeMeta::set_materialized_sizes` and dispatches through `c10::OperatorHandle`, which 2.13 did not.
 """
 
 from __future__ import annotations
@@ -21,50 +22,49 @@ class Row(NamedTuple):
 
 CXX_SYMBOLS: tuple[Row, ...] = (
     Row("torch::impl::PythonSymNodeImpl", "the way from a C++ symbol to Python"),
-    Row("c10::SymBool", "a symbolic value's own operators"),
-    Row("c10::SymInt", "a symbolic value's own operators"),
-    Row("c10::SymFloat", "a symbolic value's own operators"),
+    Row("pybind11::detail::", "the call from C++ to Python"),
+    Row("c10::Sym", "a symbolic value's own operators"),
     Row("c10::Scalar", "conversion of a value that holds a symbol"),
     Row("c10::operator", "comparison of a symbol with a number"),
 )
-"""The operators through which C++ asks: whoever is outside of them used them."""
+"""The operators through which C++ guards: whoever is outside of them used them."""
 
 OPERATOR_FILES: tuple[Row, ...] = (
-    Row("c10/core/Sym", "the operators of SymInt.h, SymBool.h and SymFloat.h"),
+    Row("c10/core/Sym", "the operators of SymInt.h, SymBool.h and SymFloat.h, and the sizes of SymbolicShapeMeta.cpp"),
     Row("c10/core/Scalar", "the conversions of Scalar.h"),
     Row("torch/csrc/", "the parsing of Python arguments"),
     Row("aten/src/ATen/core/", "the conversion of boxed arguments"),
 )
-"""C++ files that hand over their own inline code as the place; from any other file it is the place that asked."""
+"""C++ files that hand over their own inline code as the place; from any other file it is the place that guards."""
 
 FUNCTIONAL_TENSOR = "at::FunctionalTensorWrapper::"
-"""The sizes of a functional tensor are asked for in Python, and there of the tensor that it wraps: a second native call
-inside of the one that asked."""
+"""Python asks a functional tensor for its sizes, and the wrapper asks the tensor that it wraps: a second native call
+inside of the one that guards."""
 
 CXX: tuple[Row, ...] = (
-    *CXX_SYMBOLS,
-    Row("c10::impl::", "boxing and unboxing"),
-    Row("c10::Dispatcher::", "dispatch"),
-    Row("c10::BoxedKernel", "dispatch"),
-    Row("c10::callUnboxedKernelFunction", "dispatch"),
-    Row("at::_ops::", "dispatch: the op as the dispatcher calls it"),
-    Row("at::TensorBase::size", "a tensor's sizes as plain ints: whoever reads them asked"),
-    Row("at::TensorBase::stride", "a tensor's strides as plain ints: whoever reads them asked"),
-    Row("c10::TensorImpl::size", "a tensor's sizes as plain ints: whoever reads them asked"),
-    Row(FUNCTIONAL_TENSOR, "a functional tensor's way to the tensor that it wraps"),
-    Row("at::functorch::BatchedTensorImpl::", "a batched tensor's way to the tensor that it wraps"),
-    Row("at::Tensor::item", "a tensor's value as a number: whoever wants the number asked"),
-    Row("at::native::is_nonzero", "a tensor's value as a bool: whoever branches asked"),
-    Row("at::is_scalar_tensor_true", "a tensor's value as a bool: whoever branches asked"),
-    Row("(anonymous namespace)::pythonFallback", "the way from an op to the Python that traces it"),
-    Row("torch::detail::", "the Python dispatcher"),
-    Row("torch::PythonArgs::", "parsing of Python arguments"),
-    Row("torch::handle_torch_function", "overrides of torch functions in Python"),
-    Row("torch::autograd::THPVariable", "binding of an op to Python"),
-    Row("torch::autograd::dispatch_", "binding of an op to Python"),
-    Row("torch::jit::", "calls by the op's schema"),
+    Row("c10::", "symbols, tensors' metadata, boxing and dispatch"),
+    Row("torch::", "bindings to Python, parsing of arguments, calls by schema, the autograd engine"),
     Row("pybind11::", "binding"),
+    Row("std::", "the standard library"),
+    Row("at::_ops::", "dispatch: the op as the dispatcher calls it"),
+    Row("at::Tensor", "a tensor's sizes, strides or value as plain numbers: whoever reads them decides"),
+    Row("at::FunctionalTensorWrapper::", "a functional tensor's way to the tensor that it wraps"),
+    Row("at::functorch::", "vmap's way to the tensor that it wraps, and its dispatch"),
+    Row("at::native::is_nonzero", "a tensor's value as a bool: whoever branches decides"),
+    Row("at::is_scalar_tensor_true", "a tensor's value as a bool: whoever branches decides"),
+    Row("(anonymous namespace)::", "dispatch: a fallback that is no op, registered by an unnamed namespace"),
 )
+"""Namespaces and classes of C++ plumbing. What is in no row is code of an op: `at::native::`, `at::meta::`, `sdp::`,
+and the namespaces of users' own ops."""
+
+CXX_SITES: tuple[Row, ...] = (
+    Row("c10::SymbolicShapeMeta::compute_", "decides over a tensor's memory format"),
+    Row("torch::autograd::VariableType::", "autograd kernels of ops"),
+    Row("torch::autograd::generated::", "backward formulas of ops"),
+    Row("torch::autograd::utils::", "decides over the layout of a gradient"),
+    Row("at::functorch::(anonymous namespace)::", "batching rules of ops"),
+)
+"""What is under a row of `CXX` and yet decides."""
 
 GUARDS: tuple[Row, ...] = (
     Row("torch/fx/experimental/", "guards, symbols and proxies"),
@@ -125,7 +125,7 @@ PYTHON_SITES: tuple[Row, ...] = (
     Row("torch/_functorch/_aot_autograd/functional_utils.py", "regenerates views"),
     Row("torch/_functorch/vmap.py", "compares the sizes that are mapped over"),
 )
-"""What is under a row of `PYTHON` and yet no machinery."""
+"""What is under a row of `PYTHON` and yet decides."""
 
 PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_prims_common/__init__.py", "eval_eager", "takes the bool for whoever asked it to"),
@@ -136,17 +136,19 @@ PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_prims/__init__.py", "_prim_impl", "a prim as an op"),
     ("torch/_prims/__init__.py", "_autograd_impl", "a prim as an op"),
     ("torch/_prims/__init__.py", "_backend_select_impl", "a prim as an op"),
-    ("torch/_inductor/sizevars.py", "evaluate_expr", "inductor's way to the door"),
-    ("torch/_inductor/sizevars.py", "guard_or_false", "inductor's way to the door"),
-    ("torch/_inductor/sizevars.py", "guard_or_true", "inductor's way to the door"),
+    ("torch/_inductor/sizevars.py", "evaluate_expr", "inductor's way to the evaluate_expr hook"),
+    ("torch/_inductor/sizevars.py", "guard_or_false", "inductor's way to the evaluate_expr hook"),
+    ("torch/_inductor/sizevars.py", "guard_or_true", "inductor's way to the evaluate_expr hook"),
 )
-"""File, function and reason of single functions that only pass a decision on, in files that are no machinery."""
+"""File, function and reason of single functions that only pass a decision on, in files that are not plumbing."""
 
 TRACER = Row("torch/_dynamo/symbolic_convert.py", "dynamo interprets: what is outside of it is not the program's stack")
 
 
-def is_cxx_machinery(name: str) -> bool:
+def is_cxx_plumbing(name: str) -> bool:
     """Whether a C++ function, named as by `cxx.function_name`, only passes a decision on."""
+    if any(name.startswith(row.prefix) for row in CXX_SITES):
+        return False
     return name in {"", "??"} or any(name.startswith(row.prefix) for row in CXX)
 
 
@@ -156,11 +158,11 @@ def is_cxx_symbol(name: str) -> bool:
 
 
 def is_operator_file(file: str) -> bool:
-    """Whether a C++ place is the operator's own file, not the asker's."""
+    """Whether a C++ place is the operator's own file, not that of the function that guards."""
     return any(file.startswith(row.prefix) for row in OPERATOR_FILES)
 
 
-def is_python_machinery(frame: Frame) -> bool:
+def is_python_plumbing(frame: Frame) -> bool:
     """Whether a Python frame only passes a decision on. Generated code (`<string>`, `<eval_with_key>.3`) does too."""
     if frame.file.startswith("<"):
         return frame.file != PROGRAM_FILE

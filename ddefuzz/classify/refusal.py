@@ -1,0 +1,68 @@
+"""Which function dynamo refuses to trace, and why, from the message of its graph break.
+
+Dynamo's messages have a title, an explanation, hints and a "developer debug context". Which of dynamo's files gives up
+changes between versions; the function refused and the title do not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ddefuzz.instrument import torch_api
+
+SKIPPED = "Attempted to call function marked as skipped"
+"""The title of the graph break at a function that dynamo was told not to enter, or does not know."""
+
+
+_TITLES = ((re.compile(r"^Unsupported Tensor\.\w+\(\) call$"), SKIPPED),)
+"""Titles that say of one function what another says of all: it is refused because of what it is."""
+
+_QUALIFIED = re.compile(r"module: (?P<module>[\w.]+), qualname: (?P<name>[\w.<>]+)")
+_TARGET = re.compile(r"op: (?P<op>\w+); target: (?:<built-in method )?(?P<name>[\w.]+)")
+_DELAYED = re.compile(r"when calling `[^`]+`\. Reason: (?P<reason>[^\n]+)")
+_FILE = re.compile(r"in file `(?P<file>[^`]+)`")
+_NAMES = re.compile(r"`(?P<name>(?:torch|Tensor)\.[\w.]+?)\.?(?:\(\))?`|\b(?P<bare>(?:torch|Tensor)\.[\w.]+\*?)\(\)")
+_VARIABLES = f"torch.{torch_api.VARIABLE_FUNCTIONS.name}."
+
+
+def refused(message: str) -> tuple[str, str]:
+    """The function's name and the reason, which has no such name in it.
+
+    The name is empty where the message has none, and bare (`is_same_size`) where that is all it says.
+    """
+    title, _, rest = message.strip().partition("\n")
+    title = title.strip()
+    delayed = _DELAYED.search(rest)
+    if delayed:
+        return "", delayed["reason"].strip()
+    reason = next((general for pattern, general in _TITLES if pattern.match(title)), title)
+    return _function(title, rest), _NAMES.sub("…", reason)
+
+
+def _function(title: str, rest: str) -> str:
+    if qualified := _QUALIFIED.search(rest):
+        file = _FILE.search(rest)
+        # What is wrapped by this file is refused as code of it, all of a module alike.
+        if file is not None and file["file"] in torch_api.DISABLE_DYNAMO_FILE:
+            return f"{qualified['module']}.*"
+        return _plain(f"{qualified['module']}.{qualified['name'].partition('.<locals>')[0]}")
+    if target := _TARGET.search(rest):
+        owner = "Tensor." if target["op"] == "call_method" else ""
+        return f"{owner}{target['name']}"
+    for text in (title, _explanation(rest)):
+        if named := _NAMES.search(text):
+            return _plain(named["name"] or named["bare"])
+    return ""
+
+
+def _plain(name: str) -> str:
+    """The name as users write it; a function in place is the method of that name."""
+    if not name.startswith(_VARIABLES):
+        return name.rstrip("*")
+    name = name.removeprefix(_VARIABLES)
+    return f"Tensor.{name}" if name.endswith("_") else f"torch.{name}"
+
+
+def _explanation(rest: str) -> str:
+    found = re.search(r"^\s*Explanation:(.*)$", rest, re.MULTILINE)
+    return found[1] if found else ""

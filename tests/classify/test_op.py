@@ -1,0 +1,65 @@
+"""Which op of a program led to a failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddefuzz.classify.op import failing_ops
+from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
+from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Place, Raised
+
+
+def at(code: str, *, exact: bool = False) -> Observation:
+    frames = (Frame(PROGRAM_FILE, 4, "program", code, exact),)
+    return Observation("export", EXPLICIT, "fail", exceptions=(ExceptionInfo("RuntimeError", "no", frames),))
+
+
+def backward(formula: str) -> Observation:
+    native = (Frame("", 0, f"torch::autograd::generated::{formula}::apply(std::vector<at::Tensor>&&)"),)
+    raised = Raised("Eq(u0, 1)", "guard_bool", Place("C++", "c10/core/SymInt.h", 301), (), native=native)
+    return Observation("aot", EXPLICIT, "fail", raised=raised)
+
+
+@pytest.mark.parametrize(
+    ("code", "op"),
+    [
+        ("torch.diff(x[keep])", "torch.diff"),
+        ("x.chunk(2)", "Tensor.chunk"),
+        ("torch.sparse_coo_tensor(i, v).to_dense()", "Tensor.to_dense"),
+        ("torch.vmap(torch.cat)((x,))", "torch.vmap(torch.cat)"),
+        ("return (x, torch._C._select_conv_backend(x))[0]", "torch._C._select_conv_backend"),
+        ("a = torch.topk(x, 1)[0]", "torch.topk"),
+        ("x[keep]", "Tensor.__getitem__"),
+        ("x.shape[0] + y", "operator.add"),
+        ("x @ y", "operator.matmul"),
+    ],
+)
+def test_the_outermost_call_on_the_line_is_the_op(code: str, op: str) -> None:
+    assert failing_ops(at(code)) == (op,)
+
+
+def test_an_exact_subscript_of_a_call_is_one() -> None:
+    assert failing_ops(at("torch.nonzero(x)[0]", exact=True)) == ("Tensor.__getitem__",)
+
+
+PROGRAM = """def program(x: Float32[Tensor, "u0 2"]):
+    a = torch.masked_select(x, x > 0)
+    return torch.relu(a[: x.shape[0]])
+"""
+
+
+def test_a_backward_formula_is_of_the_call_of_its_name() -> None:
+    assert failing_ops(backward("MaskedSelectBackward0"), PROGRAM) == ("torch.masked_select",)
+    assert failing_ops(backward("TraceBackward0"), PROGRAM) == ()
+    assert failing_ops(backward("CumsumBackward0"), PROGRAM.replace("return torch.relu(a[: x.shape[0]])", "")) != ()
+
+
+def test_the_line_that_torch_quotes_is_the_programs() -> None:
+    message = f'LoweringException: no\n  File "{PROGRAM_FILE}", line 4, in program\n    return torch.var(x)\n'
+    observation = Observation("inductor", EXPLICIT, "fail", exceptions=(ExceptionInfo("InductorError", message),))
+    assert failing_ops(observation) == ("torch.var",)
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    assert failing_ops(Observation("aot", EXPLICIT, "fail"), PROGRAM) == ()
+    assert failing_ops(at("no python (")) == ()
