@@ -156,6 +156,7 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     return (
         ("kind", finding.kind),
         ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
+        ("to change", MEANINGS[finding.cause].mends),
         ("site", f"{finding.site} ({finding.site.language})"),
         ("anchor", finding.anchor),
         ("expression", finding.expression),

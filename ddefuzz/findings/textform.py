@@ -12,11 +12,12 @@ import tomllib
 from collections.abc import Container, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import tomli_w
 
+from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.files import read_bytes, read_toml, write_atomically
 from ddefuzz.findings.codec import PackedError, packed, unpacked
@@ -177,6 +178,8 @@ def read_finding(place: Path) -> Finding:
     fields = read_toml(path)
     if (schema := fields.pop("schema", None)) != SCHEMA:
         raise InputError(f"{path}: found schema {schema!r}, expected {SCHEMA!r}")
+    if "cause" in fields and (cause := fields["cause"]) not in get_args(Cause):
+        raise InputError(f"{path}: found the cause {cause!r}, expected one of {', '.join(get_args(Cause))}")
     for name, file in {"minimal": MINIMAL, "original": ORIGINAL, **dict.fromkeys(_APART, OBSERVED)}.items():
         if name in fields:
             raise InputError(f"{path}: found the key {name!r}, expected it in {file}")

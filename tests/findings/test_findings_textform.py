@@ -113,6 +113,11 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         r"finding.toml: Invalid enum value 'done' - at `\$.state`",
     ),
     (
+        "a cause of before the table of causes",
+        lambda place: replace(place / "finding.toml", 'cause = "avoidable"', 'cause = "framework"'),
+        "finding.toml: found the cause 'framework', expected one of avoidable, int-required, ",
+    ),
+    (
         "a duplicate of nothing",
         lambda place: replace(place / "finding.toml", 'state = "open"', 'state = "dup"'),
         "found state 'dup' and duplicate_of None",
