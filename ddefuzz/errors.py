@@ -10,6 +10,8 @@ DdefuzzError                3  an internal error of ddefuzz, unless a subclass s
 
 from __future__ import annotations
 
+import errno
+
 EXIT_OK = 0
 EXIT_FOUND = 1
 EXIT_USAGE = 2
@@ -60,3 +62,28 @@ class NothingRanError(DdefuzzError):
     """No case was selected, so there is nothing to report."""
 
     exit_code = EXIT_NOTHING_RAN
+
+
+_NO_ROOM = "a disk with free space"
+_LIMITED = {
+    errno.ENOSPC: _NO_ROOM,
+    errno.EDQUOT: _NO_ROOM,
+    errno.EFBIG: _NO_ROOM,
+    errno.EROFS: "a place that can be written",
+    errno.EIO: "a device that works",
+    errno.EMFILE: "more open files to be allowed (such as `ulimit -n 1024`)",
+    errno.ENFILE: "fewer open files on this machine",
+    errno.EAGAIN: "more processes to be allowed (`ulimit -u`)",
+    errno.ENOMEM: "more free memory",
+}
+"""What the environment lacks where the operating system answers with an error number, as what is expected."""
+
+
+def unsupported_by(error: BaseException, doing: str) -> UnsupportedError | None:
+    """The error as one of the environment's, None where it may be a bug of ddefuzz; `doing` is what was tried."""
+    if isinstance(error, MemoryError):
+        return UnsupportedError(f"{doing}: out of memory, expected {_LIMITED[errno.ENOMEM]}")
+    if not isinstance(error, OSError) or error.errno not in _LIMITED:
+        return None
+    where = f" ({error.filename})" if error.filename else ""
+    return UnsupportedError(f"{doing}: {error.strerror}{where}, expected {_LIMITED[error.errno]}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ddefuzz.coverage.inventory import lines_in
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Stopped, first_answer
 from ddefuzz.execute.protocol import Semantics, Stage
+from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Campaign as CampaignEntry
 
@@ -74,7 +75,10 @@ def plan_of(entry: CampaignEntry, plan: Plan, *, own_budget: bool) -> Plan:
 def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, entry: CampaignEntry | None) -> Summary:
     begun = time.monotonic()
     clock = Clock(lambda: time.monotonic() - begun, lambda: datetime.now(UTC))
-    with tempfile.TemporaryDirectory(prefix="ddefuzz-journal-") as folder, Workers(plan.jobs, Path(folder)) as workers:
+    with (
+        TemporaryDirectory(prefix="journal-", dir=scratch_folder()) as folder,
+        Workers(plan.jobs, Path(folder)) as workers,
+    ):
         versions = _versions(plan, workers, stopped)
         number = _enter(plan, database, versions, clock, entry)
         campaign = Campaign(

@@ -12,6 +12,7 @@ from ddefuzz.bench.throughput import MEMORY_LIMIT_MB, Throughput, measure
 from ddefuzz.cli import bench_generation, bench_peers, bench_recall
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import LiveLine
+from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.generate.profiles import PROFILES
 
 profile_option = click.option(
@@ -45,7 +46,7 @@ command.add_command(bench_recall.command, "recall")
 @output_options("text", "json")
 def throughput(cases: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """Compare the CPU seconds of a campaign with those of torch.export alone; measure speed-up, rates and memory."""
-    with tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder, LiveLine("measuring") as live:
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as folder, LiveLine("measuring") as live:
         record = measure(profile, seed, cases, Path(folder), live.say)
     document = msgspec.json.encode(record).decode() + "\n"
     deliver({"text": lambda _page: throughput_text(record), "json": lambda _page: document}, format_, outputs)

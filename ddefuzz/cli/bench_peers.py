@@ -22,6 +22,7 @@ from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Stopped
 from ddefuzz.execute.protocol import EXPLICIT
+from ddefuzz.execute.scratch import scratch_folder
 
 Run: TypeAlias = Callable[[int, Path, Stopped], Curve | None]
 """One peer with one seed, its files in a folder; None where it was stopped."""
@@ -64,7 +65,7 @@ def command(
     named = _named_once(map(parse_command, commands))
     curves: list[Curve] = []
     with (
-        tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder,
+        tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as folder,
         stop_on_interrupt() as stopped,
         LiveLine("measuring") as live,
     ):

@@ -20,6 +20,7 @@ from ddefuzz.cli.run_progress import campaign_progress
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, Stage
+from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 
 RUN_SECONDS = 60.0
@@ -90,7 +91,7 @@ def command(
     )
     said = f"ddefuzz bench recall --sites {sites} --seed {seed} --budget {plan.budget} --db {db}"
     with (
-        tempfile.TemporaryDirectory(prefix="ddefuzz-bench-") as folder,
+        tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as folder,
         Pool(1) as pool,
         campaign_progress(plan, said) as progress,
         stop_on_interrupt() as stopped,

@@ -31,6 +31,7 @@ from ddefuzz.execute.protocol import (
     Stage,
     Subject,
 )
+from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.execute.worker import observe_run
 from ddefuzz.files import read_text
 from ddefuzz.instrument.events import Mechanism
@@ -225,7 +226,7 @@ def _advise(pool: Pool, target: Target, group: Sequence[Checked], timeout: float
     except InputError:
         # Python may read it, by its coding line; changes are tried in UTF-8 only.
         return None
-    folder = Path(tempfile.mkdtemp(prefix="ddefuzz-advice-"))
+    folder = Path(tempfile.mkdtemp(prefix="advice-", dir=scratch_folder()))
     try:
 
         def trial(text: str, stage: Stage) -> Observation:
@@ -236,7 +237,7 @@ def _advise(pool: Pool, target: Target, group: Sequence[Checked], timeout: float
 
         return advise(failures, target.file, source, trial)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _try_program(pool: Pool, text: str, stage: Stage, timeout: float) -> Observation:

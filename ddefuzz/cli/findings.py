@@ -14,8 +14,9 @@ from ddefuzz.classify.signature import Cause
 from ddefuzz.cli.findings_page import list_page, show_page
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import deliver, json_writers, output_options, write_stdout
+from ddefuzz.cli.output import deliver, json_writers, output_options
 from ddefuzz.cli.reclassify import command as reclassify
+from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings.database import Database

@@ -12,7 +12,8 @@ import rich_click as click
 from rich_click import rich_click as help_pages
 
 from ddefuzz import __version__
-from ddefuzz.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, DdefuzzError
+from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, give_up_streams, say
+from ddefuzz.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, DdefuzzError, unsupported_by
 
 COMMANDS = {
     "run": "Run a fuzzing campaign: generate programs, capture them, and save what fails.",
@@ -71,17 +72,29 @@ def cli() -> None:
 def main() -> None:
     """Run the command line. What goes wrong is one line on stderr and its own exit code."""
     try:
+        check_streams()
         sys.exit(cli.main(prog_name="ddefuzz", standalone_mode=False))
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
     except click.ClickException as error:
-        sys.stderr.write(f"{_usage_line(error)}\n")
+        say(_usage_line(error))
         sys.exit(EXIT_USAGE)
     except DdefuzzError as error:
-        sys.stderr.write(f"ddefuzz: {error}\n")
+        say(f"ddefuzz: {error}")
         sys.exit(error.exit_code)
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        # Click ends with 1, which is another thing here, where the reader of stdout or stderr is gone.
+        give_up_streams()
+        sys.exit(EXIT_BROKEN_PIPE)
     except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is a bug of ddefuzz
-        sys.stderr.write(f"{_internal_line(error)}\n")
+        limited = unsupported_by(error, "cannot go on")
+        if limited is not None:
+            give_up_streams()
+            say(f"ddefuzz: {limited}")
+            sys.exit(limited.exit_code)
+        say(_internal_line(error))
         sys.exit(EXIT_INTERNAL)
 
 

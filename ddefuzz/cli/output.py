@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +18,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from ddefuzz.cli.invocation import Invocation, current_invocation
+from ddefuzz.cli.streams import write_stdout
 from ddefuzz.files import write_atomically
 
 FILE_WIDTH = 160
 """Columns of text in files and pipes."""
-
-EXIT_BROKEN_PIPE = 128 + 13
-"""As a shell has it of a process that SIGPIPE ends."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -91,17 +88,6 @@ def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple
     for name, path in outputs:
         write_atomically(path, writers[name](Page(FILE_WIDTH, invocation=current_invocation())))
     write_stdout(writers[format_](stdout_page()))
-
-
-def write_stdout(text: str) -> None:
-    """Write data; who closed the other end, as `head` does, wants no more of it, and no error either."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # What is buffered would be written again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(EXIT_BROKEN_PIPE) from None
 
 
 def stdout_page() -> Page:

@@ -6,7 +6,7 @@ value: `Lost`, or an `Observation` with the outcome `crash` or `timeout`.
 
 from __future__ import annotations
 
-import errno
+import multiprocessing
 import os
 import signal
 import time
@@ -27,9 +27,11 @@ from unittest.mock import patch
 import msgspec
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
-from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import worker
 from ddefuzz.execute.protocol import Observation, Run
+from ddefuzz.execute.scratch import check_scratch_folder, scratch_folder
+from ddefuzz.execute.watchdog import Watchdog
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -49,6 +51,10 @@ captured.
 """
 
 
+SOCKET_FOLDER_BYTES = 89
+"""How long the path of the folder of a socket may be: of the 107 bytes of the socket's own, 18 are its name."""
+
+
 class PoolContext(ForkServerContext):
     """A context whose locks outlive the pool's workers.
 
@@ -65,9 +71,6 @@ class PoolContext(ForkServerContext):
         lock = super().RLock()
         self.locks.append(lock)
         return lock
-
-
-FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
@@ -108,13 +111,14 @@ class Future(Generic[R]):
         except CancelledError:
             return Lost("crash", "its workers were stopped")
         except BrokenProcessPool as error:
+            check_workers_can_start(error)
             return Lost("crash", f"no worker is left: {error}")
         except OSError as error:
-            if error.errno not in FULL_DISK:
+            check_scratch_folder()
+            limited = unsupported_by(error, f"a worker could not use {gettempdir()}")
+            if limited is None:
                 raise
-            raise UnsupportedError(
-                f"a worker could not write to {gettempdir()}: {error.strerror}, expected a disk with free space"
-            ) from error
+            raise limited from error
         result: R = msgspec.json.decode(encoded, type=self._kind)
         return result
 
@@ -142,6 +146,7 @@ class Pool:
             initargs=(journal, memory_bytes, tasks_per_worker),
         )
         self._start()
+        self._watchdog = Watchdog()
 
     def __enter__(self) -> Pool:
         return self
@@ -152,6 +157,7 @@ class Pool:
         for future in tuple(self._outstanding):
             future.cancel()  # type: ignore[no-untyped-call]
         self._stop()
+        self._watchdog.end()
 
     def _start(self) -> None:
         self._context = fork_server(PoolContext())
@@ -175,7 +181,11 @@ class Pool:
             # Pebble gives a pool up when a worker dies while none has a task: the next task gets a new one.
             self._stop()
             self._start()
-            future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
+            try:
+                future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
+            except BrokenProcessPool as error:
+                check_workers_can_start(error)
+                raise UnsupportedError(f"no worker can be started: {error.__cause__ or error}") from error
         self._outstanding.add(future)
         future.add_done_callback(self._outstanding.discard)
         return Future(future, kind, timeout)
@@ -232,6 +242,14 @@ def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:
         return b""
 
 
+def check_workers_can_start(error: BrokenProcessPool) -> None:
+    """Raises `UnsupportedError` where the environment keeps new workers, or the fork server, from starting."""
+    check_scratch_folder()
+    limited = unsupported_by(error.__cause__ or error, "no worker can be started")
+    if limited is not None:
+        raise limited from error
+
+
 def first_answer(future: Future[R], stopped: Stopped) -> R:
     """The answer of workers that were just started.
 
@@ -278,11 +296,22 @@ def fork_server(context: C) -> C:
     samples of `meshgrid`).
     """
     context.set_forkserver_preload([PRELOAD, "__main__"])
+    scratch = str(scratch_folder())
+    if len(os.fsencode(scratch)) <= SOCKET_FOLDER_BYTES:
+        # Else multiprocessing makes a folder of its own for the server's socket, which a kill leaves behind.
+        vars(multiprocessing.current_process())["_config"].setdefault("tempdir", scratch)
     resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with patch.dict(os.environ, PYTHONHASHSEED="0"):
+        with patch.dict(os.environ, PYTHONHASHSEED="0", TMPDIR=scratch):
             forkserver.ensure_running()
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise UnsupportedError(
+            f"the fork server cannot be started with its socket below {gettempdir()}: {error}, "
+            "expected TMPDIR to name a folder whose path has at most 70 bytes"
+        ) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context

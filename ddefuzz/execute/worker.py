@@ -86,6 +86,8 @@ def _sendable(error: BaseException) -> Exception:
     there ended when it met one, and nobody read on.
     """
     plain = all(isinstance(one, str | bytes | int | float | None) for one in error.args)
+    if isinstance(error, OSError) and plain:
+        return OSError(error.errno, error.strerror, error.filename) if error.errno else OSError(*error.args)
     if isinstance(error, Exception) and type(error).__module__ == "builtins" and plain:
         return type(error)(*error.args)
     try:
@@ -130,6 +132,8 @@ def cold_main(connection: multiprocessing.connection.Connection, argument: bytes
 
 def _confine(memory_bytes: int) -> None:
     """Limit memory, end at once on request, and end when the campaign or the fork server ends."""
+    # Semaphores of this method have no name that a killed worker would leave behind (tqdm makes one at import).
+    multiprocessing.set_start_method("fork", force=True)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))

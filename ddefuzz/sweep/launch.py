@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
+from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.sweep.census import Census, Upstream, compared, rows_of, totals_of
 from ddefuzz.sweep.sweep import Listener, Sweep, selected
@@ -55,7 +56,7 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
     """Sweep, and combine the results of this run and of earlier runs."""
     begun = time.monotonic()
     with (
-        tempfile.TemporaryDirectory(prefix="ddefuzz-journal-") as folder,
+        TemporaryDirectory(prefix="journal-", dir=scratch_folder()) as folder,
         Pool(plan.jobs, Path(folder), tasks_per_worker=OPS_PER_WORKER) as pool,
     ):
         answer = first_answer(pool.submit(describe, Ask(plan.upstream), START_SECONDS), stopped)

@@ -82,7 +82,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 def journal(folder: Path) -> Iterator[Entry]:
     """What the workers of the campaign in `folder` have noted."""
-    for found in folder.glob("ddefuzz-journal-*"):
+    for found in folder.glob("ddefuzz-scratch-*/journal-*"):
         yield from entries(found)
 
 
@@ -90,6 +90,11 @@ def processes(campaign: int) -> list[psutil.Process]:
     """All that a campaign has started, by its process id."""
     found: list[psutil.Process] = psutil.Process(campaign).children(recursive=True)
     return found
+
+
+def server(campaign: int) -> psutil.Process:
+    """Its fork server, which has started."""
+    return next(child for child in psutil.Process(campaign).children() if "forkserver" in " ".join(child.cmdline()))
 
 
 def workers(campaign: int) -> list[psutil.Process]:

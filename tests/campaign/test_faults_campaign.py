@@ -128,7 +128,7 @@ def test_a_full_disk_under_the_journal_ends_the_campaign_in_one_line(tmp_path: P
             resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (1, 1))
         _, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
     assert campaign.returncode == EXIT_UNSUPPORTED, stderr
-    assert f"a worker could not write to {tmp_path}: " in stderr.splitlines()[-1]
+    assert f"a worker could not use {tmp_path}: " in stderr.splitlines()[-1]
     assert "Traceback" not in stderr
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from ddefuzz.campaign.workers import Workers
 from ddefuzz.execute.journal import entries
 from ddefuzz.execute.pool import Future, Pool
 from ddefuzz.execute.protocol import EXPLICIT, STAGES
+from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.ops.catalogue import parse
@@ -65,12 +65,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 class Signalled:
     """Sends a signal to the worker once it captures a program: it is held still to look."""
 
-    def __init__(self, folder: Path, number: signal.Signals) -> None:
-        self.folder, self.number = folder, number
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
 
     def __call__(self) -> bool:
         found = workers(os.getpid())
-        journals = list(self.folder.glob("ddefuzz-journal-*"))
+        journals = list(scratch_folder().glob("journal-*"))
         if not found or not journals:
             return False
         worker = found[0]
@@ -94,15 +94,13 @@ class Signalled:
 )
 def test_a_worker_that_is_lost_is_a_finding_with_the_program_that_it_captured(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     undisturbed: Summary,
     number: signal.Signals,
     kind: str,
     reason: str,
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     seconds = 12 if number is signal.SIGSTOP else CASE_SECONDS
-    summary, findings, _ = run(tmp_path, Signalled(tmp_path, number), seconds)
+    summary, findings, _ = run(tmp_path, Signalled(number), seconds)
     assert summary.digests == undisturbed.digests
     assert summary.lost == 1
     (lost,) = [finding for finding in findings if finding.kind in ("crash", "timeout")]

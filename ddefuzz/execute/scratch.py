@@ -1,0 +1,73 @@
+"""The one temporary folder of this process; the next start removes it where the process was killed.
+
+In it are the workers' journals, the fork server's socket, and what workers write by themselves: their `TMPDIR` is this
+folder. Its process holds a lock on it, which the kernel lets go when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+from typing import Final
+
+from ddefuzz.errors import UnsupportedError
+
+PREFIX: Final = "ddefuzz-scratch-"
+
+
+@lru_cache(maxsize=1)
+def scratch_folder() -> Path:
+    """The folder, made at the first call; raises `UnsupportedError` where none can be made."""
+    try:
+        place = Path(gettempdir())
+        remove_abandoned(place)
+        made = None
+        while made is None:
+            made = _locked(Path(mkdtemp(prefix=PREFIX, dir=place)))
+    except OSError as error:
+        raise UnsupportedError(
+            f"no temporary folder can be made: {error.strerror}, expected TMPDIR to name one with free space"
+        ) from error
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def check_scratch_folder() -> None:
+    """Raises `UnsupportedError` where the folder has been removed since it was made."""
+    if not scratch_folder().is_dir():
+        raise UnsupportedError(
+            f"the temporary folder {scratch_folder()} has been removed, expected it to stay; "
+            "what removes it may be the code that is run, or a cleaning of the machine"
+        )
+
+
+def remove_abandoned(place: Path) -> None:
+    """Remove the folders of processes that are no more, as far as they are this user's."""
+    for folder in place.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(descriptor).st_uid == os.geteuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _locked(folder: Path) -> Path | None:
+    """The folder with this process's lock on it, None where another process took it for abandoned before that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # open as long as the process lives
+    except FileNotFoundError:
+        return None
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if folder.exists():
+        return folder
+    os.close(descriptor)
+    return None

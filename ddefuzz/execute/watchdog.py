@@ -1,0 +1,63 @@
+"""A watch over the fork server: while it is stopped (SIGSTOP), no worker can start and nobody is told."""
+
+from __future__ import annotations
+
+import signal
+from multiprocessing import forkserver
+from threading import Event, Thread
+from typing import Final
+
+import psutil  # type: ignore[import-untyped]
+
+POLL_SECONDS: Final = 1.0
+
+STOPPED_POLLS: Final = 5
+"""So many polls in a row find the server stopped before it is told to go on, twice as many before it is killed.
+
+Polls are counted, not seconds: a Ctrl-Z in a terminal stops this process as well.
+"""
+
+
+class Watchdog:
+    """Watches from a thread of its own until `end` is called."""
+
+    def __init__(self) -> None:
+        self._ended = Event()
+        self._thread = Thread(target=self._watch, name="ddefuzz-watchdog", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        polls = 0
+        while not self._ended.wait(POLL_SECONDS):
+            server = _fork_server()
+            polls = polls + 1 if _is_stopped(server) else 0
+            if server is not None and polls >= STOPPED_POLLS:
+                _send(server, signal.SIGCONT if polls < 2 * STOPPED_POLLS else signal.SIGKILL)
+
+
+def _fork_server() -> psutil.Process | None:
+    """The process of the fork server, which multiprocessing tells nobody in public."""
+    number = getattr(vars(forkserver)["_forkserver"], "_forkserver_pid", None)
+    try:
+        return psutil.Process(number) if number is not None else None
+    except psutil.Error:
+        return None
+
+
+def _is_stopped(server: psutil.Process | None) -> bool:
+    try:
+        return server is not None and server.status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
+
+
+def _send(server: psutil.Process, number: signal.Signals) -> None:
+    try:
+        server.send_signal(number)
+    except psutil.Error:
+        return

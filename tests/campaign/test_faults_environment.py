@@ -1,0 +1,94 @@
+"""What the machine does to a campaign or to `check`: a stopped fork server, no file descriptors, a folder that goes."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.errors import EXIT_OK, EXIT_UNSUPPORTED
+from ddefuzz.execute.protocol import STAGES
+from tests.campaign.real_campaign import (
+    DDEFUZZ,
+    PATIENCE_SECONDS,
+    arguments,
+    begun,
+    environment,
+    journal,
+    server,
+    summary_in,
+    wait_until,
+    workers,
+)
+
+pytestmark = pytest.mark.slow
+
+CASES = ("--seed", "7", "--uniform", "--no-minimize", "-j", "1", "--fail-on", "never")
+
+SUBJECT = """import shutil, tempfile
+import multiprocessing
+import torch
+LOCK = multiprocessing.RLock()
+def fine(x):
+    return x + 1
+def removes(x):
+    shutil.rmtree(tempfile.gettempdir())
+    return x
+fine_args = removes_args = (torch.ones(3),)
+"""
+
+
+def check(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+    (folder / "user.py").write_text(SUBJECT)
+    return subprocess.run(
+        [*DDEFUZZ, "check", f"user.py:{name}", "--stage", "export"],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def test_a_fork_server_that_is_stopped_is_told_to_go_on(tmp_path: Path) -> None:
+    with begun(tmp_path, tmp_path / "ddefuzz.db", *CASES, "--max-examples", "6") as campaign:
+        wait_until(lambda: any(entry.stage in STAGES for entry in journal(tmp_path)))
+        server(campaign.pid).suspend()
+        for worker in workers(campaign.pid):
+            worker.kill()
+        stdout, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
+    assert campaign.returncode == EXIT_OK, stderr
+    assert summary_in(stdout).cases == 6
+
+
+def test_too_few_file_descriptors_are_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        arguments(tmp_path / "ddefuzz.db", *CASES, "--max-examples", "2"),
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (14, 14)),
+    )
+    assert done.returncode == EXIT_UNSUPPORTED, done.stderr
+    assert "Too many open files" in done.stderr.splitlines()[-1]
+    assert "expected more open files to be allowed" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_temporary_folder_that_the_code_removes_is_one_line(tmp_path: Path) -> None:
+    done = check(tmp_path, "removes")
+    assert done.returncode == EXIT_UNSUPPORTED, done.stderr
+    assert "has been removed, expected it to stay" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_semaphore_that_a_module_makes_is_not_left_behind(tmp_path: Path) -> None:
+    done = check(tmp_path, "fine")
+    assert done.returncode == EXIT_OK, done.stderr
+    assert "leaked" not in done.stderr
+    assert not list(tmp_path.glob("ddefuzz-*"))

@@ -1,0 +1,87 @@
+"""Output that cannot be written, as a user meets it: one line and exit code 4, or silence where nobody reads on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, write_stdout
+from ddefuzz.errors import EXIT_UNSUPPORTED, UnsupportedError
+from tests.campaign.real_campaign import DDEFUZZ, environment
+
+FULL = Path("/dev/full")
+
+
+def ended(tmp_path: Path, redirection: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command in a shell, which does the redirections."""
+    line = 'exec "$@" ' + redirection
+    return subprocess.run(
+        ["/bin/sh", "-c", line, "sh", *DDEFUZZ, *words],
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("words", [("--help",), ("run", "--help")])
+def test_a_full_disk_under_stdout_is_one_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = ended(tmp_path, ">/dev/full", *words)
+    assert done.returncode == EXIT_UNSUPPORTED
+    assert done.stderr == "ddefuzz: cannot go on: No space left on device, expected a disk with free space\n"
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
+def test_an_error_that_cannot_be_said_keeps_its_exit_code(tmp_path: Path) -> None:
+    assert ended(tmp_path, "2>/dev/full", "findings", "list", "--db", "nonesuch://x").returncode == EXIT_UNSUPPORTED
+
+
+def test_data_for_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        """What a text stream on a full disk does."""
+
+        def write(self, text: str) -> int:
+            return len(text)
+
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", Full())
+    monkeypatch.setattr("ddefuzz.cli.streams.give_up_streams", lambda: None)
+    with pytest.raises(UnsupportedError, match="stdout cannot be written: No space left on device, expected a disk"):
+        write_stdout("text")
+
+
+def test_a_closed_stdout_is_one_line_before_anything_starts(tmp_path: Path) -> None:
+    database = tmp_path / "new.db"
+    done = ended(tmp_path, ">&-", "run", "--db", f"sqlite:///{database}")
+    assert done.returncode == EXIT_UNSUPPORTED
+    assert done.stderr == "ddefuzz: stdout is closed, expected a file, a pipe or a terminal that can be written\n"
+    assert not database.exists()
+
+
+def test_a_closed_stderr_takes_no_file_for_itself(tmp_path: Path) -> None:
+    assert ended(tmp_path, "2>&-", "findings", "list", "--db", "nonesuch://x").returncode == EXIT_UNSUPPORTED
+
+
+def test_a_reader_that_is_gone_ends_it_without_a_word(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*DDEFUZZ, "--help"],
+        env=environment(tmp_path),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (EXIT_BROKEN_PIPE, "")
