@@ -23,6 +23,7 @@ from ddefuzz.findings.lifecycle import State, check_transition, recurs
 from ddefuzz.findings.lookup import named
 from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import MOST_OBSERVED, Campaign, Finding, Occurrence, Sighting, normalized, slim, stamp
+from ddefuzz.findings.rescue import OpenFile, rescued
 from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_json, to_occurrence_row, to_row, to_site
 from ddefuzz.findings.schema import (
     CampaignRow,
@@ -49,6 +50,7 @@ class Database:
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._engine = open_engine(url, create=create)
         self._open = local()  # .session: the transaction of this thread
+        self._file = OpenFile(self._engine.url)
         self.url = self._engine.url.render_as_string(hide_password=True)
 
     @classmethod
@@ -338,7 +340,7 @@ class Database:
             yield outer
             outer.flush()
             return
-        with errors_of(self.url), Session(self._engine) as session:
+        with rescued(self._file, self.url, self.findings), errors_of(self.url), Session(self._engine) as session:
             self._open.session = session
             try:
                 with session.begin():
@@ -359,9 +361,7 @@ class Database:
 def _row(session: Session, finding_id: str) -> FindingRow:
     row = session.get(FindingRow, finding_id)
     if row is None:
-        raise InputError(
-            f"no finding {finding_id!r} in the database, expected an id as `ddefuzz findings list` shows it"
-        )
+        raise InputError(f"no finding {finding_id!r} in the database, expected an id that `findings list` shows")
     return row
 
 

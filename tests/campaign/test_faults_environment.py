@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import resource
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from ddefuzz.errors import EXIT_OK, EXIT_UNSUPPORTED
 from ddefuzz.execute.protocol import STAGES
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.textform import read_findings
 from tests.campaign.real_campaign import (
     DDEFUZZ,
     PATIENCE_SECONDS,
@@ -19,6 +23,7 @@ from tests.campaign.real_campaign import (
     journal,
     server,
     summary_in,
+    url,
     wait_until,
     workers,
 )
@@ -38,6 +43,11 @@ def removes(x):
     return x
 fine_args = removes_args = (torch.ones(3),)
 """
+
+
+def findings(database: Path) -> tuple[Finding, ...]:
+    with Database.open(url(database), create=False) as opened:
+        return opened.findings()
 
 
 def check(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
@@ -92,3 +102,36 @@ def test_a_semaphore_that_a_module_makes_is_not_left_behind(tmp_path: Path) -> N
     assert done.returncode == EXIT_OK, done.stderr
     assert "leaked" not in done.stderr
     assert not list(tmp_path.glob("ddefuzz-*"))
+
+
+def test_a_database_that_goes_ends_the_campaign_with_its_findings_beside_it(tmp_path: Path) -> None:
+    database = tmp_path / "ddefuzz.db"
+    with begun(tmp_path, database, "--seed", "1", "--max-examples", "400", "--no-minimize") as campaign:
+        wait_until(lambda: database.exists() and bool(findings(database)))
+        database.unlink()
+        stdout, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
+    assert campaign.returncode == EXIT_UNSUPPORTED, stderr
+    assert not stdout
+    folder = tmp_path / "ddefuzz.db-rescued"
+    assert f"are in {folder}: `ddefuzz findings import {folder}` reads them" in stderr.splitlines()[-1]
+    assert read_findings(folder, datetime.now(UTC))
+
+
+def test_a_database_that_goes_ends_a_sweep(tmp_path: Path) -> None:
+    database = tmp_path / "ddefuzz.db"
+    words = ("sweep", "--ops", "c*", "-j", "1", "--db", url(database))
+    with subprocess.Popen(
+        [*DDEFUZZ, *words],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as sweep:
+        try:
+            wait_until(lambda: database.exists() and bool(findings(database)))
+            database.rename(tmp_path / "elsewhere.db")
+            _, stderr = sweep.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            sweep.kill()
+    assert sweep.returncode == EXIT_UNSUPPORTED, stderr
+    assert "was deleted, moved or replaced while it was open" in stderr.splitlines()[-1]

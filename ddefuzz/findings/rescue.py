@@ -1,0 +1,63 @@
+"""A database file that is deleted, moved or replaced while it is open: noticed, and its findings written beside it.
+
+SQLite goes on writing into the file that it has opened, wherever that is, and nobody finds it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from sqlalchemy import URL
+
+from ddefuzz.errors import DatabaseError, InputError
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.textform import write_findings
+
+
+class OpenFile:
+    """The file of an SQLite database that has just been opened; a database without a file is always there."""
+
+    def __init__(self, url: URL) -> None:
+        is_file = url.get_backend_name() == "sqlite" and url.database and not url.database.startswith((":", "file:"))
+        self.path = Path(url.database).absolute() if is_file and url.database else None
+        self._identity = self._now()
+
+    def is_there(self) -> bool:
+        """Whether its path still leads to the file that was opened."""
+        return self._now() == self._identity
+
+    def _now(self) -> tuple[int, int] | None:
+        if self.path is None:
+            return None
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+@contextmanager
+def rescued(file: OpenFile, url: str, findings: Callable[[], tuple[Finding, ...]]) -> Iterator[None]:
+    """Around a transaction. Raises `DatabaseError` where the file is not there afterwards, and keeps the findings."""
+    try:
+        yield
+    except DatabaseError:
+        if file.is_there():
+            raise
+    if file.is_there() or file.path is None:
+        return
+    found = findings()
+    names = (Path(f"{file.path}-rescued{number or ''}") for number in count())
+    folder = next(name for name in names if not name.exists())
+    try:
+        write_findings(found, folder)
+        kept = f"its findings ({len(found)}) are in {folder}: `ddefuzz findings import {folder}` reads them"
+    except (InputError, OSError) as error:
+        kept = f"its findings ({len(found)}) are lost: {error}"
+    raise DatabaseError(
+        f"findings database {url}: the file was deleted, moved or replaced while it was open, expected it to stay; "
+        f"{kept}"
+    )
