@@ -1,4 +1,4 @@
-"""`ddefuzz doctor`: the environment and every private torch API in use, tried for real."""
+"""`ddefuzz doctor`: the environment, every private name of torch in use, the workers and the reference programs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ddefuzz.classify import reference
 from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, deliver, output_options, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
+from ddefuzz.execute import selftest
+from ddefuzz.execute.pool import Pool
 from ddefuzz.findings import connection
+from ddefuzz.instrument import torch_api
 from ddefuzz.selfcheck import Check
 
 SCHEMA = "ddefuzz.doctor/1"
@@ -28,25 +32,33 @@ SQLITE = "sqlite:///"
 @db_option
 @output_options("text", "json")
 def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """Check this environment and every private torch API that ddefuzz uses.
+    """Check this environment, every private name of torch in use, the workers, and the classification.
+
+    The classification is checked with reference programs whose site and cause are known.
 
     Exit code 4: a check fails, or this version of torch is not supported.
     """
     found: list[Check] = []
-    with LiveLine("checking (some seconds)") as live:
+    with LiveLine("checking") as live:
         for title, part in PARTS:
             live.update(f"checking {title}")
-            found += part(db)
+            for check in part(db):
+                found.append(check)
+                live.update(f"checking {title}: {check.name}")
     deliver({"text": lambda page: _page(found, page), "json": lambda _page: _document(found)}, format_, outputs)
     if not all(check.ok for check in found):
         raise SystemExit(EXIT_UNSUPPORTED)
 
 
-def _torch(_: str) -> Iterable[Check]:
-    # Late, because `ddefuzz doctor --help` must not import torch.
-    from ddefuzz.execute.selftest import checks  # noqa: PLC0415
+def _names(_: str) -> Iterable[Check]:
+    torch_api.require()
+    return torch_api.check()
 
-    return checks()
+
+def _workers(_: str) -> Iterator[Check]:
+    with Pool(1) as pool:
+        yield from selftest.checks(pool)
+        yield from reference.checks(pool)
 
 
 def _database(url: str) -> Iterator[Check]:
@@ -62,7 +74,8 @@ def _database(url: str) -> Iterator[Check]:
 
 PARTS: tuple[tuple[str, Callable[[str], Iterable[Check]]], ...] = (
     ("the findings database", _database),
-    ("torch, each private API, and the workers", _torch),
+    ("the private names of torch", _names),
+    ("the workers and the reference programs", _workers),
 )
 """What is checked, cheapest first: a title, and the checks of a part, given the database's URL."""
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
-from ddefuzz.instrument import torch_api
 from ddefuzz.selfcheck import Check
 
 _SECONDS = 60.0
@@ -48,14 +47,11 @@ def hang(_: str) -> str:
         time.sleep(1)
 
 
-def checks() -> Iterator[Check]:
-    """The self-test, cheapest part first. Raises UnsupportedError where this torch cannot be watched at all."""
-    torch_api.require()
-    yield from torch_api.check()
-    with Pool(1) as pool:
-        yield from _symbolizer(pool)
-        yield from _planted(pool)
-        yield from _faults(pool)
+def checks(pool: Pool) -> Iterator[Check]:
+    """What workers must do, cheapest part first."""
+    yield from _symbolizer(pool)
+    yield from _planted(pool)
+    yield from _faults(pool)
 
 
 def _symbolizer(pool: Pool) -> Iterator[Check]:

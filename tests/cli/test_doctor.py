@@ -10,6 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from ddefuzz.classify.reference import REFERENCES
 from ddefuzz.cli.doctor import SCHEMA, command
 from ddefuzz.errors import UnsupportedError
 
@@ -23,6 +24,7 @@ def test_everything_holds_here() -> None:
     names = " ".join(check["name"] for check in told["checks"])
     for part in ("ShapeEnv.evaluate_expr", "at::native::diff_helper", "is blamed in compile", "crashes", "hangs"):
         assert part in names
+    assert sum(check["name"].startswith("reference program, ") for check in told["checks"]) == len(REFERENCES)
 
 
 def test_an_unsupported_torch_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

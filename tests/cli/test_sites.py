@@ -216,7 +216,9 @@ def test_another_torch_in_the_database(made_up: Inventory, tmp_path: Path) -> No
     url = f"sqlite:///{tmp_path}/other.db"
     with Database.open(url) as database:
         database.add_sites("2.12.0", RECORDS)
-    with pytest.raises(InputError, match=r"found sites of torch 2.12.0, expected some of the installed .*--torch 2.12.0"):
+    with pytest.raises(
+        InputError, match=r"found sites of torch 2.12.0, expected some of the installed .*--torch 2.12.0"
+    ):
         sites(url)
     assert {row["listed"] for row in rows(url, "--torch", "2.12.0")} == {False}
     assert f"the installed source is that of torch {TORCH}" in sites(url, "--torch", "2.12.0", columns=200).stdout

@@ -1,0 +1,200 @@
+"""Reference programs: what fails where, and why, is known of each. `ddefuzz doctor` captures and classifies them.
+
+A new torch moves its plumbing: a site is then blamed that only passes a decision on. One program of each kind of place
+tells it at once, by name. The table has been read in torch's source; where versions differ it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import NamedTuple
+
+from ddefuzz.classify.classify import classify
+from ddefuzz.classify.signature import Cause
+from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
+from ddefuzz.execute.worker import observe_run
+from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.failure import Kind
+from ddefuzz.selfcheck import Check
+
+_SECONDS = 60.0
+
+
+class Reference(NamedTuple):
+    """One program, and what is known of it: the site, cause and kind of its failure.
+
+    `name` says what it is there for. `inputs` are as the text form has them; ` grad` asks for a gradient. `moved` are
+    the sites of newer versions, each from its version on, oldest first. From `passes_since` on torch captures it.
+    """
+
+    name: str
+    stage: Stage
+    inputs: str
+    call: str
+    site: str
+    cause: Cause
+    kind: Kind = "dde"
+    moved: tuple[tuple[str, str], ...] = ()
+    passes_since: str = ""
+
+    @property
+    def text(self) -> str:
+        """The program in the text form."""
+        parts = [part.split(": ", 1) for part in self.inputs.split("; ")]
+        values = "; ".join(f"{name} = {_values(shape)}" for name, shape in parts)
+        signature = ", ".join(f"{name}: {shape.removesuffix(' grad')}" for name, shape in parts)
+        return f"# ddefuzz program v1\n# inputs: {values}\ndef program({signature}):\n    return {self.call}\n"
+
+    def expected(self, torch: str) -> str:
+        """How it ends under a version of torch."""
+        if self.passes_since and _version(torch) >= _version(self.passes_since):
+            return PASSES
+        sites = [self.site, *(site for since, site in self.moved if _version(torch) >= _version(since))]
+        return _told(self.kind, sites[-1], self.cause)
+
+
+PASSES = "ok"
+
+
+def _told(kind: Kind, site: str, cause: Cause) -> str:
+    return f"{kind} at {site}, cause {cause}"
+
+
+def _values(shape: str) -> str:
+    recipe = "ones" if shape.startswith("Int64") else "normal"
+    return f"{recipe}, grad" if shape.endswith(" grad") else recipe
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("+", maxsplit=1)[0].split(".")[:2])
+
+
+SCALAR = 'x: Float32[Tensor, ""]'
+VECTOR = 'x: Float32[Tensor, "u0"]'
+MATRIX = 'x: Float32[Tensor, "2 u0"]'
+IMAGES = 'x: Float32[Tensor, "2 u0 2"]'
+INDEX = 'n: Int64[Tensor, ""]'
+
+# fmt: off
+REFERENCES: tuple[Reference, ...] = (
+    Reference("a static C++ function", "export", VECTOR, "torch.diff(x)", "at::native::diff_helper", "avoidable"),
+    Reference("C++ below autograd", "aot", VECTOR + " grad", "torch.diff(x)", "at::native::diff_helper", "avoidable"),
+    Reference("a C++ function of an anonymous namespace", "export", VECTOR, "torch.fft.rfft(x, 3)",
+              "at::native::(anonymous namespace)::resize_fft_input", "avoidable"),
+    Reference("C++ called by Python that dynamo runs", "export-strict", VECTOR, "torch.tensor_split(x, 2)",
+              "at::native::tensor_split_sections_symint", "avoidable"),
+    Reference("C++ in torch.compile", "compile", VECTOR, "torch.trapz(x)", "at::native::trapezoid", "avoidable"),
+    Reference("C++ called by a Python function of torch", "compile", MATRIX, "torch.cdist(x, x)",
+              "at::native::cdist", "avoidable"),
+    Reference("C++ that quotes the error in its own", "export", VECTOR, "torch.unflatten(x, 0, (x.shape[0], -1))",
+              "at::infer_size_impl", "avoidable"),
+    Reference("a structured meta function", "export", VECTOR, "torch.hash_tensor(x)",
+              "at::meta::structured_hash_tensor::meta", "avoidable"),
+    Reference("a memory format", "compile", 'x: Float32[Tensor, "2 2 2 u0"]',
+              "x.to(memory_format=torch.channels_last)",
+              "c10::SymbolicShapeMeta::compute_strides_like_channels_last_2d", "avoidable"),
+    Reference("C++ of a batched tensor", "export", MATRIX, "torch.vmap(torch.cat)((x,))",
+              "at::native::cat_should_skip_tensor", "avoidable"),
+    Reference("C++ in a backward pass", "aot", VECTOR + " grad", "torch.cumprod(x, 0)",
+              "at::native::cumprod_backward", "avoidable"),
+    Reference("a backward formula", "aot", MATRIX + " grad", "torch.trace(x)",
+              "at::native::trace_backward_symint", "avoidable"),
+    Reference("generated C++ of autograd", "aot", VECTOR + " grad", "torch.sgn(x)",
+              "torch::autograd::generated::details::sgn_backward", "int-required"),
+    Reference("C++ that reads sizes as ints", "export", VECTOR, "torch.kron(x, x)",
+              "at::native::(anonymous namespace)::KronImpl::KronImpl", "int-required"),
+    Reference("C++ that reads sizes as ints, in aot", "aot", VECTOR, "torch.vander(x)",
+              "at::native::vander", "int-required"),
+    Reference("an out= kernel", "export", VECTOR + '; y: Float32[Tensor, ""]', "torch.special.ndtr(x, out=y)",
+              "at::native::special_ndtr_out", "int-required"),
+    Reference("C++ that wants an op's answer", "export", 'x: Float32[Tensor, "3"]; n: Int64[Tensor, "3"]',
+              "torch.cov(x, fweights=n)", "at::native::cov", "avoidable", kind="data-dependent-output"),
+    Reference("an int in a schema", "export", VECTOR, "torch.linspace(0.0, 1.0, x.shape[0])",
+              "user code", "int-required"),
+    Reference("an int in a schema, in torch.compile", "compile", VECTOR, "torch.hann_window(x.shape[0])",
+              "user code", "int-required"),
+    Reference("a float in a schema", "export", SCALAR, "x.normal_(x)", "user code", "int-required"),
+    Reference("Python of torch that wants an int", "export", INDEX, "torch.nn.functional.one_hot(n)",
+              "torch/_decomp/decompositions.py:one_hot", "int-required"),
+    Reference("a Python function of torch that calls C++ with ints", "export", IMAGES,
+              "torch.nn.functional.adaptive_max_pool2d(x, (None, 0))",
+              "torch/nn/functional.py:adaptive_max_pool2d_with_indices", "int-required"),
+    Reference("a Python decomposition", "export", VECTOR, "torch.roll(x, 1, 0)",
+              "torch/_refs/__init__.py:roll", "avoidable"),
+    Reference("a Python decomposition, on fake tensors", "fake", VECTOR, "torch.roll(x, 1, 0)",
+              "torch/_refs/__init__.py:roll", "avoidable"),
+    Reference("a Python decomposition, in strict export", "export-strict", VECTOR, "torch.roll(x, 1, 0)",
+              "torch/_refs/__init__.py:roll", "avoidable"),
+    Reference("a Python decomposition, in torch.compile", "compile", VECTOR, "torch.roll(x, 1, 0)",
+              "torch/_refs/__init__.py:roll", "avoidable"),
+    Reference("a library function that dynamo inlines", "compile",
+              'x: Float32[Tensor, "u0 6"]; y: Float32[Tensor, "6"]',
+              "torch.nn.functional.batch_norm(x, y, y, training=True)",
+              "torch/nn/functional.py:_verify_batch_size", "avoidable"),
+    Reference("a decomposition under decorators", "export",
+              VECTOR + '; y: Float32[Tensor, "u0 3"]; z: Float32[Tensor, "3"]',
+              "torch.addmv(x, y, z)", "torch/_decomp/decompositions.py:_addmv_impl", "avoidable"),
+    Reference("structure of the result, in C++", "export", VECTOR, "torch.chunk(x, 2)",
+              "at::native::chunk", "result-depends-on-data"),
+    Reference("structure of the result, in Python", "export-strict", VECTOR, "torch.split(x, 2)",
+              "torch/_decomp/decompositions.py:split", "result-depends-on-data"),
+    Reference("rank of the result, in a meta function", "export",
+              'x: Float32[Tensor, "2 u0 u0"]; y: Float32[Tensor, "2 6"]',
+              "torch.linalg.solve(x, y)",
+              "torch/_meta_registrations.py:linalg_solve_is_vector_rhs", "result-depends-on-data"),
+    Reference("a Python value of data", "export", SCALAR, "torch.equal(x, x)",
+              "aten::equal", "python-value", kind="data-dependent-output"),
+    Reference("a Python value of data, in torch.compile", "compile", SCALAR, "torch.equal(x, x)",
+              "aten::equal", "python-value", kind="data-dependent-output"),
+    Reference("a Python bool of strides", "export", 'x: Float32[Tensor, "2 u0 2 2"]',
+              "x.is_contiguous(memory_format=torch.channels_last)", "user code", "python-value"),
+    Reference("an op without a fake kernel", "export", MATRIX, "torch.geqrf(x)",
+              "aten::geqrf", "no-kernel", kind="data-dependent-output"),
+    Reference("an op without a fake kernel, in torch.compile", "compile", MATRIX, "torch.geqrf(x)",
+              "aten::geqrf", "no-kernel", kind="data-dependent-output"),
+    Reference("an op without an unbacked output", "export", SCALAR + "; " + INDEX, "torch.nonzero(x, out=n)",
+              "aten::nonzero", "no-kernel", kind="data-dependent-output"),
+    Reference("refused by dynamo", "compile", SCALAR + " grad", "x.backward()",
+              "torch/_dynamo", "refused", kind="unsupported"),
+    Reference("refused by dynamo, in strict export", "export-strict", INDEX, "torch.nn.functional.one_hot(n)",
+              "torch/_dynamo", "refused", kind="unsupported"),
+    Reference("an unbacked size in no output", "compile", 'x: Float32[Tensor, "2"]', "torch.combinations(x)",
+              "torch/fx/experimental/symbolic_shapes.py:compute_unbacked_bindings", "unclassified",
+              kind="pending-unbacked", passes_since="2.14"),
+    Reference("inductor", "inductor", VECTOR, "torch.stft(x, n_fft=1, hop_length=1, return_complex=False)",
+              "torch/_inductor/sizevars.py:guarding_hint_or_throw", "int-required"),
+    Reference("the user's branch", "export", VECTOR, "x + 1 if x.shape[0] > 3 else x", "user code", "user"),
+    Reference("the user's branch, in torch.compile", "compile", VECTOR, "x + 1 if x.shape[0] > 3 else x",
+              "user code", "user"),
+)
+# fmt: on
+
+
+def checks(pool: Pool) -> Iterator[Check]:
+    """Each program captured and classified, as a line that says what was expected and what was seen."""
+    torch = version("torch")
+    sent = [
+        (row, run, pool.submit(observe_run, run, _SECONDS))
+        for row in REFERENCES
+        for run in [Run(ProgramSubject(row.text), row.stage)]
+    ]
+    for row, run, future in sent:
+        result = future.result()
+        yield compared(row, lost_observation(run, result) if isinstance(result, Lost) else result, torch)
+
+
+def compared(row: Reference, observation: Observation, torch: str) -> Check:
+    """What is known of a program beside what was observed of it."""
+    name = f"reference program, {row.name}: {row.call} in {row.stage}"
+    expected, seen = row.expected(torch), _seen(observation)
+    return Check(name, seen == expected, seen if seen == expected else f"expected {expected}; seen {seen}")
+
+
+def _seen(observation: Observation) -> str:
+    failures = judge([observation])
+    if not failures:
+        return f"{observation.outcome} {observation.reason}".rstrip()
+    found = classify(failures[0])
+    return _told(found.signature.kind, str(found.signature.site), found.cause)
