@@ -65,14 +65,14 @@ INLINED: tuple[Inlined, ...] = (
     Inlined(
         "at::meta::structured_scatter_src::meta",
         "RuntimeError: Cannot call numel()",
-        "at::meta::scatter_meta_impl",
-        "aten/src/ATen/native/TensorAdvancedIndexing.cpp: `index.numel()`",
+        "at::native::scatter_gather_dtype_check",
+        "aten/src/ATen/native/ScatterGatherChecks.h: `index.numel() != 0`, the first check of `scatter_meta_impl`",
     ),
     Inlined(
         "at::meta::structured_scatter_add::meta",
         "RuntimeError: Cannot call numel()",
-        "at::meta::scatter_meta_impl",
-        "aten/src/ATen/native/TensorAdvancedIndexing.cpp: `index.numel()`",
+        "at::native::scatter_gather_dtype_check",
+        "aten/src/ATen/native/ScatterGatherChecks.h: `index.numel() != 0`, the first check of `scatter_meta_impl`",
     ),
 )
 

@@ -10,12 +10,10 @@ import re
 
 from ddefuzz.instrument import torch_api
 
-SKIPPED = "Attempted to call function marked as skipped"
-"""The title of the graph break at a function that dynamo was told not to enter, or does not know."""
+NOT_TRACED = "dynamo does not trace it"
+"""The reason for a function that dynamo was told not to enter, or does not know. Titles differ by how it is called."""
 
-
-_TITLES = ((re.compile(r"^Unsupported Tensor\.\w+\(\) call$"), SKIPPED),)
-"""Titles that say of one function what another says of all: it is refused because of what it is."""
+_UNTRACED_TITLES = re.compile(r"^(?:Attempted to call function marked as skipped|Unsupported Tensor\.\w+\(\) call)$")
 
 _QUALIFIED = re.compile(r"module: (?P<module>[\w.]+), qualname: (?P<name>[\w.<>]+)")
 _TARGET = re.compile(r"op: (?P<op>\w+); target: (?:<built-in method )?(?P<name>[\w.]+)")
@@ -35,8 +33,8 @@ def refused(message: str) -> tuple[str, str]:
     delayed = _DELAYED.search(rest)
     if delayed:
         return "", delayed["reason"].strip()
-    reason = next((general for pattern, general in _TITLES if pattern.match(title)), title)
-    return _function(title, rest), _NAMES.sub("…", reason)
+    reason = NOT_TRACED if _UNTRACED_TITLES.match(title) else _NAMES.sub("…", title)
+    return _function(title, rest), reason
 
 
 def _function(title: str, rest: str) -> str:

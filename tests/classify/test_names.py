@@ -9,7 +9,7 @@ from ddefuzz.classify.anchor import callee, native_anchor, python_anchor
 from ddefuzz.classify.chain import locate
 from ddefuzz.classify.cxx import function_name, quoted_site
 from ddefuzz.classify.plumbing import is_cxx_plumbing
-from ddefuzz.classify.refusal import SKIPPED, refused
+from ddefuzz.classify.refusal import NOT_TRACED, refused
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.execute.protocol import EXPLICIT, Observation
@@ -202,25 +202,28 @@ def test_cxx_is_plumbing_by_its_namespace(name: str, plumbing: bool) -> None:
     assert is_cxx_plumbing(name) == plumbing
 
 
+TITLE = "Attempted to call function marked as skipped"
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("Unsupported Tensor.resize_() call\n  Explanation: no `Tensor.resize_()`.", ("Tensor.resize_", SKIPPED)),
+        ("Unsupported Tensor.resize_() call\n  Explanation: no `Tensor.resize_()`.", ("Tensor.resize_", NOT_TRACED)),
         (
-            f"{SKIPPED}\n function `add` in file `torch/_compile.py`\n module: torch._refs, qualname: add, skip",
-            ("torch._refs.*", SKIPPED),
+            f"{TITLE}\n function `add` in file `torch/_compile.py`\n module: torch._refs, qualname: add, skip",
+            ("torch._refs.*", NOT_TRACED),
         ),
         (
-            f"{SKIPPED}\n in file `torch/a.py`\n module: torch.a, qualname: f.<locals>.inner, skip reason",
-            ("torch.a.f", SKIPPED),
+            f"{TITLE}\n in file `torch/a.py`\n module: torch.a, qualname: f.<locals>.inner, skip reason",
+            ("torch.a.f", NOT_TRACED),
         ),
         (
-            f"{SKIPPED}\n  Explanation: the builtin `torch._VariableFunctionsClass.resize_as_.` is",
-            ("Tensor.resize_as_", SKIPPED),
+            f"{TITLE}\n  Explanation: the builtin `torch._VariableFunctionsClass.resize_as_.` is",
+            ("Tensor.resize_as_", NOT_TRACED),
         ),
         (
-            f"{SKIPPED}\n  Explanation: the builtin `torch._VariableFunctionsClass.sparse_coo_tensor.` is",
-            ("torch.sparse_coo_tensor", SKIPPED),
+            f"{TITLE}\n  Explanation: the builtin `torch._VariableFunctionsClass.sparse_coo_tensor.` is",
+            ("torch.sparse_coo_tensor", NOT_TRACED),
         ),
         (
             "torch.* op returned non-Tensor\n context: example_value type: bool; op: call_method; target: is_same_size",
