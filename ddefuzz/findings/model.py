@@ -17,6 +17,7 @@ from ddefuzz.control.model import Control, data_dependent
 from ddefuzz.execute.protocol import STAGES, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.paths import portable
+from ddefuzz.findings.title import title_of
 from ddefuzz.oracles.failure import Failure, Kind
 
 SCHEMA = "ddefuzz.finding/2"
@@ -142,8 +143,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def title(self) -> str:
-        """What a person called it, else what fails where."""
-        return self.given_title or title_of(self.signature)
+        """What a person called it, else what fails where and why."""
+        if self.given_title:
+            return self.given_title
+        return title_of(
+            self.signature,
+            self.cause,
+            self.evidence,
+            self.shown_ops,
+            self.control,
+            data_dependent=self.data_dependent,
+        )
 
     @property
     def expression(self) -> str:
@@ -168,8 +178,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shown_ops(self) -> tuple[str, ...]:
-        """The function by which the smallest program reaches the site; without one, all that were seen to."""
-        return (failing_ops(self.shown.observation) if self.shown is not None else ()) or self.ops
+        """The function by which what is shown reaches the site; where that is not known, all that were seen to."""
+        return (failing_ops(self.evidence.observation) if self.evidence is not None else ()) or self.ops
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -227,11 +237,6 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 def stamp(when: datetime) -> str:
     """The text form of a time that knows its zone."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def title_of(signature: Signature) -> str:
-    """The default title: what fails, where."""
-    return f"{signature.kind} at {signature.site}"
 
 
 def slim(failure: Failure) -> Failure:

@@ -111,7 +111,7 @@ def test_filters(url: str, args: list[str], expected: set[str]) -> None:
 def test_show_says_everything_and_what_to_type_next(url: str) -> None:
     shown = findings(url, "show", CHUNK.key[:8]).stdout
     for part in (
-        f"{CHUNK.key}: dde at at::native::chunk",
+        f"{CHUNK.key}: torch.chunk: at::native::chunk needs u0 == 0",
         "at::native::chunk (C++)",
         "return torch.chunk(x, 2)",
         "3/3 cold replays",

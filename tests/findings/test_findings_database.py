@@ -131,7 +131,7 @@ def test_every_decision_is_logged(database: Database) -> None:
     assert {(entry.field, entry.before, entry.after) for entry in history} == {
         ("state", "open", "known"),
         ("cause", "avoidable", "result-depends-on-data"),
-        ("title", "dde at at::native::chunk", "chunk asks for its size"),
+        ("title", "torch.chunk: at::native::chunk needs u0 == 0", "chunk asks for its size"),
         ("links", "", "https://github.com/pytorch/pytorch/issues/1"),
     }
     assert {entry.who for entry in history} == {WHO}

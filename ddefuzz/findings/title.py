@@ -1,0 +1,141 @@
+"""The title of a finding that nobody has named: the op, the call site, and what capture could not decide there."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+
+from ddefuzz.classify.signature import Cause, Signature
+from ddefuzz.classify.site import USER_SITE
+from ddefuzz.control.model import Control
+from ddefuzz.execute.protocol import ExceptionInfo
+from ddefuzz.oracles.capture import decisive
+from ddefuzz.oracles.failure import Failure
+
+MOST = 72
+"""Characters of an expression or a message in a title."""
+
+COMPARISONS = {"Eq": "==", "Ne": "!="}
+"""How sympy prints a comparison that is not an operator, and how Python writes it."""
+
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+WANTED = {"guard_int": " as an int", "guard_float": " as a float"}
+"""By the method of the guard: what a number is wanted as. All others want to know whether a condition holds."""
+
+NO_DATA = {
+    "UnsupportedOperatorException": "{op} has no fake kernel",
+    "DynamicOutputShapeException": "the sizes that {op} returns depend on the data",
+    "DataDependentOutputException": "the value of {op} depends on the data",
+}
+"""By the exception with which FakeTensorMode refuses an op; `op` is the overload that it names."""
+
+_SYMBOL = re.compile(r"\b(u|zuf|s|zf)(\d+)\b")
+_NUMBER_FIRST = re.compile(r"(-?\d+) (<|<=|>|>=) ([^<>=&|]+)")
+_COMPARISON = re.compile(r"(\w+)\((.*)\)")
+_END = re.compile(r"[\s,&|)]+(?=\S)")
+"""Where an expression or a message may be cut."""
+
+
+def title_of(
+    signature: Signature,
+    cause: Cause,
+    failure: Failure | None = None,
+    ops: tuple[str, ...] = (),
+    control: Control | None = None,
+    *,
+    data_dependent: bool | None = None,
+) -> str:
+    """`torch.diff: at::native::diff_helper needs 2*u0 < 1`, and the like for what is no guard.
+
+    `failure` is the one that the finding is shown by, `ops` the functions that reach its site.
+    """
+    said = f"{signature.kind} at {signature.site}" if failure is None else _said(signature, cause, failure)
+    op = _shortened(ops[0]) if ops else ""
+    if op and not said.startswith(f"{op} "):
+        said = f"{op}: {said}"
+    return said + _without_data(control, data_dependent=data_dependent)
+
+
+def question(expression: str) -> str:
+    """A guard's expression for people: `Eq(u3, 0)` is `u0 == 0`, symbols are numbered as they come, long ones cut."""
+    numbers = {prefix: count() for prefix in ("u", "zuf", "s", "zf")}
+    names: dict[str, str] = {}
+
+    def renamed(match: re.Match[str]) -> str:
+        if match[0] not in names:
+            names[match[0]] = f"{match[1]}{next(numbers[match[1]])}"
+        return names[match[0]]
+
+    return _shortened(_compared(_SYMBOL.sub(renamed, expression)))
+
+
+def _said(signature: Signature, cause: Cause, failure: Failure) -> str:
+    observation = failure.observation
+    site = "the program" if cause == "user" else str(signature.site)
+    match signature.kind:
+        case "crash":
+            return f"capture in {observation.stage} ends the process: {_shortened(failure.evidence)}"
+        case "timeout":
+            return f"capture in {observation.stage} does not end: {_shortened(failure.evidence)}"
+        case "pending-unbacked":
+            return f"{site} makes an unbacked symint that no output has"
+        case "unsupported":
+            refusing = "dynamo" if site in {"torch/_dynamo", str(USER_SITE)} else site
+            return f"{refusing} refuses: {_shortened(signature.anchor)}"
+        case "data-dependent-output":
+            return _without_value(site, decisive(observation)[1], signature.anchor)
+        case "internal-error":
+            return f"{site} raises {_shortened(signature.anchor)}"
+    raised = observation.raised
+    if raised is None:
+        return f"{site} needs a value that depends on the data"
+    if signature.site == USER_SITE and cause != "user":
+        site = "the binding"
+    return f"{site} needs {question(raised.expression)}{WANTED.get(raised.method, '')}"
+
+
+def _without_value(site: str, exception: ExceptionInfo, anchor: str) -> str:
+    overload = exception.message.strip().partition("\n")[0]
+    named = re.fullmatch(r"[\w:]+\.[\w.]+", overload)
+    if named is None:
+        return f"{site}: {_shortened(anchor)}"
+    said = NO_DATA.get(exception.name, "{op} cannot be run without data").format(op=overload)
+    op = ".".join(overload.split(".")[:2]).replace(".", "::", 1)
+    return said if site == op or site == str(USER_SITE) else f"{site}: {said}"
+
+
+def _compared(expression: str) -> str:
+    """The outermost comparison as Python writes it, a number on its right."""
+    flipped = _NUMBER_FIRST.fullmatch(expression)
+    if flipped is not None:
+        return f"{flipped[3]} {FLIPPED[flipped[2]]} {flipped[1]}"
+    match = _COMPARISON.fullmatch(expression)
+    operator = COMPARISONS.get(match[1]) if match else None
+    if match is None or operator is None:
+        return expression
+    depth, commas = 0, []
+    for at, char in enumerate(match[2]):
+        depth += (char == "(") - (char == ")")
+        if depth < 0:
+            return expression  # `Eq(…) | Eq(…)`
+        if char == "," and depth == 0:
+            commas.append(at)
+    if len(commas) != 1:
+        return expression
+    return f"{match[2][: commas[0]].strip()} {operator} {match[2][commas[0] + 1 :].strip()}"
+
+
+def _shortened(text: str) -> str:
+    """One line of at most `MOST` characters, cut where a word or a term ends."""
+    line = " ".join(text.split())
+    if len(line) <= MOST:
+        return line
+    ends = [match.start() for match in _END.finditer(line, 0, MOST) if match.start() > MOST // 2]
+    return f"{line[: ends[-1] if ends else MOST - 2].rstrip()} …"
+
+
+def _without_data(control: Control | None, *, data_dependent: bool | None) -> str:
+    if data_dependent is not False or control is None:
+        return ""
+    return f" (fails with {'static' if control.static == 'fails' else 'backed'} sizes, too)"

@@ -1,0 +1,124 @@
+"""Titles say op, site and question; what they do not know they leave out."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.classify.site import USER_SITE
+from ddefuzz.control.model import Control
+from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
+from ddefuzz.findings.title import MOST, question, title_of
+from ddefuzz.oracles.failure import Failure, Kind
+from tests.findings.arbitrary_findings import CHUNK, failure_of
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("Eq(u7, 0)", "u0 == 0"),
+        ("Ne(u3*u5, Max(1, u3))", "u0*u1 != Max(1, u0)"),
+        ("1 > 2*u4", "2*u0 < 1"),
+        ("2*u4 < 1", "2*u0 < 1"),
+        ("Eq(u1, 0) | Eq(u2, 0)", "Eq(u0, 0) | Eq(u1, 0)"),
+        ("zuf2", "zuf0"),
+        ("s77 - u4", "s0 - u0"),
+        ("u3", "u0"),
+    ],
+)
+def test_a_question_as_people_write_it(expression: str, said: str) -> None:
+    assert question(expression) == said
+
+
+def test_a_long_question_is_cut_where_a_term_ends() -> None:
+    said = question("Eq(u0*u1, 0) | Eq(IsNonOverlappingAndDenseIndicator(u0, u1, 1, u0), 1) | (Eq(1, u1))")
+    assert len(said) <= MOST
+    assert said.endswith(" …")
+    assert said.startswith("Eq(u0*u1, 0) | Eq(IsNonOverlappingAndDenseIndicator(u0, u1, 1")
+
+
+def guard(method: str = "guard_bool", expression: str = "Eq(u3, 0)") -> Failure:
+    failure = failure_of(CHUNK, expression)
+    assert failure.observation.raised is not None
+    raised = msgspec.structs.replace(failure.observation.raised, method=method)
+    return msgspec.structs.replace(failure, observation=msgspec.structs.replace(failure.observation, raised=raised))
+
+
+def error(kind: Kind, exception: str, message: str) -> Failure:
+    return Failure(kind, Observation("export", EXPLICIT, "fail", "", (ExceptionInfo(exception, message),)), message)
+
+
+CXX = Site("C++", None, "at::native::cov")
+
+
+@pytest.mark.parametrize(
+    ("kind", "site", "anchor", "cause", "failure", "said"),
+    [
+        ("dde", CXX, "", "avoidable", guard(), "torch.f: at::native::cov needs u0 == 0"),
+        ("dde", CXX, "", "int-required", guard("guard_int", "u3"), "torch.f: at::native::cov needs u0 as an int"),
+        ("dde", USER_SITE, "", "int-required", guard("guard_float", "u3"), "torch.f: the binding needs u0 as a float"),
+        ("dde", USER_SITE, "", "user", guard(), "torch.f: the program needs u0 == 0"),
+        ("dde", Site("C++", None, "torch.f"), "", "avoidable", guard(), "torch.f needs u0 == 0"),
+        (
+            "data-dependent-output",
+            Site("C++", None, "aten::geqrf"),
+            "UnsupportedOperatorException",
+            "no-kernel",
+            error("data-dependent-output", "UnsupportedOperatorException", "aten.geqrf.default"),
+            "torch.f: aten.geqrf.default has no fake kernel",
+        ),
+        (
+            "data-dependent-output",
+            CXX,
+            "DataDependentOutputException aten::equal",
+            "avoidable",
+            error("data-dependent-output", "DataDependentOutputException", "aten.equal.default"),
+            "torch.f: at::native::cov: the value of aten.equal.default depends on the data",
+        ),
+        (
+            "unsupported",
+            Site("Python", "torch/_dynamo", None),
+            "Unsupported Tensor.resize_() call",
+            "refused",
+            error("unsupported", "Unsupported", "Unsupported Tensor.resize_() call"),
+            "torch.f: dynamo refuses: Unsupported Tensor.resize_() call",
+        ),
+        (
+            "internal-error",
+            Site("C++", None, "torch.f"),
+            "RuntimeError: Cannot call numel()",
+            "int-required",
+            error("internal-error", "RuntimeError", "Cannot call numel()"),
+            "torch.f raises RuntimeError: Cannot call numel()",
+        ),
+        (
+            "crash",
+            Site("Python", None, None),
+            "",
+            "unclassified",
+            Failure("crash", Observation("aot", EXPLICIT, "crash", "SIGSEGV"), "SIGSEGV"),
+            "torch.f: capture in aot ends the process: SIGSEGV",
+        ),
+    ],
+)
+def test_titles(kind: Kind, site: Site, anchor: str, cause: Cause, failure: Failure, said: str) -> None:
+    assert title_of(Signature(kind, site, anchor), cause, failure, ("torch.f", "torch.g")) == said
+
+
+def test_without_an_op_or_a_failure_the_rest_is_said() -> None:
+    assert title_of(CHUNK, "avoidable", guard()) == "at::native::chunk needs u0 == 0"
+    assert title_of(CHUNK, "avoidable") == "dde at at::native::chunk"
+
+
+@pytest.mark.parametrize(
+    ("control", "data_dependent", "end"),
+    [
+        (Control("fails", "passes"), False, "== 0 (fails with static sizes, too)"),
+        (Control("passes", "fails"), False, "== 0 (fails with backed sizes, too)"),
+        (Control("passes", "passes"), True, "== 0"),
+        (None, None, "== 0"),
+    ],
+)
+def test_what_fails_without_data_says_so(control: Control | None, data_dependent: bool | None, end: str) -> None:
+    assert title_of(CHUNK, "avoidable", guard(), (), control, data_dependent=data_dependent).endswith(end)
