@@ -26,6 +26,7 @@ PACKAGES = (
     "minimize",
     "control",
     "findings",
+    "repro",
     "report",
     "campaign",
     "sweep",

@@ -23,8 +23,6 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import MEANING, STATES, State
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import read_findings, write_findings
-from ddefuzz.ops import catalogue
-from ddefuzz.oracles.capture import decisive
 
 DEFAULT_TEXT = Path("findings")
 
@@ -94,7 +92,11 @@ def list_(
 
 @command.command("show")
 @click.argument("finding_id", metavar="ID")
-@click.option("--repro", is_flag=True, help="Print the stand-alone repro: needs torch alone, exits 1 if it fails.")
+@click.option(
+    "--repro",
+    is_flag=True,
+    help="Print the stand-alone repro script: it needs torch alone, and exits 1 if this failure shows.",
+)
 @click.option("--minimal", is_flag=True, help="Print the smallest program.")
 @click.option("--original", is_flag=True, help="Print the program that it was found with.")
 @click.option(
@@ -122,7 +124,10 @@ def show(
         if finding_id in former and finding_id not in finding.id:
             click.echo(f"{former} is now {finding.id}", err=True)
     if repro:
-        write_stdout(_repro(finding, stage))
+        # Late: it imports black, which takes longer than all else that a reading command does.
+        from ddefuzz.repro.finding import finding_script  # noqa: PLC0415
+
+        write_stdout(finding_script(finding, stage))
     elif minimal or original:
         write_stdout(_program(finding, minimal=minimal))
     else:
@@ -139,24 +144,6 @@ def _program(finding: Finding, *, minimal: bool) -> str:
         )
         raise InputError(f"{finding.id}: has no {missing}")
     return text
-
-
-def _repro(finding: Finding, stage: Stage | None) -> str:
-    """The repro of the smallest program there is, in the stage that shows it unless another is asked for."""
-    case = catalogue.parse(finding.minimal or _program(finding, minimal=False), f"{finding.id}.py")
-    failing = stage or (finding.stage if finding.stage in CAPTURE_STAGES else CAPTURE_STAGES[0])
-    # Late: it imports black, which takes longer than all else that a reading command does.
-    from ddefuzz.program.repro import repro_script  # noqa: PLC0415
-
-    return repro_script(case.program, failing, _exception(finding, failing), finding.title)
-
-
-def _exception(finding: Finding, stage: Stage) -> str | None:
-    """The exception that shows this finding and no other, if it is known: what a guard raises is so in every stage."""
-    observation = finding.evidence.observation if finding.evidence else None
-    if observation is None or observation.outcome != "fail":
-        return None
-    return decisive(observation)[1].name or None if finding.kind == "dde" or observation.stage == stage else None
 
 
 @command.command("set")

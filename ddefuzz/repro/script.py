@@ -1,11 +1,13 @@
-"""The stand-alone script that shows a program's failure with torch alone, to be pasted into an issue.
+"""The stand-alone script that shows a program's failure with torch alone, and says whether it is the expected one.
 
-It has only the parts that the stage and the program need, works unchanged under any torch from 2.6 on, prints one JSON
-line, and exits 1 when the failure shows, 0 when it does not or cannot be judged.
+It has only the parts that the stage, the program and the failure need, works unchanged under any torch from 2.6 on,
+prints one JSON line, and exits 1 when the failure shows, 0 when capturing passes, 3 when it fails otherwise, and 4 when
+that cannot be judged.
 """
 
 from __future__ import annotations
 
+import inspect
 from string import Template
 from typing import Final
 
@@ -15,6 +17,8 @@ from ddefuzz.program.expressions import print_expression
 from ddefuzz.program.model import Call, Literal, Program
 from ddefuzz.program.recipes import input_expression
 from ddefuzz.program.text import print_function
+from ddefuzz.repro import by_message, by_native, by_python
+from ddefuzz.repro.expected import Expected, Recognizer
 
 _EXPORT: Final = """
 def capture():
@@ -45,11 +49,19 @@ def capture():
 _FAKE: Final = """
 def capture():
     from torch._dispatch.python import enable_python_dispatcher
+    from torch._dynamo.source import ConstantSource
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
+    unbacked = getattr(DimDynamic, "UNBACKED", None) or DimDynamic.SIZE_LIKE_UNBACKED
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    inputs = [mode.from_tensor(tensor, static_shapes=True) for tensor in $inputs]
+    inputs = []
+    for number, tensor in enumerate($inputs):
+        marked = getattr(tensor, "_dynamo_unbacked_indices", ())
+        dims = [unbacked if dim in marked else DimDynamic.STATIC for dim in range(tensor.dim())]
+        context = StatelessSymbolicContext(dynamic_sizes=dims)
+        source = ConstantSource(f"input{number}")
+        inputs.append(mode.from_tensor(tensor, symbolic_context=context, source=source))
     with mode, enable_python_dispatcher():
         Captured()(*inputs)
 """
@@ -70,9 +82,9 @@ CAPTURES: Final[dict[str, str]] = {
 }
 """How each stage takes the program."""
 
-_MARKED: Final = frozenset({"export-strict", "compile", "aot", "inductor"})
-"""The stages of dynamo, where dims are made unbacked by `mark_unbacked`. Elsewhere they are in the graph, by selecting
-all of the dim with a mask: non-strict export ignores the mark."""
+_MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor"})
+"""The stages that make dims unbacked by `mark_unbacked`. In export they are in the graph, by selecting all of the dim
+with a mask: non-strict export ignores the mark."""
 
 _MARKING: Final = """
 def marked_inputs():
@@ -87,21 +99,19 @@ _COMPILED: Final = frozenset({"compile", "aot", "inductor"})
 
 _EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
 
-_ONLY_THIS: Final = """if outcome == "fail" and cause is None:
-        outcome = "not-judged"  # it fails, but otherwise
-    error = cause or error"""
-
 _SCRIPT: Final = Template('''\
-"""$title Needs only torch; prints one JSON line; exits 1 if it shows, else 0."""
+"""$title
+
+Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, and exits with
+  1  it shows: the failure is the one described at EXPECTED
+  0  it passes
+  3  it fails otherwise
+  4  it cannot be judged: eager PyTorch refuses the program, or this torch has no such op or stage
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sys
-import traceback
-
-import torch
+$imports
 
 
 $function
@@ -118,67 +128,95 @@ def make_inputs():
 $marking
 $capture
 
+# What follows only tells this failure from others.
+
+EXPECTED = $expected
+
+INTERNAL = $internal
+
+
+$recognizer
+
+
+def verdict_of(error):
+    """The verdict on an exception of capture(), and what was seen."""
+    chain = []
+    while error is not None and error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__
+    names = [type(one).__name__ for one in chain]
+    if "InvalidCxxCompiler" in names:
+        return "not judged", {"exception": "InvalidCxxCompiler"}
+    if EXPECTED["exception"] not in names:
+        return "fails otherwise", {"exception": names[-1], "message": str(chain[-1]).partition("\\n")[0]}
+    errors = chain[: names.index(EXPECTED["exception"]) + 1]
+    found = {"exception": EXPECTED["exception"], **seen(errors, EXPECTED, INTERNAL)}
+    is_it = all(found.get(name) == value for name, value in EXPECTED.items())
+    return ("shows" if is_it else "fails otherwise"), found
+
+
 def main():
-    outcome, error = "not-judged", None
+    verdict, found = "not judged", None
     with contextlib.redirect_stdout(sys.stderr):  # torch prints graphs when it fails
         try:
             $eager
-            outcome = "fail"
+            verdict = "fails"
+            $native
             capture()
-            outcome = "ok"
-        except ImportError as raised:  # nor if it does not have the stage
-            outcome, error = "not-judged", raised
-        except Exception as raised:
-            error = raised
-    cause = error
-    while cause is not None and type(cause).__name__ != "$shown":
-        cause = cause.__cause__ or cause.__context__
-    $judging
-    frames = traceback.extract_tb(error.__traceback__) if error else []
-    places = [(f.filename.rpartition("site-packages/")[2], f.lineno, f.name) for f in frames]
-    result = {
-        "torch": torch.__version__,
-        "stage": "$stage",
-        "outcome": outcome,
-        "exception": type(error).__name__ if error else None,
-        "expression": str(error.cond) if hasattr(error, "cond") else None,
-        "frames": [f"{file}:{line} {name}" for file, line, name in places],
-    }
-    print(json.dumps(result))
-    return int(outcome == "fail")
+            verdict = "passes"
+        except ImportError as error:  # this torch does not have the stage
+            verdict, found = "not judged", {"exception": str(error)}
+        except Exception as error:
+            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
+            if verdict == "fails":
+                verdict, found = verdict_of(error)
+    result = {"torch": torch.__version__, "stage": "$stage", "verdict": verdict}
+    print(json.dumps({**result, "expected": EXPECTED, "seen": found}))
+    print(f"{verdict}: expected {EXPECTED}, seen {found}", file=sys.stderr)
+    return {"shows": 1, "passes": 0, "fails otherwise": 3, "not judged": 4}[verdict]
 
 
 if __name__ == "__main__":
     sys.exit(main())
 ''')
 
-_DDE: Final = "GuardOnDataDependentSymNode"
+_NATIVE_FRAMES: Final = "torch.fx.experimental._config.extended_debug_cpp = True  # C++ frames in the message"
+
+_RECOGNIZERS: Final = {"by_python": by_python, "by_native": by_native, "by_message": by_message}
 
 
-def repro_script(
-    program: Program, stage: str, exception: str | None = None, title: str = "A data-dependent error in PyTorch."
-) -> str:
-    """The script for one of the stages in `CAPTURES`.
-
-    With `exception`, a class's bare name, only a failure with it in its chain counts; without, any does.
-    """
+def repro_script(program: Program, stage: str, expected: Expected, title: str) -> str:
+    """The script for one of the stages in `CAPTURES`, which recognizes what is expected."""
     symbols = _symbols(program)
     is_marked = bool(symbols) and stage in _MARKED
     inputs = "marked_inputs()" if is_marked else "make_inputs()"
+    imports, recognizer = _source(expected.recognizer)
     script = _SCRIPT.substitute(
         title=title.replace("\\", "\\\\").replace('"', "'"),
+        imports=imports,
         function=print_function(program),
         parameters=", ".join([_fresh("self", program), *_parameters(program, stage)]),
         body="\n        ".join(_body(program, stage)),
         values="".join(f"{value}, " for value in _values(program, stage)),
         marking=Template(_MARKING).substitute(marks="\n    ".join(_marks(symbols))) if is_marked else "",
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
+        expected=repr(expected.seen),
+        internal=repr(expected.internal),
+        recognizer=recognizer,
+        native=_NATIVE_FRAMES if expected.recognizer == "by_native" else "",
         eager="" if stage == "eager" else _EAGER_CHECK,
-        shown=exception or _DDE,
-        judging="error = cause or error" if exception is None else _ONLY_THIS,
         stage=stage,
     )
     return black.format_str(script, mode=black.Mode(line_length=100))
+
+
+def _source(recognizer: Recognizer) -> tuple[str, str]:
+    """The imports of a script that recognizes in one of the ways, and the functions that do."""
+    header, _, functions = inspect.getsource(_RECOGNIZERS[recognizer]).partition("# ---\n")
+    own = [line for line in header.splitlines() if line.startswith(("import ", "from ")) and "__future__" not in line]
+    lines = {*own, "import contextlib", "import json", "import sys"}
+    standard = sorted(lines, key=lambda line: (line.startswith("from "), line))
+    return "\n".join([*standard, "", "import torch"]), functions
 
 
 def _symbols(program: Program) -> dict[str, list[tuple[int, int]]]:

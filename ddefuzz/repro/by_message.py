@@ -1,0 +1,25 @@
+"""A stand-alone script's part that recognizes an exception by its message and the op that it is about.
+
+Scripts carry this source from the line `# ---` on: it is written for Python 3.9 and later, and for torch 2.6 and later.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+# ---
+def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[str, ...]) -> dict[str, str]:
+    """The first line of the message, and the op that the message names."""
+    message = str(errors[-1])
+    title = message.strip().partition("\n")[0]
+    found = {"message": expected["message"] if lasting(title) == lasting(expected["message"]) else title}
+    if "op" in expected:
+        named = any(re.search(rf"\b{re.escape(expected['op'])}\b", str(error)) for error in errors)
+        found["op"] = expected["op"] if named else "another"
+    return found
+
+
+def lasting(text: str) -> list[str]:
+    """The words of a message that stay from run to run: without numbers, symbols, addresses and folders."""
+    return re.findall(r"\b[A-Za-z_.]+\b", re.sub(r"\S*/\S*|0x\w+|\w*\d\w*", " ", text))

@@ -1,0 +1,69 @@
+"""A stand-alone script's part that recognizes a C++ function and the expression that it evaluated.
+
+Scripts carry this source from the line `# ---` on: it is written for Python 3.9 and later, and for torch 2.6 and later.
+"""
+
+from __future__ import annotations
+
+import re
+
+# ---
+BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
+
+
+def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[str, ...]) -> dict[str, str]:
+    """The innermost C++ function that is not internal to guards and dispatch, and what it evaluated.
+
+    Where the exception carries no C++ frames, what was evaluated has to do.
+    """
+    asked = question_of(errors[-1])
+    known = expected.get("question", asked)
+    question = known if words(asked) == words(known) else asked
+    names = [head for error in reversed(errors) for head in native_functions(str(error))]
+    for name in names:
+        if re.search(rf"(^|[\s*&]){re.escape(expected['function'])}$", name):
+            return {"function": expected["function"], "question": question}
+        if not any(re.search(rf"(^|[\s*&]){re.escape(prefix)}", name) for prefix in internal):
+            return {"function": name, "question": question}
+    return {"function": names[-1] if names else expected["function"], "question": question}
+
+
+def question_of(error: BaseException) -> str:
+    """The expression of a data-dependent error, or of one that the message quotes; else the message's first line."""
+    quoted = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
+    asked = quoted[1] if quoted else str(error).partition("\n")[0]
+    return str(getattr(error, "cond", asked))
+
+
+def native_functions(message: str) -> list[str]:
+    """The C++ functions of a message's innermost native call, innermost first, without parameters and templates."""
+    stack = message.partition("C++ stack trace:\n")[2]
+    names = re.findall(r"^frame #\d+: (.+?)(?: \+ 0x|$)", message, re.MULTILINE)
+    names += reversed(re.findall(r'^  File "[^"\n]*", line \d+, in (.+)$', stack, re.MULTILINE))
+    names = [plain(name) for name in names if "(" in name]  # functions of Python print without parameters
+    # Inside of the call into Python, or else of the first binding, the stack was taken.
+    start = [at for at, name in enumerate(names) if "PythonSymNodeImpl" in name]
+    start = start or [at + 1 for at, name in enumerate(names) if stack and name.startswith(BINDINGS)]
+    call: list[str] = []
+    for name in names[min(start, default=0) :]:
+        call.append(name)
+        if name.startswith(BINDINGS):
+            # A functional tensor asks in Python for the sizes of the tensor that it wraps: the call around it asked.
+            if not any("FunctionalTensorWrapper" in name for name in call):
+                break
+            call.clear()
+    return call
+
+
+def plain(name: str) -> str:
+    """A printed C++ function without its parameters and the arguments of templates."""
+    count = 1
+    while count:
+        name, count = re.subn(r"(?<!operator)<[^<>]*>", "", name)
+    return re.split(r"\((?!anonymous)", name)[0]
+
+
+def words(expression: str) -> list[str]:
+    """The parts of an expression, whatever its symbols are called and in which order and direction it is printed."""
+    expression = re.sub(r"\b(u|s|zf|zuf)\d+\b", "u", expression.replace("Ne(", "Eq("))
+    return sorted(re.findall(r"\w+|[-+*/%&|<]+", re.sub("[<>]=?", "<", expression)))

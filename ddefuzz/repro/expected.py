@@ -1,0 +1,132 @@
+"""What a finding's stand-alone script has to recognize: the function that is blamed and what it evaluated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ddefuzz.classify.anchor import callee, python_anchor
+from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.classify.machinery import is_framework
+from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.site import inside_tracer
+from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.oracles.capture import decisive
+from ddefuzz.oracles.failure import Failure
+
+Recognizer: TypeAlias = Literal["by_python", "by_native", "by_message"]
+
+PYTHON_INTERNAL: tuple[str, ...] = (
+    "torch/fx/",
+    "torch/utils/",
+    "torch/__init__.py",
+    "torch/_dynamo/",
+    "torch/_subclasses/",
+    "torch/_ops.py",
+    "torch/_dispatch/",
+    "torch/_library/",
+    "torch/_functorch/",
+    "torch/_higher_order_ops/",
+    "torch/_prims_common/wrappers.py",
+    "torch/_tensor.py",
+    "torch/overrides.py",
+    "torch/export/",
+    "torch/_export/",
+    "sympy/",
+    "<",
+)
+"""Python files through which guards and tracing go in any torch. The blamed function may be in one of them."""
+
+NATIVE_INTERNAL: tuple[str, ...] = (
+    "c10::",
+    "torch::impl::",
+    "torch::detail::",
+    "torch::jit::",
+    "torch::PythonArgs::",
+    "torch::autograd::THP",
+    "THP",
+    "torch::autograd::dispatch_",
+    "at::_ops::",
+    "at::TensorBase::",
+    "at::FunctionalTensorWrapper::",
+    "pybind11::",
+)
+"""C++ names through which guards and dispatch go in any torch. The blamed function may be one of them."""
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """What is recognized, and how: `seen` is what the script states, `internal` are the frames that it passes over."""
+
+    recognizer: Recognizer
+    seen: dict[str, str]
+    internal: tuple[str, ...] = ()
+
+
+def expected_of(failure: Failure, *, same_program: bool = True) -> Expected:
+    """What a failure is recognized by, with torch alone.
+
+    Without `same_program` the script's program is another one with the same signature, whose C++ evaluates the same
+    question of another expression.
+    """
+    classified = classify(failure)
+    raised, frame = failure.observation.raised, classified.frame
+    if failure.kind != "dde" or raised is None or frame is None:
+        return _by_message(failure)
+    # C++ frames have no files.
+    if frame.file:
+        return _by_python(classified, raised, frame)
+    expected = _by_native(classified, raised, frame)
+    if not same_program:
+        del expected.seen["question"]
+    return expected
+
+
+def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected:
+    site = classified.signature.site
+    if is_framework(frame):
+        function = site.function if site.module == frame.file else frame.function
+        place, question = f"{frame.file}:{function}", python_anchor(frame)
+    else:
+        # The program's own names differ from script to script, the op that it calls does not.
+        place, question = frame.function, callee(frame)
+    frames = (*raised.traced, *inside_tracer(raised.python))
+    inside = (f"{one.file}:{one.function}" for one in frames[_last(frame, frames) + 1 :])
+    return Expected("by_python", _facts(classified, place, question), _with(PYTHON_INTERNAL, inside))
+
+
+def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected:
+    frames = asking(raised.native)
+    inside = (function_name(one.function) for one in frames[: _last(frame, frames)])
+    facts = _facts(classified, function_name(frame.function), raised.expression)
+    return Expected("by_native", facts, _with(NATIVE_INTERNAL, inside))
+
+
+def _by_message(failure: Failure) -> Expected:
+    """By the message of the exception that decides; by that of the first cause where that only says what was done."""
+    observation = failure.observation
+    exception = decisive(observation)[1]
+    if failure.kind == "internal-error" and observation.exceptions:
+        exception = observation.exceptions[-1]
+    facts = {"exception": exception.name, "message": exception.message.strip().partition("\n")[0]}
+    op = next((name.rpartition(".")[2] for name in failing_ops(observation)), "")
+    if op and any(re.search(rf"\b{re.escape(op)}\b", one.message) for one in observation.exceptions):
+        facts["op"] = op
+    return Expected("by_message", facts)
+
+
+def _facts(classified: Classified, function: str, question: str) -> dict[str, str]:
+    name = decisive(classified.failure.observation)[1].name
+    return {"exception": name, "function": function, "question": question}
+
+
+def _last(frame: Frame, frames: tuple[Frame, ...]) -> int:
+    return max((at for at, one in enumerate(frames) if one == frame), default=len(frames))
+
+
+def _with(general: tuple[str, ...], inside: Iterable[str]) -> tuple[str, ...]:
+    """The general prefixes, and the names inside of the blamed function that none of them covers."""
+    return (*general, *dict.fromkeys(name for name in inside if name and not name.startswith(general)))

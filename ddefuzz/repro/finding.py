@@ -1,0 +1,32 @@
+"""The stand-alone script of a finding."""
+
+from __future__ import annotations
+
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.findings.model import Finding
+from ddefuzz.ops import catalogue
+from ddefuzz.program.model import Program
+from ddefuzz.repro.expected import expected_of
+from ddefuzz.repro.script import repro_script
+
+
+def finding_script(finding: Finding, stage: Stage | None = None) -> str:
+    """The script of a finding's smallest program, in the stage in which that was confirmed unless another is asked for.
+
+    Raises `InputError` for a finding without a program or a failure.
+    """
+    evidence = finding.evidence
+    if evidence is None:
+        raise InputError(f"{finding.id}: has no failure, so nothing says what its script would have to show")
+    same_program = finding.minimal is None or finding.shown is not None
+    expected = expected_of(evidence, same_program=same_program)
+    return repro_script(program_of(finding), stage or evidence.observation.stage, expected, finding.title)
+
+
+def program_of(finding: Finding) -> Program:
+    """The smallest program of a finding, else the original one; raises `InputError` where there is none."""
+    text = finding.minimal or finding.original
+    if text is None:
+        raise InputError(f"{finding.id}: has no program: it is of a user's own code")
+    return catalogue.parse(text, f"{finding.id}.py").program
