@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import msgspec
 
 from ddefuzz.campaign.case import judge_program
-from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
+from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN, TRIED
 from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, MinimizeResult, MinimizeTask, Suspect
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Signature
@@ -20,11 +21,12 @@ from ddefuzz.execute.sources import first_source
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import slim
 from ddefuzz.minimize.eager import deprecated, inspect, inspector
+from ddefuzz.minimize.facts import StandIn
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.capture import judge
-from ddefuzz.program.model import Program
+from ddefuzz.program.model import Expr, Program
 from ddefuzz.program.text import print_program
 
 
@@ -78,12 +80,20 @@ def _smallest(task: MinimizeTask, suspect: Suspect, runner: Runner) -> Minimized
         if suspect == task.suspect:
             note(Entry(NO_CASE, TAKEN, print_program(best), operations(best), finding=task.finding))
 
+    def looked_at(candidate: Program) -> Mapping[Expr, StandIn] | None:
+        text = print_program(candidate)
+        if text in task.avoid:
+            return None
+        note(Entry(NO_CASE, INSPECTED, text, finding=task.finding))
+        return inspect_it(candidate)
+
     start = parse(suspect.program, "<program>").program
+    inspect_it = inspector(start)
     return minimize(
         start,
         accepts,
         max_attempts=task.max_attempts,
-        inspect=inspector(start),
+        inspect=looked_at,
         deprecated=deprecated,
         failing_functions=task.ops,
         on_improvement=improved,

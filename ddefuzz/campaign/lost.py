@@ -21,8 +21,9 @@ from ddefuzz.program.text import digest
 NO_CASE = -1
 """The `case` in the journal of what is not one."""
 
-TRIED, TAKEN = "minimize", "smaller"
-"""The `stage` in the journal of a candidate of the minimizer's, and of one that showed the signature."""
+INSPECTED, TRIED, TAKEN = "inspect", "minimize", "smaller"
+"""The `stage` in the journal of a candidate that is run eagerly, of one that is captured, and of one that showed the
+signature."""
 
 
 class OwnError(msgspec.Struct, frozen=True):
@@ -116,3 +117,9 @@ def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:
         return None
     attempts = sum(entry.stage == TRIED for entry in of_this)
     return MinimizeResult(taken[-1].program, taken[-1].step, attempts, exhausted=True)
+
+
+def suspected(task: MinimizeTask, journal: Path) -> str | None:
+    """The candidate with which a minimization lost its worker, None if it was at none."""
+    of_this = [entry for entry in entries(journal) if entry.finding == task.finding]
+    return of_this[-1].program if of_this and of_this[-1].stage in {INSPECTED, TRIED} else None

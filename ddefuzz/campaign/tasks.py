@@ -85,13 +85,14 @@ class MinimizeTask(msgspec.Struct, frozen=True):
     """Make `suspect` smaller, in at most `max_attempts` captures; `ops` are tried on their own first.
 
     What is found is run through the stages `also` as well. `finding` is the name under which the journal keeps what was
-    reached, should the worker be lost.
+    reached, should the worker be lost. The programs `avoid` are not tried: they ended a worker.
     """
 
     suspect: Suspect
     ops: tuple[str, ...] = ()
     max_attempts: int = 30
     finding: str = ""
+    avoid: tuple[str, ...] = ()
     also: tuple[Stage, ...] = ()
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
+from ddefuzz.campaign.renew import Renewed
 from ddefuzz.campaign.tasks import ControlTask, run_control
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.layout import counted
-from ddefuzz.cli.options import db_option
+from ddefuzz.cli.minimize_all import minimize_all
+from ddefuzz.cli.options import db_option, jobs_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.errors import EXIT_FOUND, InputError
@@ -62,7 +64,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 @click.command("minimize")
-@click.argument("target", metavar="ID|FILE")
+@click.argument("target", metavar="ID|FILE", required=False)
+@click.option("--all", "everything", is_flag=True, help="Shrink all findings of the database, in order of id.")
+@click.option("--after", default="", metavar="ID", help="For --all: begin after this id.")
+@jobs_option
 @click.option(
     "--stage",
     type=click.Choice(CAPTURE_STAGES),
@@ -72,12 +77,21 @@ class Outcome(msgspec.Struct, frozen=True):
 @click.option(
     "--again", is_flag=True, help="For an ID: start from the original program instead of the smallest one so far."
 )
-@click.option("--max-attempts", default=500, show_default=True, metavar="N", help="Stop after N captures.")
-@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time limit of one capture.")
+@click.option("--max-attempts", default=500, show_default=True, metavar="N", help="Stop after N captures of a finding.")
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit of one capture; with --all, of one finding.",
+)
 @db_option
 @output_options("text", "json")
 def command(
-    target: str,
+    target: str | None,
+    everything: bool,
+    after: str,
+    jobs: int,
     stage: Stage | None,
     again: bool,
     max_attempts: int,
@@ -91,8 +105,20 @@ def command(
     The program is that of a finding (ID) or in a FILE. A program fails in the same way if its failure has the same
     signature: kind, site and anchor. For a finding, each smaller program is saved at once, so Ctrl-C loses nothing.
 
+    With --all, each finding starts from its smallest program so far. It keeps that program if no smaller one fails in
+    the same way in a fresh process. The output has one line for each finding.
+
     Exit code 1: the smallest program does not fail in the same way in fresh processes.
     """
+    if everything:
+        if target is not None or stage or again:
+            raise click.UsageError("found --all with ID|FILE, --stage or --again, expected --all without them")
+        with Database.open(db, create=False) as database:
+            tell = _tell_text if format_ == "text" else _tell_json
+            minimize_all(database, after, jobs, max_attempts, timeout, tell)
+        return
+    if target is None or after:
+        raise click.UsageError("found no ID|FILE, or --after without --all; expected ID, FILE or --all [--after ID]")
     with ExitStack() as stack:
         if Path(target).is_file():
             finding, save = None, None
@@ -136,6 +162,26 @@ def command(
         raise SystemExit(EXIT_FOUND)
 
 
+def _tell_text(one: Renewed) -> None:
+    captures = f" after {counted(one.result.attempts, 'capture')}" if one.result else ""
+    click.echo(f"{one.finding.id} {one.status}{captures}")
+
+
+def _tell_json(one: Renewed) -> None:
+    finding, result = one.finding, one.result
+    outcome = Outcome(
+        id=finding.id,
+        key=finding.signature.key,
+        stage=finding.stage or CAPTURE_STAGES[0],
+        steps=(result.steps if result else finding.steps) or 0,
+        attempts=result.attempts if result else 0,
+        exhausted=result is None or result.exhausted,
+        confirmed=Confirmation(int(one.shown is not None), 1),
+        program=(result.program if result else finding.minimal or finding.original) or "",
+    )
+    click.echo(msgspec.json.encode(outcome).decode())
+
+
 def _of_finding(finding: Finding, *, again: bool) -> Suspect:
     text = finding.original if again or finding.minimal is None else finding.minimal
     if text is None:
@@ -171,7 +217,7 @@ def _minimized(
     save: Callable[[Program, int], None] | None,
 ) -> Minimized:
     # Late, because only commands that run programs may import torch.
-    from ddefuzz.minimize.eager import inspect  # noqa: PLC0415
+    from ddefuzz.minimize.eager import deprecated, inspector  # noqa: PLC0415
 
     attempts = 0
 
@@ -185,11 +231,13 @@ def _minimized(
             save(best, attempts)
         click.echo(f"{counted(attempts, 'capture')}: {counted(operations(best), 'operation')}", err=True)
 
+    start = catalogue.parse(suspect.program, suspect.path).program
     return minimize(
-        catalogue.parse(suspect.program, suspect.path).program,
+        start,
         accepts,
         max_attempts=max_attempts,
-        inspect=partial(inspect, other_size=True),
+        inspect=inspector(start),
+        deprecated=deprecated,
         failing_functions=suspect.ops,
         on_improvement=improved,
     )

@@ -74,7 +74,7 @@ def observe(run: Run) -> Observation:
 
 def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> Observation:
     """The same in a stage and of a subject that `run` does not name, but stands for."""
-    with _captured_output() as output, _clean_slate():
+    with captured_output() as output, _clean_slate():
         seen = _watched(stage, make(), run)
     return Observation(
         stage=run.stage,
@@ -187,7 +187,7 @@ def _clean_slate() -> Iterator[None]:
 
 
 @contextmanager
-def _captured_output() -> Iterator[io.StringIO]:
+def captured_output() -> Iterator[io.StringIO]:
     """Redirect file descriptors 1 and 2 into a buffer that is filled at the end. torch prints graphs below
     Python's streams.
     """

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import torch
 
+from ddefuzz.execute.observe import captured_output
 from ddefuzz.instrument import torch_api
 from ddefuzz.program.evaluate import evaluate, run_step
 from ddefuzz.program.inputs import materialize
@@ -33,7 +35,13 @@ def first_source(program: Program) -> Source | None:
     env: dict[str, Any] = {
         name: mode.from_tensor(tensor, static_shapes=True) for name, tensor in materialize(program).items()
     }
-    with mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)():
+    # What torch says of an operation that it refuses, nobody has asked for.
+    with (
+        captured_output(),
+        warnings.catch_warnings(action="ignore"),
+        mode,
+        torch_api.bound(torch_api.PYTHON_DISPATCHER)(),
+    ):
         try:
             for place, step in enumerate(program.steps):
                 if (found := _first_inside(step.value, env)) is not None:

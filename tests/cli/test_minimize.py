@@ -121,3 +121,29 @@ def test_a_file_that_is_no_failing_program_is_refused(tmp_path: Path, text: str,
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         CliRunner().invoke(command, [str(path), "--stage", "export"], catch_exceptions=False)
+
+
+def test_all_findings_are_minimized_confirmed_and_controlled_and_a_second_time_nothing_changes(url: str) -> None:
+    def run(*more: str) -> tuple[str, str]:
+        arguments = ["--all", "-j", "1", "--db", url, *more]
+        result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+        assert result.exit_code == 0
+        return result.stdout, result.stderr
+
+    first, said = run()
+    assert first.startswith(f"{CHUNK.key} smaller after ")
+    assert said == "1 finding of 1: 1 smaller\n"
+    with Database.open(url, create=False) as database:
+        found = database.get(CHUNK.key)
+    assert (found.minimal, found.steps, str(found.confirmed)) == (MINIMAL, 1, "1/1")
+    assert (found.control, found.data_dependent) == (Control("passes", "passes"), True)
+    again, said = run("--format", "json")
+    outcome = json.loads(again)
+    assert (outcome["id"], outcome["program"], outcome["confirmed"]) == (CHUNK.key, MINIMAL, {"k": 1, "n": 1})
+    assert said == "1 finding of 1: 1 same\n"
+    assert run("--after", CHUNK.key) == ("", "0 findings of 0: none done\n")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--after", "dde-1"], ["--all", "dde-1"], ["--all", "--again"]])
+def test_arguments_that_contradict_are_refused(arguments: list[str]) -> None:
+    assert CliRunner().invoke(command, arguments).exit_code == 2

@@ -1,0 +1,120 @@
+"""Minimize findings anew, each from its smallest program so far, which stays where nothing smaller is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from ddefuzz.campaign.lost import smallest_so_far, suspected
+from ddefuzz.campaign.tasks import (
+    ControlTask,
+    MinimizeResult,
+    MinimizeTask,
+    Suspect,
+    run_confirm,
+    run_control,
+    run_minimize,
+)
+from ddefuzz.classify.op import failing_ops
+from ddefuzz.control.model import NOT_JUDGED, Control
+from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.failure import Failure
+
+DEADLY = frozenset({"crash", "timeout"})
+"""Kinds that a worker cannot minimize, because showing them ends it."""
+
+MOST_AVOIDED = 5
+"""How often a minimization goes on without the candidate that ended its worker."""
+
+Status: TypeAlias = Literal["smaller", "same", "not shown", "lost"]
+"""`not shown`: neither the new nor the old smallest program shows the signature in a fresh process."""
+
+
+class Renewed(NamedTuple):
+    """What became of a finding: its smallest program, and what a fresh process and the control runs saw of it.
+
+    `program` is None where a lost worker left nothing; `shown` is None unless the program shows the signature.
+    """
+
+    finding: Finding
+    status: Status
+    result: MinimizeResult | None
+    shown: Failure | None = None
+    control: Control = NOT_JUDGED
+
+
+class Workers(Protocol):
+    """What does the work: tasks in a warm worker, or in a process that has captured nothing yet."""
+
+    def submit(
+        self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
+    ) -> Future[Any]:
+        """Run `function(argument)`."""
+
+
+def can_be_minimized(finding: Finding) -> bool:
+    """Whether there are a program and a failure to start from."""
+    has_program = (finding.minimal or finding.original) is not None
+    return has_program and finding.evidence is not None and finding.kind not in DEADLY
+
+
+def renew(
+    findings: Iterable[Finding], workers: Workers, journal: Path, *, max_attempts: int, timeout: float
+) -> Iterator[Renewed]:
+    """Minimize, confirm and control each, in the order given; the workers are at the next ones meanwhile."""
+    tasks = [(finding, _task(finding, max_attempts)) for finding in findings]
+    futures = [workers.submit(run_minimize, task, timeout) for _, task in tasks]
+    for (finding, task), future in zip(tasks, futures, strict=True):
+        yield _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
+
+
+def _task(finding: Finding, max_attempts: int) -> MinimizeTask:
+    suspect = _suspect(finding, finding.minimal or finding.original or "")
+    return MinimizeTask(suspect, finding.shown_ops, max_attempts=max_attempts, finding=finding.id)
+
+
+def _suspect(finding: Finding, program: str) -> Suspect:
+    seen = finding.evidence.observation if finding.evidence else None
+    if seen is None:
+        raise AssertionError(f"{finding.id} cannot be minimized")
+    return Suspect(program, finding.signature, seen.stage, seen.semantics)
+
+
+def _minimized(
+    task: MinimizeTask, future: Future[Any], workers: Workers, journal: Path, timeout: float
+) -> MinimizeResult | None:
+    """The result; after a crash that of another try, without what crashed."""
+    result: MinimizeResult | Lost = future.result()
+    while isinstance(result, Lost):
+        best, culprit = smallest_so_far(task, journal), suspected(task, journal)
+        again = culprit is not None and culprit not in task.avoid and len(task.avoid) < MOST_AVOIDED
+        if result.outcome != "crash" or culprit is None or not again:
+            return best
+        start = msgspec.structs.replace(task.suspect, program=best.program) if best else task.suspect
+        task = msgspec.structs.replace(task, suspect=start, avoid=(*task.avoid, culprit))
+        result = workers.submit(run_minimize, task, timeout).result()
+    return result
+
+
+def _renewed(finding: Finding, result: MinimizeResult | None, workers: Workers, timeout: float) -> Renewed:
+    if result is None:
+        return Renewed(finding, "lost", None)
+    shown = _shown(finding, result.program, workers, timeout)
+    status: Status = "same" if result.program == finding.minimal else "smaller"
+    if shown is None and status == "smaller" and finding.minimal is not None:
+        result = msgspec.structs.replace(result, program=finding.minimal, steps=finding.steps or result.steps)
+        shown, status = _shown(finding, finding.minimal, workers, timeout), "same"
+    if shown is None:
+        return Renewed(finding, "not shown", result)
+    task = ControlTask(result.program, shown, failing_ops(shown.observation))
+    control = workers.submit(run_control, task, timeout).result()
+    return Renewed(finding, status, result, shown, NOT_JUDGED if isinstance(control, Lost) else control.control)
+
+
+def _shown(finding: Finding, program: str, workers: Workers, timeout: float) -> Failure | None:
+    seen = workers.submit(run_confirm, _suspect(finding, program), timeout, cold=True).result()
+    return None if isinstance(seen, Lost) else seen.shown

@@ -1,0 +1,158 @@
+"""Minimizing findings anew, with workers that answer from a table: what is saved, what stays, what is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN
+from ddefuzz.campaign.renew import Renewed, can_be_minimized, renew
+from ddefuzz.campaign.tasks import (
+    ConfirmResult,
+    ControlResult,
+    ControlTask,
+    MinimizeResult,
+    MinimizeTask,
+    Suspect,
+    run_confirm,
+    run_minimize,
+)
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.control.model import Control
+from ddefuzz.execute.journal import Entry, Journal
+from ddefuzz.execute.pool import Lost
+from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
+from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.failure import Failure
+
+SHOWN = Failure(
+    "dde",
+    Observation("aot", EXPLICIT, "fail", exceptions=(ExceptionInfo("torch.GuardOnDataDependentSymNode", "u0"),)),
+    "u0",
+)
+SITE = Site("C++", None, "at::native::chunk")
+FINDING = Finding(
+    id=Signature("dde", SITE, "guard_bool operator==").key,
+    kind="dde",
+    cause="avoidable",
+    site=SITE,
+    anchor="guard_bool operator==",
+    original="original",
+    minimal="old",
+    steps=1,
+    attempts=3,
+    failure=SHOWN,
+)
+CONTROL = Control("passes", "passes")
+
+
+class Done:
+    """A future that is done."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def result(self) -> Any:
+        return self.value
+
+
+class Workers:
+    """Answer minimizations in turn; what is shown in a fresh process is in `shown`."""
+
+    def __init__(self, *minimized: MinimizeResult | Lost, shown: tuple[str, ...] = ("old", "new")) -> None:
+        self.minimized = list(minimized)
+        self.shown = shown
+        self.tasks: list[MinimizeTask] = []
+        self.confirmed: list[str] = []
+        self.controlled: list[ControlTask] = []
+
+    def submit(self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False) -> Any:
+        assert timeout == 9.0
+        assert cold == (function is run_confirm)
+        if function is run_minimize:
+            self.tasks.append(argument)
+            return Done(self.minimized.pop(0))
+        if function is run_confirm:
+            assert isinstance(argument, Suspect)
+            self.confirmed.append(argument.program)
+            return Done(ConfirmResult(SHOWN if argument.program in self.shown else None))
+        self.controlled.append(argument)
+        return Done(ControlResult(CONTROL))
+
+
+def made(program: str) -> MinimizeResult:
+    return MinimizeResult(program, 1, 5, exhausted=False)
+
+
+def renewed(workers: Workers, journal: Path, finding: Finding = FINDING) -> Renewed:
+    (found,) = renew([finding], workers, journal, max_attempts=7, timeout=9.0)
+    return found
+
+
+def test_a_smaller_program_that_is_shown_replaces_the_old_one(tmp_path: Path) -> None:
+    workers = Workers(made("new"))
+    found = renewed(workers, tmp_path)
+    assert (found.status, found.shown, found.control) == ("smaller", SHOWN, CONTROL)
+    assert workers.tasks == [MinimizeTask(Suspect("old", FINDING.signature, "aot"), max_attempts=7, finding=FINDING.id)]
+    assert [task.program for task in workers.controlled] == ["new"]
+
+
+def test_where_nothing_is_smaller_the_old_program_is_confirmed(tmp_path: Path) -> None:
+    workers = Workers(made("old"))
+    assert renewed(workers, tmp_path).status == "same"
+    assert workers.confirmed == ["old"]
+
+
+def test_a_smaller_program_that_is_not_shown_does_not_replace_it(tmp_path: Path) -> None:
+    workers = Workers(made("new"), shown=("old",))
+    found = renewed(workers, tmp_path)
+    assert found.status == "same"
+    assert found.result is not None
+    assert found.result.program == "old"
+    assert workers.confirmed == ["new", "old"]
+
+
+def test_what_is_never_shown_is_not_controlled(tmp_path: Path) -> None:
+    workers = Workers(made("new"), shown=())
+    found = renewed(workers, tmp_path)
+    assert (found.status, found.shown, workers.controlled) == ("not shown", None, [])
+
+
+def test_a_crash_is_tried_again_without_what_crashed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.note(Entry(NO_CASE, TAKEN, "halfway", 2, finding=FINDING.id))
+    journal.note(Entry(NO_CASE, INSPECTED, "deadly", finding=FINDING.id))
+    workers = Workers(Lost("crash", "SIGSEGV"), made("new"))
+    assert renewed(workers, tmp_path).status == "smaller"
+    first, second = workers.tasks
+    assert second == msgspec.structs.replace(
+        first, suspect=msgspec.structs.replace(first.suspect, program="halfway"), avoid=("deadly",)
+    )
+
+
+def test_a_crash_at_the_same_candidate_keeps_what_was_reached(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.note(Entry(NO_CASE, INSPECTED, "deadly", finding=FINDING.id))
+    workers = Workers(Lost("crash", "SIGSEGV"), Lost("crash", "SIGSEGV"))
+    found = renewed(workers, tmp_path)
+    assert (found.status, found.result, len(workers.tasks)) == ("lost", None, 2)
+
+
+def test_a_hang_is_not_tried_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.note(Entry(NO_CASE, TAKEN, "new", 1, finding=FINDING.id))
+    journal.note(Entry(NO_CASE, INSPECTED, "slow", finding=FINDING.id))
+    workers = Workers(Lost("timeout", "stopped after 9 s"))
+    assert renewed(workers, tmp_path).status == "smaller"
+    assert len(workers.tasks) == 1
+
+
+def test_what_ends_a_worker_or_has_no_program_is_left_out() -> None:
+    assert can_be_minimized(FINDING)
+    assert not can_be_minimized(msgspec.structs.replace(FINDING, kind="crash"))
+    assert not can_be_minimized(msgspec.structs.replace(FINDING, minimal=None, original=None))
+    assert not can_be_minimized(msgspec.structs.replace(FINDING, failure=None))
+    assert can_be_minimized(msgspec.structs.replace(FINDING, minimal=None))
