@@ -23,6 +23,7 @@ PACKAGES = (
     "oracles",
     "classify",
     "coverage",
+    "answers",
     "minimize",
     "control",
     "findings",

@@ -20,6 +20,7 @@ COMMANDS = {
     "sweep": "Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.",
     "check": "Capture a program, or your own model, in several stages, and explain what fails.",
     "minimize": "Shrink a program as far as it still fails in the same way.",
+    "answers": "Try what would mend a data-dependent error: answer its guard each way.",
     "replay": "Run the saved cases again and compare them with what is expected.",
     "findings": "List, show and triage findings.",
     "sites": "List the guard sites of torch, and how often runs reached them.",

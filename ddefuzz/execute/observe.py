@@ -100,7 +100,7 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
     counters.clear()
     capture: Capture | None = None
     started = time.process_time()
-    with watch(run.semantics.mechanism, run.semantics.without) as recorder:
+    with watch(run.semantics.mechanism, run.semantics.without, answers=run.semantics.answers) as recorder:
         try:
             capture = stage(prepared)
             seen.cpu_seconds = time.process_time() - started

@@ -30,6 +30,18 @@ class Place(msgspec.Struct, frozen=True, order=True):
     line: int
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """How a guard that cannot be decided is answered in an experiment, in place of its fallback or its error.
+
+    `value` None defers it to a run-time assertion that it is true. With an `expression` only a guard of that text is
+    answered: the operators of SymInt.h have one place for all C++ code that compares.
+    """
+
+    place: Place
+    value: bool | None
+    expression: str = ""
+
+
 class Frame(msgspec.Struct, frozen=True):
     """One stack frame, outermost first wherever frames are listed.
 

@@ -13,10 +13,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+import sympy  # type: ignore[import-untyped]
+
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.constraints import constraint_hooks
 from ddefuzz.instrument.disguise import disguised
-from ddefuzz.instrument.events import Mechanism, Place
+from ddefuzz.instrument.events import Answer, Mechanism, Place
 from ddefuzz.instrument.recorder import Asked, Listener, Recorder
 from ddefuzz.instrument.torch_api import Api
 
@@ -25,13 +27,18 @@ _AGGRESSIVE: dict[Mechanism, int] = {"aggressive-1": 1, "aggressive-2": 2}
 
 @contextmanager
 def watch(
-    mechanism: Mechanism = "explicit", without: Iterable[Place] = (), listener: Listener | None = None
+    mechanism: Mechanism = "explicit",
+    without: Iterable[Place] = (),
+    listener: Listener | None = None,
+    answers: Iterable[Answer] = (),
 ) -> Iterator[Recorder]:
-    """Answer guards by `mechanism`, except that the fallback is withheld at the places `without`, and record them.
+    """Record guards while `mechanism` answers them.
+
+    At the places `without` the fallback is withheld. Undecided guards that `answers` name are answered so.
 
     Only for one thread at a time. Raises UnsupportedError where this torch lacks a private API.
     """
-    recorder = Recorder(frozenset(without), sys._getframe(2).f_code, listener)
+    recorder = Recorder(frozenset(without), sys._getframe(2).f_code, listener, answers=tuple(answers))
     config = torch_api.SHAPES_CONFIG
     with ExitStack() as stack:
         for api, hook in _hooks(recorder, mechanism):
@@ -43,17 +50,17 @@ def watch(
 
 def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Callable[..., Any]]]:
     yield from constraint_hooks(recorder)
-    yield torch_api.EVALUATE_EXPR, _door(recorder, mechanism == "size-oblivious")
+    yield torch_api.EVALUATE_EXPR, _evaluate_expr(recorder, mechanism == "size-oblivious")
     yield torch_api.LOG_SUPPRESSED, _log_suppressed(recorder)
     yield torch_api.DATA_DEPENDENT_INIT, _data_dependent_error(recorder)
     yield torch_api.REFUSED_INIT, _refusal(recorder)
     for api in torch_api.GUARD_METHODS:
-        yield api, _door_method(recorder, api)
+        yield api, _guard_method(recorder, api)
     for api in torch_api.SYMBOL_MAKERS:
         yield api, _symbol_maker(recorder, api)
 
 
-def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
+def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
     original = torch_api.bound(torch_api.EVALUATE_EXPR)
 
     def ddefuzz_evaluate_expr(
@@ -65,10 +72,19 @@ def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
         fallback_value: bool | None = None,
         **options: Any,
     ) -> Any:
+        def decide(size_oblivious: bool) -> Any:
+            try:
+                return original(env, orig_expr, hint, fx_node, size_oblivious, None, **options)
+            except RuntimeError as error:
+                forced = recorder.answer_to_error(error) if recorder.answers else None
+                if forced is None:
+                    raise
+                return _forced(env, orig_expr, forced, fx_node)
+
         if fallback_value is None:
-            return original(env, orig_expr, hint, fx_node, size_oblivious, None, **options)
+            return decide(size_oblivious)
         if size_oblivious_only:
-            return original(env, orig_expr, hint, fx_node, True, None, **options)
+            return decide(True)
         recorder.fell_back = False
         answer = original(env, orig_expr, hint, fx_node, size_oblivious, fallback_value, **options)
         # torch's lru_cache answers a repeated question without falling back again: the memory makes it count.
@@ -79,6 +95,9 @@ def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
         elif question not in fallen:
             return answer
         place = recorder.fell(env, orig_expr, fallback_value, sys._getframe())
+        forced = recorder.answer_at(place, orig_expr)
+        if forced is not None:
+            return _forced(env, orig_expr, forced, fx_node)
         if place not in recorder.without:
             return answer
         recorder.withholding = True
@@ -88,6 +107,14 @@ def _door(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
             recorder.withholding = False
 
     return disguised(torch_api.EVALUATE_EXPR, ddefuzz_evaluate_expr)
+
+
+def _forced(env: Any, expression: Any, answer: Answer, fx_node: Any) -> Any:
+    """The value of a guard that an experiment answers."""
+    if answer.value is not None:
+        return sympy.sympify(answer.value)
+    torch_api.bound(torch_api.DEFER_ASSERTION)(env, expression, "answered by ddefuzz", fx_node)
+    return sympy.true
 
 
 def _log_suppressed(recorder: Recorder) -> Callable[..., Any]:
@@ -120,11 +147,11 @@ def _refusal(recorder: Recorder) -> Callable[..., Any]:
     return disguised(torch_api.REFUSED_INIT, ddefuzz_refusal_init)
 
 
-def _door_method(recorder: Recorder, api: Api) -> Callable[..., Any]:
+def _guard_method(recorder: Recorder, api: Api) -> Callable[..., Any]:
     original = torch_api.bound(api)
     method = api.name
 
-    def ddefuzz_door_method(node: Any, file: str, line: int) -> Any:
+    def ddefuzz_guard_method(node: Any, file: str, line: int) -> Any:
         outer = recorder.asked
         # Python, too, hands over its file: `torch._check` (torch/__init__.py, `expect_true`).
         recorder.asked = Asked(method, "" if file.endswith(".py") else file, line)
@@ -133,7 +160,7 @@ def _door_method(recorder: Recorder, api: Api) -> Callable[..., Any]:
         finally:
             recorder.asked = outer
 
-    return disguised(api, ddefuzz_door_method)
+    return disguised(api, ddefuzz_guard_method)
 
 
 def _symbol_maker(recorder: Recorder, api: Api) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import (
+    Answer,
     Constraint,
     ConstraintKind,
     Counterfactual,
@@ -108,6 +109,7 @@ class Recorder:
     without: frozenset[Place] = frozenset()
     root: CodeType | None = None
     listener: Listener | None = None
+    answers: tuple[Answer, ...] = ()
     asked: Asked | None = None
     fell_back: bool = False
     withholding: bool = False
@@ -207,6 +209,16 @@ class Recorder:
             self.listener.fell(place, "" if isinstance(where, str) else where.co_name, asked.method, fallback)
         self._guards[key] = self._guards.get(key, 0) + 1
         return place
+
+    def answer_at(self, place: Place, expression: Any) -> Answer | None:
+        """The experiment's answer to an undecided guard at a place, if it has one."""
+        fitting = (one for one in self.answers if one.place == place)
+        return next((one for one in fitting if one.expression in ("", str(expression))), None)
+
+    def answer_to_error(self, error: BaseException) -> Answer | None:
+        """The experiment's answer to a guard that raised this error, if it has one."""
+        raw = self._seen(error)
+        return None if raw is None else self.answer_at(raw.place, raw.expression)
 
     def made(self, error: BaseException, expression: Any, frame: FrameType) -> None:
         """Remember a data-dependent error and everything needed to explain it, should it reach the end."""
