@@ -95,6 +95,7 @@ def outcomes(result: pytest.RunResult) -> dict[str, str]:
     return {match[2] or match[3]: match[1] or match[4] for match in found if match is not None}
 
 
+@pytest.mark.slow
 def test_each_case_is_an_item_that_says_what_became_of_it(pytester: pytest.Pytester, corpus: Path) -> None:
     del corpus
     result = pytester.runpytest_subprocess("corpus", "-v", "-rA", "-p", "no:cacheprovider")
@@ -119,12 +120,14 @@ def test_each_case_is_an_item_that_says_what_became_of_it(pytester: pytest.Pytes
     assert outcomes(parallel) == alone
 
 
+@pytest.mark.slow
 def test_what_got_fixed_fails_no_session(pytester: pytest.Pytester, corpus: Path) -> None:
     result = pytester.runpytest_subprocess(str(corpus / "gone.py"))
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(xpassed=1)
 
 
+@pytest.mark.slow
 def test_a_list_of_user_modules_is_not_followed_unless_the_project_says_so(
     pytester: pytest.Pytester, corpus: Path
 ) -> None:

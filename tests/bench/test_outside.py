@@ -41,6 +41,7 @@ def sites(path: Path) -> list[SiteLine]:
     return [line for line in read_lines(path) if isinstance(line, SiteLine)]
 
 
+@pytest.mark.slow
 def test_a_script_under_the_hook(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(FALLS_BACK)
     done = run("-m", "ddefuzz.bench.outside", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
@@ -55,6 +56,7 @@ def test_a_script_under_the_hook(tmp_path: Path) -> None:
     assert last.cpu_seconds == pytest.approx(lines[-1].cpu_seconds - lines[0].cpu_seconds)
 
 
+@pytest.mark.slow
 def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(RAISES_AND_DIES)
     done = run("-m", "ddefuzz.bench.outside", "script.py", cwd=tmp_path, **{ENVIRONMENT: "sites.jsonl"})
@@ -63,6 +65,7 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     assert [str(reached.blamed) for reached in raised] == ["at::native::chunk"]
 
 
+@pytest.mark.slow
 def test_pytest_under_the_hook(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(A_TEST)
     file = tmp_path / "sites.jsonl"
@@ -72,6 +75,7 @@ def test_pytest_under_the_hook(tmp_path: Path) -> None:
     assert last.sites.dde == last.sites.dde_cxx == 1
 
 
+@pytest.mark.slow
 def test_a_command_that_is_none_is_one_clear_line(tmp_path: Path) -> None:
     for words, file, said in (
         ((), "sites.jsonl", "expected DDEFUZZ_SITES=SITES.jsonl python -m "),

@@ -51,6 +51,7 @@ def test_the_opinfo_sweep_is_there() -> None:
     assert command.words[-2:] == ("--seed", "{seed}")
 
 
+@pytest.mark.slow
 def test_a_command_is_stopped_at_its_budget(tmp_path: Path) -> None:
     (tmp_path / "fuzzer.py").write_text(FOREVER)
     command = Command("fuzzer", (sys.executable, str(tmp_path / "fuzzer.py"), "--seed", "{seed}"))
@@ -61,6 +62,7 @@ def test_a_command_is_stopped_at_its_budget(tmp_path: Path) -> None:
     assert curve.steps[0].cpu_seconds == 0.0
 
 
+@pytest.mark.slow
 def test_what_a_signal_ended_is_said(tmp_path: Path) -> None:
     (tmp_path / "fuzzer.py").write_text(FOREVER.replace("while True:\n    pass", "import os\nos.kill(os.getpid(), 11)"))
     command = Command("fuzzer", (sys.executable, str(tmp_path / "fuzzer.py"), "--seed", "{seed}"))
@@ -75,6 +77,7 @@ def test_a_command_is_stopped_when_the_user_wants_it(tmp_path: Path) -> None:
     assert run_command(Command("idle", ("sleep", "600")), 5.0, 0, tmp_path, lambda: True) is None
 
 
+@pytest.mark.slow
 def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
     for text, said in (
         ("none=true", "found no line of the hook's, expected a command that imports ddefuzz.bench.outside"),
@@ -86,6 +89,7 @@ def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
         assert said in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_peers_as_typed(tmp_path: Path) -> None:
     words = ("--budget", "8cpu", "--seeds", "1", "-j", "1", "--output", "json=peers.json")
     done = typed("bench", "peers", *words, folder=tmp_path)

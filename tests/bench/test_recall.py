@@ -131,6 +131,7 @@ def test_the_ninetieth_percentile() -> None:
     assert ninetieth([float(value) for value in range(11)]) == 9.0
 
 
+@pytest.mark.slow
 def test_recall_as_typed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/known.db"
     with Database.open(url) as database:

@@ -50,6 +50,7 @@ def seen(summary: Summary) -> dict[str, tuple[int, str]]:
     return {one.finding: (one.cases, one.cause) for one in summary.findings}
 
 
+@pytest.mark.slow
 def test_one_job_or_two_give_the_same_cases_and_findings(campaign: Callable[..., Summary], whole: Summary) -> None:
     alone = campaign("-j", "1")
     assert len(alone.digests) == CASES
@@ -64,6 +65,7 @@ def test_one_job_or_two_give_the_same_cases_and_findings(campaign: Callable[...,
     }
 
 
+@pytest.mark.slow
 def test_two_shards_are_the_whole(campaign: Callable[..., Summary]) -> None:
     whole = campaign("-j", "2", "--uniform", "--no-screen")
     first, second = (campaign("-j", "1", "--shard", shard, "--no-screen") for shard in ("1/2", "2/2"))
@@ -103,6 +105,7 @@ def without_costs(result: CaseResult | Lost) -> bytes:
     )
 
 
+@pytest.mark.slow
 def test_a_case_observed_first_last_and_alone_is_the_same() -> None:
     cases = list(range(6))
     with Pool(1) as pool:

@@ -40,6 +40,7 @@ def findings(database: Path) -> tuple[Finding, ...]:
         return opened.findings()
 
 
+@pytest.mark.slow
 def test_a_campaign_killed_is_resumed_with_the_same_cases_and_loses_no_finding(tmp_path: Path) -> None:
     database = tmp_path / "ddefuzz.db"
     undisturbed = summary_in(finished(tmp_path, tmp_path / "undisturbed.db", *SMALL).stdout)
@@ -59,6 +60,7 @@ def test_a_campaign_killed_is_resumed_with_the_same_cases_and_loses_no_finding(t
     assert {finding.id for finding in findings(database)} == expected
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_the_workers_have_started_ends_the_campaign(tmp_path: Path) -> None:
     with begun(tmp_path, tmp_path / "ddefuzz.db", *SMALL) as campaign:
         wait_until(lambda: len(processes(campaign.pid)) > 1)
@@ -71,6 +73,7 @@ def test_ctrl_c_before_the_workers_have_started_ends_the_campaign(tmp_path: Path
     assert "Traceback" not in stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_drawing_saves_what_was_found_and_leaves_no_process(tmp_path: Path) -> None:
     database = tmp_path / "ddefuzz.db"
     with begun(tmp_path, database, *FINDS_AT_ONCE, "--no-minimize") as campaign:
@@ -87,6 +90,7 @@ def test_ctrl_c_while_drawing_saves_what_was_found_and_leaves_no_process(tmp_pat
     assert {finding.id for finding in findings(database)} == {seen.finding for seen in summary.findings}
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_minimizing_keeps_the_smallest_program_so_far(tmp_path: Path) -> None:
     database = tmp_path / "ddefuzz.db"
     with begun(tmp_path, database, *FINDS_AT_ONCE) as campaign:
@@ -105,6 +109,7 @@ def test_ctrl_c_while_minimizing_keeps_the_smallest_program_so_far(tmp_path: Pat
         assert len(finding.minimal) < len(finding.original)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_campaign_in_one_line_with_what_was_recorded(tmp_path: Path) -> None:
     database = tmp_path / "ddefuzz.db"
     with begun(tmp_path, database, *FINDS_AT_ONCE, "--no-minimize") as campaign:
@@ -120,6 +125,7 @@ def test_a_full_disk_ends_the_campaign_in_one_line_with_what_was_recorded(tmp_pa
     assert findings(database)
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_journal_ends_the_campaign_in_one_line(tmp_path: Path) -> None:
     database = tmp_path / "ddefuzz.db"
     with begun(tmp_path, database, *SMALL) as campaign:
@@ -132,6 +138,7 @@ def test_a_full_disk_under_the_journal_ends_the_campaign_in_one_line(tmp_path: P
     assert "Traceback" not in stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "found"),
     [(b"not a database, but long enough to be read as one" * 100, "not an SQLite database")],
@@ -146,6 +153,7 @@ def test_a_corrupt_database_is_said_before_anything_starts(tmp_path: Path, conte
     assert database.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_read_only_database_is_said_before_anything_starts(tmp_path: Path) -> None:
     database = tmp_path / "ddefuzz.db"
     with Database.open(url(database)):
@@ -161,6 +169,7 @@ def test_a_read_only_database_is_said_before_anything_starts(tmp_path: Path) -> 
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_an_unknown_torch_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(NO_TORCH)

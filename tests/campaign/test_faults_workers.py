@@ -84,6 +84,7 @@ class Signalled:
         return captures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "kind", "reason"),
     [
@@ -111,6 +112,7 @@ def test_a_worker_that_is_lost_is_a_finding_with_the_program_that_it_captured(
     assert digest(parse(lost.original, "original.py").program) in undisturbed.digests
 
 
+@pytest.mark.slow
 def test_a_worker_that_wants_eight_gigabytes_is_told_and_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Summary
 ) -> None:

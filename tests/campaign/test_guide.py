@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def origins(guide: Guide, order: Iterable[int], count: int) -> dict[int, Origin]
     return taken
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_order_in_which_results_come_does_not_matter(seed: int) -> None:
@@ -80,6 +82,7 @@ def test_the_order_in_which_results_come_does_not_matter(seed: int) -> None:
     assert in_order == out_of_order
 
 
+@pytest.mark.slow
 def test_what_reached_something_new_is_changed_in_every_way() -> None:
     found = origins(Guide(7, samples=("add", "chunk")), range(80 * ROUND), 80 * ROUND).values()
     names = {name_of(origin) for origin in found}

@@ -45,6 +45,7 @@ def test_no_case_was_dropped() -> None:
     assert {len(stages) for stages in EXPECTED.values()} == {3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EXPECTED)
 def test_a_reported_case_does_what_is_expected(case: str, pool: Pool) -> None:
     found = {}

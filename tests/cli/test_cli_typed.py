@@ -85,6 +85,7 @@ def test_a_command_says_of_itself_what_the_table_says(name: str) -> None:
     assert " ".join((command.help or "").split()).startswith(COMMANDS[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--help"], ["run", "--help"], ["bench", "--help"], ["check", "--help"], ["findings", "list"]]
 )
@@ -104,6 +105,7 @@ finally:
         assert sqlalchemy == "False", "help of ddefuzz imports no command"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -121,6 +123,7 @@ def test_what_is_typed_wrong_is_one_line_and_exit_2(words: list[str], line: str,
     assert done.stderr.startswith(line)
 
 
+@pytest.mark.slow
 def test_what_is_set_wrong_says_where(tmp_path: Path) -> None:
     (tmp_path / "ddefuzz.toml").write_text('jobs = "many"\nprofile = "wide"\n')
     done = typed("run", folder=tmp_path)
@@ -139,6 +142,7 @@ def test_help_shows_the_default_that_holds(tmp_path: Path) -> None:
         assert default in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -161,6 +165,7 @@ module.list_page = lambda *words: 1 // 0
 """
 
 
+@pytest.mark.slow
 def test_a_bug_of_ddefuzz_is_one_line_and_its_traceback_elsewhere(url: str, tmp_path: Path) -> None:
     words = ("findings", "list", "--db", url)
     done = typed(*words, folder=tmp_path, code=BROKEN, environment={"TMPDIR": str(tmp_path)})
@@ -175,6 +180,7 @@ def test_a_bug_of_ddefuzz_is_one_line_and_its_traceback_elsewhere(url: str, tmp_
     assert (done.returncode, "Traceback" in done.stderr) == (3, True)
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(url: str, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -190,6 +196,7 @@ def test_a_reader_that_goes_away_is_no_error(url: str, tmp_path: Path) -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.slow
 def test_stdout_is_data_alone(url: str, tmp_path: Path) -> None:
     (document,) = json.loads(typed("findings", "list", "--db", url, "--format", "json", folder=tmp_path).stdout)
     assert document["schema"] == "ddefuzz.finding/2"
@@ -197,6 +204,7 @@ def test_stdout_is_data_alone(url: str, tmp_path: Path) -> None:
     assert "\x1b" not in shown
 
 
+@pytest.mark.slow
 def test_a_campaign_ends_with_one_object(tmp_path: Path) -> None:
     words = ("run", "--max-examples", "2", "--seed", "7", "-j", "1", "--stage", "export", "--format", "json")
     done = typed(*words, "--no-minimize", "--fail-on", "never", folder=tmp_path, environment={"CI": "true"})

@@ -15,6 +15,7 @@ from ddefuzz.cli.doctor import SCHEMA, command
 from ddefuzz.errors import UnsupportedError
 
 
+@pytest.mark.slow
 def test_everything_holds_here() -> None:
     result = CliRunner().invoke(command, ["--format", "json"])
     assert result.exit_code == 0, result.output

@@ -88,6 +88,7 @@ def test_a_finding_is_saved_with_its_confirmation(url: str) -> None:
     assert (found.control, found.data_dependent) == (Control("passes", "passes"), True)
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_best_so_far(url: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "from ddefuzz.cli.main import main; main()", "minimize", CHUNK.key, "--db", url],

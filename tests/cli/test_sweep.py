@@ -62,6 +62,7 @@ def sweep(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_sweep_and_going_on_with_it(tmp_path: Path) -> None:
     first = sweep(tmp_path, "--ops", "chunk*", "--format", "json", "--output", f"markdown={tmp_path}/census.md")
     assert first.returncode == 0, first.stderr
@@ -79,6 +80,7 @@ def test_a_sweep_and_going_on_with_it(tmp_path: Path) -> None:
     assert "4 ops" in again.stdout or "3 ops" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_glob_of_nothing(tmp_path: Path) -> None:
     done = sweep(tmp_path, "--ops", "chnk*")
     assert done.returncode == 2

@@ -100,6 +100,7 @@ def calls_reached(calls: Inventory, subject: Subject, stage: Stage) -> set[Call]
     return {(site.file, site.text) for site in guard_sites(calls.calls, ledger.drain()) if site.listed and site.reached}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "calls"), DRAWN)
 @pytest.mark.parametrize("stage", ["fake", "export"])
 def test_a_row_of_references_reaches_its_sites(
@@ -123,6 +124,7 @@ def test_no_case_is_left_out() -> None:
     assert [entry["id"] for entry in load_module(MODULE).CASES if entry["id"] not in EXPECTED] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "calls"), COMPILED)
 def test_a_program_kept_for_inductor_reaches_its_sites(
     name: str, calls: tuple[Call, ...], torch_calls: Inventory

@@ -40,10 +40,12 @@ def reached() -> dict[Place, tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_corpus_reaches_inductors_sites(reached: dict[Place, tuple[str, str]]) -> None:
     assert len(reached) >= 25
 
 
+@pytest.mark.slow
 def test_a_fault_planted_in_inductor_is_blamed_on_its_site(reached: dict[Place, tuple[str, str]]) -> None:
     blamed = {}
     uncaught = {place: text for place, (function, text) in reached.items() if function != CAUGHT}

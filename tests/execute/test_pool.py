@@ -221,6 +221,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_no_process_outlives_the_campaign(tmp_path: Path, subject: str, how: signal.Signals) -> None:
     script = tmp_path / "campaign.py"

@@ -28,6 +28,7 @@ def sites(stage: Stage) -> tuple[tuple[Place, str], ...]:
     return tuple(found.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["export", "export-strict", "compile"])
 def test_a_planted_fault_is_blamed_on_its_site(stage: Stage) -> None:
     assert len(sites(stage)) >= SITES

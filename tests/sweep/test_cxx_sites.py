@@ -42,6 +42,7 @@ REACHED = {
 """By template the files, and at least so many sites in each."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", REACHED)
 def test_a_row_reaches_the_sites_that_it_is_for(template: str) -> None:
     assert template in {str(spec) for spec in OPS}
