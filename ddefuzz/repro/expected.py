@@ -11,8 +11,8 @@ import msgspec
 from ddefuzz.classify.anchor import callee, python_anchor
 from ddefuzz.classify.classify import Classified, classify
 from ddefuzz.classify.cxx import asking, function_name
-from ddefuzz.classify.machinery import is_framework
 from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import inside_tracer
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.oracles.capture import decisive
