@@ -65,6 +65,9 @@ def command() -> None:
 )
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only of this kind: dde, crash …")
 @click.option("--op", "ops", multiple=True, metavar="OP", help="Only what this function reaches: torch.chunk …")
+@click.option(
+    "--all", "all_", is_flag=True, help="In the table also findings that are not about data (JSON always has them)."
+)
 @output_options("text", "json", "jsonl")
 def list_(
     db: str,
@@ -72,10 +75,15 @@ def list_(
     causes: tuple[str, ...],
     kinds: tuple[str, ...],
     ops: tuple[str, ...],
+    all_: bool,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """List the findings."""
+    """List the findings.
+
+    Some failures are not about data: the smallest program fails in the same way with static or with backed sizes. The
+    table leaves them out, and says how many they are; JSON has them with "data_dependent": false.
+    """
     with Database.open(db, create=False) as database:
         found = [
             finding
@@ -86,7 +94,10 @@ def list_(
             and (not ops or set(ops) & set(finding.ops))
         ]
     found.sort(key=lambda finding: (finding.kind, finding.cause, finding.site.language, str(finding.site), finding.id))
-    writers = {"text": lambda page: list_page(found, page), **json_writers([as_document(one) for one in found])}
+    listed = [finding for finding in found if all_ or finding.data_dependent is not False]
+    left_out = len(found) - len(listed)
+    documents = json_writers([as_document(one) for one in found])
+    writers = {"text": lambda page: list_page(listed, page, left_out), **documents}
     deliver(writers, format_, outputs)
 
 

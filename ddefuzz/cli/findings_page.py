@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.syntax import Syntax
 from rich.table import Table
@@ -19,47 +18,48 @@ from ddefuzz.cli.meanings import verdicts_line
 from ddefuzz.cli.output import Page, plain, printable, rendered
 from ddefuzz.findings.lifecycle import MEANING
 from ddefuzz.findings.model import Finding
+from ddefuzz.findings.title import question
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table. One with a `least` width is folded, down to it, where the page is narrow."""
+    """A column of the table."""
 
     title: str
     cell: Callable[[Finding], str]
     right: bool = False
-    least: int | None = None
+    folding: bool = False
 
 
 COLUMNS: tuple[Column, ...] = (
     Column("id", lambda finding: finding.id),
     Column("cause", lambda finding: finding.cause),
-    Column("site", lambda finding: str(finding.site), least=34),
-    Column("anchor", lambda finding: finding.anchor, least=22),
-    Column("ops", lambda finding: _some(finding.ops, 2), least=24),
-    Column("stages", lambda finding: " ".join(finding.stages), least=20),
+    Column("title", lambda finding: finding.title, folding=True),
+    Column("stage", lambda finding: finding.stage or ""),
     Column("steps", lambda finding: "" if finding.steps is None else str(finding.steps), right=True),
-    Column("conf", lambda finding: str(finding.confirmed or ""), right=True),
+    Column("confirmed", lambda finding: str(finding.confirmed or ""), right=True),
     Column("state", lambda finding: finding.state),
 )
 
-DROPPED = ("stages", "ops", "anchor", "site")
-"""Columns that a narrower page does without, the first first; without a site column it has a line of its own."""
-
-GAP = 3
-"""Between two columns."""
-
-WIDE = 60
-UNTIL_WIDE = frozenset({"cause", "conf"})
+WIDE = 100
+UNTIL_WIDE = frozenset({"stage", "steps", "confirmed"})
 """What is left out on pages narrower than `WIDE`."""
 
 
-def list_page(findings: Sequence[Finding], page: Page) -> str:
-    """The table, and what to type next."""
+def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0) -> str:
+    """The table, and what to type next; `left_out` findings are not about data and were not asked for."""
+    more = f"{counted(left_out, 'finding')} more {'is' if left_out == 1 else 'are'} not about data: --all lists them."
     if not findings:
-        return "no findings (`ddefuzz run` looks for some)\n"
-    widths = _widths(findings, page.width)
-    rows = _wide(findings, widths) if "site" in widths else _narrow(findings, page)
+        return "no findings (`ddefuzz run` looks for some)\n" + (f"{more}\n" if left_out else "")
+    columns = [one for one in COLUMNS if page.width >= WIDE or one.title not in UNTIL_WIDE]
+    rows = [Detailed([plain(column.cell(finding)) for column in columns]) for finding in findings]
+    shown = table(
+        [column.title for column in columns],
+        rows,
+        page.width,
+        right=[column.title for column in columns if column.right],
+        folding=[column.title for column in columns if column.folding],
+    )
     first, call = findings[0], page.invocation
     commands = (
         f"{call.command('findings', 'show', first.id)}  # all that is known of it",
@@ -67,74 +67,35 @@ def list_page(findings: Sequence[Finding], page: Page) -> str:
         *_triage(first, call)[:1],
     )
     lines = "".join(f"  {line}\n" for line in commands)
-    return f"{rendered(rows, page)}\n{counted(len(findings), 'finding')}. Next:\n{lines}"
-
-
-def _widths(findings: Sequence[Finding], width: int) -> dict[str, int]:
-    """The columns that fit and their widths: folded ones get their least, and what is left from left to right."""
-    natural = {one.title: max(len(one.title), *(len(one.cell(f)) for f in findings)) for one in COLUMNS}
-    least = {one.title: min(natural[one.title], one.least or natural[one.title]) for one in COLUMNS}
-    for title in DROPPED:
-        if sum(least.values()) + GAP * len(least) <= width:
-            break
-        del least[title]
-    spare = width - sum(least.values()) - GAP * len(least)
-    widths = {}
-    for title, least_width in least.items():
-        widths[title] = min(natural[title], least_width + max(spare, 0))
-        spare -= widths[title] - least_width
-    return widths
-
-
-def _narrow(findings: Sequence[Finding], page: Page) -> RenderableType:
-    columns = [one for one in COLUMNS if one.least is None and (one.title not in UNTIL_WIDE or page.width >= WIDE)]
-    rows = [
-        Detailed([plain(column.cell(finding)) for column in columns], plain(f"{finding.site} [{finding.anchor}]"))
-        for finding in findings
-    ]
-    right = [column.title for column in columns if column.right]
-    return table([column.title for column in columns], rows, page.width, right=right)
-
-
-def _wide(findings: Sequence[Finding], widths: Mapping[str, int]) -> RenderableType:
-    shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    columns = [column for column in COLUMNS if column.title in widths]
-    for column in columns:
-        shown.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
-    for finding in findings:
-        shown.add_row(*(plain(folded(column.cell(finding), widths[column.title])) for column in columns))
-    return shown
+    number = f"{counted(len(findings), 'finding')}. {f'{more} ' if left_out else ''}Next:"
+    return f"{rendered(shown, page)}\n{folded(number, page.width)}\n{lines}"
 
 
 def show_page(finding: Finding, page: Page) -> str:
     """All of one finding, and the exact commands to go on with it."""
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(no_wrap=True, style="bold")
-    facts.add_column()
-    for name, value in _facts(finding):
-        if value:
-            facts.add_row(name, plain(folded(value, page.width - 12)))
-    parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), "", facts]
-    for title, text in (("smallest program", finding.minimal), ("found with", finding.original)):
-        if text is not None and (title == "smallest program" or text != finding.minimal):
-            parts += [_heading(title), Syntax(printable(text.rstrip()), "python", word_wrap=True, theme=_THEME)]
+    parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), ""]
+    parts.append(_grid(_facts(finding), page.width))
+    if finding.minimal is not None:
+        parts += [_heading("smallest program"), _program(finding.minimal)]
     if finding.evidence is not None:
         way = way_to_site(finding.evidence)
         if way.lines:
             legend = f" ({MARK} is the site)" if way.marked else ""
             which = "smallest program" if finding.shown is not None else "program it was found with"
             parts.append(_heading(f"from the {which} to the site, in {finding.stage}{legend}"))
-            parts += [plain(_cut(line, page.width)) for line in way.lines]
+            parts += [plain(_hanging(line, page.width)) for line in way.lines]
             if way.left_out:
                 frames = counted(way.left_out, "internal frame")
                 parts.append(f"  {frames} not shown: `--format json` has them all")
+    parts += _found_with(finding)
     if finding.notes:
-        parts += [_heading("notes"), *(plain(f"  {one.when[:16]} {one.who}: {one.text}") for one in finding.notes)]
+        parts.append(_heading("notes"))
+        parts += [plain(_hanging(f"  {one.when[:16]} {one.who}: {one.text}", page.width)) for one in finding.notes]
     if finding.history:
         parts.append(_heading("history"))
     for entry in finding.history:
         change = f"{entry.field} {entry.before or '-'} → {entry.after or '-'}"
-        parts.append(plain(f"  {entry.when[:16]} {entry.who}: {change}"))
+        parts.append(plain(_hanging(f"  {entry.when[:16]} {entry.who}: {change}", page.width)))
     commands = "".join(f"  {line}\n" for line in _next_commands(finding, page.invocation))
     return rendered(Group(*parts), page) + "\nNext:\n" + commands
 
@@ -147,21 +108,55 @@ def _heading(title: str) -> Text:
     return Text(f"\n{title}", style="bold")
 
 
-def _cut(line: str, width: int) -> str:
-    return line if len(line) <= width else f"{line[: width - 1]}…"
+def _program(text: str) -> Syntax:
+    return Syntax(printable(text.rstrip()), "python", word_wrap=True, theme=_THEME)
+
+
+def _found_with(finding: Finding) -> Iterator[RenderableType]:
+    """The program that the finding was met with, and what it failed by where that is something else."""
+    if finding.original is None or finding.original == finding.minimal:
+        return
+    yield _heading("program that it was found with")
+    yield _program(finding.original)
+    if finding.failure is not None and finding.shown is not None:
+        observation = finding.failure.observation
+        asked = observation.raised.expression if observation.raised is not None else ""
+        if (observation.stage, asked) != (finding.stage, finding.expression):
+            yield plain(f"  it failed in {observation.stage}{f', by {question(asked)}' if asked else ''}")
+
+
+def _hanging(line: str, width: int) -> str:
+    """A line folded, with what is folded further to the right than its beginning."""
+    text = line.lstrip(f"{MARK} ")
+    start = line[: len(line) - len(text)]
+    indent = " " * (len(start) + 2)
+    return start + f"\n{indent}".join(folded(text, max(width - len(indent), 1)).split("\n"))
+
+
+def _grid(facts: Iterable[tuple[str, str]], width: int) -> Table:
+    said = [(name, value) for name, value in facts if value]
+    widest = max(len(name) for name, _ in said)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column()
+    for name, value in said:
+        grid.add_row(name, plain(folded(value, max(width - widest - 2, 1))))
+    return grid
 
 
 def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     first, last = finding.first_seen, finding.last_seen
+    times = "once" if finding.count == 1 else f"{finding.count} times"
     return (
         ("kind", finding.kind),
         ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
         ("to change", MEANINGS[finding.cause].mends),
         ("site", f"{finding.site} ({finding.site.language})"),
-        ("anchor", finding.anchor),
-        ("expression", finding.expression),
+        ("code there", finding.anchor),
+        ("undecided", _undecided(finding.expression)),
         ("reached by", ", ".join(finding.shown_ops)),
         ("also by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
+        ("about data", _about_data(finding)),
         ("verdicts", ", ".join(f"{stage} {verdict}" for stage, verdict in finding.verdicts.items())),
         ("", verdicts_line(finding.verdicts.values())),
         ("torch", ", ".join(finding.torch_versions)),
@@ -170,10 +165,30 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
             f"{finding.state}{f' of {finding.duplicate_of}' if finding.duplicate_of else ''}: {MEANING[finding.state]}",
         ),
         ("fixed in", ", ".join(finding.fixed_in)),
-        ("confirmed", f"{finding.confirmed} cold replays show it" if finding.confirmed else "not yet"),
-        ("seen", f"{finding.count} times, {first[:16]} to {last[:16]}" if first and last else ""),
+        ("confirmed", _confirmed(finding)),
+        ("seen", f"{times}, {first[:16]} to {last[:16]}" if first and last else ""),
+        ("once called", ", ".join(finding.former)),
         ("links", "\n".join(finding.links)),
     )
+
+
+def _undecided(expression: str) -> str:
+    plain_form = question(expression)
+    return expression if plain_form == expression else f"{plain_form} (torch prints {expression})"
+
+
+def _about_data(finding: Finding) -> str:
+    """What the control runs showed, and what follows."""
+    said = {True: "yes", False: "no", None: "not known"}[finding.data_dependent]
+    if finding.control is None:
+        return said if finding.data_dependent is not None else ""
+    return f"{said}; with static sizes: {finding.control.static}; with backed dynamic sizes: {finding.control.backed}"
+
+
+def _confirmed(finding: Finding) -> str:
+    if finding.confirmed is None:
+        return "not yet: `ddefuzz minimize` runs its smallest program in fresh processes"
+    return f"{finding.confirmed} runs of the smallest program in fresh processes show it, in {finding.stage}"
 
 
 def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
@@ -196,8 +211,3 @@ def _triage(finding: Finding, call: Invocation) -> tuple[str, ...]:
     after = {"open": "known", "known": "fixed"}.get(finding.state, "open")
     link = f"{call.command('findings', 'link', name)} https://…"
     return call.command("findings", "set", name, after), link
-
-
-def _some(items: Sequence[str], most: int) -> str:
-    rest = len(items) - most
-    return ", ".join(items[:most]) + (f" +{rest}" if rest > 0 else "")

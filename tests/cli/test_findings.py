@@ -11,11 +11,15 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command
+from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.database import Database
-from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, sighting
+from ddefuzz.oracles.failure import Failure
+from tests.findings.arbitrary_findings import CHUNK, OTHER_PROGRAM, PROGRAM, ROLL, START, failure_of, sighting
 
 SITE = SiteRecord("C++", "a.cpp", 3, "", "guard_or_true", fallbacks={"True": 2}, cases=2, example=PROGRAM, stage="fake")
 HOSTILE = "[bold]]\x1b[31m"
@@ -40,10 +44,10 @@ def findings(url: str, *args: str, columns: int = 160) -> Result:
 def test_the_table_on_a_wide_page(url: str) -> None:
     shown = findings(url, "list").stdout
     header = next(line for line in shown.splitlines() if "state" in line)
-    assert header.split() == ["id", "cause", "site", "anchor", "ops", "stages", "steps", "conf", "state"]
+    assert header.split() == ["id", "cause", "title", "stage", "steps", "confirmed", "state"]
     row = next(line for line in shown.splitlines() if CHUNK.key in line)
     assert row.split() == [
-        *(CHUNK.key, "avoidable", "at::native::chunk", "guard_int", "operator==", "torch.chunk", "export"),
+        *(CHUNK.key, "avoidable", "torch.chunk:", "at::native::chunk", "needs", "u0", "==", "0", "export"),
         *("1", "3/3", "open"),
     ]
     assert "2 findings. Next:" in shown
@@ -114,13 +118,75 @@ def test_show_says_everything_and_what_to_type_next(url: str) -> None:
         f"{CHUNK.key}: torch.chunk: at::native::chunk needs u0 == 0",
         "at::native::chunk (C++)",
         "return torch.chunk(x, 2)",
-        "3/3 cold replays",
+        "3/3 runs of the smallest program in fresh processes show it, in export",
+        "u0 == 0 (torch prints Eq(u0, 0))",
+        "about data  yes",
         "Eq(u0, 0)",
         "torch/_refs/__init__.py:4098",
         f"ddefuzz minimize {CHUNK.key}",
         f"ddefuzz findings show {CHUNK.key} --repro --db {url} > repro.py",
     ):
         assert part in shown
+
+
+def refused(url: str) -> str:
+    """Put in a finding that is not about data; returns its id."""
+    observation = Observation("compile", EXPLICIT, "fail", "", (ExceptionInfo("Unsupported", "a skipped function"),))
+    failure = Failure("unsupported", observation, "Unsupported: a skipped function")
+    signature = Signature("unsupported", Site("Python", "torch/_dynamo", None), "a skipped function")
+    with Database.open(url) as database:
+        one = msgspec.structs.replace(sighting(signature), failure=failure, ops=("torch._refs.add",))
+        name = database.record(one, START).finding_id
+        database.set_minimal(name, PROGRAM, steps=1, attempts=3)
+        database.set_confirmed(name, 1, 1, failure)
+        database.set_control(name, Control("fails", "fails"))
+    return name
+
+
+def test_what_is_not_about_data_is_counted_and_not_listed(url: str) -> None:
+    name = refused(url)
+    listed = findings(url, "list").stdout
+    assert name not in listed
+    assert "2 findings. 1 finding more is not about data: --all lists them. Next:" in listed
+    everything = findings(url, "list", "--all").stdout
+    assert name in everything
+    assert "3 findings. Next:" in everything
+    documents = [json.loads(line) for line in findings(url, "list", "--format", "jsonl").stdout.splitlines()]
+    assert {document["id"]: document["data_dependent"] for document in documents} == {
+        CHUNK.key: True,
+        ROLL.key: True,
+        name: False,
+    }
+    (alone,) = (document for document in documents if document["id"] == name)
+    assert (alone["stage"], alone["control"]) == ("compile", {"static": "fails", "backed": "fails"})
+    assert alone["title"].endswith("(fails with static sizes, too)")
+    shown = findings(url, "show", name).stdout
+    assert "no; with static sizes: fails; with backed dynamic sizes: fails" in shown
+
+
+def test_only_what_is_not_about_data(url: str) -> None:
+    refused(url)
+    listed = findings(url, "list", "--kind", "unsupported").stdout
+    assert listed.splitlines()[1] == "1 finding more is not about data: --all lists them."
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 160])
+def test_the_page_of_a_finding_folds_and_cuts_nothing(url: str, columns: int) -> None:
+    code = "torch._check_that_this_is_a_very_long_line_of_code_for_a_page(" + "argument, " * 12 + "the_last_argument)"
+    failure = failure_of(CHUNK, "Eq(u7, 3)")
+    assert failure.observation.raised is not None
+    (frame,) = failure.observation.raised.python
+    raised = msgspec.structs.replace(failure.observation.raised, python=(msgspec.structs.replace(frame, code=code),))
+    shown = msgspec.structs.replace(failure, observation=msgspec.structs.replace(failure.observation, raised=raised))
+    with Database.open(url) as database:
+        database.set_minimal(CHUNK.key, OTHER_PROGRAM, steps=1, attempts=3)
+        database.set_confirmed(CHUNK.key, 3, 3, shown)
+    text = findings(url, "show", CHUNK.key, columns=columns).stdout.partition("\nNext:")[0]
+    assert max(map(len, text.splitlines())) <= columns
+    assert "…" not in text
+    for part in ("u0 == 3", "the_last_argument)", "smallest program", "program that it was found with"):
+        assert part in text
+    assert "it failed in export, by u0 == 0" in " ".join(text.split())
 
 
 def test_show_prints_programs_alone(url: str) -> None:
