@@ -240,24 +240,25 @@ def _origin_line(origin: SymbolOrigin) -> str:
 def _summary(failure: Classified) -> str:
     signature, raised = failure.signature, failure.failure.observation.raised
     asked = f" `{raised.expression}`" if raised is not None else ""
+    wanted = f"`{raised.expression}`" if raised is not None else str(signature.site)
     match failure.cause:
         case "user" if raised is not None:
             return f"Your own code decides by data: it needs to know{asked}, which only the data tells."
         case "user":
             return "Your own code branches on a tensor, whose value only the data tells."
         case "python-value":
-            return f"Your own code makes a Python bool or number of data ({signature.site}{asked})."
+            return f"Your own code asks for a Python bool or number that is made of data: {wanted}."
         case "result-depends-on-data":
             return f"The rank, structure or meaning of the result depends on data ({signature.site}{asked})."
         case "refused":
             return f"Capture refuses it by design or by a default option, whatever its sizes are: {signature.anchor}."
         case "no-kernel":
-            return f"This is PyTorch's, not yours: {signature.site} has no fake kernel that can be captured."
+            return f"{signature.site} has no fake kernel that capture can use: it is PyTorch's to add, or its author's."
         case "int-required":
             return (
                 f"This is PyTorch's, not yours: {signature.site} wants a plain number{asked}; worth an issue upstream."
             )
         case "avoidable" | "unclassified" if raised is not None:
-            return f"This is PyTorch's, not yours: {signature.site} asked{asked}; worth an issue upstream."
+            return f"This is PyTorch's, not yours: {signature.site} evaluates{asked}; worth an issue upstream."
         case "avoidable" | "unclassified":
             return f"This is PyTorch's, not yours: {signature.site} gave up ({signature.anchor})."

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS
 from ddefuzz.classify.classify import classify
+from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Stage
 from ddefuzz.instrument.events import Frame, Place, Raised, SymbolOrigin
 from ddefuzz.oracles.capture import judge
 from ddefuzz.report.advice import MOST_TRIES, advise
+from tests.classify.test_golden import cases, reclassified
 
 SOURCE = "def f(x, keep):\n    kept = x[keep]\n    if kept.shape[0] > 2:\n        return kept\n    return x\n"
 GUARD = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
@@ -92,3 +97,11 @@ def test_the_search_ends() -> None:
     advice = advise(failures, "model.py", SOURCE, trial)
     assert advice.suggestions == ()
     assert advice.tried <= MOST_TRIES
+
+
+@pytest.mark.parametrize("cause", MEANINGS)
+def test_every_cause_says_whose_it_is(cause: Cause) -> None:
+    """Of real failures: PyTorch's own, unless an op lacks a kernel, which may be anybody's."""
+    shown = next(case.expected.observation for case in cases() if case.expected.cause == cause)
+    summary = advise([reclassified(shown)], "model.py", "", lambda _source, stage: passing(stage)).summary
+    assert ("PyTorch's" in summary) == (cause in FRAMEWORK_CAUSES)
