@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 from ddefuzz.ops.catalogue import CALLABLES
@@ -26,8 +27,8 @@ class Odd(NamedTuple):
     functions: str
     position: int | None
     keywords: tuple[str, ...]
-    values: tuple[int | float, ...]
-    better: tuple[int | float, ...]
+    values: tuple[int | float | bool, ...]
+    better: tuple[int | float | bool, ...]
     whole: bool = False
 
 
@@ -61,6 +62,7 @@ ODD: tuple[Odd, ...] = (
     Odd(r"combinations", 1, ("r",), (0, 1), (2,)),
     Odd(r"fft\.i?[rh]?fft", 1, ("n",), (0, 1), (2, 4)),
     Odd(r"i?stft", 1, ("n_fft",), (0, 1), (4, 2)),
+    Odd(r"stft", None, ("return_complex",), (False,), (True,)),
     Odd(r"tri[ul]_indices", 0, ("row",), (0,), (2,)),
     Odd(r"tri[ul]_indices", 1, ("col",), (0,), (2,)),
     Odd(r"linspace|logspace", 1, ("end",), (0, 0.0), (1.0,)),
@@ -103,7 +105,7 @@ def absurdity(program: Program) -> int:
     dtypes = {one.name: one.dtype for one in program.inputs}
     empty = sum(dim.size == 0 for one in program.inputs for dim in one.shape)
     private = sum(_is_private(call.function) for call in calls)
-    odd = sum(1 for call in calls for row in ODD if _odd_literals(call, row))
+    odd = sum(len(_odd_literals(call, row)) for call in calls for row in ODD)
     mistyped = sum(1 for call in calls for _ in mistyped_inputs(call, dtypes))
     aliased = sum(map(_is_aliased, calls))
     return empty + private + odd + mistyped + aliased
@@ -118,13 +120,21 @@ def mistyped_inputs(call: Call, dtypes: dict[str, str]) -> Iterator[tuple[str, s
 
 
 def sensible_calls(call: Expr) -> Iterator[Expr]:
-    """A call with odd arguments replaced: all of one parameter, then each."""
+    """A call with odd arguments replaced: all of them, those of one parameter, those of one value, then each."""
     if not isinstance(call, Call):
         return
-    for row in ODD:
-        for literal in dict.fromkeys(_odd_literals(call, row)):
-            for value in row.better:
-                yield _with_argument(call, row, literal, Literal(value))
+    odd = {row: _odd_literals(call, row) for row in ODD}
+    rows = [row for row, found in odd.items() if found]
+    if len(rows) > 1:
+        best = call
+        for row in rows:
+            best = _with_argument(best, row, odd[row], row.better[0])
+        yield best
+    for row in rows:
+        for literals in (odd[row], *([literal] for literal in dict.fromkeys(odd[row]))):
+            yield from (_with_argument(call, row, literals, value) for value in row.better)
+        for place in range(len(odd[row])):
+            yield from (_with_argument(call, row, odd[row], value, only=place) for value in row.better)
 
 
 def public_calls(call: Expr) -> Iterator[Expr]:
@@ -169,9 +179,14 @@ def _odd_literals(call: Call, row: Odd) -> list[Literal]:
     return [] if row.whole and len(odd) < len(items) else odd
 
 
-def _with_argument(call: Call, row: Odd, old: Literal, new: Literal) -> Call:
+def _with_argument(call: Call, row: Odd, old: list[Literal], new: float | bool, *, only: int | None = None) -> Call:
+    """The call with the literals `old` of a parameter replaced, or only one of them, counted from the left."""
+    places = count()
+
     def changed(expr: Expr) -> Expr:
-        return new if expr == old else mapped(expr, changed) if isinstance(expr, Sequence) else expr
+        if isinstance(expr, Sequence):
+            return mapped(expr, changed)
+        return Literal(new) if expr in old and only in {None, next(places)} else expr
 
     if any(name in row.keywords for name, _ in call.kwargs):
         kwargs = tuple((name, changed(value) if name in row.keywords else value) for name, value in call.kwargs)

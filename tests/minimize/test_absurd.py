@@ -31,8 +31,8 @@ def returning(expression: str, annotation: str = 'Float32[Tensor, "u0 2"]') -> s
         ("torch.ops.aten._upsample_bilinear2d_aa(x, output_size=(1, 1), align_corners=False)", 1),
         ("torch.nn.functional.max_pool1d(x, 0)", 1),
         ("torch.nn.functional.max_pool1d(x, kernel_size=2)", 0),
-        ("torch.nn.functional.fractional_max_pool2d(x, 0, output_ratio=(1.0, 0.0))", 2),
-        ("torch.nn.functional.pad(x, (0, 0))", 1),
+        ("torch.nn.functional.fractional_max_pool2d(x, 0, output_ratio=(1.0, 0.0))", 3),
+        ("torch.nn.functional.pad(x, (0, 0))", 2),
         ("torch.nn.functional.pad(x, (0, 1))", 0),
         ("torch.roll(x, 0)", 1),
         ("torch.cumsum(x, 0)", 0),
@@ -79,11 +79,23 @@ def calls_of(text: str) -> list[Call]:
 
 def test_odd_arguments_become_usual_ones_by_place_and_by_keyword() -> None:
     (call,) = calls_of(returning("torch.chunk(x, 1)"))
-    assert [*sensible_calls(call)] == calls_of(returning("torch.chunk(x, 2)")) + calls_of(
-        returning("torch.chunk(x, 3)")
-    )
+    usual = [*calls_of(returning("torch.chunk(x, 2)")), *calls_of(returning("torch.chunk(x, 3)"))]
+    assert [*dict.fromkeys(sensible_calls(call))] == usual
     (call,) = calls_of(returning("torch.nn.functional.max_pool2d(x, kernel_size=(0, 3))"))
-    assert [*sensible_calls(call)] == calls_of(returning("torch.nn.functional.max_pool2d(x, kernel_size=(2, 3))"))
+    usual = calls_of(returning("torch.nn.functional.max_pool2d(x, kernel_size=(2, 3))"))
+    assert [*dict.fromkeys(sensible_calls(call))] == usual
+
+
+def test_all_odd_arguments_of_a_call_change_together_first_then_each() -> None:
+    pool = "torch.nn.functional.fractional_max_pool2d"
+    (call,) = calls_of(returning(f"{pool}(x, 0, output_ratio=(1.0, 0.0))"))
+    first, *others = sensible_calls(call)
+    assert [first] == calls_of(returning(f"{pool}(x, 2, output_ratio=(0.5, 0.5))"))
+    for one in ("2, output_ratio=(1.0, 0.0)", "0, output_ratio=(0.5, 0.5)", "0, output_ratio=(1.0, 0.5)"):
+        assert calls_of(returning(f"{pool}(x, {one})"))[0] in others
+    (call,) = calls_of(returning("torch.nn.functional.pad(x, (0, 0))"))
+    for one in ("(1, 1)", "(1, 0)", "(0, 1)"):
+        assert calls_of(returning(f"torch.nn.functional.pad(x, {one})"))[0] in [*sensible_calls(call)]
 
 
 def test_a_private_function_has_public_ones_only_if_the_catalogue_has() -> None:

@@ -188,7 +188,7 @@ def test_sizes_that_must_be_equal_change_together() -> None:
         """
         # inputs: x = normal
         def program(x: Float32[Tensor, "4"]):
-            return torch.stft(x, n_fft=4, window=x, return_complex=False)
+            return torch.stft(x, n_fft=4, window=x, return_complex=True)
         """,
         lambda one: calls("torch.stft")(one) and "window=" in print_program(one),
         within=40,
