@@ -286,11 +286,11 @@ class Campaign:
         recorded = self.database.record(sighting, self.clock.now())
         name = recorded.finding_id
         if name not in self.tally.findings:
-            self.tally.findings[name] = Seen(
-                name, sighting.signature, sighting.cause, recorded.is_new, round(self.clock.seconds(), 2)
-            )
+            finding, seconds = self.database.get(name), round(self.clock.seconds(), 2)
+            seen = Seen(name, sighting.signature, sighting.cause, recorded.is_new, seconds)
+            self.tally.findings[name] = msgspec.structs.replace(seen, data_dependent=finding.data_dependent)
             self.told.append(("found", name))
-            self._follow(self.database.get(name))
+            self._follow(finding)
         return name
 
     def _go_on_with_findings(self) -> None:
@@ -390,6 +390,7 @@ class Campaign:
             self.tally.cpu_seconds["control"] += result.cpu_seconds
             self.pace.followed(result.cpu_seconds)
         self.database.set_control(name, result.control if isinstance(result, ControlResult) else NOT_JUDGED)
+        self._update(name, data_dependent=self.database.get(name).data_dependent)
 
     def _update(self, name: str, **changes: object) -> None:
         """Count what became of a finding, if this campaign has seen it."""

@@ -10,6 +10,7 @@ from statistics import median
 import msgspec
 
 from ddefuzz.campaign.tasks import CaseResult
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import Ledger, SiteCount
 from ddefuzz.generate.origin import name_of
@@ -25,7 +26,10 @@ CONFIRMED = "1/1"
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A finding that this campaign came across: in how many cases, and after how many seconds first."""
+    """A finding that this campaign came across: in how many cases, and after how many seconds first.
+
+    `data_dependent` is what control runs say of it (`Finding.data_dependent`).
+    """
 
     finding: str
     signature: Signature
@@ -35,6 +39,12 @@ class Seen(msgspec.Struct, frozen=True):
     cases: int = 0
     steps: int | None = None
     confirmed: str = ""
+    data_dependent: bool | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts as found: it is PyTorch's to mend, and about data."""
+        return self.cause in FRAMEWORK_CAUSES and self.data_dependent is not False
 
     @property
     def lacks_minimizing(self) -> bool:

@@ -14,7 +14,6 @@ from ddefuzz.campaign.budget import Budget, parse_budget, parse_shard
 from ddefuzz.campaign.launch import plan_of, resume, start
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary
-from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
@@ -170,8 +169,8 @@ def command(
 
 
 def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:
-    """Whether a campaign found what `--fail-on` names. Only findings about PyTorch count (`cause.FRAMEWORK_CAUSES`)."""
-    bugs = [seen for seen in summary.findings if seen.cause in FRAMEWORK_CAUSES]
+    """Whether a campaign found what `--fail-on` names. Only findings about PyTorch and data count (`Seen.counts`)."""
+    bugs = [seen for seen in summary.findings if seen.counts]
     match fail_on:
         case "new":
             return any(seen.is_new for seen in bugs)

@@ -6,7 +6,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ddefuzz.campaign.summary import Minimized, Seen, Summary
-from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import VERDICTS, verdicts_line
@@ -19,7 +18,7 @@ NUMBERS = ("cases", "steps", "conf")
 
 def summary_page(summary: Summary, replay: str, page: Page) -> str:
     """The whole page."""
-    bugs = [seen for seen in summary.findings if seen.cause in FRAMEWORK_CAUSES]
+    bugs = [seen for seen in summary.findings if seen.counts]
     parts: list[RenderableType] = []
     if summary.findings:
         parts.append(_findings(sorted(summary.findings, key=_importance), page))
@@ -64,7 +63,7 @@ def _sites(of: SiteCount) -> str:
 
 
 def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
-    return seen.cause not in FRAMEWORK_CAUSES, not seen.is_new, seen.cause, str(seen.signature)
+    return not seen.counts, not seen.is_new, seen.cause, str(seen.signature)
 
 
 def _findings(findings: list[Seen], page: Page) -> RenderableType:

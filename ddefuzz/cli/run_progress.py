@@ -11,7 +11,6 @@ from rich.text import Text
 from ddefuzz.campaign.campaign import Event, Listener
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Tally
-from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import plain
 from ddefuzz.cli.progress import LiveLine
@@ -27,7 +26,7 @@ def campaign_progress(plan: Plan, replay: str) -> Iterator[Listener]:
         def listen(event: Event, tally: Tally) -> None:
             seconds = time.monotonic() - began
             match event:
-                case "found", name if (seen := tally.findings[name]).is_new and seen.cause in FRAMEWORK_CAUSES:
+                case "found", name if (seen := tally.findings[name]).is_new and seen.counts:
                     site = plain(f"{seconds:6.1f}s  new  {seen.cause:<12}  {seen.signature.site}  ")
                     live.say(site + plain(name, style="dim"))
                 case "lost", line:
@@ -47,7 +46,7 @@ def _line(plan: Plan, tally: Tally, seconds: float) -> str:
             spent, of = tally.total_cpu_seconds(), budget.cpu_seconds
         unit = "s" if budget.cpu_seconds is None else "CPU s"
         done = f"{min(spent, of or spent):.0f}/{of:g} {unit}  {counted(cases, 'case')}"
-    bugs = [seen for seen in tally.findings.values() if seen.cause in FRAMEWORK_CAUSES]
+    bugs = [seen for seen in tally.findings.values() if seen.counts]
     new = sum(seen.is_new for seen in bugs)
     waiting = sum(seen.is_new and not seen.confirmed for seen in bugs) if plan.minimize else 0
     rest = f", {waiting} to minimize and confirm" if waiting else ""

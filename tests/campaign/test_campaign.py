@@ -180,6 +180,7 @@ def test_a_finding_is_recorded_then_minimized_then_confirmed_once(tmp_path: Path
         "control",
     ]
     assert finding.control == Control("passes", "fails")
+    assert [seen.data_dependent for seen in summary.findings] == [True]
     assert [kind for kind, _ in events if kind != "case"] == ["found", "smaller", "confirmed"]
     assert [(seen.cases, seen.steps, seen.confirmed, seen.is_new) for seen in summary.findings] == [(6, 1, "1/1", True)]
 

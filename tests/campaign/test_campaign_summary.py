@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ddefuzz.campaign.summary import Minimized, Seen, minimized
 from ddefuzz.classify.signature import Signature, Site
 
@@ -21,3 +23,13 @@ def test_findings_that_were_minimized_are_counted_and_no_others() -> None:
 def test_nothing_minimized_is_nothing_said() -> None:
     assert minimized([], {}) is None
     assert minimized([seen("c", None, "1/1")], {"confirm": 1.0}) is None
+
+
+def test_what_is_not_about_data_does_not_count() -> None:
+    one = seen("a", 1, "1/1")
+    assert [msgspec.structs.replace(one, data_dependent=is_so).counts for is_so in (True, None, False)] == [
+        True,
+        True,
+        False,
+    ]
+    assert not msgspec.structs.replace(one, cause="user").counts
