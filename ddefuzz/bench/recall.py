@@ -174,7 +174,7 @@ def judge_fault(fault: Planted, seen: Observation) -> Planted:
         exact=exact,
         stage=seen.stage,
         named=", ".join(map(_blamed, named)),
-        why="" if exact else f"asked at {seen.raised.place.file}:{seen.raised.place.line}",
+        why="" if exact else f"evaluated at {seen.raised.place.file}:{seen.raised.place.line}",
     )
 
 

@@ -112,7 +112,7 @@ def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase,
     found: dict[str, KeptCase] = {}
     for path in paths:
         if not path.is_dir() and not path.is_file():
-            raise InputError(f"{path}: found nothing there, expected a case file or a folder of them")
+            raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
         for file in filter(Path.is_file, files):
             found |= {case.id: case for case in program_cases(file)}
@@ -171,7 +171,9 @@ def finding_cases(findings: Iterable[Finding], database: str) -> tuple[KeptCase,
 def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
     """What a program of a finding does where it was seen to fail: one that is fixed in this torch has to pass."""
     if seen is None:
-        raise InputError(f"{finding.id}: has no failure, so there is no stage to replay it in")
+        raise InputError(
+            f"{finding.id}: found no failure stored with this finding, expected one: it says in which stage to replay"
+        )
     observation = seen.observation
     # From the package's metadata, because who selects cases must not have to import torch.
     if recurs(finding.state, finding.fixed_in, version("torch")):

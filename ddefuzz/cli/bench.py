@@ -57,14 +57,14 @@ def throughput_text(record: Throughput) -> str:
     rates = "\n".join(f"{rate:8.1f}  {name}" for name, rate in record.programs_per_cpu_second.items())
     return (
         f"{record.cases} cases of profile {record.profile}, seed {record.seed}, torch {record.torch}; "
-        "the start of the processes is left out everywhere\n"
+        "the start of processes does not count anywhere\n"
         f"{record.torch_share:8.0%}  of the campaign's CPU seconds are torch's own export\n"
         f"{record.ratio:8.2f}  CPU seconds of the campaign (export stage, verdicts included) over bare "
         f"torch.export.export: {record.campaign_cpu:.1f} / {record.bare_cpu:.1f} (target ≤ 1.5)\n"
         f"{record.speed_up:8.2f}  speed-up of two jobs over one: {record.seconds_one_job:.1f} s / "
         f"{record.seconds_two_jobs:.1f} s (target ≥ 1.8)\n"
-        f"{record.memory_slope_kb:8.1f}  10^3 bytes that a worker grows a case, all stages\n"
+        f"{record.memory_slope_kb:8.1f}  10^3 bytes that a worker grows for each case, all stages\n"
         f"{record.memory_peak_mb:8.1f}  10^6 bytes, the most that a worker held; recycled after "
         f"{record.recycled_after} cases (limit {MEMORY_LIMIT_MB:g})\n"
-        f"programs a CPU second:\n{rates}\n"
+        f"programs for each CPU second:\n{rates}\n"
     )

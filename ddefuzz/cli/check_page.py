@@ -95,12 +95,12 @@ def _failure(group: list[Row], page: Page) -> RenderableType:
     row = group[0]
     stages = ", ".join(dict.fromkeys(one.stage for one in group))
     lines: list[RenderableType] = [plain(f"{row.case}  {stages}", style="bold")]
-    facts = [("what", row.exception or row.reason)]
+    facts = [("error", row.exception or row.reason)]
     if row.expression is not None:
-        facts.append(("asked", row.expression))
+        facts.append(("guard", row.expression))
     if row.site is not None and row.cause is not None:
         facts += [
-            ("where", f"{row.site}  [{row.anchor}]"),
+            ("site", f"{row.site}  [{row.anchor}]"),
             ("cause", f"{row.cause}: {MEANINGS[row.cause].meaning} (rule {row.rule})"),
         ]
     if row.key is not None:
@@ -128,7 +128,7 @@ def _advice(advice: Advice) -> Iterable[tuple[str, str]]:
     for suggestion in advice.suggestions:
         yield "try", _suggestion(suggestion)
     if advice.tried and not advice.suggestions:
-        yield "try", f"{advice.tried} changes of your code were tried and none helped"
+        yield "try", f"no suggestion: {counted(advice.tried, 'change')} of your code tried, none of which helped"
 
 
 def _suggestion(suggestion: Suggestion) -> str:

@@ -65,7 +65,7 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        sys.stderr.write("\nstopping; what was found is saved (Ctrl-C again stops at once)\n")
+        sys.stderr.write("\nstopping, and saving what was found (press Ctrl-C again to stop at once)\n")
 
     before = signal.signal(signal.SIGINT, handle)
     try:

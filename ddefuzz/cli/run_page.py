@@ -37,11 +37,13 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items()),
     ]
     if summary.interrupted:
-        lines.append("interrupted: what was found is saved; `run --resume` continues it")
+        lines.append("interrupted: what was found is saved; run --resume continues")
     if summary.unminimized:
         lines.append(f"not minimized yet: {counted(summary.unminimized, 'new finding')}")
     if summary.lost:
-        lines.append(f"{counted(summary.lost, 'case')} ended the worker: see the findings of kind crash and timeout")
+        lines.append(
+            f"{counted(summary.lost, 'case')} ended the worker process: see the findings of kind crash and timeout"
+        )
     parts += ["", *(Text(folded(line, page.width)) for line in lines if line)]
     # Commands are never folded: they are there to be copied.
     commands = [*_next(summary, bugs, page.invocation), replay]
@@ -57,8 +59,8 @@ def _minimized(of: Minimized) -> str:
 
 def _sites(of: SiteCount) -> str:
     return (
-        f"guard sites reached undecided: {of.fallback} fell back ({of.fallback_cxx} in C++), "
-        f"{counted(of.dde, 'call site')} raised ({of.dde_cxx} in C++); `ddefuzz sites` lists them"
+        f"guard sites reached: {of.fallback} took a fallback answer ({of.fallback_cxx} in C++), "
+        f"{of.dde} raised an error ({of.dde_cxx} in C++)"
     )
 
 

@@ -10,9 +10,9 @@ from ddefuzz.cli.sweep_page import summary_lines
 from ddefuzz.sweep.census import Census, Row, Upstream
 
 STATUSES = """\
-Statuses: **dde** some sample ends in a data-dependent error; **unsupported** none does, but some is refused (no kernel,
-an output whose shape or value is data); **other** some fails otherwise; **ok** all trace; **none** no sample could be
-made. *size-oblivious* is the old mechanism, asked in the same runs.
+Statuses: **dde** a sample ends in a data-dependent error; **unsupported** none does, but a sample is refused (no
+kernel, or an output whose shape or value depends on data); **other** a sample fails in another way; **ok** all samples
+trace; **none** no sample could be made. *size-oblivious* is the status with size-oblivious semantics in the same runs.
 """
 
 

@@ -65,7 +65,10 @@ def _upstream(upstream: Upstream, page: Page) -> list[RenderableType]:
                 "",
             ]
     if upstream.unaccounted:
-        parts += [Text(folded(f"no run says why: {', '.join(upstream.unaccounted)}", page.width)), ""]
+        parts += [
+            Text(folded(f"on upstream's list, and no run explains why: {', '.join(upstream.unaccounted)}", page.width)),
+            "",
+        ]
     return parts
 
 
@@ -78,8 +81,8 @@ def summary_lines(census: Census) -> list[str]:
         f"{census.seconds:.0f} s this time",
         f"explicit: {_statuses(totals.explicit)}",
         f"size-oblivious: {_statuses(totals.size_oblivious)}",
-        f"{counted(totals.fallback_sites, 'guard site')} fell back ({totals.fallback_sites_cxx} in C++), "
-        f"{counted(totals.dde_sites, 'call site')} raised a data-dependent error ({totals.dde_sites_cxx} in C++)",
+        f"guard sites reached: {totals.fallback_sites} took a fallback answer ({totals.fallback_sites_cxx} in C++), "
+        f"{totals.dde_sites} raised a data-dependent error ({totals.dde_sites_cxx} in C++)",
     ]
     if census.upstream is not None:
         of = census.upstream
@@ -88,7 +91,7 @@ def summary_lines(census: Census) -> list[str]:
             f"reproduced; {counted(len(of.only_here), 'op')} failing only here"
         )
     if census.interrupted:
-        lines.append("interrupted: what was done is saved; the same command goes on")
+        lines.append("interrupted: what was done is saved; the same command continues")
     return lines
 
 

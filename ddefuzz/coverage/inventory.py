@@ -93,7 +93,7 @@ def installed_version() -> str:
 def _package() -> Path:
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
-        raise UnsupportedError("found no torch in this environment, expected the one whose sites to list")
+        raise UnsupportedError("found no torch in this environment, expected an installed torch")
     return Path(found.origin).parent
 
 

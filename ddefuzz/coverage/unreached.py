@@ -22,24 +22,24 @@ class Unreached(NamedTuple):
     line: int | None = None
 
 
-KEPT = "corpora/sites gets here"
+KEPT = "a case in corpora/sites reaches it"
 
 UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_decomp/decompositions.py",
         "_grid_sampler_2d",
-        f"another device: asked for cuda and xpu; {KEPT}",
+        f"another device: evaluated for cuda and xpu; {KEPT}",
     ),
     Unreached(
         "torch/_dynamo/variables/torch.py",
         "torch.fx.experimental.symbolic_shapes.guard_or_",
-        "dynamo asks for the code that it interprets: it counts at that code's own line",
+        "dynamo evaluates it for the code that it interprets, and it counts at the line of that code",
     ),
-    Unreached("torch/_functorch/_aot_autograd/functional_utils.py", "t1.layout", "dead: layouts are constants"),
+    Unreached("torch/_functorch/_aot_autograd/functional_utils.py", "t1.layout", "dead code: layouts are constants"),
     Unreached(
         "torch/_functorch/_aot_autograd/functional_utils.py",
         "has_same_metadata",
-        f"asked of inputs that alias when one is mutated, and a program's inputs never do; {KEPT}",
+        f"evaluated for inputs that alias when one is mutated, and inputs of programs never alias; {KEPT}",
     ),
     Unreached(
         "torch/_functorch/_aot_autograd/graph_capture_wrappers.py",
@@ -49,37 +49,37 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_functorch/_aot_autograd/graph_compile.py",
         "_aot_stage2b_bw_compile",
-        "asked where a saved tensor's strides have an unbacked symbol here and none in inductor; "
-        "corpora/inductor/sum_of_transposed.py gets here",
+        "evaluated where the strides of a saved tensor have an unbacked symbol here and none in inductor; "
+        "corpora/inductor/sum_of_transposed.py reaches it",
     ),
-    Unreached("torch/_prims/__init__.py", "valid_op is False", "dead: `is` gives a bool, which is decided"),
+    Unreached("torch/_prims/__init__.py", "valid_op is False", "dead code: `is` gives a bool, which needs no guard"),
     Unreached(
         "torch/_prims_common/__init__.py",
         "numel == 0",
-        f"words an error that eager raises too, and a drawn program runs in eager; {KEPT}",
+        f"part of an error that eager raises too, and generated programs pass in eager; {KEPT}",
         line=1114,
     ),
     Unreached(
         "torch/_refs/__init__.py",
         "_broadcast_shapes",
-        "needs a subclass: nested ints, whose equality is decided",
+        "needs a subclass: nested ints, whose equality can be decided",
         line=423,
     ),
     Unreached(
         "torch/_subclasses/meta_utils.py",
         "r.stride()",
-        "decided: compared with what torch.empty_strided was just given; empty_create_subclass has compared those of a "
-        "subclass before",
+        "can be decided: compared with what torch.empty_strided was just given; for a subclass, empty_create_subclass "
+        "compared them before",
     ),
     Unreached(
         "torch/_subclasses/meta_utils.py",
         "r.storage_offset()",
-        f"an input's offset is never unbacked; {KEPT}, pickling a fake tensor",
+        f"the offset of an input is never unbacked; {KEPT}, by pickling a fake tensor",
     ),
     Unreached(
         "torch/_subclasses/meta_utils.py",
         "t.storage.size == 0",
-        f"a real tensor's storage has a known size; {KEPT}, pickling a fake tensor",
+        f"the storage of a real tensor has a known size; {KEPT}, by pickling a fake tensor",
     ),
     Unreached("torch/distributed/*", "", "needs a subclass: DTensor, and a process group"),
     Unreached("torch/_inductor/codegen/halide.py", "", "another device: code for halide"),
@@ -92,21 +92,22 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_inductor/fx_passes/replace_random.py",
         "_shape_to_offset",
-        "another device: asked for cuda alone, with inductor's align_random_eager",
+        "another device: evaluated only for cuda, with align_random_eager of inductor",
     ),
     Unreached(
         "torch/_inductor/fx_passes/split_cat.py",
         "is_empty_tensor",
-        "a pass that is off unless configured, and an unbacked 1-D tensor beside tensors of another rank is refused "
-        "before",
+        "a pass that is off by default; an unbacked 1-D tensor beside tensors of another rank is refused before",
     ),
     Unreached(
         "torch/_inductor/ir.py",
         "is_aligned_realized_tensor",
-        "another device: asked for fused attention on cuda and xpu, and it returns before for a size with an unbacked "
+        "another device: evaluated for fused attention on cuda and xpu; it returns before for a size with an unbacked "
         "symbol",
     ),
-    Unreached("torch/_inductor/lowering.py", "is_aligned", "another device: asked for fused attention on cuda and xpu"),
+    Unreached(
+        "torch/_inductor/lowering.py", "is_aligned", "another device: evaluated for fused attention on cuda and xpu"
+    ),
 )
 """Read in the source of torch 2.13.0; the first row that fits is taken. Of a site that is reached it says nothing."""
 

@@ -89,7 +89,7 @@ def _faults(pool: Pool) -> Iterator[Check]:
 
 def _told(seen: Observation) -> str:
     if seen.raised is not None:
-        return f"{seen.raised.expression} asked at {seen.raised.place.file}:{seen.raised.place.line}"
+        return f"{seen.raised.expression} evaluated at {seen.raised.place.file}:{seen.raised.place.line}"
     if seen.exceptions:
         return f"{seen.exceptions[0].name}: {seen.exceptions[0].message.splitlines()[0]}"
     return f"{seen.outcome} {seen.reason}".strip()

@@ -59,7 +59,9 @@ def prepare(subject: Subject) -> Prepared:
     except DdefuzzError:
         raise
     except BaseException as error:  # what makes the callable and its arguments is the user's
-        raise InputError(f"{_file_of(subject)}: found no subject, making it raises {_said(error)}") from error
+        raise InputError(
+            f"{_file_of(subject)}: found what cannot be called: making it raises {_said(error)}"
+        ) from error
     for place in prepared.unbacked:
         arg = prepared.args[place.arg] if 0 <= place.arg < len(prepared.args) else None
         if not isinstance(arg, torch.Tensor) or not 0 <= place.dim < arg.dim():

@@ -60,13 +60,15 @@ def open_engine(url: str, *, create: bool = True) -> Engine:
     try:
         parsed = make_url(url)
     except exc.ArgumentError as error:
-        raise DatabaseError(f"findings database {url!r}: not a URL, expected one like sqlite:///PATH") from error
+        raise DatabaseError(
+            f"findings database {url!r}: found what is no URL, expected one such as sqlite:///PATH"
+        ) from error
     shown = parsed.render_as_string(hide_password=True)
     _check_place(parsed, shown, create=create)
     try:
         engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S} if _is_sqlite(parsed) else {})
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
-        raise DatabaseError(f"findings database {shown}: no driver for it: {error}") from error
+        raise DatabaseError(f"findings database {shown}: found no driver for this kind of database: {error}") from error
     if _is_sqlite(parsed):
         event.listen(engine, "connect", _on_connect)
         event.listen(engine, "begin", _on_begin)
@@ -88,11 +90,13 @@ def _check_place(url: URL, shown: str, *, create: bool) -> None:
     if path.exists():
         return
     if not create:
-        raise DatabaseError(f"findings database {shown}: no such file; `ddefuzz run` or `findings import` makes it")
+        raise DatabaseError(
+            f"findings database {shown}: found no such file, expected a database: `ddefuzz run` creates one"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DatabaseError(f"findings database {shown}: cannot make its folder: {error.strerror}") from error
+        raise DatabaseError(f"findings database {shown}: its folder cannot be created: {error.strerror}") from error
 
 
 def _on_connect(connection: Any, _record: object) -> None:
@@ -118,7 +122,9 @@ def _bring_to_current_schema(engine: Engine, shown: str) -> None:
         if found == SCHEMA_REVISION:
             return
         if found is None and inspect(connection).get_table_names():
-            raise DatabaseError(f"findings database {shown}: has tables but no schema version, expected one of ddefuzz")
+            raise DatabaseError(
+                f"findings database {shown}: found tables without a schema version, expected a database of ddefuzz"
+            )
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         config.set_main_option("path_separator", "os")

@@ -134,7 +134,7 @@ class Database:
     ) -> None:
         """Change the state as `lifecycle` allows. `dup` says of which finding it is one, so it has its own method."""
         if state == "dup":
-            raise InputError(f"{finding_id}: 'dup' needs the finding it repeats: use `findings dup {finding_id} OTHER`")
+            raise InputError(f"{finding_id}: found the state 'dup', expected `findings dup {finding_id} OTHER`")
         with self._writing() as session:
             row = _row(session, finding_id)
             versions = sorted(set(fixed_in))
@@ -151,13 +151,13 @@ class Database:
         with self._writing() as session:
             row, original = _row(session, finding_id), _row(session, of)
             if row is original:
-                raise InputError(f"{finding_id}: cannot be a duplicate of itself")
+                raise InputError(f"{finding_id}: found the same finding twice, expected a finding and its original")
             if original.duplicate_of is not None:
-                raise InputError(f"{of}: is itself a duplicate, expected {original.duplicate_of}")
+                raise InputError(f"{of}: found a duplicate, expected its original {original.duplicate_of}")
             repeats = session.scalars(select(FindingRow.id).where(FindingRow.duplicate_of == finding_id)).all()
             if repeats:
                 raise InputError(
-                    f"{finding_id}: has duplicates itself ({', '.join(repeats)}), expected `undup` of them first"
+                    f"{finding_id}: found duplicates of it, expected `undup` of {', '.join(repeats)} first"
                 )
             check_transition(finding_id, _state(row), "dup")
             _change(row, "state", "dup", who, when)
@@ -168,7 +168,7 @@ class Database:
         with self._writing() as session:
             row = _row(session, finding_id)
             if row.state != "dup":
-                raise InputError(f"{finding_id}: is {row.state!r}, not a duplicate")
+                raise InputError(f"{finding_id}: found the state {row.state!r}, expected a duplicate")
             entries = sorted(row.history, key=lambda entry: entry.when)
             before = next((e.before for e in reversed(entries) if (e.field, e.after) == ("state", "dup")), "open")
             _change(row, "state", before, who, when)
@@ -361,7 +361,7 @@ class Database:
 def _row(session: Session, finding_id: str) -> FindingRow:
     row = session.get(FindingRow, finding_id)
     if row is None:
-        raise InputError(f"no finding {finding_id!r} in the database, expected an id that `findings list` shows")
+        raise InputError(f"{finding_id!r}: found no such finding, expected an id that `findings list` shows")
     return row
 
 

@@ -22,7 +22,7 @@ def named(prefix: str, former: Mapping[str, tuple[str, ...]]) -> str:
     if len(meant) == 1 and prefix:
         return meant[0]
     if fitting and prefix:
-        raise InputError(f"finding {prefix!r}: found {len(fitting)} such, expected one of {', '.join(fitting[:5])}")
+        raise InputError(f"{prefix!r}: found {len(fitting)} such findings, expected one of {', '.join(fitting[:5])}")
     near = get_close_matches(prefix, names, n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else "; `ddefuzz findings list` shows all"
-    raise InputError(f"no finding {prefix!r}{hint}")
+    raise InputError(f"{prefix!r}: found no such finding{hint}")

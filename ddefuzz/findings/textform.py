@@ -91,7 +91,7 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
     `when` is the time of the decisions that known.toml adds to what the folders say.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder, expected one that `ddefuzz findings export` made")
+        raise InputError(f"{folder}: found no such folder, expected one that `ddefuzz findings export` wrote")
     findings = {finding.id: finding for finding in map(read_finding, _finding_folders(folder))}
     for finding in findings.values():
         _check_dup(str(folder / finding.id / FINDING), finding, findings)

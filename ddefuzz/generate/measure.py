@@ -144,7 +144,7 @@ def _shapes(value: object) -> tuple[object, ...]:
 def render(record: GenerationRecord) -> str:
     """The record as lines: a number, what it counts and, if there is one, its target."""
     percentages = (
-        (record.kept_steps, "have as many steps as asked for, none of them dead code"),
+        (record.kept_steps, "have as many steps as requested, none of them dead code"),
         (record.carried, f"have {STEPS_ON_UNBACKED} steps or more, beside the source, that read a value whose size "
                          "data decides: it differs between two data sizes"),
         (record.kept_and_carried, "both of these; target 80%"),

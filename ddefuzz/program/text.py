@@ -152,7 +152,7 @@ def _read(path: Path) -> bytes:
 
 def _decoded(content: bytes, path: Path) -> str:
     if len(content) > MAX_BYTES:
-        raise ProgramError(str(path), 1, f"more than {MAX_BYTES} bytes", "a program within them")
+        raise ProgramError(str(path), 1, f"more than {MAX_BYTES} bytes", f"at most {MAX_BYTES}")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -177,7 +177,7 @@ def parse(text: str, path: str, callables: Container[str] = EVERYTHING) -> Case:
 def _check_size(text: str, path: str) -> None:
     """Refuse what is too long before anything looks at it, so that a hostile file costs nothing."""
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
-        raise ProgramError(path, 1, f"more than {MAX_BYTES} bytes", "a program within them")
+        raise ProgramError(path, 1, f"more than {MAX_BYTES} bytes", f"at most {MAX_BYTES}")
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > MAX_LINE:
             raise ProgramError(path, number, f"a line of {len(line)} characters", f"at most {MAX_LINE}")
@@ -210,7 +210,7 @@ def _parse_header(lines: list[str], path: str) -> tuple[tuple[str, ...], dict[st
             for item in content.split(";"):
                 name, value = _parse_values(item, number, path)
                 if name in values:
-                    raise ProgramError(path, number, f"the values of {name!r} twice", "one entry an input")
+                    raise ProgramError(path, number, f"the values of {name!r} twice", "one entry for each input")
                 values[name] = value
         else:
             raise ProgramError(path, number, repr(line[:60]), "'# expect: …' or '# inputs: …'")
@@ -270,7 +270,7 @@ def _parse_python(source: str, mode: str, path: str, line: int) -> ast.AST:
     except (RecursionError, MemoryError) as error:
         raise ProgramError(path, line, "code nested too deeply", f"at most {MAX_DEPTH} levels") from error
     except ValueError as error:  # null bytes, ints of thousands of digits
-        raise ProgramError(path, line, f"what Python refuses ({error})", "Python") from error
+        raise ProgramError(path, line, f"code that Python does not parse ({error})", "Python") from error
     level: list[ast.AST] = [tree]
     for _ in range(MAX_DEPTH + 3):  # above the expressions are the module, the function and the statement
         if not (level := [child for node in level for child in ast.iter_child_nodes(node)]):
@@ -312,7 +312,7 @@ def _read_inputs(function: ast.FunctionDef, values: dict[str, _Values], path: st
         for dim in shape:
             if dim.symbol is not None and symbols.setdefault(dim.symbol, dim.size) != dim.size:
                 sizes = f"the sizes {symbols[dim.symbol]} and {dim.size} of {dim.symbol}"
-                raise ProgramError(path, argument.lineno, sizes, "one size a symbol")
+                raise ProgramError(path, argument.lineno, sizes, "one size for each symbol")
         given = values[name]
         item = Input(name, dtype, shape, given.recipe, given.layout, given.requires_grad)
         if (fault := fault_of(item)) is not None:
@@ -341,7 +341,12 @@ def _read_annotation(argument: ast.arg, path: str) -> tuple[str, tuple[Dim, ...]
 def _read_dim(text: str, line: int, path: str) -> Dim:
     match = _DIM.fullmatch(text)
     if match is None:
-        raise ProgramError(path, line, f"the dim {text[:60]!r}", "a size, 'u0' or 'u0=3'")
+        raise ProgramError(
+            path,
+            line,
+            f"the dim {text[:60]!r}",
+            "a size such as '3', or a symbol such as 'u0' or 'u0=3' (with its example size)",
+        )
     symbol, unbacked_size, size = match.groups()
     if symbol is None:
         return Dim(int(size))

@@ -232,33 +232,31 @@ def _made_in(origin: SymbolOrigin, file: str) -> bool:
 
 def _origin_line(origin: SymbolOrigin) -> str:
     if origin.frame is None:
-        return f"{origin.symbol} is a size of an input"
+        return f"{origin.symbol} is an unbacked size of an input"
     by = f"`{origin.op}`" if origin.op else "an op"
-    return f"{origin.symbol} is made by {by} at {origin.frame.file}:{origin.frame.line}: {origin.frame.code.strip()}"
+    return f"{origin.symbol} comes from {by} at {origin.frame.file}:{origin.frame.line}: {origin.frame.code.strip()}"
 
 
 def _summary(failure: Classified) -> str:
     signature, raised = failure.signature, failure.failure.observation.raised
-    asked = f" `{raised.expression}`" if raised is not None else ""
+    guard = f", guard `{raised.expression}`" if raised is not None else ""
     wanted = f"`{raised.expression}`" if raised is not None else str(signature.site)
     match failure.cause:
         case "user" if raised is not None:
-            return f"Your own code decides by data: it needs to know{asked}, which only the data tells."
+            return f"Your code branches on `{raised.expression}`, which is known only at run time."
         case "user":
-            return "Your own code branches on a tensor, whose value only the data tells."
+            return "Your code branches on the value of a tensor, which is known only at run time."
         case "python-value":
-            return f"Your own code asks for a Python bool or number that is made of data: {wanted}."
+            return f"Your code needs a Python bool or number that is computed from data: {wanted}."
         case "result-depends-on-data":
-            return f"The rank, structure or meaning of the result depends on data ({signature.site}{asked})."
+            return f"The rank, structure or meaning of the result depends on data ({signature.site}{guard})."
         case "refused":
-            return f"Capture refuses it by design or by a default option, whatever its sizes are: {signature.anchor}."
+            return f"Capture refuses this code by design or by a default option, for any sizes: {signature.anchor}."
         case "no-kernel":
-            return f"{signature.site} has no fake kernel that capture can use: it is PyTorch's to add, or its author's."
+            return f"{signature.site} has no fake kernel that capture can use. PyTorch or the op's author can add one."
         case "int-required":
-            return (
-                f"This is PyTorch's, not yours: {signature.site} wants a plain number{asked}; worth an issue upstream."
-            )
+            return f"The limitation is PyTorch's: {signature.site} needs a plain int{guard}. Worth an issue upstream."
         case "avoidable" | "unclassified" if raised is not None:
-            return f"This is PyTorch's, not yours: {signature.site} evaluates{asked}; worth an issue upstream."
+            return f"The error is PyTorch's: {signature.site} evaluates `{raised.expression}`. Worth an issue upstream."
         case "avoidable" | "unclassified":
-            return f"This is PyTorch's, not yours: {signature.site} gave up ({signature.anchor})."
+            return f"The error is PyTorch's: it is raised at {signature.site} ({signature.anchor})."

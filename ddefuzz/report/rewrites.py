@@ -129,7 +129,7 @@ def decide_tensor(place: Place) -> Iterator[Edit]:
         lines = (f"decided = ({condition}).item()", f"torch._check({promise})")
         yield Edit(
             inserted(replaced(place.source, place.expression, "decided"), place.statement, lines),
-            "read the condition once and promise its value",
+            "read the condition once and assert its value",
             f"{condition} is always {assumes}",
             lines,
         )
@@ -142,8 +142,8 @@ def select(place: Place) -> Iterator[Edit]:
             text = f"torch.where({ast.unparse(node.test)}, {ast.unparse(node.body)}, {ast.unparse(node.orelse)})"
             yield Edit(
                 replaced(place.source, node, text),
-                "compute both sides and select",
-                "nothing: both sides are computed, and they have one shape",
+                "compute both branches and select",
+                "nothing: both branches are computed, and they have the same shape",
                 (text,),
             )
 
@@ -155,8 +155,8 @@ def fall_back(place: Place) -> Iterator[Edit]:
     text = f"guard_or_false({ast.unparse(place.expression)})"
     yield Edit(
         imported(replaced(place.source, place.expression, text), GUARD_IMPORT),
-        "take the other side wherever the answer is unknown",
-        "the side without the condition is right for every size",
+        "take the other branch wherever the condition is unknown",
+        "the branch without the condition is right for every size",
         (GUARD_IMPORT, text),
     )
 
@@ -205,7 +205,7 @@ def checked(place: Place, condition: str) -> Edit:
     """`torch._check(condition)` before the statement."""
     line = f"torch._check({condition})"
     assumes = f"{condition} for every input (a run-time assertion checks it)"
-    return Edit(inserted(place.source, place.statement, (line,)), "promise the condition", assumes, (line,))
+    return Edit(inserted(place.source, place.statement, (line,)), "assert the condition", assumes, (line,))
 
 
 def meaning(source: str) -> str:

@@ -62,7 +62,7 @@ def test_a_program_is_a_case_for_each_expectation_and_what_is_no_file_is_passed_
         "export/explicit ok",
         "fake/explicit dde at at::native::chunk",
     ]
-    with pytest.raises(InputError, match=r"pipe\.py: found nothing there"):
+    with pytest.raises(InputError, match=r"pipe\.py: found no such file or folder"):
         kept_cases([tmp_path / "pipe.py"])
 
 

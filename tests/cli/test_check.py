@@ -66,7 +66,7 @@ def test_a_users_branch_comes_with_a_check_that_was_tried() -> None:
         assert (row["case"], row["outcome"], row["kind"], row["cause"]) == ("branch", "fail", "dde", "user")
         assert row["site"] == {"language": "Python", "module": "user code", "function": None}
         assert row["anchor"] == "kept.shape[0] > 2"
-        assert row["advice"]["origins"][0].startswith("u0 is made by `nonzero` at ")
+        assert row["advice"]["origins"][0].startswith("u0 comes from `nonzero` at ")
         best = row["advice"]["suggestions"][0]
         assert best["code"] == ["torch._check(kept.shape[0] > 2)"]
         assert best["passes"] == ["export", "export-strict", "compile"]

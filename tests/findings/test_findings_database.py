@@ -152,12 +152,12 @@ def test_undup_goes_back_to_where_it_was(database: Database, state: State) -> No
 
 def test_duplicates_make_no_chains(database: Database) -> None:
     one, other = (database.record(sighting(of), START).finding_id for of in (CHUNK, ROLL))
-    with pytest.raises(InputError, match="duplicate of itself"):
+    with pytest.raises(InputError, match="found the same finding twice"):
         database.dup(one, one, who=WHO, when=START)
     database.dup(one, other, who=WHO, when=START)
-    with pytest.raises(InputError, match=f"{one}: is itself a duplicate, expected {other}"):
+    with pytest.raises(InputError, match=f"{one}: found a duplicate, expected its original {other}"):
         database.dup(other, one, who=WHO, when=START)
-    with pytest.raises(InputError, match="'dup' needs the finding"):
+    with pytest.raises(InputError, match="found the state 'dup'"):
         database.set_state(other, "dup", who=WHO, when=START)
 
 
@@ -178,7 +178,7 @@ def test_a_unique_beginning_of_the_id_is_enough(database: Database, prefix: str)
 def test_an_unknown_or_ambiguous_id_says_which_there_are(database: Database) -> None:
     for signature in (CHUNK, ROLL):
         database.record(sighting(signature), START)
-    with pytest.raises(InputError, match=f"found 2 such, expected one of .*{CHUNK.key}"):
+    with pytest.raises(InputError, match=f"found 2 such findings, expected one of .*{CHUNK.key}"):
         database.resolve("dde-")
     with pytest.raises(InputError, match=f"did you mean .*{CHUNK.key}"):
         database.resolve(CHUNK.key[:-1] + "x")

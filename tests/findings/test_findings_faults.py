@@ -134,7 +134,7 @@ def test_a_database_of_something_else(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE mails (id INTEGER)")
     connection.close()
-    with pytest.raises(DatabaseError, match="has tables but no schema version"):
+    with pytest.raises(DatabaseError, match="found tables without a schema version"):
         Database.open(url(path))
     assert path.exists()
 
@@ -155,11 +155,11 @@ def test_a_database_that_is_held_by_another(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("sqlite:///{tmp}/none.db", "no such file; `ddefuzz run` or `findings import` makes it"),
+        ("sqlite:///{tmp}/none.db", "found no such file, expected a database: `ddefuzz run`"),
         ("sqlite:///{tmp}", "found a folder, expected a file"),
-        ("findings.db", "not a URL, expected one like sqlite:///PATH"),
-        ("nonesuch://x/y", "no driver for it"),
-        ("mysql+nonesuch://x/y", "no driver for it"),
+        ("findings.db", "found what is no URL, expected one such as sqlite:///PATH"),
+        ("nonesuch://x/y", "found no driver"),
+        ("mysql+nonesuch://x/y", "found no driver"),
     ],
 )
 def test_a_place_that_is_not_one(tmp_path: Path, given: str, message: str) -> None:

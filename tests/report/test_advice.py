@@ -39,7 +39,7 @@ def test_only_what_passes_eager_and_a_stage_is_suggested() -> None:
     assert advice.suggestions[0].code == ("torch._check(kept.shape[0] > 2)",)
     assert advice.suggestions[0].passes == ("export", "compile")
     assert all("<= 2" not in line for suggestion in advice.suggestions for line in suggestion.code)
-    assert advice.origins == ("u0 is made by `nonzero` at /home/user/model.py:2: x[keep]",)
+    assert advice.origins == ("u0 comes from `nonzero` at /home/user/model.py:2: x[keep]",)
 
 
 def test_a_change_that_moves_the_failure_is_gone_on_with() -> None:
