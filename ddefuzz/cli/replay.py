@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, printable, rendered
 from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.replay_scripts import replay_scripts
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
@@ -23,7 +25,8 @@ from ddefuzz.findings.database import Database
 
 SCHEMA = "ddefuzz.replay/1"
 
-DEFAULT_PATHS = (Path("corpora"), Path("findings"))
+DEFAULT_FINDINGS = (Path("findings"),)
+DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
 
 
 @click.command("replay")
@@ -32,6 +35,8 @@ DEFAULT_PATHS = (Path("corpora"), Path("findings"))
 @click.option(
     "--trust", is_flag=True, help="Execute the Python modules that are listed in trusted.toml files below PATH."
 )
+@click.option("--scripts", is_flag=True, help="Run the stand-alone scripts of the findings instead, one process each.")
+@click.option("--python", metavar="PATH", help="With --scripts: the interpreter, of any torch (default: this one).")
 @click.option("--sites", "url", metavar="URL", help="Save the guard sites that the cases reach in this database.")
 @jobs_option
 @output_options("text", "jsonl")
@@ -39,6 +44,8 @@ def command(
     paths: tuple[Path, ...],
     known: str | None,
     trust: bool,
+    scripts: bool,
+    python: str | None,
     url: str | None,
     jobs: int,
     format_: str,
@@ -54,7 +61,19 @@ def command(
 
     Exit code 1: a case fails that is expected to pass, or it fails in another way than expected. A case that passes
     and was expected to fail ("gone") does not change the exit code.
+
+    With --scripts, PATH is a folder with findings (default: findings). A plain interpreter runs the stand-alone script
+    of each, which says `shows`, `passes`, `fails otherwise`, or `not judged`: this torch has no such op or stage. Exit
+    code 1: one fails otherwise. One that passes does not change the exit code.
     """
+    if python is not None and not scripts:
+        raise click.UsageError("--python goes with --scripts")
+    if scripts:
+        if trust or url is not None:
+            raise click.UsageError("--trust and --sites do not go with --scripts")
+        folders = paths or (DEFAULT_FINDINGS if known is None else ())
+        replay_scripts(folders, known, python or sys.executable, jobs, format_, outputs)
+        return
     # A list travels with the folder that it trusts, so only the project's own is trusted unasked.
     if not paths and known is None:
         trust, paths = True, tuple(path for path in DEFAULT_PATHS if path.exists())

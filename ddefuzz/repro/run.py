@@ -1,0 +1,165 @@
+"""Running the stand-alone scripts of findings by an interpreter of its own each, several at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Lock
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.findings.model import Finding
+from ddefuzz.repro.finding import finding_script
+
+SECONDS: Final = 120.0
+"""How long one script may take; most take 5 s, of which 4 s are importing torch."""
+
+ScriptStatus: TypeAlias = Literal["shows", "passes", "fails otherwise", "not judged"]
+"""
+shows            the failure is the finding's
+passes           it can be captured
+fails otherwise  another failure; also a script that dies, or does not end
+not judged       eager refuses the program, this torch has no such op or stage, or there is no script
+"""
+
+
+class ScriptResult(msgspec.Struct, frozen=True):
+    """What the script of one finding said. `expected` and `seen` are its own facts; `reason` is why it said nothing."""
+
+    finding: str
+    status: ScriptStatus
+    torch: str = ""
+    stage: str = ""
+    expected: dict[str, str] | None = None
+    seen: dict[str, str] | None = None
+    reason: str = ""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """The line that a script prints."""
+
+    torch: str
+    stage: str
+    verdict: ScriptStatus
+    expected: dict[str, str]
+    seen: dict[str, str] | None
+
+
+def torch_of(python: str) -> str:
+    """The version of torch that an interpreter has; raises `InputError` without an interpreter, `UnsupportedError`
+    without a torch.
+    """
+    code = "import torch; print(torch.__version__)"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        what = "one that does not answer" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
+        raise InputError(f"--python {python}: {what}, expected a Python interpreter that has torch") from error
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UnsupportedError(f"--python {python}: {said}, expected a Python interpreter that has torch")
+    return done.stdout.strip()
+
+
+def run_scripts(
+    findings: Iterable[Finding],
+    python: str,
+    jobs: int,
+    listen: Callable[[ScriptResult], None],
+    seconds: float = SECONDS,
+) -> tuple[ScriptResult, ...]:
+    """The results of the findings' scripts, in order; `listen` hears each when it is there."""
+    runner = _Runner(python, seconds)
+    lock = Lock()
+
+    def result_of(finding: Finding) -> ScriptResult:
+        result = runner.run(finding)
+        with lock:
+            listen(result)
+        return result
+
+    with tempfile.TemporaryDirectory(prefix="ddefuzz-scripts-") as folder, ThreadPoolExecutor(jobs) as threads:
+        runner.folder = Path(folder)
+        try:
+            return tuple(threads.map(result_of, findings))
+        except BaseException:
+            runner.stop()
+            threads.shutdown(cancel_futures=True)
+            raise
+
+
+class _Runner:
+    """The processes at work, so that an interrupt ends them."""
+
+    def __init__(self, python: str, seconds: float) -> None:
+        self.folder = Path()
+        self._python = python
+        self._seconds = seconds
+        self._stopped = Event()
+        self._running: set[subprocess.Popen[str]] = set()
+
+    def run(self, finding: Finding) -> ScriptResult:
+        try:
+            script = finding_script(finding)
+        except InputError as error:
+            return ScriptResult(finding.id, "not judged", reason=str(error))
+        path = self.folder / f"{finding.id}.py"
+        path.write_text(script, encoding="utf-8")
+        if self._stopped.is_set():
+            return ScriptResult(finding.id, "not judged", reason="interrupted")
+        # A group of its own: inductor starts processes.
+        process = subprocess.Popen(
+            [self._python, str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd=self.folder,
+            start_new_session=True,
+        )
+        self._running.add(process)
+        try:
+            output, errors = process.communicate(timeout=self._seconds)
+        except subprocess.TimeoutExpired:
+            status: ScriptStatus = "shows" if finding.kind == "timeout" else "fails otherwise"
+            return ScriptResult(finding.id, status, reason=f"no verdict within {self._seconds:g} s")
+        finally:
+            _kill(process)
+            process.communicate()
+            self._running.discard(process)
+        return _result(finding, process.returncode, output, errors)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for process in tuple(self._running):
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _result(finding: Finding, code: int, output: str, errors: str) -> ScriptResult:
+    lines = output.strip().splitlines()
+    try:
+        said = msgspec.json.decode(lines[-1] if lines else "", type=_Said)
+    except msgspec.DecodeError:
+        if code < 0:
+            status: ScriptStatus = "shows" if finding.kind == "crash" else "fails otherwise"
+            return ScriptResult(finding.id, status, reason=f"died of {signal.Signals(-code).name}")
+        last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
+        return ScriptResult(finding.id, "not judged", reason=last)
+    return ScriptResult(finding.id, said.verdict, said.torch, said.stage, said.expected, said.seen)
+
+
+STATUSES: Final[tuple[ScriptStatus, ...]] = get_args(ScriptStatus)
