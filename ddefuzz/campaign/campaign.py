@@ -51,8 +51,6 @@ WARM, COLD = False, True
 
 TICK_SECONDS = 0.2
 
-KEEP_SITES_SECONDS = 5.0
-
 LOST_BEFORE_BEGUN = 20
 """How many tasks may be lost before any worker took them up, until the workers are taken to be unable to start."""
 
@@ -111,7 +109,8 @@ class Campaign:
     pace: Pace = field(init=False)
     next_undone: int = 0
     start_seconds: float = 0.0
-    sites_kept: float = 0.0
+    ahead: set[int] = field(default_factory=set)
+    elsewhere: dict[str, tuple[Sighting, ...]] = field(default_factory=dict)
     interrupted: bool = False
 
     def __post_init__(self) -> None:
@@ -119,7 +118,8 @@ class Campaign:
 
     def run(self) -> Summary:
         """Work until the budget is spent or somebody stops it, with all that was found saved."""
-        cases = Upcoming(self.plan.shard.cases(self.plan.budget, self.plan.start))
+        cases = Upcoming(self.plan.cases())
+        self.ahead = set(self.plan.ahead)
         self.next_undone = self.plan.start
         self.start_seconds = self.clock.seconds()
         if self.plan.start:
@@ -130,8 +130,9 @@ class Campaign:
             if self.interrupted or self._over(self.plan.budget.seconds, GRACE_SECONDS):
                 break
         self._keep_what_is_smaller()
-        self._keep_sites()
         if not self.interrupted:
+            for name in tuple(self.elsewhere):
+                self._record_elsewhere(name)
             self.database.finish_campaign(self.number, self.clock.now())
         return self.summary()
 
@@ -201,9 +202,8 @@ class Campaign:
         with self.database.transaction():
             for take in ready:
                 take()
-            if self.clock.seconds() > self.sites_kept + KEEP_SITES_SECONDS:
-                self._keep_sites()
-            self.database.advance(self.number, self.next_undone, self.clock.now())
+            self.database.add_sites(self.torch, self.tally.ledger.drain())
+            self.database.advance(self.number, self.next_undone, self.clock.now(), self.ahead)
         for event in self.told:
             self.listen(event, self.tally)
         self.told.clear()
@@ -271,6 +271,7 @@ class Campaign:
             self.guide.learn(result)
         del self.begun[task.index]
         self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
+        self.ahead = {index for index in (*self.ahead, task.index) if index >= self.next_undone}
         for name in dict.fromkeys(map(self._record, result.sightings)):
             self._update(name, cases=self.tally.findings[name].cases + 1)
         self.told.append(("case", ""))
@@ -337,15 +338,14 @@ class Campaign:
             self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
             self._update(name, steps=best.steps)
             self.told.append(("smaller", name))
-            for sighting in best.sightings:
-                self._record(sighting)
+            self.elsewhere[name] = best.sightings
             suspect = msgspec.structs.replace(suspect, program=best.program)
         self.to_confirm.append(lambda: self._confirm(name, suspect))
 
-    def _keep_sites(self) -> None:
-        """Save the guard sites reached, now and then: a kill loses a few seconds' counts, which no finding needs."""
-        self.sites_kept = self.clock.seconds()
-        self.database.add_sites(self.torch, self.tally.ledger.drain())
+    def _record_elsewhere(self, name: str) -> None:
+        """Save what the smallest program of a finding showed in other stages."""
+        for sighting in self.elsewhere.pop(name, ()):
+            self._record(sighting)
 
     def _keep_what_is_smaller(self) -> None:
         """Save how far the minimizations have come that the end of the campaign cuts short."""
@@ -355,9 +355,7 @@ class Campaign:
                 self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
 
     def _confirm(self, name: str, suspect: Suspect) -> None:
-        def take(result: ConfirmResult | Lost | OwnError) -> None:
-            self._end_confirm(name, suspect, result)
-
+        take = partial(self._end_confirm, name, suspect)
         self._send(run_confirm, suspect, CONFIRM_SECONDS, take, cold=True)
 
     def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost | OwnError) -> None:
@@ -372,6 +370,8 @@ class Campaign:
                 # It says nothing of the finding, which stays unconfirmed.
                 self.told.append(("lost", f"{name}: {reason}"))
                 return
+        # Not before: a finding that is not confirmed is minimized again when the campaign is resumed.
+        self._record_elsewhere(name)
         self.database.set_confirmed(name, int(shown), 1, failure)
         self._update(name, confirmed=f"{int(shown)}/1")
         self.told.append(("confirmed", name))

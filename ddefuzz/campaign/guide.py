@@ -80,8 +80,8 @@ class Guide:
     """The state of one campaign's search, by the strategies that it may use.
 
     `samples` are the ops of torch's own samples, `sites_in` gives the lines of the guard sites in a file of torch's.
-    With `start` the cases before that one are done: it goes on after them, past the opening only roughly, because what
-    they showed is not known, and learns anew.
+    With `start` the cases before that one, and those `ahead`, are done: it goes on after them, past the opening only
+    roughly, because what they showed is not known, and learns anew.
     """
 
     seed: int
@@ -89,6 +89,7 @@ class Guide:
     samples: tuple[str, ...] = ()
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
     start: int = 0
+    ahead: frozenset[int] = frozenset()
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Kept] = field(default_factory=list)
     strategies: dict[str, Payoff] = field(init=False)
@@ -113,7 +114,7 @@ class Guide:
         self._learn_anew()
         self._plan()
         self._plan()
-        for index in range(self.start):
+        for index in (*range(self.start), *sorted(self.ahead)):
             self.take(index)
             self.learn(CaseResult(index, ""))
         if self.start:

@@ -37,7 +37,9 @@ def start(plan: Plan, database: Database, listen: Listener, stopped: Stopped) ->
 
 def resume(plan: Plan, entry: CampaignEntry, database: Database, listen: Listener, stopped: Stopped) -> Summary:
     """Continue a campaign at its first case that was not done. Raises InputError if it would draw other cases."""
-    return _launch(replace(plan, start=entry.next_index), database, listen, stopped, entry)
+    return _launch(
+        replace(plan, start=entry.next_index, ahead=frozenset(entry.ahead)), database, listen, stopped, entry
+    )
 
 
 def options_of(plan: Plan) -> dict[str, object]:
@@ -87,7 +89,12 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
         if plan.shard == WHOLE:
             strategies = STRATEGIES if plan.guided else ("draw",)
             campaign.guide = Guide(
-                plan.seed, strategies, versions.samples, partial(lines_in, Path(versions.package)), plan.start
+                plan.seed,
+                strategies,
+                versions.samples,
+                partial(lines_in, Path(versions.package)),
+                plan.start,
+                plan.ahead,
             )
         return campaign.run()
 

@@ -27,7 +27,7 @@ The first use costs 2.5 CPU seconds in every process.
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The options of a campaign. `start` is the first case, for a resumed one.
+    """The options of a campaign. `start` is the first case, for a resumed one; cases `ahead` of it are done.
 
     With `in_turn` each case goes through one of the stages, by its index; else through all of them. With
     `screen` a case is captured only if it fails in the fake stage, and every `ANYWAY`-th case besides. `guided`
@@ -42,11 +42,16 @@ class Plan:
     semantics: tuple[Semantics, ...]
     shard: Shard = WHOLE
     start: int = 0
+    ahead: frozenset[int] = frozenset()
     minimize: bool = True
     case_seconds: float = CASE_SECONDS
     in_turn: bool = False
     screen: bool = False
     guided: bool = False
+
+    def cases(self) -> Iterator[int]:
+        """The indices of the cases to do, in order."""
+        return (index for index in self.shard.cases(self.budget, self.start) if index not in self.ahead)
 
     def captures_anyway(self, index: int) -> bool:
         """Whether a case is captured whatever the fake stage showed. Each stage gets its turn."""

@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspe
 from ddefuzz.errors import DatabaseError
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0005"
+SCHEMA_REVISION = "0006"
 """The newest file in `migrations/versions`; opening a database brings it here."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -34,6 +34,7 @@ from ddefuzz.findings.schema import (
     SiteRow,
     SweptRow,
 )
+from ddefuzz.findings.sites import save_sites
 from ddefuzz.oracles.failure import Failure
 
 
@@ -264,6 +265,7 @@ class Database:
                 generator=generator,
                 options=options,
                 next_index=0,
+                ahead=[],
                 finished=False,
                 started=stamp(when),
                 updated=stamp(when),
@@ -272,11 +274,12 @@ class Database:
             session.flush()
             return row.id
 
-    def advance(self, campaign: int, next_index: int, when: datetime) -> None:
-        """All cases before `next_index` are done and what they showed is recorded. It never goes back."""
+    def advance(self, campaign: int, next_index: int, when: datetime, ahead: Iterable[int] = ()) -> None:
+        """All cases before `next_index`, and those `ahead`, are done and what they showed is recorded."""
         with self._writing() as session:
             row = session.get_one(CampaignRow, campaign)
             row.next_index, row.updated = max(row.next_index, next_index), stamp(when)
+            row.ahead = sorted(index for index in ahead if index >= row.next_index)
 
     def finish_campaign(self, campaign: int, when: datetime) -> None:
         """Nothing is left to resume."""
@@ -306,10 +309,7 @@ class Database:
         self, torch: str, records: Iterable[SiteRecord], both: Callable[[SiteRecord, SiteRecord], SiteRecord]
     ) -> None:
         with self._writing() as session:
-            for record in records:
-                row = session.get(SiteRow, (torch, *record.key))
-                whole = record if row is None else both(to_site(row), record)
-                session.merge(SiteRow(torch=torch, **msgspec.to_builtins(whole)))
+            save_sites(session, torch, tuple(records), both)
 
     def sites(self, torch: str) -> tuple[SiteRecord, ...]:
         """The guard sites reached under a version of torch, in order of place."""

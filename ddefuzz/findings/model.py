@@ -221,7 +221,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """A campaign's journal: what decides its cases, and how far it came (`next_index` is the first case not done)."""
+    """A campaign's journal: what decides its cases, and how far it came (`next_index` is the first case not done).
+
+    `ahead` are cases after that one that are done.
+    """
 
     id: int
     profile: str
@@ -229,6 +232,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     generator: str
     options: dict[str, object]
     next_index: int
+    ahead: tuple[int, ...]
     finished: bool
     started: str
     updated: str

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import msgspec
+from sqlalchemy import Row
 
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
@@ -124,13 +125,13 @@ _SAME = (
 
 def to_campaign(row: CampaignRow) -> Campaign:
     """The record of a campaign's row."""
-    return Campaign(**_fields(row, Campaign))
+    return Campaign(**{**_fields(row, Campaign), "ahead": tuple(row.ahead)})
 
 
-def to_site(row: SiteRow) -> SiteRecord:
+def to_site(row: SiteRow | Row[Any]) -> SiteRecord:
     """The record of a site's row."""
     return msgspec.convert(_fields(row, SiteRecord), SiteRecord)
 
 
-def _fields(row: Table, record: type[msgspec.Struct]) -> dict[str, Any]:
+def _fields(row: Table | Row[Any], record: type[msgspec.Struct]) -> dict[str, Any]:
     return {name: getattr(row, name) for name in record.__struct_fields__}

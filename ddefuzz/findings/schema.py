@@ -11,7 +11,13 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 class Table(DeclarativeBase):
     """What SQLAlchemy asks of its tables."""
 
-    type_annotation_map: ClassVar = {str: Text, bytes: LargeBinary, dict[str, Any]: JSON, list[str]: JSON}
+    type_annotation_map: ClassVar = {
+        str: Text,
+        bytes: LargeBinary,
+        dict[str, Any]: JSON,
+        list[str]: JSON,
+        list[int]: JSON,
+    }
 
 
 class OccurrenceRow(Table):
@@ -116,6 +122,7 @@ class CampaignRow(Table):
     generator: Mapped[str]
     options: Mapped[dict[str, Any]]
     next_index: Mapped[int] = mapped_column(BigInteger)
+    ahead: Mapped[list[int]]
     finished: Mapped[bool]
     started: Mapped[str]
     updated: Mapped[str]

@@ -129,6 +129,7 @@ def run(
     stopped: Callable[[], bool] = lambda: False,
     shard: Shard = WHOLE,
     start: int = 0,
+    ahead: frozenset[int] = frozenset(),
     stages: tuple[Stage, ...] = ("export",),
     look: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Summary, Database, list[Event]]:
@@ -142,7 +143,7 @@ def run(
         events.append(event)
 
     campaign = Campaign(
-        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, start),
+        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, start, ahead),
         database=database,
         workers=workers,
         clock=Clock(lambda: workers.seconds, lambda: epoch + timedelta(seconds=workers.seconds)),
@@ -316,6 +317,13 @@ def test_what_is_stopped_can_be_resumed_where_it_was(tmp_path: Path) -> None:
     resumed, _, _ = run(tmp_path, again, Budget(cases=50), start=entry.next_index)
     assert next(name for name in again.done if "case" in name) == f"case {entry.next_index}"
     assert resumed.cases == 50 - entry.next_index
+
+
+def test_what_was_done_ahead_of_a_slower_case_is_not_done_again(tmp_path: Path) -> None:
+    workers = Workers(("",))
+    summary, _, _ = run(tmp_path, workers, Budget(cases=10), start=4, ahead=frozenset({5, 8}))
+    assert [name for name in workers.done if "case" in name] == [f"case {index}" for index in (4, 6, 7, 9)]
+    assert summary.cases == 4
 
 
 def test_what_another_campaign_left_is_followed_up_once_and_counts_when_it_is_seen(tmp_path: Path) -> None:

@@ -61,6 +61,39 @@ def test_a_campaign_killed_is_resumed_with_the_same_cases_and_loses_no_finding(t
 
 
 @pytest.mark.slow
+def test_a_campaign_killed_twice_counts_each_case_once(tmp_path: Path) -> None:
+    plan = ("--seed", "1", "--max-examples", "24", "--uniform", "--no-screen", "--no-minimize", "-j", "2")
+    finished(tmp_path, tmp_path / "undisturbed.db", *plan)
+    database = tmp_path / "ddefuzz.db"
+    for words, upto in ((plan, 4), (("--resume", "--no-minimize", "-j", "2"), 12)):
+        with begun(tmp_path, database, *words) as campaign:
+            wait_until(lambda least=upto: done(database) >= least)  # type: ignore[misc]
+            started = processes(campaign.pid)
+            os.kill(campaign.pid, signal.SIGKILL)
+            wait_until(lambda gone=started: all_gone(gone))  # type: ignore[misc]
+    resumed = finished(tmp_path, database, "--resume", "--no-minimize", "-j", "2")
+    assert 0 < summary_in(resumed.stdout).cases < 24 - 12
+    assert counts(database) == counts(tmp_path / "undisturbed.db")
+
+
+def done(database: Path) -> int:
+    """How many cases of the campaign are done, those ahead of a slower one included."""
+    if not database.exists():
+        return 0
+    with Database.open(url(database)) as opened:
+        return sum(campaign.next_index + len(campaign.ahead) for campaign in opened.unfinished())
+
+
+def counts(database: Path) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    """How often each finding was seen at each place, and what is counted of each guard site."""
+    with Database.open(url(database), create=False) as opened:
+        (torch,) = opened.torch_versions()
+        seen = {f"{f.id} {one.place}": one.count for f in opened.findings() for one in f.occurrences}
+        sites = {str(site.key): (site.cases, site.raised, *site.fallbacks.values()) for site in opened.sites(torch)}
+        return seen, sites
+
+
+@pytest.mark.slow
 def test_ctrl_c_before_the_workers_have_started_ends_the_campaign(tmp_path: Path) -> None:
     with begun(tmp_path, tmp_path / "ddefuzz.db", *SMALL) as campaign:
         wait_until(lambda: len(processes(campaign.pid)) > 1)

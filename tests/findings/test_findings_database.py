@@ -189,8 +189,9 @@ def test_campaigns_can_be_resumed_until_they_are_finished(database: Database) ->
     seed = 2**63 - 1
     campaign = database.start_campaign(profile="default", seed=seed, generator="1", options=options, when=START)
     database.advance(campaign, 40, START)
-    database.advance(campaign, 30, START)
+    database.advance(campaign, 30, START, ahead=(31, 45, 42))
     (unfinished,) = database.unfinished()
+    assert unfinished.ahead == (42, 45)
     assert (unfinished.next_index, unfinished.seed, unfinished.options) == (40, seed, options)
     database.finish_campaign(campaign, START)
     assert database.unfinished() == ()

@@ -175,4 +175,4 @@ def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_check_tells_the_doctor(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ddefuzz.db"
-    assert check(url(path)) == f"sqlite:///{path}: schema 0005, 0 findings, writable"
+    assert check(url(path)) == f"sqlite:///{path}: schema 0006, 0 findings, writable"

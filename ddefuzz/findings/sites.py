@@ -1,0 +1,38 @@
+"""Saving guard sites: the counts of some cases, added to those that are saved, in a few statements for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from sqlalchemy import Table, insert, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.findings.rows import to_site
+from ddefuzz.findings.schema import SiteRow
+
+AT_A_TIME = 200
+"""Sites whose keys are parameters of one statement: SQLite takes up to 999 parameters, older ones at least."""
+
+
+def save_sites(
+    session: Session,
+    torch: str,
+    records: Sequence[SiteRecord],
+    both: Callable[[SiteRecord, SiteRecord], SiteRecord],
+) -> None:
+    """Save records of distinct sites; one that is there already becomes `both` of the saved one and the new."""
+    table: Table = SiteRow.__table__  # type: ignore[assignment]
+    keys = [table.c[name] for name in ("language", "file", "line", "function")]
+    for first in range(0, len(records), AT_A_TIME):
+        some = {record.key: record for record in records[first : first + AT_A_TIME]}
+        # Of the table, not of the class: what this session has read before is not asked for its state then.
+        rows = session.execute(select(table).where(table.c.torch == torch, tuple_(*keys).in_(list(some))))
+        known = {record.key: record for record in map(to_site, rows)}
+        saved = [{"torch": torch, **msgspec.to_builtins(both(known[key], some[key]))} for key in known]
+        added = [{"torch": torch, **msgspec.to_builtins(some[key])} for key in some if key not in known]
+        if saved:
+            session.execute(update(SiteRow), saved)
+        if added:
+            session.execute(insert(SiteRow), added)
