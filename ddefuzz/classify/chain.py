@@ -67,7 +67,10 @@ def _output(observation: Observation) -> Located:
     name = f"{op[1]}::{op[2]}" if op else exception.message.partition("\n")[0]
     asking = caller(exception.native)
     if asking is not None:
-        return Located(Site("C++", None, function_name(asking.function)), asking, f"{exception.name} {name}")
+        # One function may ask the same of several tensors: cov of its weights, their sum and the degrees of freedom.
+        maker = _OP.search(exception.maker)
+        anchor = " of ".join([f"{exception.name} {name}", *([f"{maker[1]}::{maker[2]}"] if maker else [])])
+        return Located(Site("C++", None, function_name(asking.function)), asking, anchor)
     return Located(Site("op", None, name), _user_frame(observation), exception.name)
 
 

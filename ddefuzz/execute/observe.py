@@ -141,13 +141,15 @@ def exception_chain(error: BaseException) -> list[BaseException]:
 
 def _exception_info(error: BaseException, recorder: Recorder) -> ExceptionInfo:
     kind = type(error)
+    native, maker = recorder.refused(error)
     real_stack = getattr(error, "real_stack", None)
     return ExceptionInfo(
         type=f"{kind.__module__}.{kind.__qualname__}",
         message=_normalized(message_of(error))[:MESSAGE_LIMIT],
         frames=frames.traceback_frames(error.__traceback__),
         traced=frames.summary_frames(real_stack) if real_stack is not None else (),
-        native=recorder.refused(error),
+        native=native,
+        maker=maker,
     )
 
 

@@ -88,8 +88,9 @@ class ExceptionInfo(msgspec.Struct, frozen=True):
 
     `frames` are those of its `__traceback__`. `traced` is the stack that dynamo was tracing, from the
     exception's `real_stack` (dynamo's own exceptions have one). `native` are the C++ frames under an op that
-    raises because its output depends on values (torch's `DataDependentOutputException`). All are outermost
-    first, as in `Raised`, and empty if unknown.
+    raises because its output depends on values (torch's `DataDependentOutputException`), and `maker` is the op
+    that made its first argument (`aten.ge.Scalar`). All are outermost first, as in `Raised`, and empty if
+    unknown.
     """
 
     type: str
@@ -97,6 +98,7 @@ class ExceptionInfo(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...] = ()
     traced: tuple[Frame, ...] = ()
     native: tuple[Frame, ...] = ()
+    maker: str = ""
 
     @property
     def name(self) -> str:

@@ -54,6 +54,7 @@ def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Call
     yield torch_api.LOG_SUPPRESSED, _log_suppressed(recorder)
     yield torch_api.DATA_DEPENDENT_INIT, _data_dependent_error(recorder)
     yield torch_api.REFUSED_INIT, _refusal(recorder)
+    yield torch_api.FAKE_DISPATCH_IMPL, _fake_dispatch(recorder)
     for api in torch_api.GUARD_METHODS:
         yield api, _guard_method(recorder, api)
     for api in torch_api.SYMBOL_MAKERS:
@@ -145,6 +146,21 @@ def _refusal(recorder: Recorder) -> Callable[..., Any]:
         recorder.refusing(error)
 
     return disguised(torch_api.REFUSED_INIT, ddefuzz_refusal_init)
+
+
+def _fake_dispatch(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.FAKE_DISPATCH_IMPL)
+
+    def ddefuzz_dispatch_impl(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        outer, recorder.arguments = recorder.arguments, args
+        try:
+            made = original(mode, func, types, args, kwargs)
+        finally:
+            recorder.arguments = outer
+        recorder.makers.append((id(made), func))
+        return made
+
+    return disguised(torch_api.FAKE_DISPATCH_IMPL, ddefuzz_dispatch_impl)
 
 
 def _guard_method(recorder: Recorder, api: Api) -> Callable[..., Any]:

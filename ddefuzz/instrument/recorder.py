@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -41,6 +43,10 @@ TRUTHS = frozenset({"guard_bool", "guard_or_false", "guard_or_true"})
 """The ways to the door that want a truth; the others make a number of a symbol."""
 
 
+MAKERS = 8
+"""How many ops are remembered with what they returned: the one that made an op's argument is among the last few."""
+
+
 class Asked(NamedTuple):
     """A SymNode method in progress; `file` is empty when Python asked."""
 
@@ -63,6 +69,14 @@ class _GuardKey(NamedTuple):
 class _Origin(NamedTuple):
     op: str
     stacks: Stacks
+
+
+class _Refusal(NamedTuple):
+    """An op that refused because its output is data; `maker` is the op that made its first argument."""
+
+    error: weakref.ref[BaseException]
+    native: Any
+    maker: str
 
 
 class _RawRaise(NamedTuple):
@@ -103,7 +117,8 @@ class Recorder:
     """What one watched run asked; read it before the `watch` that yielded it ends.
 
     The hooks keep here what they need of each other: `asked` is the SymNode method in progress, `fell_back` and
-    `withholding` are of the question in progress, `fallen` are the questions that fell back, by ShapeEnv.
+    `withholding` are of the question in progress, `fallen` are the questions that fell back, by ShapeEnv. `arguments`
+    are those of the op that runs on fake tensors, `makers` the ops that ran last, by the `id` of what they returned.
     """
 
     without: frozenset[Place] = frozenset()
@@ -113,6 +128,8 @@ class Recorder:
     asked: Asked | None = None
     fell_back: bool = False
     withholding: bool = False
+    arguments: Sequence[Any] = ()
+    makers: deque[tuple[int, Any]] = field(default_factory=partial(deque, maxlen=MAKERS))
     fallen: weakref.WeakKeyDictionary[Any, set[tuple[Any, bool]]] = field(default_factory=weakref.WeakKeyDictionary)
     _oblivious: weakref.WeakKeyDictionary[Any, dict[Any, bool | None]] = field(
         default_factory=weakref.WeakKeyDictionary
@@ -123,7 +140,7 @@ class Recorder:
     _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
     _told: dict[str, _RawRaise] = field(default_factory=dict)
     _constraints: dict[tuple[str, str], _RawConstraint] = field(default_factory=dict)
-    _refusals: list[tuple[weakref.ref[BaseException], Any]] = field(default_factory=list)
+    _refusals: list[_Refusal] = field(default_factory=list)
 
     def guards(self) -> tuple[Guard, ...]:
         """The guards that fell back, in order of first visit."""
@@ -182,11 +199,14 @@ class Recorder:
             if wanted(raw.kind, raw.text)
         )
 
-    def refused(self, error: BaseException) -> tuple[Frame, ...]:
-        """The native frames under an op that refused because its output is data; symbolizes them."""
+    def refused(self, error: BaseException) -> tuple[tuple[Frame, ...], str]:
+        """The native frames under an op that refused because its output is data, and what made its first argument.
+
+        Symbolizes the frames.
+        """
         # By identity: the class is a dataclass and has no hash.
-        native = next((native for seen, native in self._refusals if seen() is error), None)
-        return frames.native_frames(native) if native is not None else ()
+        refusal = next((one for one in self._refusals if one.error() is error), None)
+        return (frames.native_frames(refusal.native), refusal.maker) if refusal is not None else ((), "")
 
     def _seen(self, error: BaseException) -> _RawRaise | None:
         # Only an error that was seen can be looked up: others may refuse weak references or a hash.
@@ -257,7 +277,9 @@ class Recorder:
 
     def refusing(self, error: BaseException) -> None:
         """Remember who called an op whose output is data."""
-        self._refusals.append((weakref.ref(error), frames.native_backtrace()))
+        first = id(self.arguments[0]) if self.arguments else None
+        maker = next((str(op) for made, op in reversed(self.makers) if made == first), "")
+        self._refusals.append(_Refusal(weakref.ref(error), frames.native_backtrace(), maker))
 
     def born(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:
         """Remember which op made a symbol, and who called it."""

@@ -89,6 +89,11 @@ TRACING_CONTEXT = Api(
 CAPTURED_TRACEBACK = Api(
     "torch.utils._traceback:CapturedTraceback.extract", "the native backtrace, symbolized only when asked", ("cpp",)
 )
+FAKE_DISPATCH_IMPL = Api(
+    f"{_FAKE}:FakeTensorMode._dispatch_impl",
+    "hooked: which op made the tensor that an op refuses",
+    ("func", "types", "args", "kwargs"),
+)
 FAKE_DISPATCH = Api(f"{_FAKE}:FakeTensorMode.dispatch", "whose local `func` is the op that makes a symbol", ("func",))
 
 # Running (execute/).

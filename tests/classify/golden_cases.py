@@ -232,6 +232,11 @@ def _cov_weights(x: Tensor, weights: Tensor) -> Any:
     return torch.cov(x, fweights=weights)
 
 
+@case("cov-degrees", "the same C++ function branches on another tensor", X)
+def _cov_degrees(x: Tensor) -> Any:
+    return torch.cov(x)
+
+
 @case("equal-by-name", "the same called by Python as an op, not as a function", X)
 def _equal_by_name(x: Tensor) -> Any:
     return x + 1 if torch.ops.aten.equal(x, x.flip(0)) else x
