@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -29,6 +30,9 @@ DEADLY = frozenset({"crash", "timeout"})
 
 MOST_AVOIDED = 5
 """How often a minimization goes on without the candidate that ended its worker."""
+
+AHEAD = 4
+"""How many minimizations are handed out before their turn: the control runs of a finding wait behind them."""
 
 Status: TypeAlias = Literal["smaller", "same", "not shown", "lost"]
 """`not shown`: neither the new nor the old smallest program shows the signature in a fresh process."""
@@ -66,10 +70,19 @@ def renew(
     findings: Iterable[Finding], workers: Workers, journal: Path, *, max_attempts: int, timeout: float
 ) -> Iterator[Renewed]:
     """Minimize, confirm and control each, in the order given; the workers are at the next ones meanwhile."""
-    tasks = [(finding, _task(finding, max_attempts)) for finding in findings]
-    futures = [workers.submit(run_minimize, task, timeout) for _, task in tasks]
-    for (finding, task), future in zip(tasks, futures, strict=True):
-        yield _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
+    begun: deque[tuple[Finding, MinimizeTask, Future[Any]]] = deque()
+
+    def ended() -> Renewed:
+        finding, task, future = begun.popleft()
+        return _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
+
+    for finding in findings:
+        task = _task(finding, max_attempts)
+        begun.append((finding, task, workers.submit(run_minimize, task, timeout)))
+        if len(begun) > AHEAD:
+            yield ended()
+    while begun:
+        yield ended()
 
 
 def _task(finding: Finding, max_attempts: int) -> MinimizeTask:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN
-from ddefuzz.campaign.renew import Renewed, can_be_minimized, renew
+from ddefuzz.campaign.renew import AHEAD, Renewed, can_be_minimized, renew
 from ddefuzz.campaign.tasks import (
     ConfirmResult,
     ControlResult,
@@ -156,3 +156,12 @@ def test_what_ends_a_worker_or_has_no_program_is_left_out() -> None:
     assert not can_be_minimized(msgspec.structs.replace(FINDING, minimal=None, original=None))
     assert not can_be_minimized(msgspec.structs.replace(FINDING, failure=None))
     assert can_be_minimized(msgspec.structs.replace(FINDING, minimal=None))
+
+
+def test_results_come_in_order_and_before_all_is_handed_out(tmp_path: Path) -> None:
+    findings = [msgspec.structs.replace(FINDING, id=f"dde-{number}") for number in range(9)]
+    workers = Workers(*(made("new") for _ in findings))
+    found = renew(findings, workers, tmp_path, max_attempts=7, timeout=9.0)
+    assert next(found).finding.id == "dde-0"
+    assert len(workers.tasks) == AHEAD + 1
+    assert [one.finding.id for one in found] == [finding.id for finding in findings[1:]]
