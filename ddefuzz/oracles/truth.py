@@ -1,0 +1,132 @@
+"""Evaluate what torch printed of a symbolic expression, at values of its symbols. It is parsed, never executed."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "Eq": operator.eq,
+    "Ne": operator.ne,
+    "Lt": operator.lt,
+    "Le": operator.le,
+    "Gt": operator.gt,
+    "Ge": operator.ge,
+    "Min": min,
+    "Max": max,
+    "Abs": abs,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "FloatTrueDiv": operator.truediv,
+    "IntTrueDiv": operator.truediv,
+    "ToFloat": float,
+    "CeilToInt": math.ceil,
+    "FloorToInt": math.floor,
+    "TruncToInt": math.trunc,
+    "ceiling": math.ceil,
+    "floor": math.floor,
+}
+"""Functions of sympy and of torch/utils/_sympy/functions.py, as they print."""
+
+OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.BitAnd: lambda one, other: bool(one) and bool(other),
+    ast.BitOr: lambda one, other: bool(one) or bool(other),
+    ast.Invert: operator.not_,
+    ast.USub: operator.neg,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+Number = bool | int | float
+
+LARGEST_POWER = 64
+
+
+class _UnknownError(Exception):
+    """Something that cannot be evaluated."""
+
+
+def value_at(expression: str, symbols: Mapping[str, int]) -> Number | None:
+    """The value of an expression at these values of its symbols; None if it has other symbols or functions."""
+    tree = parsed(expression)
+    if tree is None:
+        return None
+    try:
+        value = _value(tree, symbols)
+    except (_UnknownError, ArithmeticError, ValueError, TypeError):
+        return None
+    return value if isinstance(value, bool | int | float) else None
+
+
+def parsed(expression: str) -> ast.expr | None:
+    """The expression's syntax tree; None if it is no expression."""
+    try:
+        return ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _value(node: ast.expr, symbols: Mapping[str, int]) -> Any:
+    match node:
+        case ast.Constant(bool() | int() | float() as value):
+            return value
+        case ast.Name(name) if name in symbols:
+            return symbols[name]
+        case ast.Name("True" | "true"):
+            return True
+        case ast.Name("False" | "false"):
+            return False
+        case ast.UnaryOp(op, operand) if type(op) in OPERATORS:
+            return OPERATORS[type(op)](_value(operand, symbols))
+        case ast.BinOp(left, op, right) if type(op) in OPERATORS:
+            one, other = _value(left, symbols), _value(right, symbols)
+            if isinstance(op, ast.Pow) and abs(other) > LARGEST_POWER:
+                raise _UnknownError
+            return OPERATORS[type(op)](one, other)
+        case ast.Compare(left, ops, comparators) if all(type(op) in OPERATORS for op in ops):
+            values = [_value(one, symbols) for one in (left, *comparators)]
+            return all(OPERATORS[type(op)](*pair) for op, pair in zip(ops, pairwise(values), strict=True))
+        case ast.Call(ast.Name(name), args, []) if name in FUNCTIONS:
+            return FUNCTIONS[name](*(_value(arg, symbols) for arg in args))
+        case _:
+            raise _UnknownError
+
+
+def clauses(expression: str) -> tuple[str, ...]:
+    """The clauses of a disjunction (`a | b`); of any other expression it alone."""
+    tree = parsed(expression)
+    return (expression,) if tree is None else tuple(map(ast.unparse, _clauses(tree)))
+
+
+def _clauses(tree: ast.expr) -> list[ast.expr]:
+    match tree:
+        case ast.BinOp(left, ast.BitOr(), right):
+            return [*_clauses(left), *_clauses(right)]
+        case _:
+            return [tree]
+
+
+def sides(clause: str) -> tuple[str, str] | None:
+    """Both sides of an equation (`Eq(a, b)`); None of anything else."""
+    match parsed(clause):
+        case ast.Call(ast.Name("Eq"), [left, right], []):
+            return ast.unparse(left), ast.unparse(right)
+        case _:
+            return None
