@@ -1,0 +1,128 @@
+"""What an oracle looks at, and the experiments by which it blames a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from ddefuzz.classify.chain import Located, op_name
+from ddefuzz.classify.signature import Site
+from ddefuzz.classify.site import python_site
+from ddefuzz.classify.shape import expression_shape
+from ddefuzz.execute.calls import Call
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics
+from ddefuzz.instrument.events import Answer, Constraint, Guard
+from ddefuzz.ops import catalogue
+from ddefuzz.oracles.truth import value_at
+from ddefuzz.program.model import Name, Program, Sequence, functions_in
+from ddefuzz.program.text import digest, print_program
+
+
+class Seen(NamedTuple):
+    """A program's text, empty of user code, and what it did in one stage."""
+
+    text: str
+    observation: Observation
+
+    @property
+    def program(self) -> Program | None:
+        """The program, None of user code."""
+        return catalogue.parse(self.text, "<program>").program if self.text else None
+
+
+Shows = Callable[[Call], bool]
+"""Whether a call is of the kind that is blamed."""
+
+
+def answered_falsely(observation: Observation, call: Call) -> tuple[tuple[Guard, bool], ...]:
+    """The guards whose fallback was not the truth in a call, each with the truth."""
+    symbols = dict(call.symbols)
+    found = ((guard, value_at(guard.expression, symbols)) for guard in observation.guards)
+    return tuple((guard, bool(truth)) for guard, truth in found if truth is not None and bool(truth) != guard.fallback)
+
+
+def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
+    """The guard whose true answer mends the call; None if no guard's does.
+
+    The program is captured again with the true answer at each guard alone, and then with all of them, of which those are
+    left out that are not needed.
+    """
+    suspects = answered_falsely(seen.observation, call)
+    if not suspects or not seen.text:
+        return None
+
+    def mends(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
+        answers = tuple(Answer(guard.place, truth, guard.expression) for guard, truth in chosen)
+        again = _again(seen, seen.text, call, runner, answers)
+        return again is not None and not shows(again)
+
+    alone = next((one for one in suspects if mends((one,))), None)
+    if alone is not None:
+        return at_guard(alone[0])
+    if len(suspects) == 1 or not mends(suspects):
+        return None
+    needed = suspects
+    for one in suspects:
+        fewer = tuple(other for other in needed if other is not one)
+        if fewer and mends(fewer):
+            needed = fewer
+    return at_guard(needed[0][0])
+
+
+def op_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
+    """The op of the first step whose own result shows it; None if no step's does, or there is but one way to tell.
+
+    Each step's targets are returned in place of what the program returns, in order.
+    """
+    program = seen.program
+    if program is None:
+        return None
+    for shorter, functions in _prefixes(program):
+        again = _again(seen, print_program(shorter), call, runner, ())
+        if again is not None and shows(again):
+            name = functions[-1] if functions else None
+            return None if name is None else Located(Site("op", None, op_name(name)), None, seen.observation.stage)
+    return None
+
+
+def unknown(seen: Seen) -> Located:
+    """Nothing could be blamed: an honest place, which never is another program's."""
+    program = seen.program
+    return Located(Site("Python", None, None), None, f"program {digest(program)[:12]}" if program else "user code")
+
+
+def at_guard(guard: Guard) -> Located:
+    """The place of a guard that took its fallback."""
+    anchor = f"{guard.method} {expression_shape(guard.expression)}"
+    if guard.place.language == "C++":
+        return Located(Site("C++", None, guard.place.file), None, anchor)
+    return Located(Site("Python", guard.place.file, guard.function), None, anchor)
+
+
+def at_maker(constraint: Constraint) -> Located:
+    """The place that made an assertion, a replacement or a range."""
+    anchor = f"{constraint.kind} {expression_shape(constraint.text.replace(' = ', ' == '))}"
+    if constraint.place.language == "C++":
+        return Located(Site("C++", None, constraint.place.file), None, anchor)
+    site, frame = python_site(constraint.python, constraint.traced)
+    return Located(site, frame, anchor)
+
+
+def _again(seen: Seen, text: str, call: Call, runner: Runner, answers: tuple[Answer, ...]) -> Call | None:
+    """The same call of the program captured anew; None if it is not captured."""
+    semantics: Semantics = msgspec.structs.replace(seen.observation.semantics, answers=answers)
+    observation = runner(Run(ProgramSubject(text), seen.observation.stage, semantics, calls=(call.size,)))
+    return observation.calls[0] if observation.calls else None
+
+
+def _prefixes(program: Program) -> Iterator[tuple[Program, tuple[str, ...]]]:
+    for number, step in enumerate(program.steps):
+        if step.targets:
+            returned = tuple(Name(target) for target in step.targets)
+            value = returned[0] if len(returned) == 1 else Sequence(returned)
+            shorter = replace(program, steps=program.steps[: number + 1], returns=value)
+            yield shorter, functions_in(replace(program, steps=(step,), returns=value))
+    yield program, functions_in(program)
