@@ -9,11 +9,11 @@ import pytest
 
 from ddefuzz import pytest_plugin
 from ddefuzz.campaign import corpus as kept
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import write_findings
-from ddefuzz.oracles.failure import Failure
 from ddefuzz.program import text
 
 pytest_plugins = ("pytester",)

@@ -10,6 +10,7 @@ from typing import get_args
 
 import msgspec
 
+from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import (
@@ -27,7 +28,6 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
-from ddefuzz.oracles.failure import Failure, Kind
 from ddefuzz.program.text import read_program
 
 TRUSTED = "trusted.toml"

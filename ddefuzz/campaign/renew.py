@@ -19,11 +19,11 @@ from ddefuzz.campaign.tasks import (
     run_control,
     run_minimize,
 )
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.model import Finding
-from ddefuzz.oracles.failure import Failure
 
 DEADLY = frozenset({"crash", "timeout"})
 """Kinds that a worker cannot minimize, because showing them ends it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.control.model import Control
 from ddefuzz.coverage.reach import Reached
@@ -11,7 +12,6 @@ from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.origin import Draw, Origin
-from ddefuzz.oracles.failure import Failure
 
 
 class CaseTask(msgspec.Struct, frozen=True):

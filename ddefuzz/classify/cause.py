@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ddefuzz.classify import evidence
 from ddefuzz.classify.evidence import Evidence
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Site
-from ddefuzz.oracles.failure import Failure
 
 
 class Meaning(NamedTuple):

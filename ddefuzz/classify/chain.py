@@ -14,14 +14,14 @@ from typing import NamedTuple
 from ddefuzz.classify.aliases import outlined
 from ddefuzz.classify.anchor import callee, python_anchor, short_anchor
 from ddefuzz.classify.cxx import caller, function_name, quoted_site
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
 from ddefuzz.classify.refusal import refused
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer, python_site, user_frame
 from ddefuzz.execute.protocol import ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame
-from ddefuzz.oracles.capture import decisive
-from ddefuzz.oracles.failure import Failure, Kind
 
 DATA_DEPENDENT_BRANCHING = "Data-dependent branching"
 """The title of dynamo's graph break at a branch on a tensor (torch/_dynamo/symbolic_convert.py, `generic_jump`)."""

@@ -11,10 +11,10 @@ from ddefuzz.classify.anchor import bound_op, callee, native_anchor, python_anch
 from ddefuzz.classify.cause import cause
 from ddefuzz.classify.chain import Located, locate
 from ddefuzz.classify.evidence import CONVERSIONS
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import site
 from ddefuzz.instrument.events import Frame, Raised
-from ddefuzz.oracles.failure import Failure
 
 OP_DECIDES = frozenset({"int-in-schema", "outputs-by-argument", "bool-of-a-tensor", "tensor-as-number"})
 """Rules by which the op that Python called is the site: it is the op that wants a plain number or bool."""

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from ddefuzz.classify.anchor import bound_op
 from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
 from ddefuzz.classify.cxx import asking, caller, function_name, innermost_site
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.reviewed import reviewed
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.instrument.events import Raised
-from ddefuzz.oracles.capture import decisive
-from ddefuzz.oracles.failure import Failure
 
 OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})
 """Ops that return as many tensors as an int argument says: that one could be no symbol."""

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.oracles.failure import Kind
+from ddefuzz.classify.failure import Kind
 
 Cause: TypeAlias = Literal[
     "avoidable",

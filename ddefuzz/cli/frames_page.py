@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from ddefuzz.classify.classify import classify
 from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import Frame
-from ddefuzz.oracles.capture import decisive
-from ddefuzz.oracles.failure import Failure
 
 MARK = "→"
 

@@ -13,6 +13,7 @@ import rich_click as click
 from ddefuzz.campaign.renew import Renewed
 from ddefuzz.campaign.tasks import ControlTask, run_control
 from ddefuzz.classify.classify import classify
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.layout import counted
@@ -29,7 +30,6 @@ from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import judge
-from ddefuzz.oracles.failure import Failure
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program
 

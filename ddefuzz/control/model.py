@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.classify.chain import title_of
-from ddefuzz.oracles.capture import decisive
-from ddefuzz.oracles.failure import Failure
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.kind import decisive
 
 ControlOutcome: TypeAlias = Literal["passes", "fails", "fails otherwise", "not judged"]
 """`fails`: as the program itself does. `not judged`: the program has no such form, or the run could not be made."""

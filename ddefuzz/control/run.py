@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.classify import classify
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.kind import decisive
 from ddefuzz.control.forms import static
 from ddefuzz.control.model import NOT_JUDGED, Control, ControlOutcome
 from ddefuzz.execute.protocol import ProgramSubject, Run, Runner
-from ddefuzz.oracles.capture import decisive, judge
-from ddefuzz.oracles.failure import Failure
+from ddefuzz.oracles.capture import judge
 from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.text import print_program
 

@@ -4,22 +4,19 @@ run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import Counterfactual, Place
 
 Answer: TypeAlias = Literal["False", "True", "raised"]
 """What came of an undecided guard: its fallback, or the error."""
-
-_SYMBOL_OR_NUMBER = re.compile(r"[a-z]+\d+|\d+(?:\.\d+)?")
-_KEPT = frozenset({"0", "1"})
 
 
 class Reached(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
@@ -79,16 +76,3 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
                 )
             )
     return tuple(sorted(found, key=repr))
-
-
-def expression_shape(expression: str) -> str:
-    """`Eq(u3*7, u0)` as `Eq(a*n, b)`: symbols by order of appearance, numbers but 0 and 1 as `n`."""
-    names: dict[str, str] = {}
-
-    def plain(match: re.Match[str]) -> str:
-        text = match[0]
-        if text[0].isdigit():
-            return text if text in _KEPT else "n"
-        return names.setdefault(text, f"x{len(names)}")
-
-    return _SYMBOL_OR_NUMBER.sub(plain, expression)

@@ -15,6 +15,7 @@ import msgspec
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import InputError
@@ -35,7 +36,6 @@ from ddefuzz.findings.schema import (
     SweptRow,
 )
 from ddefuzz.findings.sites import save_sites
-from ddefuzz.oracles.failure import Failure
 
 
 class RecordResult(msgspec.Struct, frozen=True):

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.model import Confirmation, Finding, Occurrence, normalized
-from ddefuzz.oracles.failure import Failure
 
 Name = TypeVar("Name", bound=str)
 

@@ -11,6 +11,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.control.model import Control, data_dependent
@@ -18,7 +19,6 @@ from ddefuzz.execute.protocol import STAGES, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.title import title_of
-from ddefuzz.oracles.failure import Failure, Kind
 
 SCHEMA = "ddefuzz.finding/2"
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from ddefuzz.oracles.failure import Failure
+from ddefuzz.classify.failure import Failure
 
 TEMPORARY = "<temporary folder>"
 

@@ -16,12 +16,12 @@ from itertools import groupby
 import msgspec
 
 from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
 from ddefuzz.findings.merge import first_seen_group, merged_occurrences, smallest_group
 from ddefuzz.findings.model import Finding, HistoryEntry, Occurrence, normalized, stamp
 from ddefuzz.findings.rows import id_of, sequence_of
-from ddefuzz.oracles.failure import Failure
 
 WHO = "findings reclassify"
 """Who changes what the rules decide, in the history."""

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.model import Campaign, Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized
 from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow, SiteRow, Table
-from ddefuzz.oracles.failure import Failure
 
 
 def id_of(key: str, sequence: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import tomli_w
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.files import read_bytes, read_toml, write_atomically
@@ -26,7 +27,6 @@ from ddefuzz.findings.model import SCHEMA, Finding, HistoryEntry, Number, Occurr
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.rows import sequence_of
 from ddefuzz.ops import catalogue
-from ddefuzz.oracles.failure import Failure
 from ddefuzz.program.text import read_text
 
 FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from itertools import count
 
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import ExceptionInfo
-from ddefuzz.oracles.capture import decisive
-from ddefuzz.oracles.failure import Failure
 
 MOST = 72
 """Characters of an expression or a message in a title."""

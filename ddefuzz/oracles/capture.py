@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.kind import decisive
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
-from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.torch_api import names_of
-from ddefuzz.oracles.failure import Failure, Kind
-
-GUARD_EXCEPTIONS = names_of([torch_api.GUARD_ERROR])
-
-KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
-    (GUARD_EXCEPTIONS, "dde"),
-    (names_of([torch_api.PENDING_ERROR]), "pending-unbacked"),
-    (names_of(torch_api.OUTPUT_ERRORS), "data-dependent-output"),
-    (names_of([torch_api.DYNAMO_INTERNAL_ERROR]), "internal-error"),
-    (names_of(torch_api.DYNAMO_REFUSALS), "unsupported"),
-)
-"""The kind by the exceptions of the chain, wherever in it they are: dynamo wraps what it meets in a `UserError`,
-`Unsupported` or `InternalTorchDynamoError`. The first row that applies decides; anything else is an internal error."""
-
 
 EXPECTED_AFTER: dict[Outcome, frozenset[Outcome]] = {
     "fail": frozenset({"fail"}),
@@ -40,22 +26,6 @@ def judge(observations: Iterable[Observation]) -> tuple[Failure, ...]:
     expected = EXPECTED_AFTER.get(eager.outcome, frozenset()) if eager is not None else frozenset()
     found = (_judged(one) for one in ordered if one.outcome not in expected or (one is eager and one.outcome != "fail"))
     return tuple(failure for failure in found if failure is not None)
-
-
-def decisive(observation: Observation) -> tuple[Kind, ExceptionInfo]:
-    """The kind of a failed observation and the exception of its chain that decides it.
-
-    A data-dependent error that C++ caught and quotes in an error of its own has left the chain, but was seen
-    (`Recorder.raised`): it decides as if it were there.
-    """
-    root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
-    if observation.raised is not None and not any(e.name in GUARD_EXCEPTIONS for e in observation.exceptions):
-        return "dde", root
-    for names, kind in KINDS:
-        for exception in observation.exceptions:
-            if exception.name in names:
-                return kind, exception
-    return "internal-error", root
 
 
 def _judged(observation: Observation) -> Failure | None:

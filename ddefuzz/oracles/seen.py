@@ -9,9 +9,9 @@ from typing import NamedTuple
 import msgspec
 
 from ddefuzz.classify.chain import Located, op_name
+from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import python_site
-from ddefuzz.classify.shape import expression_shape
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics
 from ddefuzz.instrument.events import Answer, Constraint, Guard
@@ -47,8 +47,8 @@ def answered_falsely(observation: Observation, call: Call) -> tuple[tuple[Guard,
 def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
     """The guard whose true answer mends the call; None if no guard's does.
 
-    The program is captured again with the true answer at each guard alone, and then with all of them, of which those are
-    left out that are not needed.
+    The program is captured again with the true answer at each guard alone, and then with all of them, without those
+    that are not needed.
     """
     suspects = answered_falsely(seen.observation, call)
     if not suspects or not seen.text:

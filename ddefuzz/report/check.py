@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 from ddefuzz.oracles.capture import judge
-from ddefuzz.oracles.failure import Failure, Kind
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.report.advice import Advice
 

@@ -11,12 +11,12 @@ import msgspec
 from ddefuzz.classify.anchor import callee, python_anchor
 from ddefuzz.classify.classify import Classified, classify
 from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import inside_tracer
 from ddefuzz.instrument.events import Frame, Raised
-from ddefuzz.oracles.capture import decisive
-from ddefuzz.oracles.failure import Failure
 
 Recognizer: TypeAlias = Literal["by_python", "by_native", "by_message"]
 

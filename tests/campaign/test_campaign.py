@@ -28,6 +28,7 @@ from ddefuzz.campaign.tasks import (
     Suspect,
     run_case,
 )
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.control.model import Control
 from ddefuzz.errors import DdefuzzError
@@ -36,7 +37,6 @@ from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
-from ddefuzz.oracles.failure import Failure
 
 PROGRAM = """# ddefuzz program v1
 # inputs: x = normal

@@ -20,13 +20,13 @@ from ddefuzz.campaign.tasks import (
     run_confirm,
     run_minimize,
 )
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.control.model import Control
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.model import Finding
-from ddefuzz.oracles.failure import Failure
 
 SHOWN = Failure(
     "dde",

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.cli.frames_page import MARK, way_to_site
 from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, rendered
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Place, Raised
-from ddefuzz.oracles.failure import Failure
 
 SITE = "torch/fx/experimental/symbolic_shapes.py:compute_unbacked_bindings"
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from ddefuzz.classify.reference import REFERENCES
 from ddefuzz.cli.doctor import SCHEMA, command
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.oracles.reference import REFERENCES
 
 
 @pytest.mark.slow

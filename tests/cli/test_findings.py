@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command
 from ddefuzz.control.model import Control
@@ -18,7 +19,6 @@ from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.database import Database
-from ddefuzz.oracles.failure import Failure
 from tests.findings.arbitrary_findings import CHUNK, OTHER_PROGRAM, PROGRAM, ROLL, START, failure_of, sighting
 
 SITE = SiteRecord("C++", "a.cpp", 3, "", "guard_or_true", fallbacks={"True": 2}, cases=2, example=PROGRAM, stage="fake")

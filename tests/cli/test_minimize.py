@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.minimize import command
 from ddefuzz.control.model import Control
@@ -19,7 +20,6 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
-from ddefuzz.oracles.failure import Failure
 from tests.findings.arbitrary_findings import START
 
 ORIGINAL = """\

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.control.model import NOT_JUDGED, Control, ControlOutcome, data_dependent
 from ddefuzz.control.run import control
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, ProgramSubject, Run
 from ddefuzz.oracles.capture import judge
-from ddefuzz.oracles.failure import Failure
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import parse
 

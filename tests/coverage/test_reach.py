@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.coverage.reach import Reached, expression_shape, reached
+from ddefuzz.coverage.reach import Reached, reached
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.instrument.events import Frame, Guard, Place, Raised
 from ddefuzz.instrument.torch_api import SIZES_FOR_CXX
-from ddefuzz.oracles.failure import Failure, Kind
 
 REFS = "torch/_refs/__init__.py"
 HERE = Place("Python", REFS, 448)

@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 from hypothesis import strategies as st
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.control.model import Control, ControlOutcome
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
@@ -25,7 +26,6 @@ from ddefuzz.findings.model import (
 )
 from ddefuzz.findings.rows import id_of
 from ddefuzz.instrument.events import Frame, Place, Raised
-from ddefuzz.oracles.failure import Failure
 
 START = datetime(2025, 1, 31, 12, tzinfo=UTC)
 

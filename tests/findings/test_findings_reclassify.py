@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 
 from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized, slim, stamp
 from ddefuzz.findings.reclassify import WHO, Reclassified, reclassified
-from ddefuzz.oracles.failure import Failure
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
 DIFF = Signature("dde", Site("C++", None, "at::native::diff_helper"), "guard_bool operator<")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.title import MOST, question, title_of
-from ddefuzz.oracles.failure import Failure, Kind
 from tests.findings.arbitrary_findings import CHUNK, failure_of
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ddefuzz.classify.failure import Kind
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Place, Raised
 from ddefuzz.oracles.capture import judge
-from ddefuzz.oracles.failure import Kind
 
 GUARD = "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode"
 PENDING = "torch.fx.experimental.symbolic_shapes.PendingUnbackedSymbolNotFound"

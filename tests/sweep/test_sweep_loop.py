@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.journal import Entry, Journal
@@ -18,7 +19,6 @@ from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.oracles.failure import Failure
 from ddefuzz.program.text import digest
 from ddefuzz.sweep.sweep import LOST_AT_MOST, Op, Progressed, Sweep, key_of, selected
 from ddefuzz.sweep.tasks import Answer, Caps, SweepResult, SweepTask

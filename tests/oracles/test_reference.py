@@ -10,10 +10,10 @@ from typing import get_args
 import msgspec
 import pytest
 
-from ddefuzz.classify.reference import PASSES, REFERENCES, Reference, compared
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.reference import PASSES, REFERENCES, Reference, compared
 from ddefuzz.program.text import print_program
 from tests.findings.arbitrary_findings import ROLL, failure_of
 

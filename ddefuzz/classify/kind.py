@@ -1,0 +1,36 @@
+"""The kind of a failed run, by the exceptions of its chain."""
+
+from __future__ import annotations
+
+from ddefuzz.classify.failure import Kind
+from ddefuzz.execute.protocol import ExceptionInfo, Observation
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.torch_api import names_of
+
+GUARD_EXCEPTIONS = names_of([torch_api.GUARD_ERROR])
+
+KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
+    (GUARD_EXCEPTIONS, "dde"),
+    (names_of([torch_api.PENDING_ERROR]), "pending-unbacked"),
+    (names_of(torch_api.OUTPUT_ERRORS), "data-dependent-output"),
+    (names_of([torch_api.DYNAMO_INTERNAL_ERROR]), "internal-error"),
+    (names_of(torch_api.DYNAMO_REFUSALS), "unsupported"),
+)
+"""The kind by the exceptions of the chain, wherever in it they are: dynamo wraps what it meets in a `UserError`,
+`Unsupported` or `InternalTorchDynamoError`. The first row that applies decides; anything else is an internal error."""
+
+
+def decisive(observation: Observation) -> tuple[Kind, ExceptionInfo]:
+    """The kind of a failed observation and the exception of its chain that decides it.
+
+    A data-dependent error that C++ caught and quotes in an error of its own has left the chain, but was seen
+    (`Recorder.raised`): it decides as if it were there.
+    """
+    root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
+    if observation.raised is not None and not any(e.name in GUARD_EXCEPTIONS for e in observation.exceptions):
+        return "dde", root
+    for names, kind in KINDS:
+        for exception in observation.exceptions:
+            if exception.name in names:
+                return kind, exception
+    return "internal-error", root
