@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.classify.classify import classify
-from ddefuzz.classify.signature import Cause
+from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
@@ -90,11 +90,24 @@ def command(write: bool, drop_unobserved: bool, db: str, format_: str, outputs: 
 def _changes(became: Iterable[Became]) -> Iterator[Change]:
     for one in became:
         if one.becomes != one.id:
-            yield Change("merged" if one.merged else "moved", one.id, one.becomes, one.site, one.new_site)
+            before, after = _apart(one.signature, one.new_signature)
+            yield Change("merged" if one.merged else "moved", one.id, one.becomes, before, after)
         if one.cause != one.new_cause:
             yield Change("cause", one.id, one.becomes, one.cause, one.new_cause)
         for target, sightings in sorted(one.parts.items()):
-            yield Change("split", one.id, target, one.site, one.part_sites[target], sightings)
+            before, after = _apart(one.signature, one.part_signatures[target])
+            yield Change("split", one.id, target, before, after, sightings)
+
+
+def _apart(before: Signature, after: Signature) -> tuple[str, str]:
+    """Two signatures as far as it takes to tell them apart: site, its language, the code there, kind."""
+    forms: tuple[Callable[[Signature], str], ...] = (
+        lambda one: str(one.site),
+        lambda one: f"{one.site} ({one.site.language})",
+        lambda one: f"{one.site} [{one.anchor}]",
+    )
+    pairs = ((form(before), form(after)) for form in forms)
+    return next((pair for pair in pairs if pair[0] != pair[1]), (str(before), str(after)))
 
 
 def _counts(before: tuple[Finding, ...], result: Reclassified) -> Counts:
@@ -149,5 +162,5 @@ def _end(changes: list[Change], counts: Counts, *, written: bool) -> str:
 
 def _detail(change: Change) -> str:
     if change.change == "split":
-        return f"{counted(change.sightings, 'sighting')} at {change.after}"
-    return f"{change.before} → {change.after}" if change.before != change.after else f"at {change.after}"
+        return f"{counted(change.sightings, 'sighting')}: {change.before} → {change.after}"
+    return f"{change.before} → {change.after}"

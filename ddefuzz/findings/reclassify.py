@@ -30,18 +30,18 @@ WHO = "findings reclassify"
 class Became(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of one finding.
 
-    `parts` counts the sightings of it that go to other findings, by their ids; `part_sites` are the sites of those.
+    `parts` counts the sightings of it that go to other findings, by their ids; `part_signatures` are those findings'.
     """
 
     id: str
     becomes: str
-    site: str
-    new_site: str
+    signature: Signature
+    new_signature: Signature
     cause: str
     new_cause: str
     merged: bool
     parts: dict[str, int]
-    part_sites: dict[str, str]
+    part_signatures: dict[str, Signature]
 
     @property
     def changed(self) -> bool:
@@ -110,13 +110,13 @@ def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime
             Became(
                 id=home.finding.id,
                 becomes=home.id,
-                site=str(home.finding.site),
-                new_site=str(home.signature.site),
+                signature=home.finding.signature,
+                new_signature=home.signature,
                 cause=home.finding.cause,
                 new_cause=after[home.id].cause,
                 merged=len(owned[home.id]) > 1,
                 parts=counts[home.finding.id],
-                part_sites={name: str(after[name].site) for name in counts[home.finding.id]},
+                part_signatures={name: after[name].signature for name in counts[home.finding.id]},
             )
             for home in homes
         ),

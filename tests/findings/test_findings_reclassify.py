@@ -168,7 +168,7 @@ def test_an_id_that_is_gone_is_found_in_the_database(tmp_path: Path) -> None:
         assert only(result).count == 2
         for old in (CHUNK.key, ROLL.key, CHUNK.key[:9]):
             assert database.resolve(old).id == DIFF.key
-        with pytest.raises(InputError, match="no finding 'dde-none'"):
+        with pytest.raises(InputError, match="'dde-none': found no such finding"):
             database.resolve("dde-none")
 
 
