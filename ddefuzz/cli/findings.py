@@ -31,7 +31,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def who_option(command: Command) -> Command:
     """Who decides, for the history."""
-    return click.option("--by", "who", default=_user, metavar="NAME", help="Who decides this (default: you).")(command)
+    return click.option(
+        "--by", "who", default=_user, metavar="NAME", help="Name for the history. Default: your user name."
+    )(command)
 
 
 def _user() -> str:
@@ -53,7 +55,12 @@ def command() -> None:
 @command.command("list")
 @db_option
 @click.option(
-    "--state", "states", type=click.Choice(STATES), metavar="STATE", multiple=True, help=f"Only {', '.join(STATES)}."
+    "--state",
+    "states",
+    type=click.Choice(STATES),
+    metavar="STATE",
+    multiple=True,
+    help=f"Only findings in this state: {', '.join(STATES)}. Can be repeated.",
 )
 @click.option(
     "--cause",
@@ -61,12 +68,24 @@ def command() -> None:
     type=click.Choice(get_args(Cause)),
     metavar="CAUSE",
     multiple=True,
-    help=f"Only {', '.join(get_args(Cause))} (the README says what they mean).",
+    help=f"Only findings with this cause: {', '.join(get_args(Cause))}. The README explains them. Can be repeated.",
 )
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only of this kind: dde, crash …")
-@click.option("--op", "ops", multiple=True, metavar="OP", help="Only what this function reaches: torch.chunk …")
 @click.option(
-    "--all", "all_", is_flag=True, help="In the table also findings that are not about data (JSON always has them)."
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only findings of this kind, such as dde or crash. Can be repeated.",
+)
+@click.option(
+    "--op",
+    "ops",
+    multiple=True,
+    metavar="OP",
+    help="Only findings that this function reaches, such as torch.chunk. Can be repeated.",
+)
+@click.option(
+    "--all", "all_", is_flag=True, help="Also list findings that do not depend on data. JSON always has them."
 )
 @output_options("text", "json", "jsonl")
 def list_(
@@ -81,8 +100,9 @@ def list_(
 ) -> None:
     """List the findings.
 
-    Some failures are not about data: the smallest program fails in the same way with static or with backed sizes. The
-    table leaves them out, and says how many they are; JSON has them with "data_dependent": false.
+    A finding does not depend on data if its smallest program also fails in the same way with static sizes or with
+    backed dynamic sizes. The table leaves such findings out and counts them. JSON has them, with "data_dependent":
+    false.
     """
     with Database.open(db, create=False) as database:
         found = [
@@ -106,15 +126,15 @@ def list_(
 @click.option(
     "--repro",
     is_flag=True,
-    help="Print the stand-alone repro script: it needs torch alone, and exits 1 if this failure shows.",
+    help="Print a stand-alone script. It needs only torch, and exits with code 1 if this failure occurs.",
 )
-@click.option("--minimal", is_flag=True, help="Print the smallest program.")
-@click.option("--original", is_flag=True, help="Print the program that it was found with.")
+@click.option("--minimal", is_flag=True, help="Print the smallest program, as a case file for `check`.")
+@click.option("--original", is_flag=True, help="Print the program with which the failure was found.")
 @click.option(
     "--stage",
     type=click.Choice(CAPTURE_STAGES),
     metavar="STAGE",
-    help="The repro's stage (default: the one that shows it).",
+    help="Stage of the script. Default: the stage in which the smallest program was confirmed.",
 )
 @db_option
 @output_options("text", "json")
@@ -128,7 +148,7 @@ def show(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Show all that is known of one finding. A unique beginning of its ID is enough."""
+    """Show one finding. The first characters of its ID are enough if no other ID begins with them."""
     with Database.open(db, create=False) as database:
         finding = database.resolve(finding_id)
     for former in finding.former:
@@ -151,9 +171,9 @@ def _program(finding: Finding, *, minimal: bool) -> str:
     text = finding.minimal if minimal else finding.original
     if text is None:
         missing = (
-            "smallest program yet: `ddefuzz minimize` makes it" if minimal else "program: it is of a user's own code"
+            "smallest program yet, expected one: run `ddefuzz minimize`" if minimal else "program: it is of user code"
         )
-        raise InputError(f"{finding.id}: has no {missing}")
+        raise InputError(f"{finding.id}: found no {missing}")
     return text
 
 
@@ -161,10 +181,14 @@ def _program(finding: Finding, *, minimal: bool) -> str:
 @click.argument("finding_id", metavar="ID")
 @click.argument("state", type=click.Choice([state for state in STATES if state != "dup"]), required=False)
 @click.option(
-    "--in", "fixed_in", multiple=True, metavar="VERSION", help="With `fixed`: the torch versions (default: all)."
+    "--in",
+    "fixed_in",
+    multiple=True,
+    metavar="VERSION",
+    help="With the state fixed: a version of torch in which it is fixed. Can be repeated. Default: all.",
 )
-@click.option("--cause", type=click.Choice(get_args(Cause)), metavar="CAUSE", help="Correct the cause.")
-@click.option("--title", help="Give it a better title.")
+@click.option("--cause", type=click.Choice(get_args(Cause)), metavar="CAUSE", help="Replace the cause.")
+@click.option("--title", help="Replace the title.")
 @db_option
 @who_option
 def set_(
@@ -176,11 +200,11 @@ def set_(
     db: str,
     who: str,
 ) -> None:
-    """Decide on a finding: its STATE, cause or title. Every decision is logged and can be taken back."""
+    """Change the state, cause or title of a finding. The change is kept in its history and can be undone."""
     if state is None and cause is None and title is None:
-        raise click.UsageError("nothing to set: expected a STATE, --cause or --title")
+        raise click.UsageError("found nothing to set, expected a STATE, --cause or --title")
     if fixed_in and state != "fixed":
-        raise click.UsageError("--in goes with the state 'fixed'")
+        raise click.UsageError("found --in with another state, expected the state 'fixed'")
     when = _now()
     with Database.open(db, create=False) as database, database.transaction():
         finding = database.resolve(finding_id)
@@ -200,7 +224,7 @@ def set_(
 @db_option
 @who_option
 def note(finding_id: str, text: str, db: str, who: str) -> None:
-    """Add a remark."""
+    """Add a note to a finding."""
     with Database.open(db, create=False) as database, database.transaction():
         finding = database.resolve(finding_id)
         database.note(finding.id, text, who=who, when=_now())
@@ -213,7 +237,7 @@ def note(finding_id: str, text: str, db: str, who: str) -> None:
 @db_option
 @who_option
 def dup(finding_id: str, of: str, db: str, who: str) -> None:
-    """Say that ID is the same bug as OF."""
+    """Mark finding ID as a duplicate of finding OF."""
     with Database.open(db, create=False) as database, database.transaction():
         finding, original = database.resolve(finding_id), database.resolve(of)
         database.dup(finding.id, original.id, who=who, when=_now())
@@ -225,7 +249,7 @@ def dup(finding_id: str, of: str, db: str, who: str) -> None:
 @db_option
 @who_option
 def undup(finding_id: str, db: str, who: str) -> None:
-    """Take a `dup` back."""
+    """Undo `findings dup`."""
     with Database.open(db, create=False) as database, database.transaction():
         finding = database.resolve(finding_id)
         database.undup(finding.id, who=who, when=_now())
@@ -239,9 +263,9 @@ def undup(finding_id: str, db: str, who: str) -> None:
 @db_option
 @who_option
 def link(finding_id: str, url: str, db: str, who: str) -> None:
-    """Add the address of an upstream issue or pull request."""
+    """Add the URL of an issue or pull request to a finding."""
     if not url.startswith(("https://", "http://")):
-        raise InputError(f"link {url!r}: expected an address that starts with https://")
+        raise InputError(f"URL: found {url!r}, expected one that starts with https://")
     with Database.open(db, create=False) as database, database.transaction():
         finding = database.resolve(finding_id)
         database.link(finding.id, url, who=who, when=_now())
@@ -252,7 +276,10 @@ def link(finding_id: str, url: str, db: str, who: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
 @db_option
 def export(folder: Path, db: str) -> None:
-    """Write the findings as reviewable text: a folder each, and known.toml (default FOLDER: findings)."""
+    """Write the findings as text files for review.
+
+    Each finding gets a folder in FOLDER (default: findings). FOLDER/known.toml has the decisions.
+    """
     with Database.open(db, create=False) as database:
         found = database.findings()
     write_findings(found, folder)
@@ -263,7 +290,10 @@ def export(folder: Path, db: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
 @db_option
 def import_(folder: Path, db: str) -> None:
-    """Add what a text form says to the database (default FOLDER: findings). Doing so again changes nothing."""
+    """Add findings from text files to the database.
+
+    FOLDER is one that `findings export` wrote (default: findings). Importing it twice changes nothing.
+    """
     found = read_findings(folder, _now())
     with Database.open(db) as database:
         database.merge(found)
@@ -274,7 +304,10 @@ def import_(folder: Path, db: str) -> None:
 @click.argument("others", metavar="URL...", nargs=-1, required=True)
 @db_option
 def merge(others: tuple[str, ...], db: str) -> None:
-    """Add the findings and guard sites of other databases, such as those of shards. Their order does not matter."""
+    """Add the findings and guard sites of other databases.
+
+    Use it to join the databases of shards. The order of URLs does not matter.
+    """
     with Database.open(db) as database, database.transaction():
         before = {finding.id for finding in database.findings()}
         for url in others:

@@ -52,20 +52,20 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 @click.command("reclassify")
-@click.option("--write", is_flag=True, help="Save it. Without this nothing is changed.")
+@click.option("--write", is_flag=True, help="Save the changes.")
 @click.option(
     "--drop-unobserved",
     is_flag=True,
-    help="Forget occurrences that kept no failure of their own, but for those of the smallest program.",
+    help="Remove occurrences without a stored failure, except those of the smallest program.",
 )
 @db_option
 @output_options("text", "json", "jsonl")
 def command(write: bool, drop_unobserved: bool, db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """Apply today's rules of classification to the stored failures, and print what changes.
+    """Apply the current rules of classification to the stored failures, and print what changes.
 
-    Findings may move (another site, so another id), become one, or split; causes may change. Decisions, notes and links
-    stay. An id that is gone is still understood: `findings show OLD_ID` shows what it became. Without --write nothing
-    is saved.
+    A finding can get another site and so another id, merge with another finding, split, or get another cause.
+    Decisions, notes and links are kept. `findings show OLD_ID` still finds what an old id became. Without --write
+    nothing is saved.
     """
     with Database.open(db, create=False) as database, database.transaction():
         before = database.findings()

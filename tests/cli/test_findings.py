@@ -192,7 +192,7 @@ def test_the_page_of_a_finding_folds_and_cuts_nothing(url: str, columns: int) ->
 def test_show_prints_programs_alone(url: str) -> None:
     assert findings(url, "show", CHUNK.key, "--minimal").stdout == PROGRAM
     assert findings(url, "show", ROLL.key, "--original").stdout == PROGRAM
-    with pytest.raises(InputError, match="has no smallest program yet"):
+    with pytest.raises(InputError, match="found no smallest program yet"):
         findings(url, "show", ROLL.key, "--minimal")
 
 
