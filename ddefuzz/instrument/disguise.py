@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from ddefuzz.instrument.torch_api import Api
 
 
 def disguised(api: Api, hook: Callable[..., Any]) -> Callable[..., Any]:
-    """`hook` with the file name of the function that it replaces.
+    """`hook`, and the functions in it, with the file name of the function that it replaces.
 
     torch names the first frame outside its own files in "Caused by:"; a hook's own frame would be named there.
     """
     if not isinstance(hook, FunctionType):
         raise TypeError(f"a hook is a function, not {hook!r}")
-    hook.__code__ = hook.__code__.replace(co_filename=sys.modules[api.here().partition(":")[0]].__file__ or "")
+    hook.__code__ = _of_file(hook.__code__, sys.modules[api.here().partition(":")[0]].__file__ or "")
     return hook
+
+
+def _of_file(code: CodeType, file: str) -> CodeType:
+    inner = tuple(_of_file(one, file) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=file, co_consts=inner)

@@ -73,7 +73,7 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
         fallback_value: bool | None = None,
         **options: Any,
     ) -> Any:
-        def decide(size_oblivious: bool) -> Any:
+        def ddefuzz_decide(size_oblivious: bool) -> Any:
             try:
                 return original(env, orig_expr, hint, fx_node, size_oblivious, None, **options)
             except RuntimeError as error:
@@ -83,9 +83,9 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
                 return _forced(env, orig_expr, forced, fx_node)
 
         if fallback_value is None:
-            return decide(size_oblivious)
+            return ddefuzz_decide(size_oblivious)
         if size_oblivious_only:
-            return decide(True)
+            return ddefuzz_decide(True)
         recorder.fell_back = False
         answer = original(env, orig_expr, hint, fx_node, size_oblivious, fallback_value, **options)
         # torch's lru_cache answers a repeated question without falling back again: the memory makes it count.
