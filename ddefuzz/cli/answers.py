@@ -43,14 +43,14 @@ class Target(NamedTuple):
 
 @click.command("answers")
 @click.argument("targets", metavar="[ID|FILE]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every finding of kind dde in the database.")
+@click.option("--all", "everything", is_flag=True, help="Try all findings of kind dde in the database.")
 @click.option(
     "--stage",
     type=click.Choice(CHEAP_TO_CALL),
     metavar="STAGE",
     help=f"Capture in this stage: {', '.join(CHEAP_TO_CALL)}. Default: the finding's own; export for a FILE.",
 )
-@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Limit of one run.")
+@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time limit of one run.")
 @db_option
 @output_options("text", "json")
 def command(
@@ -62,11 +62,11 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Try what would mend a data-dependent error.
+    """Try which answer of a guard would fix a data-dependent error.
 
     The first guard that cannot be decided is answered False, then True, then deferred to a run-time assertion. Each
-    time the program is captured, and the captured program is called beside eager at all data sizes. The verdict is the
-    least change that is right: guard_or_false, guard_or_true or torch._check; or that no answer is right.
+    time the program is captured, and the captured program is compared with eager at all data sizes. The verdict is the
+    smallest change that gives correct results: guard_or_false, guard_or_true or torch._check, or that none does.
     """
     if bool(targets) == everything:
         raise click.UsageError("expected an ID or a FILE, or else --all")

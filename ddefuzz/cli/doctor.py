@@ -11,7 +11,6 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ddefuzz.classify import reference
 from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, deliver, output_options, rendered
@@ -21,6 +20,7 @@ from ddefuzz.execute import selftest
 from ddefuzz.execute.pool import Pool
 from ddefuzz.findings import connection
 from ddefuzz.instrument import torch_api
+from ddefuzz.oracles import reference
 from ddefuzz.selfcheck import Check
 
 SCHEMA = "ddefuzz.doctor/1"
@@ -32,7 +32,7 @@ SQLITE = "sqlite:///"
 @db_option
 @output_options("text", "json")
 def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """Check this environment, every private name of torch in use, the workers, and the classification.
+    """Check torch, the private names of it that ddefuzz uses, the workers, and the classification.
 
     The classification is checked with reference programs whose site and cause are known.
 

@@ -20,12 +20,12 @@ COMMANDS = {
     "sweep": "Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.",
     "check": "Capture a program, or your own model, in several stages, and explain what fails.",
     "minimize": "Shrink a program as far as it still fails in the same way.",
-    "answers": "Try what would mend a data-dependent error: answer its guard each way.",
+    "answers": "Try which answer of a guard would fix a data-dependent error.",
     "replay": "Run the saved cases again and compare them with what is expected.",
     "findings": "List, show and triage findings.",
     "sites": "List the guard sites of torch, and how often runs reached them.",
     "bench": "Measure ddefuzz itself.",
-    "doctor": "Check this environment and every private torch API that ddefuzz uses.",
+    "doctor": "Check torch, the private names of it that ddefuzz uses, the workers, and the classification.",
 }
 """Name → what `--help` says of it. It is the `command` of the module of its name in `ddefuzz.cli`."""
 

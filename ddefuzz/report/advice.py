@@ -253,7 +253,7 @@ def _summary(failure: Classified) -> str:
         case "refused":
             return f"Capture refuses this code by design or by a default option, for any sizes: {signature.anchor}."
         case "no-kernel":
-            return f"{signature.site} has no fake kernel that capture can use. PyTorch or the op's author can add one."
+            return f"{signature.site} has no fake kernel that capture can use: it is PyTorch's to add, or its author's."
         case "int-required":
             return f"The limitation is PyTorch's: {signature.site} needs a plain int{guard}. Worth an issue upstream."
         case "avoidable" | "unclassified" if raised is not None:

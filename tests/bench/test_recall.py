@@ -77,7 +77,7 @@ def test_a_fault_that_is_blamed_on_another_line_is_misnamed() -> None:
     caller = Frame("torch/_refs/nn/functional/__init__.py", 12, "pad", "reshape(x)", exact=True)
     judged = judge_fault(Planted(REFS, "reshape"), failed(REFS, caller))
     assert (judged.found, judged.exact) == (True, False)
-    assert judged.why == "asked at torch/_refs/__init__.py:4026"
+    assert judged.why == "evaluated at torch/_refs/__init__.py:4026"
 
 
 def test_a_fault_in_cxx_is_exact_when_cxx_at_that_place_asked() -> None:
