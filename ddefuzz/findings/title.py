@@ -11,6 +11,7 @@ from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import ExceptionInfo
+from ddefuzz.instrument import torch_api
 
 MOST = 72
 """Characters of an expression or a message in a title."""
@@ -81,7 +82,7 @@ def _said(signature: Signature, cause: Cause, failure: Failure) -> str:
         case "pending-unbacked":
             return f"{site} makes an unbacked symint that no output has"
         case "unsupported":
-            refusing = "dynamo" if site in {"torch/_dynamo", str(USER_SITE)} else site
+            refusing = "dynamo" if site in {torch_api.DYNAMO_FILES.path.rstrip("/"), str(USER_SITE)} else site
             return f"{refusing} refuses: {_shortened(signature.anchor)}"
         case "data-dependent-output":
             return _without_value(site, decisive(observation)[1], signature.anchor)

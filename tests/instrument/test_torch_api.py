@@ -28,7 +28,8 @@ ALLOWED = {
     "oracles/reference.py": SOURCE_DATA,
     "coverage/unreached.py": SOURCE_DATA,
     "ops/references.py": "names under test: what programs may call; a row whose function this torch lacks is not drawn",
-    "program/repro.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
+    "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
+    "repro/expected.py": "the plumbing of these scripts: data about torch's source",
 }
 """The modules that may spell private names, and why."""
 
