@@ -74,7 +74,14 @@ def renew(
 
     def ended() -> Renewed:
         finding, task, future = begun.popleft()
-        return _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
+        found = _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
+        if found.status != "not shown" or finding.minimal is None or finding.original is None:
+            return found
+        # Of findings that were merged the smallest program may be one that fails in another stage.
+        anew = msgspec.structs.replace(finding, minimal=None)
+        task = _task(anew, max_attempts)
+        future = workers.submit(run_minimize, task, timeout)
+        return _renewed(anew, _minimized(task, future, workers, journal, timeout), workers, timeout)
 
     for finding in findings:
         task = _task(finding, max_attempts)

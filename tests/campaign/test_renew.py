@@ -116,9 +116,16 @@ def test_a_smaller_program_that_is_not_shown_does_not_replace_it(tmp_path: Path)
 
 
 def test_what_is_never_shown_is_not_controlled(tmp_path: Path) -> None:
-    workers = Workers(made("new"), shown=())
+    workers = Workers(made("new"), made("new"), shown=())
     found = renewed(workers, tmp_path)
     assert (found.status, found.shown, workers.controlled) == ("not shown", None, [])
+
+
+def test_where_the_smallest_program_is_not_shown_the_original_is_the_start(tmp_path: Path) -> None:
+    workers = Workers(made("old"), made("new"), shown=("new",))
+    found = renewed(workers, tmp_path)
+    assert [task.suspect.program for task in workers.tasks] == ["old", "original"]
+    assert (found.status, found.finding.id) == ("smaller", FINDING.id)
 
 
 def test_a_crash_is_tried_again_without_what_crashed(tmp_path: Path) -> None:
