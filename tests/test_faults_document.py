@@ -51,7 +51,8 @@ class Texts(NamedTuple):
 
 @cache
 def texts() -> Texts:
-    whole, filled = set(), set()
+    whole: set[str] = set()
+    filled: set[str] = set()
     for path in (ROOT / "ddefuzz").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
