@@ -79,6 +79,13 @@ CAUSES: tuple[Meaning, ...] = (
         False,
         "y if x.nonzero().shape[0] > 3 else z",
     ),
+    Meaning(
+        "wrong-capture",
+        "the captured program computes something else than eager, refuses other inputs, or fixes a size",
+        "PyTorch: the fallback, assertion, replacement or op that is blamed",
+        True,
+        "torch.stack((x[mask], x[mask])), if it computed something else",
+    ),
     Meaning("unclassified", "no rule applies", "to be read by a person", True, "torch.arange(n, n + 2), compiled"),
 )
 """All causes, in the order in which they are shown."""

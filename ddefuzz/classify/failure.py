@@ -9,8 +9,20 @@ import msgspec
 from ddefuzz.execute.protocol import Observation
 
 Kind: TypeAlias = Literal[
-    "dde", "pending-unbacked", "data-dependent-output", "unsupported", "crash", "timeout", "internal-error"
+    "dde",
+    "pending-unbacked",
+    "data-dependent-output",
+    "unsupported",
+    "crash",
+    "timeout",
+    "internal-error",
+    "wrong-result",
+    "wrong-layout",
+    "over-strict",
+    "missing-assertion",
+    "specialized",
 ]
+"""What each means is in the tables of the oracles."""
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ Cause: TypeAlias = Literal[
     "python-value",
     "refused",
     "user",
+    "wrong-capture",
     "unclassified",
 ]
 

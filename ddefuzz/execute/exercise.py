@@ -25,6 +25,7 @@ from ddefuzz.execute.subject import Prepared, prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.ops import catalogue
 from ddefuzz.program.inputs import at_data_size
+from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import print_program
 
@@ -106,6 +107,8 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
         kept = {dim.symbol: dim.size for one in resized.inputs for dim in one.shape if dim.symbol is not None}
         pairs = zip(program.inputs, resized.inputs, strict=True)
         resized = replace(resized, inputs=tuple(old if old.shape != new.shape else new for old, new in pairs))
+    if any(map(fault_of, resized.inputs)):  # such a size is not possible: `spd(n)` has none of 0
+        return None
     return _At(ProgramSubject(print_program(resized)), kept)
 
 

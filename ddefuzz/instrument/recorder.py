@@ -221,10 +221,13 @@ class Recorder:
     # What follows is called by the hooks.
 
     def fell(self, env: Any, expression: Any, fallback: bool, frame: FrameType) -> Place:
-        """Note that the asker under `frame` was answered with its fallback."""
+        """Note that a guard under `frame` takes its fallback, or an experiment's answer in its place."""
         asked, where, line = self._who(frame, "guard_or_true" if fallback else "guard_or_false")
-        key = _GuardKey(where, line, asked.method, expression, fallback, self._old_answer(env, expression, fallback))
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
+        forced = self.answer_at(place, expression)
+        if forced is not None and forced.value is not None:
+            fallback = forced.value
+        key = _GuardKey(where, line, asked.method, expression, fallback, self._old_answer(env, expression, fallback))
         if self.listener is not None and key not in self._guards:
             self.listener.fell(place, "" if isinstance(where, str) else where.co_name, asked.method, fallback)
         self._guards[key] = self._guards.get(key, 0) + 1

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import decisive
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
+
+KINDS: Mapping[Kind, str] = {
+    "dde": "a guard over an unbacked size could not be decided",
+    "pending-unbacked": "an op made an unbacked symbol that none of its outputs has",
+    "data-dependent-output": "an op has no fake kernel, or an output that only the data tells",
+    "unsupported": "dynamo does not trace it",
+    "crash": "the process that captured it died",
+    "timeout": "the capture did not end in time",
+    "internal-error": "the capture raised any other error",
+}
 
 EXPECTED_AFTER: dict[Outcome, frozenset[Outcome]] = {
     "fail": frozenset({"fail"}),

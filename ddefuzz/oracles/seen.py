@@ -113,7 +113,9 @@ def at_maker(constraint: Constraint) -> Located:
 
 def _again(seen: Seen, text: str, call: Call, runner: Runner, answers: tuple[Answer, ...]) -> Call | None:
     """The same call of the program captured anew; None if it is not captured."""
-    semantics: Semantics = msgspec.structs.replace(seen.observation.semantics, answers=answers)
+    before = seen.observation.semantics
+    # The first that fits a guard answers it: what the run was given (a planted fault) stays for all others.
+    semantics: Semantics = msgspec.structs.replace(before, answers=(*answers, *before.answers))
     observation = runner(Run(ProgramSubject(text), seen.observation.stage, semantics, calls=(call.size,)))
     return observation.calls[0] if observation.calls else None
 

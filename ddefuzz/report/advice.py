@@ -256,6 +256,8 @@ def _summary(failure: Classified) -> str:
             return f"{signature.site} has no fake kernel that capture can use: it is PyTorch's to add, or its author's."
         case "int-required":
             return f"The limitation is PyTorch's: {signature.site} needs a plain int{guard}. Worth an issue upstream."
+        case "wrong-capture":
+            return f"PyTorch captured something else than your code: {signature.site}. Worth an issue upstream."
         case "avoidable" | "unclassified" if raised is not None:
             return f"The error is PyTorch's: {signature.site} evaluates `{raised.expression}`. Worth an issue upstream."
         case "avoidable" | "unclassified":

@@ -14,18 +14,22 @@ from tests.classify import causes_page
 from tests.classify.test_golden import cases
 
 
+OF_OTHER_ORACLES = {"wrong-capture"}
+"""The rules are for captures that fail; this is the cause of captures that are wrong."""
+
+
 def test_the_table_has_each_cause_once_and_each_has_a_rule() -> None:
     assert [row.cause for row in CAUSES] == list(get_args(Cause))
-    assert {rule.cause for rule in RULES} == set(MEANINGS)
+    assert {rule.cause for rule in RULES} == set(MEANINGS) - OF_OTHER_ORACLES
 
 
-@pytest.mark.parametrize("row", CAUSES, ids=lambda row: row.cause)
+@pytest.mark.parametrize("row", [row for row in CAUSES if row.cause not in OF_OTHER_ORACLES], ids=lambda row: row.cause)
 def test_the_example_of_a_cause_is_that_of_one_of_its_rules(row: Meaning) -> None:
     assert row.example in {rule.example for rule in RULES if rule.cause == row.cause}
 
 
 def test_the_programs_own_causes_are_not_about_pytorch() -> None:
-    assert {"avoidable", "int-required", "no-kernel", "unclassified"} == FRAMEWORK_CAUSES
+    assert {"avoidable", "int-required", "no-kernel", "wrong-capture", "unclassified"} == FRAMEWORK_CAUSES
 
 
 def test_only_the_last_rule_takes_what_is_left() -> None:

@@ -1,0 +1,5 @@
+"""`python -m ddefuzz`, where the command is not on the path."""
+
+from ddefuzz.cli.main import main
+
+main()

@@ -1,0 +1,67 @@
+"""The assertion oracle: a captured program refuses exactly the inputs that eager refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddefuzz.classify.chain import Located
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.execute.calls import Call
+from ddefuzz.execute.protocol import Runner
+from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, unknown
+from ddefuzz.oracles.truth import clauses, sides, value_at
+
+KINDS: Mapping[Kind, str] = {
+    "over-strict": "the captured program refuses inputs that eager takes",
+    "missing-assertion": "the captured program takes inputs that eager refuses",
+}
+
+
+def accepted(call: Call) -> bool:
+    """Whether a refusal is the accepted rule: a size that is 1 only at run time does not broadcast.
+
+    By its form: some clause of the assertion says that two sizes are equal, and in this call just one of them is 1.
+    """
+    symbols = dict(call.symbols)
+    for clause in clauses(call.captured.expression):
+        pair = sides(clause)
+        values = [value_at(side, symbols) for side in pair] if pair is not None else []
+        if len(values) == 2 and None not in values and (values[0] == 1) != (values[1] == 1):
+            return True
+    return False
+
+
+def judge(seen: Seen) -> tuple[Failure, ...]:
+    """A refusal too many and one too few, each at the first size that shows it."""
+    calls = seen.observation.calls
+    strict = next((call for call in calls if _over_strict(call)), None)
+    lax = next((call for call in calls if _missing(call)), None)
+    found = []
+    if strict is not None:
+        said = strict.captured.expression or strict.captured.error
+        found.append(Failure("over-strict", seen.observation, f"at size {strict.size}: {said}"))
+    if lax is not None:
+        found.append(Failure("missing-assertion", seen.observation, f"at size {lax.size} eager: {lax.eager.error}"))
+    return tuple(found)
+
+
+def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+    """The guard whose true answer mends it; else who made the assertion; else the op that alone shows it."""
+    shows = _over_strict if failure.kind == "over-strict" else _missing
+    call = next(call for call in failure.observation.calls if shows(call))
+    guard = guard_to_blame(seen, call, shows, runner)
+    if guard is not None:
+        return guard
+    made = (one for one in failure.observation.constraints if one.text == call.captured.expression)
+    maker = next(made, None) if failure.kind == "over-strict" else None
+    if maker is not None:
+        return at_maker(maker)
+    return op_to_blame(seen, call, shows, runner) or unknown(seen)
+
+
+def _over_strict(call: Call) -> bool:
+    return call.eager.returned and not call.captured.returned and not call.recompiled and not accepted(call)
+
+
+def _missing(call: Call) -> bool:
+    return not call.eager.returned and call.captured.returned and not call.recompiled

@@ -1,0 +1,46 @@
+"""The specialization oracle: an unbacked size stays free unless somebody asserts what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddefuzz.classify.chain import Located
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.execute.calls import Call
+from ddefuzz.execute.protocol import Runner
+from ddefuzz.instrument.events import Constraint
+from ddefuzz.oracles.seen import Seen, at_maker, unknown
+from ddefuzz.oracles.truth import value_at
+
+KINDS: Mapping[Kind, str] = {
+    "specialized": "an unbacked size became a number or another size, and eager takes inputs where it is not that",
+}
+
+
+def judge(seen: Seen) -> tuple[Failure, ...]:
+    """A replacement that is not true in a call that eager takes and the captured program does not."""
+    for call in seen.observation.calls:
+        broken = _broken(seen, call)
+        if broken is not None:
+            return (Failure("specialized", seen.observation, f"at size {call.size}: {broken.text} is not so"),)
+    return ()
+
+
+def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+    """Who made the replacement."""
+    del runner
+    found = (_broken(seen, call) for call in failure.observation.calls)
+    broken = next((one for one in found if one is not None), None)
+    return unknown(seen) if broken is None else at_maker(broken)
+
+
+def _broken(seen: Seen, call: Call) -> Constraint | None:
+    if not call.eager.returned or call.captured.returned:
+        return None
+    symbols = dict(call.symbols)
+    for one in seen.observation.constraints:
+        if one.kind == "replacement":
+            symbol, _, value = one.text.partition(" = ")
+            if symbol in symbols and value_at(value, symbols) not in (None, symbols[symbol]):
+                return one
+    return None

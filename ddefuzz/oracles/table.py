@@ -1,0 +1,65 @@
+"""All oracles: what each calls wrong, what it needs to see, and how it blames a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from ddefuzz.classify.chain import Located
+from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.signature import Signature
+from ddefuzz.execute.protocol import Runner
+from ddefuzz.oracles import agreement, assertions, capture, specialization
+from ddefuzz.oracles.seen import Seen
+from ddefuzz.program.sizes import CALL_SIZES, CallSize
+
+
+class Oracle(NamedTuple):
+    """One oracle. `kinds` are what it calls wrong, each with its meaning.
+
+    `calls` are the sizes at which it needs what was captured called; without any it judges the capture itself. `locate`
+    may run the program again; None says that the observation alone tells (`classify`).
+    """
+
+    name: str
+    kinds: Mapping[Kind, str]
+    judge: Callable[[Seen], tuple[Failure, ...]]
+    locate: Callable[[Failure, Seen, Runner], Located] | None = None
+    calls: tuple[CallSize, ...] = ()
+
+
+ORACLES: tuple[Oracle, ...] = (
+    Oracle("capture", capture.KINDS, lambda seen: capture.judge([seen.observation])),
+    Oracle("agreement", agreement.KINDS, agreement.judge, agreement.locate, CALL_SIZES),
+    Oracle("specialization", specialization.KINDS, specialization.judge, specialization.locate, CALL_SIZES),
+    Oracle("assertions", assertions.KINDS, assertions.judge, assertions.locate, CALL_SIZES),
+)
+"""In the order in which their failures are told."""
+
+NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
+
+
+def oracle_of(kind: Kind) -> Oracle:
+    """The oracle that a kind belongs to."""
+    return next(oracle for oracle in ORACLES if kind in oracle.kinds)
+
+
+def calls_of(names: Iterable[str]) -> tuple[CallSize, ...]:
+    """The sizes at which the named oracles need calls."""
+    needed = {size for oracle in ORACLES if oracle.name in set(names) for size in oracle.calls}
+    return tuple(size for size in CALL_SIZES if size in needed)
+
+
+def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classified, ...]:
+    """What the named oracles call wrong in one observation, each with the place that is blamed."""
+    chosen = [oracle for oracle in ORACLES if oracle.name in set(names)]
+    return tuple(_classified(oracle, failure, seen, runner) for oracle in chosen for failure in oracle.judge(seen))
+
+
+def _classified(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
+    if oracle.locate is None:
+        return classify(failure)
+    located = oracle.locate(failure, seen, runner)
+    signature = Signature(failure.kind, located.site, located.anchor)
+    return Classified(failure, signature, "wrong-capture", oracle.name, located.frame)

@@ -1,0 +1,186 @@
+"""The oracles over captured programs: on observations made by hand, and on planted faults in real torch."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ddefuzz.execute.calls import Call, Difference, Ended, What
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
+from ddefuzz.oracles import agreement, assertions, specialization
+from ddefuzz.oracles.seen import Seen, answered_falsely
+from ddefuzz.oracles.table import NAMES, ORACLES, calls_of, classified, oracle_of
+from ddefuzz.program.sizes import CALL_SIZES
+
+HEADER = "# ddefuzz program v1\n"
+TEXT = f"""{HEADER}# inputs: x = normal
+def program(x: Float32[Tensor, "u0=3"]):
+    t0 = torch.relu(x)
+    return torch.neg(t0)
+"""
+GUARD = Guard(Place("Python", "torch/_refs/__init__.py", 10), "guard_or_false", "Eq(u0, 3)", False, "same", "expand")
+OTHER = Guard(Place("C++", "aten/src/ATen/ExpandUtils.cpp", 5), "guard_or_true", "u0 >= 0", True, "same")
+RETURNED, REFUSED = Ended(), Ended("RuntimeError: no")
+
+
+def observed(*calls: Call, guards: tuple[Guard, ...] = (), constraints: tuple[Constraint, ...] = ()) -> Observation:
+    return Observation("aot", EXPLICIT, "ok", guards=guards, calls=calls, constraints=constraints)
+
+
+def seen(
+    *calls: Call, guards: tuple[Guard, ...] = (), constraints: tuple[Constraint, ...] = (), text: str = TEXT
+) -> Seen:
+    return Seen(text, observed(*calls, guards=guards, constraints=constraints))
+
+
+def wrong(what: What = "values") -> Call:
+    return Call("2", RETURNED, RETURNED, "differs", (Difference(what, "result", "how"),), symbols=(("u0", 3),))
+
+
+def refusal(expression: str = "") -> Call:
+    error = f"RuntimeError: Runtime assertion failed for expression {expression}" if expression else "RuntimeError: no"
+    return Call("2", RETURNED, Ended(error, expression), symbols=(("u0", 3), ("u1", 1)))
+
+
+def nothing(_: Run) -> Observation:
+    raise AssertionError("nothing had to be run")
+
+
+def test_every_kind_has_one_oracle_with_a_meaning() -> None:
+    kinds = [kind for oracle in ORACLES for kind in oracle.kinds]
+    assert len(kinds) == len(set(kinds))
+    assert all(meaning for oracle in ORACLES for meaning in oracle.kinds.values())
+    assert all(oracle_of(kind).kinds[kind] for kind in kinds)
+    assert calls_of(["capture"]) == ()
+    assert calls_of(NAMES) == CALL_SIZES
+
+
+def test_a_capture_that_agrees_has_no_failure() -> None:
+    agrees = Call("2", RETURNED, RETURNED, "same", accepted=(Difference("alias", "result", ""),))
+    both = Call("1", REFUSED, REFUSED)
+    assert classified(seen(agrees, both), nothing) == ()
+
+
+@pytest.mark.parametrize(("what", "kind"), [("values", "wrong-result"), ("strides", "wrong-layout")])
+def test_a_difference_is_a_failure(what: What, kind: str) -> None:
+    (failure,) = agreement.judge(seen(wrong(what)))
+    assert (failure.kind, failure.evidence) == (kind, f"at size 2: {what} of result: how")
+
+
+@pytest.mark.parametrize("function", ["torch.empty_like", "torch.randn_like", "torch.nn.functional.dropout"])
+def test_what_is_unspecified_is_not_compared(function: str) -> None:
+    text = TEXT.replace("torch.relu", function)
+    assert agreement.judge(seen(wrong(), text=text)) == ()
+
+
+def test_what_was_captured_anew_says_nothing() -> None:
+    again = msgspec.structs.replace(wrong(), recompiled=True)
+    assert classified(seen(again), nothing) == ()
+
+
+def test_the_guard_whose_true_answer_mends_it_is_blamed() -> None:
+    def runner(run: Run) -> Observation:
+        assert run.calls == ("2",)
+        mended = Answer(GUARD.place, True, "Eq(u0, 3)") in run.semantics.answers
+        return observed(Call("2", RETURNED, RETURNED, "same") if mended else wrong())
+
+    subject = seen(wrong(), guards=(OTHER, GUARD))
+    assert answered_falsely(subject.observation, wrong()) == ((GUARD, True),)
+    (found,) = classified(subject, runner)
+    assert str(found.signature) == "wrong-result at torch/_refs/__init__.py:expand [guard_or_false Eq(x0, n)]"
+    assert found.cause == "wrong-capture"
+
+
+def test_without_a_guard_the_first_wrong_op_is_blamed() -> None:
+    def runner(run: Run) -> Observation:
+        assert isinstance(run.subject, ProgramSubject)
+        return observed(wrong() if "neg" in run.subject.text else Call("2", RETURNED, RETURNED, "same"))
+
+    (found,) = classified(seen(wrong()), runner)
+    assert (found.signature.site.language, found.signature.site.function) == ("op", "torch.neg")
+
+
+def test_nothing_to_blame_is_said() -> None:
+    (found,) = classified(seen(wrong()), lambda _: observed())
+    assert str(found.signature.site) == "an unknown place"
+    assert found.signature.anchor.startswith("program ")
+
+
+def test_a_refusal_is_blamed_on_the_maker_of_its_assertion() -> None:
+    frame = Frame("torch/_meta_registrations.py", 7, "meta_bmm", "torch._check(a == b)", exact=True)
+    made = Constraint("assertion", "Eq(u0, 2*u1)", "expect_true", Place("Python", frame.file, 7), (frame,))
+    (found,) = classified(seen(refusal("Eq(u0, 2*u1)"), constraints=(made,)), nothing)
+    assert str(found.signature) == "over-strict at torch/_meta_registrations.py:meta_bmm [assertion Eq(x0, n*x1)]"
+    assert found.frame == frame
+
+
+@pytest.mark.parametrize(
+    ("expression", "accepted"),
+    [
+        ("Eq(u0, u1)", True),
+        ("Eq(u0, Min(1, u0))", True),
+        ("(u0 < 0) | Eq(u1, u0)", True),
+        ("Eq(u0, 4)", False),
+        ("u0 < 2", False),
+        ("Eq(u0, u7)", False),
+        ("", False),
+    ],
+)
+def test_a_size_that_is_1_only_at_run_time_may_be_refused(expression: str, accepted: bool) -> None:
+    assert assertions.accepted(refusal(expression)) == accepted
+    assert bool(assertions.judge(seen(refusal(expression)))) != accepted
+
+
+def test_what_only_eager_refuses_lacks_an_assertion() -> None:
+    (failure,) = assertions.judge(seen(Call("0", REFUSED, RETURNED)))
+    assert (failure.kind, failure.evidence) == ("missing-assertion", "at size 0 eager: RuntimeError: no")
+
+
+def test_a_symbol_that_became_a_number_is_blamed_on_who_set_it() -> None:
+    frame = Frame("torch/_refs/__init__.py", 3, "cat", "a", exact=True)
+    made = Constraint("replacement", "u0 = 4", "expect_true", Place("Python", frame.file, 3), (frame,))
+    subject = seen(refusal("Eq(u0, u1)"), constraints=(made,))
+    (failure,) = specialization.judge(subject)
+    assert failure.evidence == "at size 2: u0 = 4 is not so"
+    assert specialization.locate(failure, subject, nothing).site.function == "cat"
+    assert (
+        specialization.judge(seen(refusal("Eq(u0, u1)"), constraints=(msgspec.structs.replace(made, text="u0 = 3"),)))
+        == ()
+    )
+
+
+PLANTED = f"""{HEADER}# inputs: x = normal; mask = trues(3)
+def program(x: Float32[Tensor, "6 4"], mask: Bool[Tensor, "6"]):
+    kept = x[mask]
+    return torch.nn.functional.feature_alpha_dropout(kept, training=False) + kept.narrow(0, 0, kept.shape[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["export", "aot"])
+def test_a_healthy_program_has_no_failure(stage: Stage) -> None:
+    observation = observe(Run(ProgramSubject(PLANTED), stage, calls=CALL_SIZES))
+    assert observation.calls
+    assert classified(Seen(PLANTED, observation), observe) == ()
+
+
+@pytest.mark.slow
+def test_every_planted_answer_that_changes_a_result_is_named() -> None:
+    """Each fallback of a program turned round: what differs is blamed on the very place."""
+    text = f"""{HEADER}# inputs: x = sizes(3, 4, 3)
+def program(x: Int64[Tensor, "3"]):
+    t0 = torch.bincount(x).float()
+    t1 = torch.stack((t0, t0)).unsqueeze(0)
+    return torch.bmm(t1, t1.transpose(1, 2))
+"""
+    healthy = observe(Run(ProgramSubject(text), "aot", calls=CALL_SIZES))
+    changing = 0
+    for guard in healthy.guards:
+        planted = Semantics(answers=(Answer(guard.place, not guard.fallback, guard.expression),))
+        observation = observe(Run(ProgramSubject(text), "aot", planted, calls=CALL_SIZES))
+        for found in classified(Seen(text, observation), observe):
+            changing += 1
+            assert guard.place.file in {found.signature.site.module, found.signature.site.function}
+    assert changing == 1
