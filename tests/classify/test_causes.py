@@ -13,7 +13,6 @@ from ddefuzz.classify.signature import Cause, Site
 from tests.classify import causes_page
 from tests.classify.test_golden import cases
 
-
 OF_OTHER_ORACLES = {"wrong-capture"}
 """The rules are for captures that fail; this is the cause of captures that are wrong."""
 
