@@ -34,6 +34,7 @@ PACKAGES = (
     "bench",
     "pytest_plugin",
     "cli",
+    "__main__",
 )
 """Upstream first: a package imports only from itself and the ones before it."""
 
