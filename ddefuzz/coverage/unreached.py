@@ -86,8 +86,7 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_inductor/kernel/flex/flex_decoding.py", "", "another device: on CPU flex attention goes elsewhere"
     ),
-    Unreached("torch/_inductor/template_heuristics/triton.py", "", "another device: templates of triton"),
-    Unreached("torch/_inductor/heuristics/template/triton.py", "", "the same file, from torch 2.14 on"),
+    Unreached("torch/_inductor/*template*/triton.py", "", "another device: templates of triton"),
     Unreached("torch/_inductor/utils.py", "_descriptor_shape_fits_in_int32", "another device: descriptors of triton"),
     Unreached(
         "torch/_inductor/fx_passes/replace_random.py",
