@@ -116,7 +116,7 @@ def test_ctrl_c_while_drawing_saves_what_was_found_and_leaves_no_process(tmp_pat
         stdout, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
         wait_until(lambda: all_gone(started))
     assert campaign.returncode == EXIT_INTERRUPTED, stderr
-    assert "stopping; what was found is saved" in stderr
+    assert "stopping, and saving what was found" in stderr
     assert "Traceback" not in stderr
     summary = summary_in(stdout)
     assert summary.interrupted
