@@ -128,6 +128,9 @@ def list_(
     is_flag=True,
     help="Print a stand-alone script. It needs only torch, and exits with code 1 if this failure occurs.",
 )
+@click.option(
+    "--snippet", is_flag=True, help="Print at most 15 lines for an issue: the function, its inputs, one capture."
+)
 @click.option("--minimal", is_flag=True, help="Print the smallest program, as a case file for `check`.")
 @click.option("--original", is_flag=True, help="Print the program with which the failure was found.")
 @click.option(
@@ -141,6 +144,7 @@ def list_(
 def show(
     finding_id: str,
     repro: bool,
+    snippet: bool,
     minimal: bool,
     original: bool,
     stage: Stage | None,
@@ -159,6 +163,11 @@ def show(
         from ddefuzz.repro.finding import finding_script  # noqa: PLC0415
 
         write_stdout(finding_script(finding, stage))
+    elif snippet:
+        # Late, as above: it imports the table of ops.
+        from ddefuzz.repro.snippet import finding_snippet  # noqa: PLC0415
+
+        write_stdout(finding_snippet(finding, stage))
     elif minimal or original:
         write_stdout(_program(finding, minimal=minimal))
     else:

@@ -13,11 +13,10 @@ from typing import Final
 
 import black
 
-from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.model import Call, Literal, Program
-from ddefuzz.program.recipes import input_expression
+from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_function
 from ddefuzz.repro import by_message, by_native, by_python
+from ddefuzz.repro.arguments import MARKED, body_of, fresh, marks_of, parameters_of, symbols_of, values_of
 from ddefuzz.repro.expected import Expected, Recognizer
 
 _EXPORT: Final = """
@@ -82,10 +81,6 @@ CAPTURES: Final[dict[str, str]] = {
 }
 """How each stage takes the program."""
 
-_MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor"})
-"""The stages that make dims unbacked by `mark_unbacked`. In export they are in the graph, by selecting all of the dim
-with a mask: non-strict export ignores the mark."""
-
 _MARKING: Final = """
 def marked_inputs():
     from torch._dynamo.decorators import mark_unbacked
@@ -94,8 +89,6 @@ def marked_inputs():
     $marks
     return inputs
 """
-
-_COMPILED: Final = frozenset({"compile", "aot", "inductor"})
 
 _EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
 
@@ -187,18 +180,18 @@ _RECOGNIZERS: Final = {"by_python": by_python, "by_native": by_native, "by_messa
 
 def repro_script(program: Program, stage: str, expected: Expected, title: str) -> str:
     """The script for one of the stages in `CAPTURES`, which recognizes what is expected."""
-    symbols = _symbols(program)
-    is_marked = bool(symbols) and stage in _MARKED
+    symbols = symbols_of(program)
+    is_marked = bool(symbols) and stage in MARKED
     inputs = "marked_inputs()" if is_marked else "make_inputs()"
     imports, recognizer = _source(expected.recognizer)
     script = _SCRIPT.substitute(
         title=title.replace("\\", "\\\\").replace('"', "'"),
         imports=imports,
         function=print_function(program),
-        parameters=", ".join([_fresh("self", program), *_parameters(program, stage)]),
-        body="\n        ".join(_body(program, stage)),
-        values="".join(f"{value}, " for value in _values(program, stage)),
-        marking=Template(_MARKING).substitute(marks="\n    ".join(_marks(symbols))) if is_marked else "",
+        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
+        body="\n        ".join(body_of(program, stage)),
+        values="".join(f"{value}, " for value in values_of(program, stage)),
+        marking=Template(_MARKING).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else "",
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
         expected=repr(expected.seen),
         internal=repr(expected.internal),
@@ -217,58 +210,3 @@ def _source(recognizer: Recognizer) -> tuple[str, str]:
     lines = {*own, "import contextlib", "import json", "import sys"}
     standard = sorted(lines, key=lambda line: (line.startswith("from "), line))
     return "\n".join([*standard, "", "import torch"]), functions
-
-
-def _symbols(program: Program) -> dict[str, list[tuple[int, int]]]:
-    """The places (position of the input, dim) that each symbol names, in order."""
-    places: dict[str, list[tuple[int, int]]] = {}
-    for position, item in enumerate(program.inputs):
-        for number, dim in enumerate(item.shape):
-            if dim.symbol is not None:
-                places.setdefault(dim.symbol, []).append((position, number))
-    return places
-
-
-def _fresh(name: str, program: Program) -> str:
-    """`name`, or what it becomes where an input has it."""
-    return _fresh(f"{name}_", program) if name in {item.name for item in program.inputs} else name
-
-
-def _parameters(program: Program, stage: str) -> list[str]:
-    masks = [] if stage in _MARKED else [_fresh(f"keep_{symbol}", program) for symbol in _symbols(program)]
-    return [*(item.name for item in program.inputs), *masks]
-
-
-def _values(program: Program, stage: str) -> list[str]:
-    values = [
-        print_expression(input_expression(item, Call("torch.Generator().manual_seed", (Literal(position),))))
-        for position, item in enumerate(program.inputs)
-    ]
-    if stage not in _MARKED:
-        sizes = [program.inputs[position].shape[dim].size for (position, dim), *_ in _symbols(program).values()]
-        values += [f"torch.ones({size}, dtype=torch.bool)" for size in sizes]
-    return values
-
-
-def _body(program: Program, stage: str) -> list[str]:
-    """What makes unbacked sizes of the arguments' sizes and values, then the call of the program."""
-    names = [item.name for item in program.inputs]
-    lines: list[str] = []
-    for symbol, places in _symbols(program).items():
-        if stage in _MARKED:
-            (first, dim), *others = places
-            size = f"{names[first]}.shape[{dim}]"
-            lines += [f"torch._check({size} == {names[other]}.shape[{number}])" for other, number in others]
-            continue
-        index = _fresh(symbol, program)
-        lines += [f"{index} = {_fresh(f'keep_{symbol}', program)}.nonzero().squeeze(1)"]
-        lines += [f"{names[at]} = {names[at]}.index_select({number}, {index})" for at, number in places]
-        lines += [f"{names[at]}.retain_grad()" for at, _ in places if program.inputs[at].requires_grad]
-    if stage in _COMPILED:
-        # torch.compile reads the value of a 0-d input, and its item() would be a plain number.
-        lines += [f"{item.name} = {item.name}.clone()" for item in program.inputs if not item.shape]
-    return [*lines, f"return program({', '.join(names)})"]
-
-
-def _marks(symbols: dict[str, list[tuple[int, int]]]) -> list[str]:
-    return [f"mark_unbacked(inputs[{position}], {dim})" for places in symbols.values() for position, dim in places]

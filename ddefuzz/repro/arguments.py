@@ -1,0 +1,70 @@
+"""How a program gets its arguments in a stage: their values, and what makes dims unbacked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ddefuzz.program.expressions import print_expression
+from ddefuzz.program.model import Call, Literal, Program
+from ddefuzz.program.recipes import input_expression
+
+MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor"})
+"""The stages that make dims unbacked by `mark_unbacked`. In export they are in the graph, by selecting all of the dim
+with a mask: non-strict export ignores the mark."""
+
+COMPILED: Final = frozenset({"compile", "aot", "inductor"})
+
+
+def symbols_of(program: Program) -> dict[str, list[tuple[int, int]]]:
+    """The places (position of the input, dim) that each symbol names, in order."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    for position, item in enumerate(program.inputs):
+        for number, dim in enumerate(item.shape):
+            if dim.symbol is not None:
+                places.setdefault(dim.symbol, []).append((position, number))
+    return places
+
+
+def fresh(name: str, program: Program) -> str:
+    """`name`, or what it becomes where an input has it."""
+    return fresh(f"{name}_", program) if name in {item.name for item in program.inputs} else name
+
+
+def parameters_of(program: Program, stage: str) -> list[str]:
+    masks = [] if stage in MARKED else [fresh(f"keep_{symbol}", program) for symbol in symbols_of(program)]
+    return [*(item.name for item in program.inputs), *masks]
+
+
+def values_of(program: Program, stage: str) -> list[str]:
+    values = [
+        print_expression(input_expression(item, Call("torch.Generator().manual_seed", (Literal(position),))))
+        for position, item in enumerate(program.inputs)
+    ]
+    if stage not in MARKED:
+        sizes = [program.inputs[position].shape[dim].size for (position, dim), *_ in symbols_of(program).values()]
+        values += [f"torch.ones({size}, dtype=torch.bool)" for size in sizes]
+    return values
+
+
+def body_of(program: Program, stage: str) -> list[str]:
+    """What makes unbacked sizes of the arguments' sizes and values, then the call of the program."""
+    names = [item.name for item in program.inputs]
+    lines: list[str] = []
+    for symbol, places in symbols_of(program).items():
+        if stage in MARKED:
+            (first, dim), *others = places
+            size = f"{names[first]}.shape[{dim}]"
+            lines += [f"torch._check({size} == {names[other]}.shape[{number}])" for other, number in others]
+            continue
+        index = fresh(symbol, program)
+        lines += [f"{index} = {fresh(f'keep_{symbol}', program)}.nonzero().squeeze(1)"]
+        lines += [f"{names[at]} = {names[at]}.index_select({number}, {index})" for at, number in places]
+        lines += [f"{names[at]}.retain_grad()" for at, _ in places if program.inputs[at].requires_grad]
+    if stage in COMPILED:
+        # torch.compile reads the value of a 0-d input, and its item() would be a plain number.
+        lines += [f"{item.name} = {item.name}.clone()" for item in program.inputs if not item.shape]
+    return [*lines, f"return program({', '.join(names)})"]
+
+
+def marks_of(symbols: dict[str, list[tuple[int, int]]]) -> list[str]:
+    return [f"mark_unbacked(inputs[{position}], {dim})" for places in symbols.values() for position, dim in places]

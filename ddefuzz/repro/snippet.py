@@ -1,0 +1,139 @@
+"""The few lines that show a finding to a reader: imports, the function, its inputs, one call of export or compile."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Final
+
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.findings.model import Finding
+from ddefuzz.program.expressions import print_expression
+from ddefuzz.program.model import Constant, Input, Program
+from ddefuzz.program.recipes import input_expression
+from ddefuzz.program.text import print_function
+from ddefuzz.repro.arguments import COMPILED, MARKED, body_of, fresh, parameters_of, symbols_of
+from ddefuzz.repro.finding import program_of
+
+MOST_LINES: Final = 15
+
+WIDTH: Final = 100
+"""Inputs that are longer than this in one line get a line each, where there is room."""
+
+_CALLS: Final[dict[str, str]] = {
+    "export": "torch.export.export(Program(), inputs, strict=False)",
+    "export-strict": "torch.export.export(Program(), inputs, strict=True)",
+    "compile": 'torch.compile(program, backend="eager", fullgraph=True)(*inputs)',
+    "aot": 'torch.compile(program, backend="aot_eager", fullgraph=True)(*inputs)',
+    "inductor": "torch.compile(program, fullgraph=True)(*inputs)",
+}
+
+_CONFIG: Final = (
+    "torch._dynamo.config.capture_scalar_outputs = True",
+    "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
+)
+"""What torch.compile needs for sizes that are values of data; export needs nothing."""
+
+_DEFAULT_FLOAT: Final = ("torch.randn(", "torch.rand(", "torch.ones(", "torch.zeros(")
+
+
+def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
+    """The lines for a finding's smallest program, in the stage in which that was confirmed unless another is asked for.
+
+    Raises `InputError` where they would be more than `MOST_LINES`, and for a finding that no capture shows.
+    """
+    program, shown = program_of(finding), stage or finding.stage
+    if shown not in CAPTURE_STAGES:
+        raise InputError(f"{finding.id}: was found in the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
+    spread, narrow = (_lines(program, shown, spread=spread) for spread in (True, False))
+    # Blank lines are worth more than a line for each input.
+    for lines in (spread, narrow, [line for line in spread if line], [line for line in narrow if line]):
+        if len(lines) <= MOST_LINES:
+            return "\n".join(lines) + "\n"
+    raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
+
+
+def _lines(program: Program, stage: Stage, *, spread: bool) -> list[str]:
+    marks = _marks(program) if stage in MARKED else []
+    statements = [*_unbacked(program, stage), *print_function(program).splitlines()[1:]]
+    statements = [line.strip() for line in statements]
+    return [
+        "import torch",
+        *(["from torch._dynamo.decorators import mark_unbacked"] if marks else []),
+        "",
+        *_function(program, stage, statements),
+        "",
+        *_inputs(program, stage, spread=spread),
+        *marks,
+        *(_CONFIG if stage in COMPILED else []),
+        _CALLS[stage],
+    ]
+
+
+def _function(program: Program, stage: Stage, statements: list[str]) -> list[str]:
+    """A function for torch.compile, a module for torch.export."""
+    parameters = parameters_of(program, stage)
+    if stage in COMPILED:
+        return [f"def program({', '.join(parameters)}):", *(f"    {line}" for line in statements)]
+    header = f"    def forward({', '.join([fresh('self', program), *parameters])}):"
+    return ["class Program(torch.nn.Module):", header, *(f"        {line}" for line in statements)]
+
+
+def _unbacked(program: Program, stage: Stage) -> list[str]:
+    """What makes sizes unbacked, without the call of the program; an index that is used once has no line of its own."""
+    lines = _joined(body_of(program, stage)[:-1])
+    short: list[str] = []
+    for line in lines:
+        name, _, value = line.partition(" = ")
+        used = [other for other in lines if other.endswith(f", {name})")]
+        if value.endswith(".nonzero().squeeze(1)") and len(used) == 1:
+            lines[lines.index(used[0])] = used[0].replace(f", {name})", f", {value})")
+        else:
+            short.append(line)
+    return [lines[lines.index(line)] for line in short if line in lines]
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """The lines with all checks of one size as one loop."""
+    joined: list[str] = []
+    for size, group in groupby(lines, key=lambda line: line.partition(" == ")[0] if " == " in line else ""):
+        checks = list(group)
+        if size and len(checks) > 1:
+            others = ", ".join(line.partition(" == ")[2].removesuffix(")") for line in checks)
+            joined.append(f"for size in ({others}): {size} == size)")
+        else:
+            joined += checks
+    return joined
+
+
+def _inputs(program: Program, stage: Stage, *, spread: bool) -> list[str]:
+    values = [_value(item) for item in program.inputs]
+    if stage not in MARKED:
+        sizes = [program.inputs[position].shape[dim].size for (position, dim), *_ in symbols_of(program).values()]
+        values += [f"torch.ones({size}, dtype=torch.bool)" for size in sizes]
+    line = f"inputs = ({', '.join(values)}{',' if len(values) == 1 else ''})"
+    if len(line) <= WIDTH or not spread:
+        return [line]
+    return ["inputs = (", *(f"    {value}," for value in values), ")"]
+
+
+def _value(item: Input) -> str:
+    """An input with the values of this run: a person needs no generator."""
+    text = print_expression(input_expression(item, Constant("None"))).replace(", generator=None", "")
+    return text.replace(", dtype=torch.float32", "", 1) if text.startswith(_DEFAULT_FLOAT) else text
+
+
+def _marks(program: Program) -> list[str]:
+    """A line for each set of dims, with all inputs that have just these unbacked."""
+    inputs: dict[tuple[int, ...], list[int]] = {}
+    places = sorted(place for places in symbols_of(program).values() for place in places)
+    for position, group in groupby(places, key=lambda place: place[0]):
+        inputs.setdefault(tuple(dim for _, dim in group), []).append(position)
+    lines = []
+    for dims, positions in inputs.items():
+        marked = dims[0] if len(dims) == 1 else list(dims)
+        if len(positions) == 1:
+            lines.append(f"mark_unbacked(inputs[{positions[0]}], {marked})")
+        else:
+            lines.append(f"for at in {tuple(positions)}: mark_unbacked(inputs[at], {marked})")
+    return lines

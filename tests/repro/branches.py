@@ -1,0 +1,57 @@
+"""The blamed branch of a finding, taken out of torch's source as a maintainer's fix takes it out of a capture."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import torch
+
+PACKAGE = Path(torch.__file__).parents[1]
+
+BOOLEAN_CALLS = frozenset({"all", "any", "is_contiguous", "maybe_guard_or_false", "maybe_guard_or_true"})
+
+
+def patches(file: str, line: int, question: str) -> list[str]:
+    """The sources of a module of torch in which an expression at a line is answered without evaluating it.
+
+    First as `guard_or_false` answers what it cannot decide, then as `guard_or_true` does; of `min(a, b)` as one of the
+    two. Empty where the expression decides no branch. Lines stay where they are, and the expression stays in the text.
+    """
+    source = (PACKAGE / file).read_text()
+    near = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.expr)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+        and ast.unparse(node) == question
+    ]
+    return [_answered(source, near, answer) for answer in answers(near[0])] if near else []
+
+
+def answers(node: ast.expr) -> list[str]:
+    """What a fix may put in place of an expression."""
+    match node:
+        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Name():
+            return ["False", "True"]
+        case ast.Call(ast.Name("min" | "max"), [first, second]):
+            return [ast.unparse(first), ast.unparse(second)]
+        case ast.Call(ast.Name(name) | ast.Attribute(_, name)) if name in BOOLEAN_CALLS:
+            return ["False", "True"]
+        case _:
+            return []
+
+
+def _answered(source: str, nodes: list[ast.expr], answer: str) -> str:
+    lines = source.splitlines(keepends=True)
+    # From the last on, so that the places of the others stay.
+    for node in sorted(nodes, key=lambda one: (one.lineno, one.col_offset), reverse=True):
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        end = lines[node.end_lineno - 1].encode()
+        lines[node.end_lineno - 1] = (end[: node.end_col_offset] + b")" + end[node.end_col_offset :]).decode()
+        start = lines[node.lineno - 1].encode()
+        # Not a constant: the compiler would drop the functions in the expression.
+        before = f"({answer} if __name__ else ".encode()
+        lines[node.lineno - 1] = (start[: node.col_offset] + before + start[node.col_offset :]).decode()
+    return "".join(lines)
