@@ -32,6 +32,7 @@ def capture():
     from torch.export import export
 
     config.verbose = True  # keeps the frames of causes
+    config.fake_tensor_cache_enabled = False  # evaluates what the cache may know
     export(Captured(), $inputs, strict=True)
 """
 
@@ -40,6 +41,7 @@ def capture():
     from torch._dynamo import config
 
     config.verbose = True  # keeps the frames of causes
+    config.fake_tensor_cache_enabled = False  # evaluates what the cache may know
     config.capture_scalar_outputs = True
     config.capture_dynamic_output_shape_ops = True
     torch.compile(Captured(), backend="$backend", fullgraph=True)(*$inputs)

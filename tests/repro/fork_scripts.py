@@ -20,7 +20,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 
 PRELOADED = ("torch.export._trace", "torch._dynamo.convert_frame", "torch._decomp", "torch._export.non_strict_utils")
 
@@ -54,7 +54,7 @@ def forked(task: dict[str, str], output: int) -> int:
         os.dup2(output, 1)
         sys.argv = [task["script"]]
         if "file" in task:
-            replace_source(task["file"], task["text"])
+            run_changed(task)
         runpy.run_path(task["script"], run_name="__main__")
         code = 0
     except SystemExit as ended:
@@ -64,6 +64,22 @@ def forked(task: dict[str, str], output: int) -> int:
     finally:
         sys.stdout.flush()
         os._exit(code)
+
+
+def run_changed(task: dict[str, str]) -> None:
+    """Run a script whose eager run sees torch as it is, and whose capture sees the changed module."""
+    script = ModuleType("script")
+    script.__file__ = task["script"]
+    sys.modules["script"] = script
+    exec(compile(Path(task["script"]).read_text(), task["script"], "exec", dont_inherit=True), vars(script))
+    capture = vars(script)["capture"]
+
+    def changed() -> None:
+        replace_source(task["file"], task["text"])
+        capture()
+
+    vars(script)["capture"] = changed
+    sys.exit(vars(script)["main"]())
 
 
 def classes(error: BaseException | None) -> list[str]:
@@ -76,9 +92,10 @@ def classes(error: BaseException | None) -> list[str]:
 
 
 def replace_source(file: str, text: str) -> None:
-    """Give every function of a module that is imported already the code that the text has for it.
+    """Give every function of a module the code that the text has for it.
 
-    Wherever the functions are: decorators keep them in closures and tables. The text has as many lines as the file.
+    The functions are found wherever they are: decorators keep them in closures and tables. The text has as many lines
+    as the file.
     """
     before, after = (
         list(codes(compile(source, file, "exec", dont_inherit=True))) for source in (Path(file).read_text(), text)
@@ -88,6 +105,13 @@ def replace_source(file: str, text: str) -> None:
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == file:
             function.__code__ = replaced.get(name_of(function.__code__), function.__code__)
+
+
+def module_of(file: str) -> str:
+    """The name of a module of torch, from its file."""
+    parts = Path(file).with_suffix("").parts
+    at = len(parts) - 1 - parts[::-1].index("torch")
+    return ".".join(part for part in parts[at:] if part != "__init__")
 
 
 def name_of(code: CodeType) -> tuple[str, int]:
