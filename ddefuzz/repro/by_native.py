@@ -5,10 +5,12 @@ Scripts carry this source from the line `# ---` on: it is written for Python 3.9
 
 from __future__ import annotations
 
+import itertools
 import re
 
 # ---
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
+TAKING_THE_STACK = ("torch::unwind::", "torch::CapturedTraceback::", "pybind11::")
 
 
 def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[str, ...]) -> dict[str, str]:
@@ -41,9 +43,8 @@ def native_functions(message: str) -> list[str]:
     names = re.findall(r"^frame #\d+: (.+?)(?: \+ 0x|$)", message, re.MULTILINE)
     names += reversed(re.findall(r'^  File "[^"\n]*", line \d+, in (.+)$', stack, re.MULTILINE))
     names = [plain(name) for name in names if "(" in name]  # functions of Python print without parameters
-    # Inside of the call into Python, or else of the first binding, the stack was taken.
+    names = list(itertools.dropwhile(lambda name: name.startswith(TAKING_THE_STACK), names))
     start = [at for at, name in enumerate(names) if "PythonSymNodeImpl" in name]
-    start = start or [at + 1 for at, name in enumerate(names) if stack and name.startswith(BINDINGS)]
     call: list[str] = []
     for name in names[min(start, default=0) :]:
         call.append(name)
