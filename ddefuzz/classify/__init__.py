@@ -1,1 +1,1 @@
-"""Which bug it is: from the raw frames of a failure to its call site, cause and signature."""
+"""Classification: finds the call site, the cause and the signature of a failure from its raw frames."""

@@ -1,8 +1,9 @@
-"""Reviewed aliases: functions that the compiler inlined into their callers, and decisions that go by two names.
+"""Reviewed aliases: functions that the compiler inlined into their callers, and decisions that have two anchors.
 
-A stack names the caller of an inlined function, and the guard hands over only the header of the operator that it used.
-A row is written after reading torch's source, which it names. It replaces the caller only where the question is the
-one that the inlined function asks; where a build does not inline the function, its own frame is the site already.
+For an inlined function, the stack names the caller only, and the guard's C++ file and line are those of the
+operator's header. Each row was written after reading torch's source, which the row names. A row replaces the caller
+only if the guard is one that the inlined function evaluates. Where a build of torch does not inline the function,
+its own frame is the site and no row is needed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import NamedTuple
 
 
 class Inlined(NamedTuple):
-    """`caller` asks `question` (an anchor, or what a raised message begins with) in `function`, in torch's `source`."""
+    """In `caller`, the guard `question` is evaluated by the inlined `function`, defined in torch's `source`.
+
+    `question` is the beginning of an anchor, or of the message of an exception.
+    """
 
     caller: str
     question: str
@@ -48,7 +52,7 @@ INLINED: tuple[Inlined, ...] = (
         "at::native::group_norm",
         "guard_bool operator==",
         "at::native::check_group_norm_inputs",
-        "aten/src/ATen/native/group_norm.cpp: `C % num_groups == 0` and `numel(weight) == C`, before all else",
+        "aten/src/ATen/native/group_norm.cpp: `C % num_groups == 0` and `numel(weight) == C`, the first checks",
     ),
     Inlined(
         "at::meta::structured_argmax::meta",
@@ -78,7 +82,7 @@ INLINED: tuple[Inlined, ...] = (
 
 
 class SameDecision(NamedTuple):
-    """At `function` of `file` the anchor `other` is the same decision as `anchor`."""
+    """At `function` of `file`, the anchor `other` names the same decision as `anchor`."""
 
     file: str
     function: str
@@ -93,18 +97,18 @@ SAME_DECISIONS: tuple[SameDecision, ...] = (
         "_collapse_view_helper",
         "min(stride, strides[idx])",
         "shape[idx] != 1",
-        "one loop, `if shape[idx] != 1: stride = min(stride, strides[idx])`: the program says which has a symbol",
+        "one loop, `if shape[idx] != 1: stride = min(stride, strides[idx])`: the program decides which guards",
     ),
 )
 
 
 def outlined(caller: str, question: str) -> str:
-    """The C++ function that asks, where the compiler inlined it into `caller`; else the caller."""
+    """The C++ function that evaluates the guard: an inlined function of the table, else `caller`."""
     found = (row.function for row in INLINED if row.caller == caller and question.startswith(row.question))
     return next(found, caller)
 
 
 def decision(file: str, function: str | None, anchor: str) -> str:
-    """The anchor under which a Python decision is known."""
+    """The anchor that names a Python decision: that of the table, else the given one."""
     same = (row.anchor for row in SAME_DECISIONS if (row.file, row.function, row.other) == (file, function, anchor))
     return next(same, anchor)

@@ -1,4 +1,4 @@
-"""The anchor: which of a site's decisions it was, in words without line numbers or sympy's order."""
+"""The anchor of a failure: which decision of its site failed, in text without line numbers and sympy's order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import re
 import textwrap
 
-from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.instrument.events import Frame, Raised
 
 _CXX_OPERATOR = re.compile(r"^c10::(?:Sym(?:Int|Float|Bool)::)?(operator(?:==|!=|<=|>=|<|>))$")
@@ -17,12 +17,13 @@ _BLOCKS = ("if", "while", "for", "with", "def", "class", "try", "match")
 
 
 def native_anchor(raised: Raised) -> str:
-    """The SymNode method and the operator: `guard_bool operator==`; the method alone where no operator was used.
+    """The SymNode method and the C++ operator, such as `guard_bool operator==`; the method alone if no operator
+    was used.
 
-    The operator is in the frame next to the guard, or, where the compiler inlined it, on the line of `SymInt.h` that
-    called it. The expression would not do: sympy turns relations around.
+    The operator is in the frame next to the guard. If the compiler inlined it, it is on the line of `SymInt.h`
+    that called the guard. The expression itself is not used, because sympy may reverse a relation.
     """
-    for frame in asking(raised.native):
+    for frame in native_call(raised.native):
         match = _CXX_OPERATOR.match(function_name(frame.function))
         if match:
             return f"{raised.method} {match[1]}"
@@ -31,8 +32,8 @@ def native_anchor(raised: Raised) -> str:
 
 
 def bound_op(native: tuple[Frame, ...]) -> str:
-    """The op whose binding to Python the asking native call is in: `chunk`; empty where it is in none."""
-    for frame in asking(native):
+    """The op whose Python binding contains the native call that guards, such as `chunk`; empty if there is none."""
+    for frame in native_call(native):
         match = _BOUND_OP.match(function_name(frame.function))
         if match:
             return match[1] or match[2]
@@ -40,7 +41,10 @@ def bound_op(native: tuple[Frame, ...]) -> str:
 
 
 def python_anchor(frame: Frame) -> str:
-    """The smallest call or comparison at the frame's instruction, else its statement, as `ast.unparse` prints it."""
+    """The source of the decision, as `ast.unparse` prints it.
+
+    It is the smallest call or comparison at the frame's instruction, else the whole statement.
+    """
     expression = _expression(frame.code)
     if expression is not None:
         return ast.unparse(_decided(expression))
@@ -52,7 +56,9 @@ def python_anchor(frame: Frame) -> str:
 
 
 def short_anchor(frame: Frame) -> str:
-    """The anchor with `…` for the texts and lambdas in it: what a failed check would have said is no identity."""
+    """The anchor with `…` in place of long strings and lambdas, such as the message of a check: they are not
+    part of the identity.
+    """
     try:
         tree = ast.parse(python_anchor(frame), mode="eval")
     except SyntaxError:
@@ -69,9 +75,10 @@ class _Shortened(ast.NodeTransformer):
 
 
 def callee(frame: Frame, name: str = "") -> str:
-    """What the frame's code calls, without receiver and arguments: `torch.arange`, `.chunk`; else its anchor.
+    """What the frame's code calls, without receiver and arguments: `torch.arange`, `.chunk`. Without a call,
+    its anchor.
 
-    With a `name` the call of that function, if there is one.
+    If `name` is given, the call of that function is preferred.
     """
     tree = _expression(frame.code) or _statement(frame.code)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Subscript)] if tree is not None else []
@@ -95,7 +102,7 @@ def _expression(code: str) -> ast.expr | None:
 
 
 def _statement(code: str) -> ast.stmt | None:
-    """One statement of its own; a header without its block gets one, `elif` is read as `if`."""
+    """The code as one complete statement. A header gets an empty block, and `elif` is parsed as `if`."""
     source = _aligned(code)
     source = source.removeprefix("el" if source.startswith("elif") else "async ")
     for candidate in (source, f"{source}\n    pass", f"{source} pass" if source.startswith(_BLOCKS) else source):
@@ -108,14 +115,14 @@ def _statement(code: str) -> ast.stmt | None:
 
 
 def _aligned(code: str) -> str:
-    """The code with its first line, which begins at the statement, indented as the line that continues it: `else:`."""
+    """The code with its first line indented like the line that continues it (`else:`)."""
     first, _, rest = code.strip().partition("\n")
     continued = re.search(r"^([ \t]*)(?:elif|else|except|finally)\b", rest, re.MULTILINE)
     return textwrap.dedent(f"{continued[1]}{first}\n{rest}") if continued else code.strip()
 
 
 def _decision(statement: ast.stmt) -> ast.expr | None:
-    """What a statement evaluates first of all to decide or to hand over."""
+    """The part of a statement that is evaluated first: its condition, or the value that it passes on."""
     match statement:
         case ast.If(test) | ast.While(test) | ast.Assert(test):
             return test
@@ -130,10 +137,11 @@ def _decision(statement: ast.stmt) -> ast.expr | None:
 
 
 def _decided(expression: ast.expr) -> ast.expr:
-    """What a branch in an expression decides by: the test of `a if test else b`.
+    """The condition of a branch inside an expression: the test of `a if test else b`.
 
-    A comparison with `min(…)` or `max(…)` decides by these: strict export compares inside of them. Non-strict
-    export replaces them by functions that compare nothing, and compares outside.
+    For a comparison with `min(…)` or `max(…)`, it is the call of `min` or `max`. Strict export compares inside
+    of these functions. Non-strict export replaces them by functions that compare nothing, and the outer
+    comparison guards.
     """
     if isinstance(expression, ast.IfExp):
         expression = expression.test
@@ -147,7 +155,7 @@ def _is_extremum(node: ast.expr) -> bool:
 
 
 def _is_module_path(node: ast.expr) -> bool:
-    """Whether an attribute's owner is a module by its looks: `torch.nn.functional`, `F`."""
+    """Whether an attribute's owner looks like a module: `torch.nn.functional`, `F`."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in {"torch", "F", "aten", "prims", "_VF"}

@@ -1,7 +1,7 @@
-"""Why a capture fails and who can mend it: the table of causes, and the rules that lead to each.
+"""The causes of failures: why a capture fails and who can fix it, with the rules that lead to each cause.
 
-The first rule that applies decides. Every rule has a golden file from a real failure, and the tables of the README
-and of `docs/causes.md` are made from these (`tests/classify/causes_page.py`).
+The first rule that applies decides. Every rule has a golden file from a real failure. The tables of the README and
+of `docs/causes.md` are generated from the tables in this module (`tests/classify/causes_page.py`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from ddefuzz.classify.signature import Cause, Site
 
 
 class Meaning(NamedTuple):
-    """One cause: `mends` says who has to change what, `counts` whether it is a finding about PyTorch.
+    """One cause. `fix` says who has to change what. `counts` says whether failures of this cause are findings
+    about PyTorch.
 
-    Counted is what PyTorch can mend, and what nobody has understood yet. Only these make a campaign fail, and only
-    these are in its headline.
+    Causes that PyTorch can fix count, and so does `unclassified`. Only causes that count make a campaign fail
+    and appear in its headline.
     """
 
     cause: Cause
     meaning: str
-    mends: str
+    fix: str
     counts: bool
     example: str
 
@@ -32,14 +33,14 @@ class Meaning(NamedTuple):
 CAUSES: tuple[Meaning, ...] = (
     Meaning(
         "avoidable",
-        "PyTorch branches on a size or value, where a fallback, torch._check or a symbolic form would do",
+        "PyTorch branches on a size or value where a fallback, torch._check or a symbolic form would do",
         "PyTorch: that branch",
         True,
         "torch.diff(x[mask], dim=0)",
     ),
     Meaning(
         "int-required",
-        "PyTorch wants a plain number (in a schema, a binding, a C++ kernel or its Python), where a symbol would do",
+        "PyTorch requires a plain number (in a schema, a binding, a C++ kernel or its Python) where a symbol would do",
         "PyTorch: SymInt instead of int there",
         True,
         "torch.kron(x[mask], x)",
@@ -47,28 +48,28 @@ CAUSES: tuple[Meaning, ...] = (
     Meaning(
         "no-kernel",
         "the op has no fake kernel, or none that gives its output an unbacked size",
-        "PyTorch, or whose op it is: a fake kernel for it",
+        "PyTorch, or the author of the op: a fake kernel for it",
         True,
         "torch.geqrf(x)",
     ),
     Meaning(
         "result-depends-on-data",
         "the rank, the structure or the meaning of the result depends on data",
-        "the program: give the argument or the size that settles it",
+        "the program: pass the argument or the size that decides it",
         False,
         "torch.chunk(x[mask], 2)",
     ),
     Meaning(
         "python-value",
-        "the program asks for a Python bool or number that is made of data",
+        "the program needs a Python bool or number that depends on data",
         "the program: keep it a tensor or a symbol",
         False,
         "torch.equal(x, y)",
     ),
     Meaning(
         "refused",
-        "capture refuses it by design or by a default option, whatever its sizes are",
-        "the program: write it otherwise, or set the option",
+        "capture rejects it by design or by a default option, whatever its sizes are",
+        "the program: use another function, or set the option",
         False,
         "x.is_same_size(y), compiled",
     ),
@@ -81,23 +82,23 @@ CAUSES: tuple[Meaning, ...] = (
     ),
     Meaning(
         "wrong-capture",
-        "the captured program computes something else than eager, refuses other inputs, or fixes a size",
+        "the captured program computes other values than eager, rejects other inputs, or fixes a size",
         "PyTorch: the fallback, assertion, replacement or op that is blamed",
         True,
         "torch.stack((x[mask], x[mask])), if it computed something else",
     ),
-    Meaning("unclassified", "no rule applies", "to be read by a person", True, "torch.arange(n, n + 2), compiled"),
+    Meaning("unclassified", "no rule applies", "a person has to read it", True, "torch.arange(n, n + 2), compiled"),
 )
 """All causes, in the order in which they are shown."""
 
 MEANINGS: dict[Cause, Meaning] = {row.cause: row for row in CAUSES}
 
 FRAMEWORK_CAUSES: frozenset[Cause] = frozenset(row.cause for row in CAUSES if row.counts)
-"""The causes of findings about PyTorch: the column "counts"."""
+"""The causes that count as findings about PyTorch."""
 
 
 class Rule(NamedTuple):
-    """One row: `when` it applies, in words, and `example`, a program that it decides, in a line."""
+    """One rule: `when` states its condition in words, and `example` is a one-line program that it classifies."""
 
     name: str
     cause: Cause
@@ -118,14 +119,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "answer-wanted-in-cxx",
         "avoidable",
-        "C++ of PyTorch calls an op that answers with a value of data",
+        "C++ of PyTorch calls an op that returns a Python value of data",
         "torch.cov(x, fweights=w)",
         evidence.answer_wanted_in_cxx,
     ),
     Rule(
         "answer-is-data",
         "python-value",
-        "the program calls an op that answers with a value of data",
+        "the program calls an op that returns a Python value of data",
         "torch.equal(x, y)",
         evidence.answer_is_data,
     ),
@@ -177,7 +178,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "tensor-as-number",
         "int-required",
-        "a tensor is handed to an op whose schema has a plain number there",
+        "a tensor is passed to an op whose schema has a plain number there",
         "x.normal_(t)",
         evidence.tensor_as_number,
     ),
@@ -191,7 +192,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "symint-refused",
         "int-required",
-        "an op's schema refuses a symbol",
+        "an op's schema does not accept a symbol",
         "torch.ops.aten.unfold(x, 0, n.item(), 1)",
         evidence.symint_refused,
     ),
@@ -233,7 +234,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "sizes-as-ints",
         "int-required",
-        "C++ of PyTorch handles sizes as ints, and refuses a tensor whose sizes are symbols",
+        "C++ of PyTorch reads sizes as ints, and raises for a tensor whose sizes are symbols",
         "torch.argmax(x[mask], out=y)",
         evidence.sizes_as_ints,
     ),
@@ -244,12 +245,12 @@ RULES: tuple[Rule, ...] = (
         "torch.diff(x[mask], dim=0)",
         evidence.avoidable_branch,
     ),
-    Rule("no-rule", "unclassified", "nothing of the above", "torch.arange(n, n + 2), compiled", evidence.anything),
+    Rule("no-rule", "unclassified", "no rule above applies", "torch.arange(n, n + 2), compiled", evidence.anything),
 )
-"""In the order in which they are tried."""
+"""All rules, in the order in which they are tried."""
 
 
 def cause(failure: Failure, site: Site, anchor: str) -> Rule:
-    """The rule that decides."""
+    """The first rule that applies."""
     shown = Evidence(failure, site, anchor)
     return next(rule for rule in RULES if rule.applies(shown))

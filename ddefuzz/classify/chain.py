@@ -1,7 +1,8 @@
-"""Where a failure that is no guard comes from: from the exceptions of the chain, in words that every stage shares.
+"""Locates failures other than guards: finds the site in the chain of exceptions.
 
-Dynamo strips tracebacks on its way out, so what only some stages have (the raising frame) must not tell two bugs
-apart: each kind is placed by what all of them have, the op in the message or the user's stack.
+Dynamo strips tracebacks, so the raising frame is known in some stages only. A signature must be the same in all
+stages. So each kind of failure is located by what all stages have: the op named in the message, or the user's
+stack.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _FATAL_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<fu
 
 
 class Located(NamedTuple):
-    """A failure's place: the frame that shows it, if there is one."""
+    """The site and anchor of a failure, and the frame that shows them, if there is one."""
 
     site: Site
     frame: Frame | None
@@ -40,12 +41,12 @@ class Located(NamedTuple):
 
 
 def locate(failure: Failure) -> Located:
-    """The place of a failure without a recorded guard."""
+    """The site of a failure without a recorded guard."""
     return _LOCATORS[failure.kind](failure.observation)
 
 
 def _unguarded(observation: Observation) -> Located:
-    """A data-dependent error that was raised elsewhere than by `evaluate_expr`."""
+    """A data-dependent error that `evaluate_expr` did not raise."""
     _, exception = decisive(observation)
     if not exception.frames and not _traced(observation):
         return Located(USER_SITE, None, exception.name)
@@ -54,28 +55,30 @@ def _unguarded(observation: Observation) -> Located:
 
 
 def _pending(observation: Observation) -> Located:
-    """At the op that made a symbol which none of its outputs has: `compute_unbacked_bindings` only notices it."""
+    """The op that made a symbol which none of its outputs has. The error itself is raised later, by
+    `compute_unbacked_bindings`.
+    """
     _, exception = decisive(observation)
     frame = _user_frame(observation)
     return Located(Site("op", None, op_name(callee(frame)) if frame is not None else None), frame, exception.name)
 
 
 def _output(observation: Observation) -> Located:
-    """At the op, unless other C++ called it for its answer: that branches on data."""
+    """The op. If C++ code called it and branches on its result, that C++ function."""
     _, exception = decisive(observation)
     op = _OP.search(exception.message)
     name = f"{op[1]}::{op[2]}" if op else exception.message.partition("\n")[0]
-    asking = caller(exception.native)
-    if asking is not None:
-        # One function may ask the same of several tensors: cov of its weights, their sum and the degrees of freedom.
+    calling = caller(exception.native)
+    if calling is not None:
+        # One function may guard alike on several tensors: cov on its weights, their sum and the degrees of freedom.
         maker = _OP.search(exception.maker)
         anchor = " of ".join([f"{exception.name} {name}", *([f"{maker[1]}::{maker[2]}"] if maker else [])])
-        return Located(Site("C++", None, function_name(asking.function)), asking, anchor)
+        return Located(Site("C++", None, function_name(calling.function)), calling, anchor)
     return Located(Site("op", None, name), _user_frame(observation), exception.name)
 
 
 def _unsupported(observation: Observation) -> Located:
-    """A branch on a tensor is at its branch; any other graph break is of the function that dynamo refuses."""
+    """The line of a branch on a tensor. For any other graph break, the function that dynamo does not trace."""
     _, exception = decisive(observation)
     traced = _traced(observation)
     title = title_of(exception)
@@ -107,7 +110,7 @@ def _internal(observation: Observation) -> Located:
 
 
 def _died(observation: Observation) -> Located:
-    """From the stack that `faulthandler` prints when a worker dies, innermost first."""
+    """The stack that `faulthandler` prints when a worker dies, innermost frame first."""
     printed = [
         Frame(match["file"], int(match["line"]), match["function"])
         for match in _FATAL_FRAME.finditer(observation.output)
@@ -134,12 +137,12 @@ _LOCATORS: MappingProxyType[Kind, Callable[[Observation], Located]] = MappingPro
 
 
 def title_of(exception: ExceptionInfo) -> str:
-    """The first line of a message, as dynamo titles its graph breaks."""
+    """The first line of a message, which is the title of a dynamo graph break."""
     return exception.message.strip().partition("\n")[0].strip()
 
 
 def op_name(called: str) -> str:
-    """A call as `anchor.callee` has it, by the op's name: `.chunk` is `Tensor.chunk`."""
+    """The op of a call given as by `anchor.callee`: `.chunk` is `Tensor.chunk`."""
     if called.startswith("torch.ops."):
         return "::".join(called.split(".")[2:4])
     return f"Tensor{called}" if called.startswith(".") else called
@@ -150,7 +153,9 @@ def _traced(observation: Observation) -> tuple[Frame, ...]:
 
 
 def _user_frame(observation: Observation) -> Frame | None:
-    """The user's line: of the stack that dynamo interpreted, else of the exceptions' own, the root cause first."""
+    """The user's line: from the stack that dynamo interpreted, else from the exceptions' tracebacks, the root
+    cause first.
+    """
     stacks = (_traced(observation), *(inside_tracer(e.frames) for e in reversed(observation.exceptions)))
     return next((frame for stack in stacks if (frame := user_frame(stack)) is not None), None)
 
@@ -161,7 +166,7 @@ def _raised_at(exception: ExceptionInfo) -> Site:
 
 
 def lasting(message: str) -> str:
-    """The first line of a message without what changes from run to run: numbers, symbols, addresses, folders."""
+    """The first line of a message without what changes from run to run: numbers, symbols, addresses and folders."""
     return " ".join(_VOLATILE.sub("…", message.strip().partition("\n")[0]).split())
 
 

@@ -1,4 +1,4 @@
-"""From a failure to its signature and cause, by the tables of this room."""
+"""Classifies a failure: combines site, anchor, cause and signature."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from ddefuzz.classify.site import site
 from ddefuzz.instrument.events import Frame, Raised
 
 OP_DECIDES = frozenset({"int-in-schema", "outputs-by-argument", "bool-of-a-tensor", "tensor-as-number"})
-"""Rules by which the op that Python called is the site: it is the op that wants a plain number or bool."""
+"""Rules for which the op that Python called is the site, because the op itself requires a plain number or bool."""
 
 
 class Classified(msgspec.Struct, frozen=True):
-    """A failure with its name: `frame` is the one that shows the site, `rule` the row of `cause.RULES` that decided."""
+    """A classified failure. `frame` is the frame that shows the site, `rule` the row of `cause.RULES` that
+    applied.
+    """
 
     failure: Failure
     signature: Signature
@@ -31,7 +33,7 @@ class Classified(msgspec.Struct, frozen=True):
 
 
 def classify(failure: Failure) -> Classified:
-    """The signature and cause of a failure."""
+    """Find the signature and cause of a failure."""
     raised = failure.observation.raised
     located = _guard(raised) if failure.kind == "dde" and raised is not None else locate(failure)
     rule = cause(failure, located.site, located.anchor)
@@ -42,7 +44,7 @@ def classify(failure: Failure) -> Classified:
 
 
 def distinct(failures: Iterable[Failure]) -> tuple[Classified, ...]:
-    """The failures classified, one a signature: each in the first stage that shows it."""
+    """Classify failures, and keep one per signature: the one of the first stage that shows it."""
     found: dict[Signature, Classified] = {}
     for failure in failures:
         classified = classify(failure)
@@ -51,7 +53,7 @@ def distinct(failures: Iterable[Failure]) -> tuple[Classified, ...]:
 
 
 def _op(raised: Raised, frame: Frame | None) -> str:
-    """The op whose binding guards; where a tensor's conversion did, the one that the frame calls."""
+    """The op whose binding guards. If the conversion of a tensor guards, the op that the frame calls."""
     op = bound_op(raised.native)
     return (
         callee(frame).rpartition(".")[2]

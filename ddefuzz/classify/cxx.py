@@ -1,4 +1,4 @@
-"""C++ frames: the plain name of a printed function, and the frames of the one native call that asked."""
+"""Helpers for C++ frames: extracts plain function names, and selects the frames of the native call that guards."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from ddefuzz.classify.plumbing import FUNCTIONAL_TENSOR, is_cxx_plumbing, is_cxx
 from ddefuzz.instrument.events import Frame, Raised
 
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
-"""What the functions that Python calls begin with: whatever is outside of one is another native call."""
+"""Prefixes of the functions that Python calls. A frame outside of one belongs to another native call."""
 
 PYTHON_DISPATCHER = "torch::detail::(anonymous namespace)::ConcretePyInterpreterVTable::python_dispatcher"
-"""C++ that lets Python choose the kernel of an op, which Python then calls by a binding: no call of Python's own."""
+"""C++ code that lets Python choose the kernel of an op. Python then calls that kernel by a binding, which is not a
+new call.
+"""
 
 _QUOTED = re.compile(r"frame #\d+: (?!<unknown function>)(.+) \+ 0x\S+ \(.* in .*\)$")
 _ANONYMOUS = "(anonymous namespace)"
@@ -24,10 +26,11 @@ _AWAY = str.maketrans(_STAND_INS)
 
 
 def function_name(printed: str) -> str:
-    """The function's qualified name: no return type, template arguments, parameters, `[clone …]` or lambda in it.
+    """The function's qualified name: no return type, template arguments, parameters, `[clone …]` or lambda in
+    it.
 
-    `std::conditional<false, at::Tensor&>::type at::native::(anonymous namespace)::_dropout_impl<true>(at::Tensor&)`
-    is `at::native::(anonymous namespace)::_dropout_impl`.
+    `std::conditional<false, at::Tensor&>::type at::native::(anonymous
+    namespace)::_dropout_impl<true>(at::Tensor&)` becomes `at::native::(anonymous namespace)::_dropout_impl`.
     """
     name = _CLONE.sub("", printed).replace(_ANONYMOUS, _ANONYMOUS.translate(_AWAY))
     name = _OPERATOR.sub(lambda match: match[0].translate(_AWAY), name)
@@ -38,20 +41,21 @@ def function_name(printed: str) -> str:
     return name.removeprefix("*").removeprefix("&").translate(_BACK)
 
 
-def asking(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The frames of the native call that asked, innermost first: from the guard out to the interpreter.
+def native_call(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames of the native call that guards, innermost first: from the guard out to the Python interpreter.
 
-    A C++ op may be reached through Python that was itself called by another C++ op (a decomposition): only the inner
-    one asked, and it ends where Python bound it.
+    Python code that reached a C++ op may itself have been called by another C++ op (a decomposition). Only the
+    inner call guards. It ends at its Python binding.
     """
     return next(_calls(native), ())
 
 
 def innermost_site(raised: Raised) -> Frame | None:
-    """The innermost frame of the asking call that is not plumbing, None if all of it is.
+    """The innermost frame of the guarding call that is not plumbing; None if all of it is.
 
-    A place outside of the operators' own files (`TensorImpl.h`) did ask, even where the compiler has inlined it into
-    plumbing: then that is the frame to show. Not so a binding: what it asks, Python asked (`x.is_contiguous()`).
+    If the guard's C++ file is not an operator's own (`TensorImpl.h`), code of that file guards. The compiler
+    may have inlined it into plumbing; then the plumbing frame is returned. Bindings are excepted: their guards
+    belong to the Python caller (`x.is_contiguous()`).
     """
     frames = _outside_functional_tensors(raised.native)
     proper = next((frame for frame in frames if not is_cxx_plumbing(function_name(frame.function))), None)
@@ -62,10 +66,10 @@ def innermost_site(raised: Raised) -> Frame | None:
 
 
 def caller(native: tuple[Frame, ...]) -> Frame | None:
-    """The innermost C++ function that called an op that refused, None where Python did.
+    """The innermost C++ function that called an op which raised; None if Python called it.
 
-    What the Python dispatcher calls again is no new call, so the frames are followed out to a binding that Python
-    itself called.
+    Frames below the Python dispatcher belong to the same call, so the frames are followed out to the binding
+    that Python itself called.
     """
     names = [function_name(frame.function) for frame in native]
     for at in reversed(range(len(native))):
@@ -78,9 +82,11 @@ def caller(native: tuple[Frame, ...]) -> Frame | None:
 
 
 def quoted_site(message: str) -> Frame | None:
-    """The innermost frame that is not plumbing of the C++ stack that a message quotes (`frame #5: at::meta::…`).
+    """The innermost frame that is not plumbing in the C++ stack that a message quotes (`frame #5:
+    at::meta::…`).
 
-    Only frames inside of the innermost Python call count: where C++ went through Python, that is said between them.
+    Only frames inside of the innermost Python call count. Where C++ called Python, the quoted stack has Python
+    frames between them.
     """
     for line in message.partition("<omitting python frames>")[0].splitlines():
         quoted = _QUOTED.match(line)
@@ -90,17 +96,17 @@ def quoted_site(message: str) -> Frame | None:
 
 
 def _outside_functional_tensors(native: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The native call that asked; where a functional tensor only handed on the question, the call around it."""
+    """The native call that guards. If a functional tensor only passes it on, the call around it."""
     for call in _calls(native):
         if not any(function_name(frame.function).startswith(FUNCTIONAL_TENSOR) for frame in call):
             return call
-    return asking(native)
+    return native_call(native)
 
 
 def _calls(native: tuple[Frame, ...]) -> Iterator[tuple[Frame, ...]]:
-    """The native calls in one another, the inner one first, each innermost first."""
-    doors = [index for index, frame in enumerate(native) if "PythonSymNodeImpl" in frame.function]
-    rest = tuple(reversed(native[: doors[-1] + 1] if doors else native))
+    """The nested native calls, the inner one first, each with its innermost frame first."""
+    to_python = [index for index, frame in enumerate(native) if "PythonSymNodeImpl" in frame.function]
+    rest = tuple(reversed(native[: to_python[-1] + 1] if to_python else native))
     while rest:
         call = tuple(_until_python(iter(rest)))
         if call:
@@ -112,7 +118,7 @@ def _until_python(frames: Iterator[Frame]) -> Iterator[Frame]:
     for frame in frames:
         name = function_name(frame.function)
         if name.isidentifier() and not name.startswith("THP"):
-            return  # a function of CPython: C++ has namespaces
+            return  # a function of CPython, because C++ functions have namespaces
         yield frame
         if name.startswith(BINDINGS):
             return

@@ -1,4 +1,4 @@
-"""What a raw failure shows of its cause: the tests that the rules of `cause.RULES` are made of."""
+"""The conditions of the rules in `cause.RULES`: functions that look for evidence in a raw failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ddefuzz.classify.anchor import bound_op
 from ddefuzz.classify.chain import DATA_DEPENDENT_BRANCHING, title_of
-from ddefuzz.classify.cxx import asking, caller, function_name, innermost_site
+from ddefuzz.classify.cxx import caller, function_name, innermost_site, native_call
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.reviewed import reviewed
@@ -16,13 +16,13 @@ from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.instrument.events import Raised
 
 OUTPUTS_BY_ARGUMENT = frozenset({"chunk"})
-"""Ops that return as many tensors as an int argument says: that one could be no symbol."""
+"""Ops whose number of outputs is an int argument, which cannot be a symbol."""
 
 NUMBER_METHODS = frozenset({"guard_int", "guard_float", "int_", "float_", "guard_scalar"})
-"""The methods of a symbol that want a number, not a truth."""
+"""The SymNode methods that return a plain number, not a truth value."""
 
 CONVERSIONS = ("torch::autograd::THPVariable_integral_scalar", "torch::autograd::THPVariable_float_scalar")
-"""What `int(t)` and `float(t)` call, and the parser of arguments for a tensor where an op takes a number."""
+"""What `int(t)` and `float(t)` call, and the argument parser when it gets a tensor for a number."""
 
 TRUTH_OF_A_TENSOR = ("torch::autograd::THPVariable_bool_scalar", "torch::autograd::THPVariable_is_nonzero")
 """What `if t:` calls."""
@@ -36,21 +36,23 @@ _SIZES_AS_INTS = re.compile(
     r"|SymIntArrayRef expected to contain only concrete integers"
     r"|tried to directly modify (?:sizes|strides) for customized tensor"
 )
-"""What C++ says that handles sizes as ints: c10/core/TensorImpl.{h,cpp}, c10/core/SymIntArrayRef.h."""
+"""Messages of C++ code that reads sizes as ints: c10/core/TensorImpl.{h,cpp}, c10/core/SymIntArrayRef.h."""
 
 _UNTRACED = re.compile(
     r"our tracing system encountered an op that we can't trace through"
     r"|\.numpy\(\) is not supported for tensor subclasses"
     r"|Cannot access data pointer of Tensor \(e\.g\. FakeTensor"
 )
-"""torch/export/_trace.py, `_export_for_training`; torch/csrc/utils/tensor_numpy.cpp; c10/core/StorageImpl.cpp."""
+"""Messages of torch/export/_trace.py (`_export_for_training`), torch/csrc/utils/tensor_numpy.cpp and
+c10/core/StorageImpl.cpp.
+"""
 
 _NO_FAKE_IMPL = re.compile(r"There was no fake impl registered for")
-"""torch/_library/custom_ops.py, `CustomOpDef`."""
+"""A message of torch/_library/custom_ops.py, `CustomOpDef`."""
 
 
 class Evidence(NamedTuple):
-    """What a rule may look at."""
+    """The input of a rule's condition."""
 
     failure: Failure
     site: Site
@@ -102,7 +104,9 @@ def cannot_trace(evidence: Evidence) -> bool:
 
 
 def tensor_as_number(evidence: Evidence) -> bool:
-    """A tensor was handed to an op whose schema has a plain number there. The program's own `float(t)` is none."""
+    """A tensor was passed to an op whose schema has a plain number there. The program's own `float(t)` does not
+    count.
+    """
     raised = _guard(evidence)
     if raised is None or evidence.site.language == "C++":
         return False
@@ -112,7 +116,9 @@ def tensor_as_number(evidence: Evidence) -> bool:
 
 
 def int_in_schema(evidence: Evidence) -> bool:
-    """C++ wanted a number and no C++ but the binding of an op is there: the op's signature says int, not SymInt."""
+    """C++ requires a number, and the only C++ frames are those of an op's binding: the op's signature has int,
+    not SymInt.
+    """
     raised = _guard(evidence)
     if raised is None or raised.place.language != "C++" or raised.method not in NUMBER_METHODS:
         return False
@@ -120,7 +126,9 @@ def int_in_schema(evidence: Evidence) -> bool:
 
 
 def symint_refused(evidence: Evidence) -> bool:
-    """The same, found out by matching the call with the op's schema (torch/csrc/jit, `FunctionSchema::checkArg`)."""
+    """The same, detected when the call was matched with the op's schema (torch/csrc/jit,
+    `FunctionSchema::checkArg`).
+    """
     return _refusing_op(evidence) is not None
 
 
@@ -163,12 +171,12 @@ def anything(evidence: Evidence) -> bool:
 
 
 def _guard(evidence: Evidence) -> Raised | None:
-    """The data-dependent error, where the failure is one."""
+    """The data-dependent error, if the failure is one."""
     return evidence.failure.observation.raised if evidence.failure.kind == "dde" else None
 
 
 def _is_truth(raised: Raised) -> bool:
-    """Whether the truth of a relation was wanted, not a number. Not each method tells: `unary_magic_impl` has both."""
+    """Whether the truth of a relation was needed, not a number. Some methods do both, such as `unary_magic_impl`."""
     return raised.method not in NUMBER_METHODS and bool(_TRUTH.search(raised.expression))
 
 
@@ -178,13 +186,15 @@ def _wants_a_number(evidence: Evidence) -> bool:
 
 
 def _in_torch(evidence: Evidence) -> bool:
-    """Whether PyTorch's own code decided: a C++ function or a file of torch, no line of the program and no op."""
+    """Whether PyTorch's own code guards: a C++ function or a file of torch, not a line of the program and not
+    an op.
+    """
     site = evidence.site
     return site.language == "C++" or (site.language == "Python" and (site.module or "").startswith("torch/"))
 
 
 def _converts(raised: Raised, bindings: tuple[str, ...]) -> bool:
-    return any(function_name(frame.function).startswith(bindings) for frame in asking(raised.native))
+    return any(function_name(frame.function).startswith(bindings) for frame in native_call(raised.native))
 
 
 def _refuses_output(evidence: Evidence, name: str) -> bool:
@@ -209,7 +219,7 @@ def _root_message(evidence: Evidence) -> str:
 
 
 def _refusing_op(evidence: Evidence) -> str | None:
-    """The op whose schema refused a symbol."""
+    """The op whose schema does not accept a symbol."""
     if evidence.failure.kind != "internal-error":
         return None
     message = _root_message(evidence)

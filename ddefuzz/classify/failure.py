@@ -1,4 +1,4 @@
-"""What an oracle says of a program's observations."""
+"""The record of a failure: an observation that an oracle judged wrong."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Kind: TypeAlias = Literal[
     "missing-assertion",
     "specialized",
 ]
-"""What each means is in the tables of the oracles."""
+"""The kinds of failures. The oracles' tables state what each means."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An observation that an oracle calls wrong: the kind, the observation itself, and one line of evidence."""
+    """An observation that an oracle judged wrong: the kind, the observation itself, and one line of evidence."""
 
     kind: Kind
     observation: Observation

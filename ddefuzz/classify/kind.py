@@ -1,4 +1,4 @@
-"""The kind of a failed run, by the exceptions of its chain."""
+"""Finds the kind of a failed run from the exceptions of its chain."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
     (names_of([torch_api.DYNAMO_INTERNAL_ERROR]), "internal-error"),
     (names_of(torch_api.DYNAMO_REFUSALS), "unsupported"),
 )
-"""The kind by the exceptions of the chain, wherever in it they are: dynamo wraps what it meets in a `UserError`,
-`Unsupported` or `InternalTorchDynamoError`. The first row that applies decides; anything else is an internal error."""
+"""The kind for each class of exception, anywhere in the chain: dynamo wraps exceptions in `UserError`,
+`Unsupported` or `InternalTorchDynamoError`. The first row that applies decides. Without one, the kind is an
+internal error.
+"""
 
 
 def decisive(observation: Observation) -> tuple[Kind, ExceptionInfo]:
-    """The kind of a failed observation and the exception of its chain that decides it.
+    """The kind of a failed observation, and the exception of its chain that decides it.
 
-    A data-dependent error that C++ caught and quotes in an error of its own has left the chain, but was seen
-    (`Recorder.raised`): it decides as if it were there.
+    C++ may catch a data-dependent error and quote it in another error. That removes it from the chain, but the
+    recorder saw it (`Recorder.raised`). It is treated as if it were in the chain.
     """
     root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
     if observation.raised is not None and not any(e.name in GUARD_EXCEPTIONS for e in observation.exceptions):

@@ -1,6 +1,6 @@
-"""Which op of a program led to a failure: the call on the program's own line that was running.
+"""Finds the op of a program that led to a failure: the call on the program's own line that was running.
 
-Where no frame is the program's, as in a backward graph or in inductor, it is the line that torch quotes in its message,
+A backward graph or inductor has no frame of the program. Then the line that torch quotes in its message is used,
 else the call whose backward formula runs, else the program's only call.
 """
 
@@ -18,10 +18,10 @@ _BACKWARD = re.compile(r"^torch::autograd::generated::(?P<op>\w+)Backward\w*::ap
 
 
 def failing_ops(observation: Observation, program: str = "") -> tuple[str, ...]:
-    """The catalogue function that the program called at the failing line; empty when it is not known.
+    """The catalogue function that the program called at the failing line; empty if it is not known.
 
-    Of several calls the outermost: the others make its arguments. `program` is the program's text, for failures that
-    have no line of it.
+    Of several calls on the line, the outermost is taken, because the others make its arguments. `program` is
+    the program's text, for failures without a line of it.
     """
     frame = _program_frame(observation)
     calls = _called(frame.code, exact=frame.exact) if frame is not None else _quoted(observation)
@@ -43,7 +43,7 @@ def _quoted(observation: Observation) -> tuple[str, ...]:
 
 
 def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str, ...]:
-    """The call that has the name of the backward formula that runs, else the only one."""
+    """The call whose name is that of the running backward formula, else the only call."""
     native = observation.raised.native if observation.raised is not None else ()
     formulas = (_BACKWARD.match(function_name(frame.function)) for frame in reversed(native))
     formula = next((match["op"].lower() for match in formulas if match), None)
@@ -54,12 +54,14 @@ def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str,
 
 
 def _called(code: str, *, exact: bool = False) -> tuple[str, ...]:
-    """The functions that code calls, the outermost first; `exact` says that the outermost is the one that runs."""
+    """The functions that the code calls, the outermost first. `exact` says that the outermost is the one that
+    runs.
+    """
     try:
         tree = ast.parse(code.strip())
     except SyntaxError:
         return ()
-    # Of a function its body: types of its parameters are subscripts too. `ast.walk` goes breadth first.
+    # The body of a function only: types of its parameters are subscripts too. `ast.walk` is breadth first.
     statements = [body for one in tree.body for body in (one.body if isinstance(one, ast.FunctionDef) else [one])]
     nodes = (node for statement in statements for node in ast.walk(statement))
     return tuple(name for node in nodes if (name := _function(node, exact=exact)) is not None)
@@ -73,7 +75,7 @@ def _function(node: ast.AST, *, exact: bool) -> str | None:
                 return f"Tensor.{func.attr}"
             return dotted
         case ast.Subscript(ast.Tuple() | ast.List()) | ast.Subscript(ast.Attribute(attr="shape")):
-            return None  # no tensor's
+            return None  # not a tensor's
         case ast.Subscript(ast.Call(), ast.Constant(int())) if not exact:
             return None
         case ast.Subscript():

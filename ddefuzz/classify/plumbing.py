@@ -1,8 +1,9 @@
-"""Which frames are plumbing, that only pass a decision on: the tables for C++ and Python, each row with its reason.
+"""Tables of plumbing: internal C++ and Python frames of torch that only pass a decision on. Each row has its
+reason.
 
-A decision passes through plumbing on its way from the function that decides to the guard. Rows are prefixes: of C++
-names after `cxx.function_name`, and of Python files relative to the folder that holds torch. C++ rows name namespaces
-and classes rather than functions, because a new torch adds functions: 2.15 reads sizes through
+Plumbing lies between the function that makes a decision and the guard. Rows are prefixes: of C++ names as
+`cxx.function_name` returns them, and of Python files relative to the folder that holds torch. C++ rows name
+namespaces and classes rather than functions, because a new torch adds functions. Example: 2.15 reads sizes through
 `c10::SymbolicShapeMeta::set_materialized_sizes` and dispatches through `c10::OperatorHandle`, which 2.13 did not.
 """
 
@@ -21,13 +22,13 @@ class Row(NamedTuple):
 
 
 CXX_SYMBOLS: tuple[Row, ...] = (
-    Row("torch::impl::PythonSymNodeImpl", "the way from a C++ symbol to Python"),
+    Row("torch::impl::PythonSymNodeImpl", "calls from a C++ symbol to Python"),
     Row("pybind11::detail::", "the call from C++ to Python"),
     Row("c10::Sym", "a symbolic value's own operators"),
     Row("c10::Scalar", "conversion of a value that holds a symbol"),
     Row("c10::operator", "comparison of a symbol with a number"),
 )
-"""The operators through which C++ guards: whoever is outside of them used them."""
+"""The C++ operators that guard. The frame outside of them is the code that used them."""
 
 OPERATOR_FILES: tuple[Row, ...] = (
     Row("c10/core/Sym", "the operators of SymInt.h, SymBool.h and SymFloat.h, and the sizes of SymbolicShapeMeta.cpp"),
@@ -35,11 +36,14 @@ OPERATOR_FILES: tuple[Row, ...] = (
     Row("torch/csrc/", "the parsing of Python arguments"),
     Row("aten/src/ATen/core/", "the conversion of boxed arguments"),
 )
-"""C++ files that hand over their own inline code as the place; from any other file it is the place that guards."""
+"""C++ files whose inline operators pass their own file and line to the guard. Any other file passed is that of the
+code that guards.
+"""
 
 FUNCTIONAL_TENSOR = "at::FunctionalTensorWrapper::"
-"""Python asks a functional tensor for its sizes, and the wrapper asks the tensor that it wraps: a second native call
-inside of the one that guards."""
+"""The wrapper of a functional tensor. It reads the sizes of the tensor that it wraps by a second native call,
+inside of the one that guards.
+"""
 
 CXX: tuple[Row, ...] = (
     Row("c10::", "symbols, tensors' metadata, boxing and dispatch"),
@@ -47,24 +51,25 @@ CXX: tuple[Row, ...] = (
     Row("pybind11::", "binding"),
     Row("std::", "the standard library"),
     Row("at::_ops::", "dispatch: the op as the dispatcher calls it"),
-    Row("at::Tensor", "a tensor's sizes, strides or value as plain numbers: whoever reads them decides"),
-    Row("at::FunctionalTensorWrapper::", "a functional tensor's way to the tensor that it wraps"),
-    Row("at::functorch::", "vmap's way to the tensor that it wraps, and its dispatch"),
-    Row("at::native::is_nonzero", "a tensor's value as a bool: whoever branches decides"),
-    Row("at::is_scalar_tensor_true", "a tensor's value as a bool: whoever branches decides"),
-    Row("(anonymous namespace)::", "dispatch: a fallback that is no op, registered by an unnamed namespace"),
+    Row("at::Tensor", "a tensor's sizes, strides or value as plain numbers: the code that reads them decides"),
+    Row("at::FunctionalTensorWrapper::", "calls from a functional tensor to the tensor that it wraps"),
+    Row("at::functorch::", "calls from a batched tensor to the tensor that it wraps, and vmap's dispatch"),
+    Row("at::native::is_nonzero", "a tensor's value as a bool: the code that branches decides"),
+    Row("at::is_scalar_tensor_true", "a tensor's value as a bool: the code that branches decides"),
+    Row("(anonymous namespace)::", "dispatch: a boxed fallback, not an op, registered in an unnamed namespace"),
 )
-"""Namespaces and classes of C++ plumbing. What is in no row is code of an op: `at::native::`, `at::meta::`, `sdp::`,
-and the namespaces of users' own ops."""
+"""Namespaces and classes of C++ plumbing. Anything in no row is code of an op: `at::native::`, `at::meta::`,
+`sdp::`, and the namespaces of users' own ops.
+"""
 
 CXX_SITES: tuple[Row, ...] = (
-    Row("c10::SymbolicShapeMeta::compute_", "decides over a tensor's memory format"),
+    Row("c10::SymbolicShapeMeta::compute_", "decides a tensor's memory format"),
     Row("torch::autograd::VariableType::", "autograd kernels of ops"),
     Row("torch::autograd::generated::", "backward formulas of ops"),
-    Row("torch::autograd::utils::", "decides over the layout of a gradient"),
+    Row("torch::autograd::utils::", "decides the layout of a gradient"),
     Row("at::functorch::(anonymous namespace)::", "batching rules of ops"),
 )
-"""What is under a row of `CXX` and yet decides."""
+"""Exceptions from `CXX`: code under one of its rows that makes decisions."""
 
 GUARDS: tuple[Row, ...] = (
     Row("torch/fx/experimental/", "guards, symbols and proxies"),
@@ -72,7 +77,7 @@ GUARDS: tuple[Row, ...] = (
     Row("torch/__init__.py", "SymInt, SymBool and SymFloat"),
     Row("sympy/", "symbolic arithmetic"),
 )
-"""What every guard passes through: never a site, not even when nothing else is left."""
+"""Files that every guard passes through. They are never a site, not even if no other frame is left."""
 
 PYTHON: tuple[Row, ...] = (
     *GUARDS,
@@ -86,7 +91,7 @@ PYTHON: tuple[Row, ...] = (
     Row("torch/overrides.py", "overrides of torch functions"),
     Row("torch/_decomp/__init__.py", "registration of decompositions"),
     Row("torch/_compile.py", "dynamo on and off"),
-    Row("torch/_dynamo/", "dynamo: its user's stack has the caller"),
+    Row("torch/_dynamo/", "dynamo: the caller is in the stack that it interprets"),
     Row("torch/_utils_internal.py", "decorators of dynamo"),
     Row("torch/_logging/", "logging"),
     Row("torch/_guards.py", "the context of a trace"),
@@ -125,10 +130,10 @@ PYTHON_SITES: tuple[Row, ...] = (
     Row("torch/_functorch/_aot_autograd/functional_utils.py", "regenerates views"),
     Row("torch/_functorch/vmap.py", "compares the sizes that are mapped over"),
 )
-"""What is under a row of `PYTHON` and yet decides."""
+"""Exceptions from `PYTHON`: code under one of its rows that makes decisions."""
 
 PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
-    ("torch/_prims_common/__init__.py", "eval_eager", "takes the bool for whoever asked it to"),
+    ("torch/_prims_common/__init__.py", "eval_eager", "evaluates the bool for its caller"),
     ("torch/_prims_common/wrappers.py", "_fn", "a decomposition in its decorator"),
     ("torch/_prims_common/wrappers.py", "_autograd_impl", "a prim in its decorator"),
     ("torch/_prims_common/wrappers.py", "redispatch_prim", "a prim in its decorator"),
@@ -136,17 +141,17 @@ PYTHON_FUNCTIONS: tuple[tuple[str, str, str], ...] = (
     ("torch/_prims/__init__.py", "_prim_impl", "a prim as an op"),
     ("torch/_prims/__init__.py", "_autograd_impl", "a prim as an op"),
     ("torch/_prims/__init__.py", "_backend_select_impl", "a prim as an op"),
-    ("torch/_inductor/sizevars.py", "evaluate_expr", "inductor's way to the evaluate_expr hook"),
-    ("torch/_inductor/sizevars.py", "guard_or_false", "inductor's way to the evaluate_expr hook"),
-    ("torch/_inductor/sizevars.py", "guard_or_true", "inductor's way to the evaluate_expr hook"),
+    ("torch/_inductor/sizevars.py", "evaluate_expr", "passes inductor's guards to evaluate_expr"),
+    ("torch/_inductor/sizevars.py", "guard_or_false", "passes inductor's guards to evaluate_expr"),
+    ("torch/_inductor/sizevars.py", "guard_or_true", "passes inductor's guards to evaluate_expr"),
 )
-"""File, function and reason of single functions that only pass a decision on, in files that are not plumbing."""
+"""File, function and reason: single functions of other files that are plumbing."""
 
-TRACER = Row("torch/_dynamo/symbolic_convert.py", "dynamo interprets: what is outside of it is not the program's stack")
+TRACER = Row("torch/_dynamo/symbolic_convert.py", "dynamo's interpreter: frames outside of it are not the program's")
 
 
 def is_cxx_plumbing(name: str) -> bool:
-    """Whether a C++ function, named as by `cxx.function_name`, only passes a decision on."""
+    """Whether a C++ function, named as by `cxx.function_name`, is plumbing."""
     if any(name.startswith(row.prefix) for row in CXX_SITES):
         return False
     return name in {"", "??"} or any(name.startswith(row.prefix) for row in CXX)
@@ -158,12 +163,12 @@ def is_cxx_symbol(name: str) -> bool:
 
 
 def is_operator_file(file: str) -> bool:
-    """Whether a C++ place is the operator's own file, not that of the function that guards."""
+    """Whether a C++ file is an operator's own, not that of the function that guards."""
     return any(file.startswith(row.prefix) for row in OPERATOR_FILES)
 
 
 def is_python_plumbing(frame: Frame) -> bool:
-    """Whether a Python frame only passes a decision on. Generated code (`<string>`, `<eval_with_key>.3`) does too."""
+    """Whether a Python frame is plumbing. Generated code (`<string>`, `<eval_with_key>.3`) is."""
     if frame.file.startswith("<"):
         return frame.file != PROGRAM_FILE
     if any(frame.file.startswith(row.prefix) for row in PYTHON_SITES):

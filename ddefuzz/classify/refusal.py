@@ -1,7 +1,7 @@
-"""Which function dynamo refuses to trace, and why, from the message of its graph break.
+"""Parses dynamo's graph-break messages: which function dynamo does not trace, and the reason.
 
-Dynamo's messages have a title, an explanation, hints and a "developer debug context". Which of dynamo's files gives up
-changes between versions; the function refused and the title do not.
+A message has a title, an explanation, hints and a "developer debug context". The file of dynamo that raises it
+changes between versions. The function and the title do not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import re
 from ddefuzz.instrument import torch_api
 
 NOT_TRACED = "dynamo does not trace it"
-"""The reason for a function that dynamo was told not to enter, or does not know. Titles differ by how it is called."""
+"""The reason for a function that dynamo is configured to skip, or does not know. The title depends on how it is
+called.
+"""
 
 _UNTRACED_TITLES = re.compile(r"^(?:Attempted to call function marked as skipped|Unsupported Tensor\.\w+\(\) call)$")
 
@@ -24,9 +26,9 @@ _VARIABLES = f"torch.{torch_api.VARIABLE_FUNCTIONS.name}."
 
 
 def refused(message: str) -> tuple[str, str]:
-    """The function's name and the reason, which has no such name in it.
+    """The function's name, and the reason without that name.
 
-    The name is empty where the message has none, and bare (`is_same_size`) where that is all it says.
+    The name is empty if the message has none, and unqualified (`is_same_size`) if the message has it so.
     """
     title, _, rest = message.strip().partition("\n")
     title = title.strip()
@@ -40,7 +42,7 @@ def refused(message: str) -> tuple[str, str]:
 def _function(title: str, rest: str) -> str:
     if qualified := _QUALIFIED.search(rest):
         file = _FILE.search(rest)
-        # What is wrapped by this file is refused as code of it, all of a module alike.
+        # Dynamo reports functions that this file wraps as code of this file, all of a module alike.
         if file is not None and file["file"] in torch_api.DISABLE_DYNAMO_FILE:
             return f"{qualified['module']}.*"
         return _plain(f"{qualified['module']}.{qualified['name'].partition('.<locals>')[0]}")
@@ -54,7 +56,7 @@ def _function(title: str, rest: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """The name as users write it; a function in place is the method of that name."""
+    """The name as users write it. An in-place function becomes the method of that name."""
     if not name.startswith(_VARIABLES):
         return name.rstrip("*")
     name = name.removeprefix(_VARIABLES)

@@ -1,4 +1,6 @@
-"""Functions of PyTorch that a person has read, because their cause is not what the rules would say."""
+"""Functions of PyTorch whose cause a person has determined by reading their source, because the rules would give
+another.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from ddefuzz.classify.signature import Cause, Site
 
 
 class Reviewed(NamedTuple):
-    """One function of PyTorch that a person has read: `anchor` is what its anchor begins with."""
+    """One reviewed function of PyTorch. `anchor` is the beginning of its anchor."""
 
     site: str
     anchor: str
@@ -50,95 +52,95 @@ REVIEWED: tuple[Reviewed, ...] = (
         "torch/_refs/__init__.py:unbind",
         "",
         "result-depends-on-data",
-        "returns as many tensors as the size says",
+        "returns as many tensors as the size",
         "torch/_refs/__init__.py, unbind",
     ),
     Reviewed(
         "at::native::tensor_split_sections_symint",
         "guard_int",
         "result-depends-on-data",
-        "returns as many tensors as the argument says; its other questions are about their sizes",
+        "returns as many tensors as the argument says; its other guards are about their sizes",
         "aten/src/ATen/native/TensorShape.cpp, tensor_split_sections_symint",
     ),
     Reviewed(
         "at::native::_default_cross_dim",
         "guard_bool operator==",
         "result-depends-on-data",
-        "without dim= it takes the first dim of size 3",
+        "without dim= it uses the first dim of size 3",
         "aten/src/ATen/native/Cross.cpp, _default_cross_dim",
     ),
     Reviewed(
         "torch/_meta_registrations.py:linalg_solve_is_vector_rhs",
         "",
         "result-depends-on-data",
-        "whether the right side is a batch of vectors or a matrix is told by its sizes",
+        "the sizes of the right side decide whether it is a batch of vectors or a matrix",
         "torch/_meta_registrations.py, linalg_solve_is_vector_rhs",
     ),
     Reviewed(
         "torch/_refs/__init__.py:istft",
         "onesided_",
         "result-depends-on-data",
-        "without onesided= the size tells whether the spectrum is one-sided",
+        "without onesided= the size decides whether the spectrum is one-sided",
         "torch/_refs/__init__.py, istft",
     ),
     Reviewed(
         "torch/_refs/__init__.py:squeeze",
         "size == 1",
         "avoidable",
-        "the rank depends on data, but torch.squeeze keeps such a dim by a fallback: so could this",
+        "the rank depends on data, but torch.squeeze keeps such a dim by a fallback, and this could do the same",
         "torch/_refs/__init__.py, squeeze (with and without dim=)",
     ),
     Reviewed(
         "at::native::inferSqueezeGeometry",
         "guard_bool operator!=",
         "avoidable",
-        "the rank depends on data, but torch.squeeze keeps such a dim by a fallback: so could this, of squeeze_",
+        "the rank depends on data, but torch.squeeze keeps such a dim by a fallback, and squeeze_ could do the same",
         "aten/src/ATen/native/TensorShape.cpp, inferSqueezeGeometry; torch/_refs/__init__.py, squeeze",
     ),
     Reviewed(
         "at::native::cross_entropy_loss_symint",
         "guard_bool operator==",
         "avoidable",
-        "equal sizes say that the target has probabilities, but its dtype says it as well",
+        "equal sizes mean that the target has probabilities, but its dtype shows that as well",
         "aten/src/ATen/native/LossNLL.cpp, cross_entropy_loss_symint",
     ),
     Reviewed(
         "torch/nn/functional.py:linear_cross_entropy",
         "target.shape == logits_shape",
         "avoidable",
-        "equal sizes say that the target has probabilities, but its dtype says it as well",
+        "equal sizes mean that the target has probabilities, but its dtype shows that as well",
         "torch/nn/functional.py, linear_cross_entropy",
     ),
     Reviewed(
         "at::native::diff_helper",
         "guard_int",
         "avoidable",
-        "takes as many differences as the size, if n is larger: the result is empty, whatever the size is",
+        "limits n to the size; if n is larger, the result is empty for every size",
         "aten/src/ATen/native/ReduceOps.cpp, diff_helper",
     ),
     Reviewed(
         "torch/_meta_registrations.py:meta_gather",
         "RuntimeError: torch._check(index.dtype",
         "avoidable",
-        "an index of another dtype is right where it is empty: a check of its size could wait for run time",
+        "an empty index may have any dtype; the check of its size could be a run-time assertion",
         "torch/_meta_registrations.py, meta_gather",
     ),
     Reviewed(
         "torch/_refs/__init__.py:cat",
         "RuntimeError: torch._check(guard_or_false(tensor.shape[0] == 0)",
         "refused",
-        "a tensor of one dim among others is skipped only where it is known to be empty: the comment there says policy",
+        "a 1-d tensor among others is skipped only if it is known to be empty; the comment there calls this a policy",
         "torch/_refs/__init__.py, cat",
     ),
     Reviewed(
         "torch/_refs/__init__.py:_broadcast_shapes",
         "RuntimeError: torch._check(common_shape[idx] == shape[idx]",
         "refused",
-        "a size is never broadcast that is 1 only at run time: the comment there says so",
+        "a size that is 1 only at run time is never broadcast; the comment there says so",
         "torch/_refs/__init__.py, _broadcast_shapes",
     ),
 )
-"""Held by golden files: each row by one."""
+"""All reviewed functions. Each row is tested by a golden file."""
 
 
 def reviewed(site: Site, anchor: str) -> Reviewed | None:

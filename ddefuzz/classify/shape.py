@@ -1,4 +1,4 @@
-"""The shape of a symbolic expression: what stays the same when symbols and sizes have other names and values."""
+"""The shape of a symbolic expression: the expression with symbols and sizes renamed, for comparing two of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _KEPT = frozenset({"0", "1"})
 
 
 def expression_shape(expression: str) -> str:
-    """`Eq(u3*7, u0)` as `Eq(a*n, b)`: symbols by order of appearance, numbers but 0 and 1 as `n`."""
+    """`Eq(u3*7, u0)` as `Eq(a*n, b)`: symbols are named by order of appearance, and numbers other than 0 and 1
+    become `n`.
+    """
     names: dict[str, str] = {}
 
     def plain(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""The identity of a bug: kind + framework call site + anchor, exact, explainable, without line numbers."""
+"""The signature of a bug: kind, call site and anchor. It is compared exactly and has no line numbers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ Cause: TypeAlias = Literal[
 USER_CODE = "user code"
 
 SiteLanguage: TypeAlias = Literal["Python", "C++", "op"]
-"""What a site's function is: of Python, of C++, or an op as users and the dispatcher name it (`torch.chunk`,
-`aten::chunk`), where no line of torch but the op's schema, kernel or support is to blame."""
+"""What a site's function is: Python, C++, or an op as users or the dispatcher name it (`torch.chunk`,
+`aten::chunk`). It is an op if the defect is in the op's schema, its kernel or its support, and in no line of torch.
+"""
 
 
 class Site(msgspec.Struct, frozen=True, order=True):
-    """The framework call site; `module` is Python's file relative to torch's folder, None for C++ and ops.
+    """The call site in the framework. `module` is Python's file relative to torch's folder, None for C++ and
+    ops.
 
     A failure of the user's own code has the module `user code`.
     """
@@ -47,10 +49,10 @@ class Site(msgspec.Struct, frozen=True, order=True):
 
 
 class Signature(msgspec.Struct, frozen=True, order=True):
-    """Which bug a failure is.
+    """The identity of a bug.
 
-    `anchor` is the code at the site as `ast.unparse` has it; for C++ the SymNode method and the operator; for an op the
-    reason.
+    `anchor` is the code at the site as `ast.unparse` prints it. For C++ it is the SymNode method and the
+    operator, and for an op the reason.
     """
 
     kind: Kind
@@ -59,7 +61,7 @@ class Signature(msgspec.Struct, frozen=True, order=True):
 
     @property
     def key(self) -> str:
-        """A short stable name of the signature: kind and 10 hex digits of its content."""
+        """A short stable name of the signature: the kind and 10 hex digits of its content."""
         content = "\x00".join(
             (self.kind, self.site.language, self.site.module or "", self.site.function or "", self.anchor)
         )

@@ -1,4 +1,4 @@
-"""The call site of a data-dependent error: who asked decides."""
+"""Finds the call site of a data-dependent error: the innermost frame of the code that evaluated the guard."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>
 def site(raised: Raised) -> tuple[Site, Frame]:
     """The site and its frame.
 
-    If C++ asked: the innermost C++ function of that call that is not plumbing. If all of them are plumbing, or
-    Python asked: the innermost Python frame that is not plumbing. Native and Python frames are never interleaved.
+    If C++ evaluated the guard, the site is the innermost C++ function of that call that is not plumbing. If all
+    of them are plumbing, or if Python evaluated the guard, it is the innermost Python frame that is not
+    plumbing. Native and Python frames are never interleaved.
     """
     if raised.place.language == "C++" or raised.place.file in SIZES_FOR_CXX:
         native = innermost_site(raised)
@@ -29,9 +30,10 @@ def site(raised: Raised) -> tuple[Site, Frame]:
 
 
 def python_site(real: tuple[Frame, ...], traced: tuple[Frame, ...]) -> tuple[Site, Frame]:
-    """The innermost frame that is not plumbing: of the real stack inside of dynamo, then of the stack it interprets.
+    """The innermost Python frame that is not plumbing.
 
-    Where both are plumbing throughout, the innermost frame that is not the guards' own.
+    The real stack inside of dynamo is searched first, then the stack that dynamo interprets. If both are
+    plumbing throughout, it is the innermost frame outside of the guards' own files.
     """
     for frames in (inside_tracer(real), traced):
         frame = _innermost(frames)
@@ -44,7 +46,9 @@ def python_site(real: tuple[Frame, ...], traced: tuple[Frame, ...]) -> tuple[Sit
 
 
 def inside_tracer(real: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """What runs inside of dynamo's interpreter, if it runs at all: outside of it is who called the compiler."""
+    """The frames inside of dynamo's interpreter, if it runs. The frames outside of it are those of the code
+    that called the compiler.
+    """
     first = next((index for index, frame in enumerate(real) if frame.file == TRACER.prefix), None)
     return real if first is None else real[first:]
 
@@ -66,7 +70,7 @@ def _of(frame: Frame, frames: Iterable[Frame]) -> Site:
 
 
 def _function(frame: Frame, frames: tuple[Frame, ...]) -> str:
-    """The function's bare name; for a comprehension that of the function around it, as newer Pythons have it."""
+    """The function's unqualified name. For a comprehension it is the enclosing function, as in newer Pythons."""
     name = frame.function.rpartition(".")[2]
     if name not in _COMPREHENSIONS:
         return name

@@ -150,7 +150,7 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
     return (
         ("kind", finding.kind),
         ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
-        ("to change", MEANINGS[finding.cause].mends),
+        ("to change", MEANINGS[finding.cause].fix),
         ("site", f"{finding.site} ({finding.site.language})"),
         ("code there", finding.anchor),
         ("undecided", _undecided(finding.expression)),

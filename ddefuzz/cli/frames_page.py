@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ddefuzz.classify.classify import classify
-from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_plumbing
@@ -33,7 +33,7 @@ def way_to_site(failure: Failure) -> Way:
     real, traced, native = _stacks(observation)
     python = _kept((*traced, *inside_tracer(real)) if traced else real, site)
     own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
-    inner = tuple(reversed(asking(native)))
+    inner = tuple(reversed(native_call(native)))
     if site in native and site not in inner:  # a call that came back through Python's choice of kernel
         inner = native[native.index(site) :]
     cxx = [frame for frame in inner if frame is site or not is_cxx_plumbing(function_name(frame.function))]

@@ -10,7 +10,7 @@ import msgspec
 
 from ddefuzz.classify.anchor import callee, python_anchor
 from ddefuzz.classify.classify import Classified, classify
-from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.op import failing_ops
@@ -99,7 +99,7 @@ def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected
 
 
 def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected:
-    frames = asking(raised.native)
+    frames = native_call(raised.native)
     inside = (function_name(one.function) for one in frames[: _last(frame, frames)])
     facts = _facts(classified, function_name(frame.function), raised.expression)
     return Expected("by_native", facts, _with(NATIVE_INTERNAL, inside))

@@ -1,4 +1,4 @@
-"""Make the golden files: the raw failure of every golden case in every stage, and how it is classified today.
+"""Make the golden files: the raw failure of every golden case in every stage, with its classification.
 
     python tests/classify/collect.py [ID ...]
 

@@ -1,4 +1,4 @@
-"""The programs whose raw failures are the golden files: one a rule, a plumbing row or a shape of frames.
+"""The programs whose raw failures are the golden files: one for each rule, plumbing row or shape of frames.
 
 `collect.py` runs them. Each entry's `rule` is what it is there for; `CASES` is the form that `ddefuzz check` reads.
 """
@@ -83,12 +83,12 @@ def _tensor_split_sections(x: Tensor, keep: Tensor) -> Any:
     return torch.tensor_split(x, x[keep].shape[0])
 
 
-@case("unbind", "output structure asked for by a Python decomposition", X, KEEP)
+@case("unbind", "output structure needed by a Python decomposition", X, KEEP)
 def _unbind(x: Tensor, keep: Tensor) -> Any:
     return torch.unbind(x[keep])
 
 
-@case("iterate", "dynamo asks for a length itself, export goes through unbind", X, KEEP)
+@case("iterate", "dynamo reads the length itself, export goes through unbind", X, KEEP)
 def _iterate(x: Tensor, keep: Tensor) -> Any:
     return [row + 1 for row in x[keep]]
 
@@ -103,12 +103,12 @@ def _diff_grad(x: Tensor, keep: Tensor) -> Any:
     return torch.diff(x[keep], dim=0)
 
 
-@case("fft", "a function of an anonymous namespace, its operator inlined away", X, KEEP)
+@case("fft", "a function of an anonymous namespace, its operator inlined", X, KEEP)
 def _fft(x: Tensor, keep: Tensor) -> Any:
     return torch.fft.rfft(x[keep], n=4, dim=0)
 
 
-@case("cosine", "an operator inlined away: the header's line tells it", X, KEEP)
+@case("cosine", "an inlined operator, known from the line of the header", X, KEEP)
 def _cosine(x: Tensor, keep: Tensor) -> Any:
     return functional.cosine_similarity(x[keep], x[~keep], dim=0)
 
@@ -129,7 +129,7 @@ def _alpha_dropout(x: Tensor, keep: Tensor) -> Any:
     return functional.alpha_dropout(x[keep], 0.5, training=True)
 
 
-@case("contiguity", "a Python bool of a tensor that only the data decides, asked for by the program", X, KEEP)
+@case("contiguity", "a Python bool of a tensor that depends on data, needed by the program", X, KEEP)
 def _contiguity(x: Tensor, keep: Tensor) -> Any:
     return x[keep].t().is_contiguous()
 
@@ -159,12 +159,12 @@ def _addmv(x: Tensor, keep: Tensor) -> Any:
     return torch.addmv(x[keep][:, 0], x[keep], x[0])
 
 
-@case("int-in-schema", "the program hands a data-dependent int to an op that takes no SymInt", X, N)
+@case("int-in-schema", "the program passes a data-dependent int to an op that does not accept SymInt", X, N)
 def _int_in_schema(x: Tensor, n: Tensor) -> Any:
     return x[0, 0] * torch.linspace(0.0, 1.0, n[0].item())  # type: ignore[arg-type]
 
 
-@case("chunk-count", "the same, where the int says how many tensors are returned", X, N)
+@case("chunk-count", "the same, but the int is the number of returned tensors", X, N)
 def _chunk_count(x: Tensor, n: Tensor) -> Any:
     return torch.chunk(x, n[0].item())  # type: ignore[arg-type]
 
@@ -174,7 +174,7 @@ def _int_list_in_schema(x: Tensor, n: Tensor) -> Any:
     return functional.adaptive_max_pool1d(x[None], n[0].item())  # type: ignore[arg-type]
 
 
-@case("kron", "C++ reads sizes as ints: Python answers it, C++ asked", X, KEEP)
+@case("kron", "C++ reads sizes as ints, which Python computes for it", X, KEEP)
 def _kron(x: Tensor, keep: Tensor) -> Any:
     return torch.kron(x[keep], x)
 
@@ -184,12 +184,12 @@ def _cov(x: Tensor, keep: Tensor) -> Any:
     return torch.cov(x[keep])
 
 
-@case("one-hot", "a framework function that wants a Python int; dynamo refuses the op", torch.tensor([3, 0, 1]))
+@case("one-hot", "a framework function that needs a Python int; dynamo does not trace the op", torch.tensor([3, 0, 1]))
 def _one_hot(t: Tensor) -> Any:
     return functional.one_hot(t)
 
 
-@case("list-index", "an index that becomes a tensor's data: a number is wanted in C++", X, N)
+@case("list-index", "an index that becomes a tensor's data: C++ needs a number", X, N)
 def _list_index(x: Tensor, n: Tensor) -> Any:
     return x[[n[0].item()]]
 
@@ -227,7 +227,7 @@ def _branch_on_a_tensor(x: Tensor) -> Any:
     return x + 1 if x.sum() > 0 else x
 
 
-@case("cov-weights", "C++ branches on such an op's answer", X, torch.arange(1, 4))
+@case("cov-weights", "C++ branches on the result of such an op", X, torch.arange(1, 4))
 def _cov_weights(x: Tensor, weights: Tensor) -> Any:
     return torch.cov(x, fweights=weights)
 
@@ -242,7 +242,7 @@ def _equal_by_name(x: Tensor) -> Any:
     return x + 1 if torch.ops.aten.equal(x, x.flip(0)) else x
 
 
-@case("equal", "an op whose output only the data decides", X)
+@case("equal", "an op whose output depends on data", X)
 def _equal(x: Tensor) -> Any:
     return x + 1 if torch.equal(x, x.flip(0)) else x
 
@@ -257,38 +257,38 @@ def _pending(n: Tensor) -> Any:
     return torch.arange(n[0], n[0] + 2)  # type: ignore[call-overload]
 
 
-@case("skipped-function", "dynamo refuses a function of torch", X)
+@case("skipped-function", "dynamo does not trace a function of torch", X)
 def _skipped(x: Tensor) -> Any:
     return torch.ao.quantization.FakeQuantize()(x)  # type: ignore[no-untyped-call]
 
 
-@case("no-symint-in-schema", "an op that refuses a SymInt: neither guard nor graph break", X, N)
+@case("no-symint-in-schema", "an op that does not accept a SymInt: neither guard nor graph break", X, N)
 def _no_symint(x: Tensor, n: Tensor) -> Any:
     return torch.ops.aten.unfold(x, 0, n[0].item(), 1)
 
 
-@case("chunk-count-of-an-op", "the same, where the int says how many tensors are returned", X, N)
+@case("chunk-count-of-an-op", "the same, but the int is the number of returned tensors", X, N)
 def _chunk_count_of_an_op(x: Tensor, n: Tensor) -> Any:
     return torch.ops.aten.chunk(x, n[0].item())
 
 
-@case("old-narrow", "a C++ fallback that the old mechanism could not decide", X, N, semantics="size-oblivious")
+@case("old-narrow", "a C++ fallback that size-oblivious semantics could not decide", X, N, semantics="size-oblivious")
 def _old_narrow(x: Tensor, n: Tensor) -> Any:
     return x.narrow(0, n[0].item(), 2)  # type: ignore[arg-type]
 
 
-@case("old-slice", "a Python fallback that the old mechanism could not decide", X, N, semantics="size-oblivious")
+@case("old-slice", "a Python fallback that size-oblivious semantics could not decide", X, N, semantics="size-oblivious")
 def _old_slice(x: Tensor, n: Tensor) -> Any:
     return x[n[0].item() :]
 
 
-@case("contiguity-in-torch", "the same asked for by a meta function of torch", torch.ones(2, 3, 3), N)
+@case("contiguity-in-torch", "the same, needed by a meta function of torch", torch.ones(2, 3, 3), N)
 def _contiguity_in_torch(x: Tensor, n: Tensor) -> Any:
     many = x[0].expand(n.tolist()[0], 3, 3)
     return torch.linalg.solve_triangular(many, many[..., :2], upper=True)
 
 
-@case("view-copy", "a bool taken by a helper for its caller", X, N)
+@case("view-copy", "a bool evaluated by a helper for its caller", X, N)
 def _view_copy(x: Tensor, n: Tensor) -> Any:
     rows = n.tolist()[0]
     made = torch.full((rows, 2, 3), 0.5).transpose(0, 2)
@@ -317,7 +317,7 @@ def _truncation(x: Tensor, keep: Tensor) -> Any:
     return functional.fractional_max_pool2d(x[keep].view(1, 1, -1, 3), 1, output_ratio=(0.5, 0.5))
 
 
-@case("out-check", "asked by the wrapper that adds out= to a decomposition", X, KEEP)
+@case("out-check", "a guard in the wrapper that adds out= to a decomposition", X, KEEP)
 def _out_check(x: Tensor, keep: Tensor) -> Any:
     kept = x[keep]
     return torch.clamp(kept, 0, 1, out=torch.empty_like(x[~keep]))
@@ -335,7 +335,7 @@ def _strides(x: Tensor, keep: Tensor) -> Any:
         return torch.expand_copy(column, (2, 3))
 
 
-@case("int-kernel", "an op called with a symbol, whose C++ kernel takes ints", X, KEEP, stages=("export",))
+@case("int-kernel", "an op called with a symbol, whose C++ kernel has int parameters", X, KEEP, stages=("export",))
 def _int_kernel(x: Tensor, keep: Tensor) -> Any:
     kept = x[keep]
     with torch._C._DisablePythonDispatcher():
@@ -349,17 +349,17 @@ def _functional(x: Tensor, keep: Tensor) -> Any:
     return torch.masked_select(x[keep], x[keep] > 0)
 
 
-@case("tensor-as-number", "a tensor handed to an op that takes a number", X, torch.tensor([0.5]))
+@case("tensor-as-number", "a tensor passed to an op that accepts a number", X, torch.tensor([0.5]))
 def _tensor_as_number(x: Tensor, mean: Tensor) -> Any:
     return x.clone().normal_(mean[0])  # type: ignore[arg-type]
 
 
-@case("vmap-sizes", "asked by vmap itself, whose folder is plumbing", X, KEEP)
+@case("vmap-sizes", "a guard in vmap itself, whose folder is plumbing", X, KEEP)
 def _vmap_sizes(x: Tensor, keep: Tensor) -> Any:
     return torch.vmap(torch.add)(x[keep], x[:5])
 
 
-@case("vmap-strides", "asked of a batched tensor, by the C++ that is mapped", X, KEEP)
+@case("vmap-strides", "a guard on a batched tensor, in the C++ that is mapped", X, KEEP)
 def _vmap_strides(x: Tensor, keep: Tensor) -> Any:
     return torch.vmap(torch.reshape)(x[keep].t(), shape=(-1, 1))
 
@@ -374,12 +374,12 @@ def _refs_chunk(x: Tensor, keep: Tensor) -> Any:
     return torch._refs.chunk(x[keep], 2)
 
 
-@case("cross-dim", "the dim that is taken depends on the sizes", torch.ones(3, 3), torch.ones(3) > 0)
+@case("cross-dim", "the chosen dim depends on the sizes", torch.ones(3, 3), torch.ones(3) > 0)
 def _cross_dim(x: Tensor, keep: Tensor) -> Any:
     return torch.cross(x[keep], x[keep])
 
 
-@case("solve-vector", "a batch of vectors or a matrix: the sizes tell", torch.ones(2, 3, 3), torch.ones(2) > 0)
+@case("solve-vector", "a batch of vectors or a matrix, depending on the sizes", torch.ones(2, 3, 3), torch.ones(2) > 0)
 def _solve_vector(x: Tensor, keep: Tensor) -> Any:
     right = x[0][torch.ones(3) > 0][:2]
     return torch.linalg.solve(x[keep] + torch.eye(3), right)
@@ -416,7 +416,7 @@ def _nonzero_out(x: Tensor) -> Any:
     return torch.nonzero(x, out=torch.empty(0, dtype=torch.int64))
 
 
-@case("sizes-as-ints", "C++ refuses a tensor whose sizes are symbols", X[:, 0], KEEP)
+@case("sizes-as-ints", "C++ raises for a tensor whose sizes are symbols", X[:, 0], KEEP)
 def _sizes_as_ints(x: Tensor, keep: Tensor) -> Any:
     return torch.argmax(x[keep], out=torch.empty((), dtype=torch.int64))
 
@@ -426,7 +426,7 @@ def _grad_exported(x: Tensor) -> Any:
     return torch.autograd.grad(x.tan().sum(), x)
 
 
-@case("cross-entropy", "probabilities or classes: the sizes tell, and the dtype too", X[:, 0].sigmoid(), KEEP)
+@case("cross-entropy", "probabilities or classes, known from the sizes and from the dtype", X[:, 0].sigmoid(), KEEP)
 def _cross_entropy(x: Tensor, keep: Tensor) -> Any:
     return functional.cross_entropy(x[keep], x[~keep][:4])
 
@@ -447,7 +447,7 @@ def _custom_op(x: Tensor) -> Any:
     return _no_fake(x)
 
 
-@case("numpy", "data that only running has", X, stages=("export",))
+@case("numpy", "data that exists only at run time", X, stages=("export",))
 def _numpy(x: Tensor) -> Any:
     return torch.from_numpy(x.numpy())
 
@@ -457,7 +457,7 @@ def _data_pointer(x: Tensor) -> Any:
     return x + x.data_ptr() % 2
 
 
-@case("feature-dropout", "a template inlined into its caller, which the table of aliases knows", X, KEEP)
+@case("feature-dropout", "a template inlined into its caller, which is in the table of aliases", X, KEEP)
 def _feature_dropout(x: Tensor, keep: Tensor) -> Any:
     return functional.dropout2d(x[keep][None])
 
@@ -489,7 +489,7 @@ def _scatter_add_out(x: Tensor, keep: Tensor) -> Any:
     return torch.scatter_add(x[:, 0], 0, index, x[:, 0], out=torch.empty(8))
 
 
-@case("collapse-sizes", "one of two questions of one loop", X, KEEP, stages=("compile", "aot"))
+@case("collapse-sizes", "one of two guards of one loop", X, KEEP, stages=("compile", "aot"))
 def _collapse_sizes(x: Tensor, keep: Tensor) -> Any:
     return torch._refs.flatten(x[keep])
 
@@ -500,7 +500,7 @@ def _extremum(x: Tensor, keep: Tensor) -> Any:
     return functional.affine_grid(theta, (theta.shape[0], 1, 1, 1))  # type: ignore[arg-type]
 
 
-@case("refs-skipped", "dynamo skips what torch/_compile.py wraps: one refusal for a module", X, stages=("compile",))
+@case("refs-skipped", "dynamo skips what torch/_compile.py wraps: one signature for a module", X, stages=("compile",))
 def _refs_skipped(x: Tensor) -> Any:
     return torch._refs.add(x, x)
 
@@ -510,7 +510,7 @@ def _refs_made(x: Tensor) -> Any:
     return torch._refs.sin(x)
 
 
-@case("resize-method", "dynamo refuses a method", X, stages=("export-strict", "compile"))
+@case("resize-method", "dynamo does not trace a method", X, stages=("export-strict", "compile"))
 def _resize_method(x: Tensor) -> Any:
     return x.clone().resize_as_(x)
 
@@ -520,17 +520,17 @@ def _resize_function(x: Tensor) -> Any:
     return torch.resize_as_(x.clone(), x)
 
 
-@case("no-tensor", "dynamo refuses an op that returns no tensor", X, stages=("export-strict", "compile"))
+@case("no-tensor", "dynamo does not trace an op that returns no tensor", X, stages=("export-strict", "compile"))
 def _no_tensor(x: Tensor) -> Any:
     return x.is_same_size(x)
 
 
-@case("inplace-view", "dynamo refuses later what it saw before", X, stages=("export-strict", "compile"))
+@case("inplace-view", "dynamo fails later than at the call", X, stages=("export-strict", "compile"))
 def _inplace_view(x: Tensor) -> Any:
     return x.squeeze_()
 
 
-@case("interpolate", "an op that takes no SymInt, called by torch's own Python", X, KEEP)
+@case("interpolate", "an op that does not accept SymInt, called by torch's own Python", X, KEEP)
 def _interpolate(x: Tensor, keep: Tensor) -> Any:
     return functional.interpolate(x.T[None], torch.nonzero(keep).shape[0], mode="area")
 

@@ -1,4 +1,4 @@
-"""The table of causes: complete, documented as it is, and no row of it unused."""
+"""Tests that the table of causes is complete and documented, and that each row is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.classify import causes_page
 from tests.classify.test_golden import cases
 
 OF_OTHER_ORACLES = {"wrong-capture"}
-"""The rules are for captures that fail; this is the cause of captures that are wrong."""
+"""The cause of wrong captures, which has no rule: the rules are for captures that fail."""
 
 
 def test_the_table_has_each_cause_once_and_each_has_a_rule() -> None:
@@ -23,7 +23,7 @@ def test_the_table_has_each_cause_once_and_each_has_a_rule() -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in CAUSES if row.cause not in OF_OTHER_ORACLES], ids=lambda row: row.cause)
-def test_the_example_of_a_cause_is_that_of_one_of_its_rules(row: Meaning) -> None:
+def test_the_example_of_a_cause_is_an_example_of_one_of_its_rules(row: Meaning) -> None:
     assert row.example in {rule.example for rule in RULES if rule.cause == row.cause}
 
 
@@ -31,7 +31,7 @@ def test_the_programs_own_causes_are_not_about_pytorch() -> None:
     assert {"avoidable", "int-required", "no-kernel", "wrong-capture", "unclassified"} == FRAMEWORK_CAUSES
 
 
-def test_only_the_last_rule_takes_what_is_left() -> None:
+def test_only_the_last_rule_applies_to_everything() -> None:
     assert [rule.name for rule in RULES if rule.cause == "unclassified"] == [RULES[-1].name]
 
 
@@ -49,7 +49,7 @@ def test_every_op_whose_outputs_an_argument_counts_decides_a_golden_file(op: str
     assert any(op in anchor for anchor in decided)
 
 
-def test_a_reviewed_row_is_of_its_decision_alone() -> None:
+def test_a_reviewed_row_applies_to_its_anchor_only() -> None:
     istft = Site("Python", "torch/_refs/__init__.py", "istft")
     assert reviewed(istft, "onesided_") is not None
     assert reviewed(istft, "n_frames > 1") is None

@@ -1,4 +1,4 @@
-"""Raw failure in, signature out: every golden file, and every row of every table used by one."""
+"""Tests the classification of every golden file, and that every row of the tables is used by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ddefuzz.classify import aliases, plumbing
 from ddefuzz.classify.cause import RULES
 from ddefuzz.classify.classify import Classified, classify
-from ddefuzz.classify.cxx import asking, function_name
+from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.execute.protocol import Observation, Stage
 from ddefuzz.oracles.capture import judge
@@ -100,7 +100,7 @@ def test_every_cause_rule_has_a_golden_file(rule: str) -> None:
 
 def cxx_names(observation: Observation) -> set[str]:
     """The C++ functions of the native call that guards, and of an op that refuses."""
-    frames = list(asking(observation.raised.native)) if observation.raised is not None else []
+    frames = list(native_call(observation.raised.native)) if observation.raised is not None else []
     frames += [frame for error in observation.exceptions for frame in error.native]
     return {function_name(frame.function) for frame in frames}
 

@@ -1,4 +1,4 @@
-"""Names, anchors and sites from records made by hand."""
+"""Function names, anchors and sites of hand-made records."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_anchor_is_normal_code(code: str, anchor: str, called: str) -> None:
     assert callee(frame) == called
 
 
-DOOR = Frame("??", 0, "torch::impl::PythonSymNodeImpl::guard_bool(char const*, long)")
+SYM_NODE = Frame("??", 0, "torch::impl::PythonSymNodeImpl::guard_bool(char const*, long)")
 BOOL = Frame("??", 0, "c10::SymBool::guard_bool(char const*, long) const")
 BOUND = Frame("??", 0, "torch::autograd::THPVariable_diff(_object*, _object*, _object*)")
 DIFF = Frame("??", 0, "at::native::diff_helper(at::Tensor const&, long, long)")
@@ -90,22 +90,22 @@ def raised(**changes: object) -> Raised:
     return Raised(**whole)  # type: ignore[arg-type]
 
 
-def test_cxx_that_asked_is_the_site() -> None:
-    found, frame = site(raised(python=(USER, PLUMBING), native=(BOUND, DIFF, BOOL, DOOR)))
+def test_the_site_is_the_cxx_function_that_guards() -> None:
+    found, frame = site(raised(python=(USER, PLUMBING), native=(BOUND, DIFF, BOOL, SYM_NODE)))
     assert (found, frame) == (Site("C++", None, "at::native::diff_helper"), DIFF)
 
 
-def test_only_the_native_call_that_asked_counts() -> None:
-    found, _ = site(raised(python=(USER, DECOMPOSITION, PLUMBING), native=(OUTER, BOUND, BOOL, DOOR)))
+def test_only_the_guarding_native_call_counts() -> None:
+    found, _ = site(raised(python=(USER, DECOMPOSITION, PLUMBING), native=(OUTER, BOUND, BOOL, SYM_NODE)))
     assert found == Site("Python", "torch/_refs/__init__.py", "diff")
 
 
-def test_what_a_binding_asks_python_asked() -> None:
-    inlined = raised(place=Place("C++", "c10/core/TensorImpl.h", 9), python=(USER,), native=(BOUND, BOOL, DOOR))
+def test_a_guard_in_a_binding_belongs_to_its_python_caller() -> None:
+    inlined = raised(place=Place("C++", "c10/core/TensorImpl.h", 9), python=(USER,), native=(BOUND, BOOL, SYM_NODE))
     assert site(inlined) == (USER_SITE, USER)
 
 
-def test_who_called_the_compiler_is_not_the_user() -> None:
+def test_frames_outside_of_dynamo_are_not_user_code() -> None:
     found, frame = site(raised(python=(SCRIPT, DYNAMO, PLUMBING), traced=(USER,), place=Place("Python", "x.py", 1)))
     assert (found, frame) == (USER_SITE, USER)
 
@@ -124,13 +124,13 @@ def test_a_comprehension_is_named_by_its_function() -> None:
 
 def test_the_operator_is_a_frame_or_the_headers_line() -> None:
     operator = Frame("??", 0, "c10::operator>(long, c10::SymInt const&)")
-    assert native_anchor(raised(native=(BOUND, DIFF, operator, BOOL, DOOR))) == "guard_bool operator>"
+    assert native_anchor(raised(native=(BOUND, DIFF, operator, BOOL, SYM_NODE))) == "guard_bool operator>"
     asked = "return sym_lt(o).guard_bool(__FILE__, __LINE__);"
-    assert native_anchor(raised(native=(BOUND, DIFF, BOOL, DOOR), asked=asked)) == "guard_bool operator<"
-    assert native_anchor(raised(native=(BOUND, DIFF, DOOR), method="guard_or_false")) == "guard_or_false"
+    assert native_anchor(raised(native=(BOUND, DIFF, BOOL, SYM_NODE), asked=asked)) == "guard_bool operator<"
+    assert native_anchor(raised(native=(BOUND, DIFF, SYM_NODE), method="guard_or_false")) == "guard_or_false"
 
 
-def test_a_crash_is_placed_by_the_stack_that_python_printed() -> None:
+def test_a_crash_is_located_by_the_stack_that_python_printed() -> None:
     output = (
         "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n"
         '  File "/env/site-packages/torch/_ops.py", line 875 in __call__\n'
@@ -142,7 +142,7 @@ def test_a_crash_is_placed_by_the_stack_that_python_printed() -> None:
     assert placed.anchor == "SIGSEGV (Segmentation fault)"
 
 
-def test_a_hang_without_a_stack_is_placed_nowhere() -> None:
+def test_a_hang_without_a_stack_has_no_site() -> None:
     (failure,) = judge([Observation("compile", EXPLICIT, "timeout", "stopped after 30 s")])
     placed = locate(failure)
     assert (placed.site, placed.anchor) == (Site("Python", None, None), "stopped after … s")
@@ -153,7 +153,7 @@ def test_a_function_that_was_inlined_is_the_site() -> None:
     assert outlined("at::native::cross", "guard_bool operator<") == "at::native::cross"
 
 
-def test_a_decision_has_one_name() -> None:
+def test_two_anchors_of_one_decision_become_one() -> None:
     place = ("torch/_prims/__init__.py", "_collapse_view_helper")
     assert decision(*place, "min(stride, strides[idx])") == decision(*place, "shape[idx] != 1") == "shape[idx] != 1"
     assert decision("torch/_prims/__init__.py", "other", "min(a, b)") == "min(a, b)"
@@ -162,7 +162,7 @@ def test_a_decision_has_one_name() -> None:
 @pytest.mark.parametrize(
     "code", ["min(size) <= 0", "q <= min(m, n)", "if min(size) <= 0:", "min(size)", "y if 0 < max(size) else z"]
 )
-def test_a_comparison_with_an_extremum_decides_by_it(code: str) -> None:
+def test_a_comparison_with_min_or_max_has_that_call_as_anchor(code: str) -> None:
     assert python_anchor(Frame("user.py", 1, "f", code)).startswith(("min(", "max("))
 
 
@@ -175,7 +175,7 @@ frame #9: at::native::outer(at::Tensor const&) + 0x15 (0x3 in torch/lib/libtorch
 """
 
 
-def test_cxx_that_raised_is_in_the_message() -> None:
+def test_the_cxx_function_that_raised_is_taken_from_the_message() -> None:
     found = quoted_site(QUOTED)
     assert found is not None
     assert function_name(found.function) == "at::meta::structured_argmax::meta"
@@ -240,5 +240,5 @@ TITLE = "Attempted to call function marked as skipped"
         ("Something new", ("", "Something new")),
     ],
 )
-def test_a_graph_break_tells_what_was_refused_and_why(message: str, expected: tuple[str, str]) -> None:
+def test_a_graph_break_names_the_function_and_the_reason(message: str, expected: tuple[str, str]) -> None:
     assert refused(message) == expected

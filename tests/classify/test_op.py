@@ -60,6 +60,6 @@ def test_the_line_that_torch_quotes_is_the_programs() -> None:
     assert failing_ops(observation) == ("torch.var",)
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_an_unknown_op_is_empty() -> None:
     assert failing_ops(Observation("aot", EXPLICIT, "fail"), PROGRAM) == ()
     assert failing_ops(at("no python (")) == ()
