@@ -1,1 +1,1 @@
-"""REMEMBERING: findings, their life cycle, their database and their reviewable text form."""
+"""Findings: their records, their states, their database and their reviewable text form."""

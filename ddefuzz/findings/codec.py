@@ -1,6 +1,6 @@
-"""Failures with their raw frames as compressed JSON: the same record gives the same bytes, and bombs are refused.
+"""Compressed JSON of failures with their raw frames. The same record always gives the same bytes.
 
-Frames repeat themselves from call to call, so that JSON of them shrinks to a seventh.
+Data that unpacks to more than a limit is rejected. Frames repeat from call to call, so their JSON shrinks to a seventh.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import msgspec
 Record = TypeVar("Record")
 
 MOST_BYTES = 256 * 2**20
-"""Of JSON, unpacked: ten times the largest that 48 observations of a deep stack make."""
+"""The limit for unpacked JSON: ten times the size of 48 observations with a deep stack."""
 
 _GZIP = 16 + zlib.MAX_WBITS
-"""`zlib`'s number for the format of gzip; the header that it writes has no name and no time."""
+"""The number by which `zlib` selects the gzip format. The header that it writes has no name and no time."""
 
 _LEVEL = 9
 
 
 class PackedError(ValueError):
-    """Bytes that are not what `packed` makes."""
+    """The bytes were not made by `packed`."""
 
 
 def packed(record: msgspec.Struct | tuple[Any, ...]) -> bytes:
-    """The record as JSON in gzip's format, with no date in it."""
+    """The record as JSON in gzip format, without a date."""
     compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     return compressor.compress(msgspec.json.encode(record)) + compressor.flush()
 
 
 def unpacked(data: bytes, type_: type[Record], most: int = MOST_BYTES) -> Record:
-    """The record that `packed` was given; raises `PackedError` for anything else, and for more than `most` bytes."""
+    """The record given to `packed`. Raises `PackedError` for other bytes, and for more than `most` bytes of JSON."""
     decompressor = zlib.decompressobj(_GZIP)
     try:
         raw = decompressor.decompress(data, most)

@@ -1,6 +1,6 @@
-"""Opening a findings database: SQLite in WAL mode by default, any SQLAlchemy URL, brought to the current schema.
+"""Open a findings database: SQLite in WAL mode by default, or any SQLAlchemy URL. Migrates it to the current schema.
 
-Whatever goes wrong is a `DatabaseError` of one line: which database, what was found, what was expected.
+Every error is a `DatabaseError` of one line: which database, what was found, what was expected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ddefuzz.errors import DatabaseError
 
 BUSY_TIMEOUT_S = 30.0
 SCHEMA_REVISION = "0006"
-"""The newest file in `migrations/versions`; opening a database brings it here."""
+"""The newest file in `migrations/versions`. Opening a database migrates it to this revision."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -34,12 +34,12 @@ _CAUSES = (
     ("unable to open database file", "it cannot be opened", "a folder that exists and can be written"),
     ("connection refused", "no server answers", "a running server at this address"),
 )
-"""(in the driver's message, what was found, what was expected)."""
+"""Rows of (text in the driver's message, what was found, what was expected)."""
 
 
 @contextmanager
 def errors_of(url: str) -> Iterator[None]:
-    """Turn what SQLAlchemy raises about the database itself into `DatabaseError`s of one line."""
+    """Convert SQLAlchemy's errors about the database itself into `DatabaseError`s of one line."""
     try:
         yield
     except exc.IntegrityError:
@@ -53,9 +53,9 @@ def errors_of(url: str) -> Iterator[None]:
 
 
 def open_engine(url: str, *, create: bool = True) -> Engine:
-    """An engine on the database, made and migrated as needed; without `create` it must be there already.
+    """An engine for the database. It is migrated if needed, and created unless `create` is False.
 
-    Raises `DatabaseError` when the database is out of reach or not one of this ddefuzz.
+    Raises `DatabaseError` if the database cannot be reached or is not one of this version of ddefuzz.
     """
     try:
         parsed = make_url(url)
@@ -100,15 +100,15 @@ def _check_place(url: URL, shown: str, *, create: bool) -> None:
 
 
 def _on_connect(connection: Any, _record: object) -> None:
-    # SQLAlchemy begins transactions itself (`_on_begin`): the driver would begin them too late, deferred.
+    # `_on_begin` begins transactions. The driver would begin them later, and deferred.
     connection.isolation_level = None
-    # WAL survives the kill of the process at any moment; NORMAL may lose the last commits in a power cut, no more.
+    # With WAL, committed data survives a kill of the process. With NORMAL, a power cut may lose the last commits.
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=NORMAL"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
 def _on_begin(connection: Connection) -> None:
-    # A reader that turns writer half-way is refused at once (SQLITE_BUSY) instead of waiting: say it up front.
+    # A transaction that begins as a reader and then writes fails at once (SQLITE_BUSY) instead of waiting.
     reads = connection.get_execution_options().get("reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
@@ -117,7 +117,7 @@ def _bring_to_current_schema(engine: Engine, shown: str) -> None:
     with engine.connect().execution_options(reads=True) as connection:
         if _revision(connection) == SCHEMA_REVISION:
             return
-    with engine.begin() as connection:  # again, and alone: another process may have been faster
+    with engine.begin() as connection:  # check again under the lock: another process may have migrated it
         found = _revision(connection)
         if found == SCHEMA_REVISION:
             return
@@ -143,7 +143,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def check(url: str) -> str:
-    """One line on the state of the database for `doctor`; raises `DatabaseError` when it cannot be used."""
+    """The state of the database in one line, for `doctor`. Raises `DatabaseError` if it cannot be used."""
     engine = open_engine(url)
     shown = engine.url.render_as_string(hide_password=True)
     with errors_of(shown), engine.begin() as connection:

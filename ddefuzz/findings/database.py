@@ -1,7 +1,7 @@
-"""The findings database: what campaigns record, what people decide, and what both read.
+"""The findings database. Campaigns record failures in it, people record decisions, and both read it.
 
-Every method is one transaction; inside `with database.transaction():` they all join that one. Times and the names of
-who decides are arguments.
+Every method is one transaction. Inside `with database.transaction():` all calls share that transaction. Times and the
+names of people are arguments.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from ddefuzz.findings.sites import save_sites
 
 
 class RecordResult(msgspec.Struct, frozen=True):
-    """What became of a sighting: the finding it belongs to, and whether that is a new one."""
+    """The finding to which a sighting was added, and whether that finding is new."""
 
     finding_id: str
     is_new: bool
 
 
 class Database:
-    """An open findings database. Use `Database.open`, and `close` it (or use it in a `with`)."""
+    """An open findings database. Open it with `Database.open`, and `close` it or use it in a `with` block."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._engine = open_engine(url, create=create)
@@ -56,11 +56,11 @@ class Database:
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Database:
-        """Open, and where needed make and migrate, the database; raises `DatabaseError`."""
+        """Open the database. Creates and migrates it if needed. Raises `DatabaseError`."""
         return cls(url, create=create)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Database:
@@ -71,14 +71,14 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside is saved together or not at all (what other threads do is theirs)."""
+        """Save everything in the block together or not at all. Other threads are not affected."""
         with self._writing():
             yield
 
     # What campaigns record
 
     def record(self, sighting: Sighting, when: datetime) -> RecordResult:
-        """Save a sighting, under its finding or as a new one; on return it survives the kill of the process."""
+        """Save a sighting, in its finding or in a new one. It then survives a kill of the process."""
         signature, now = sighting.signature, stamp(when)
         with self._writing() as session:
             newest = session.scalars(
@@ -105,9 +105,9 @@ class Database:
             return RecordResult(row.id, is_new=row is not newest)
 
     def set_minimal(self, finding_id: str, program: str, *, steps: int, attempts: int) -> None:
-        """Save the smallest program so far: its text form, its number of operations, and what it cost.
+        """Save the smallest program so far, its number of operations, and the number of captures.
 
-        What is known of another program (replays, control runs) is not of this one.
+        Replays and control runs of an earlier smallest program are dropped, because they do not describe this one.
         """
         with self._writing() as session:
             row = _row(session, finding_id)
@@ -116,14 +116,14 @@ class Database:
             row.minimal, row.steps, row.attempts = program, steps, attempts
 
     def set_confirmed(self, finding_id: str, k: int, n: int, shown: Failure | None = None) -> None:
-        """Save that `k` of `n` cold replays of the smallest program showed the signature, and the failure of one."""
+        """Save that `k` of `n` cold replays showed the signature, and one of their failures."""
         with self._writing() as session:
             row = _row(session, finding_id)
             row.confirmed_k, row.confirmed_n = k, n
             row.shown = to_json(None if shown is None else slim(shown))
 
     def set_control(self, finding_id: str, control: Control) -> None:
-        """Save how the smallest program ends where no size depends on data."""
+        """Save the results of the control runs of the smallest program."""
         with self._writing() as session:
             row = _row(session, finding_id)
             row.control_static, row.control_backed = control.static, control.backed
@@ -133,7 +133,7 @@ class Database:
     def set_state(
         self, finding_id: str, state: State, *, who: str, when: datetime, fixed_in: Iterable[str] = ()
     ) -> None:
-        """Change the state as `lifecycle` allows. `dup` says of which finding it is one, so it has its own method."""
+        """Change the state as `lifecycle` allows. The state `dup` needs the other finding, so it has its own method."""
         if state == "dup":
             raise InputError(f"{finding_id}: found the state 'dup', expected `findings dup {finding_id} OTHER`")
         with self._writing() as session:
@@ -148,7 +148,7 @@ class Database:
                 row.fixed_in = versions
 
     def dup(self, finding_id: str, of: str, *, who: str, when: datetime) -> None:
-        """Make `id` a duplicate of `of`, which must not be one itself."""
+        """Mark `id` as a duplicate of `of`, which must not be a duplicate itself."""
         with self._writing() as session:
             row, original = _row(session, finding_id), _row(session, of)
             if row is original:
@@ -165,7 +165,7 @@ class Database:
             _change(row, "duplicate_of", of, who, when)
 
     def undup(self, finding_id: str, *, who: str, when: datetime) -> None:
-        """Take a `dup` back: the state is again what it was before."""
+        """Undo `dup`: the state is again the one before it."""
         with self._writing() as session:
             row = _row(session, finding_id)
             if row.state != "dup":
@@ -176,13 +176,13 @@ class Database:
             _change(row, "duplicate_of", None, who, when)
 
     def set_cause(self, finding_id: str, cause: str, *, who: str, when: datetime) -> None:
-        """Correct what the rules of classification decided."""
+        """Replace the cause that the rules of classification gave."""
         with self._writing() as session:
             row = _row(session, finding_id)
             _change(row, "cause", cause, who, when)
 
     def set_title(self, finding_id: str, title: str, *, who: str, when: datetime) -> None:
-        """Say it better than the default title."""
+        """Replace the default title."""
         with self._writing() as session:
             row = _row(session, finding_id)
             before = to_finding(row).title
@@ -191,13 +191,13 @@ class Database:
                 row.given_title = title
 
     def note(self, finding_id: str, text: str, *, who: str, when: datetime) -> None:
-        """Add a remark."""
+        """Add a note."""
         with self._writing() as session:
             row = _row(session, finding_id)
             row.notes.append(NoteRow(when=stamp(when), who=who, text=text))
 
     def link(self, finding_id: str, url: str, *, who: str, when: datetime) -> None:
-        """Add the address of an upstream issue or pull request; adding it again changes nothing."""
+        """Add the URL of an upstream issue or pull request. Adding the same URL again changes nothing."""
         with self._writing() as session:
             row = _row(session, finding_id)
             if url not in {link.url for link in row.links}:
@@ -207,28 +207,28 @@ class Database:
     # What both read
 
     def get(self, finding_id: str) -> Finding:
-        """The finding of this exact id; raises `InputError`."""
+        """The finding with exactly this id. Raises `InputError`."""
         with self._reading() as session:
             return to_finding(_row(session, finding_id))
 
     def resolve(self, prefix: str) -> Finding:
-        """The one finding whose id, or the part after its kind, starts so; raises `InputError` with suggestions.
+        """The one finding whose id, with or without its kind, begins so. Raises `InputError` with suggestions.
 
-        What is no id of today may be one that a finding had before the rules of classification changed.
+        If no current id matches, ids that findings had before the rules of classification changed are searched.
         """
         with self._reading() as session:
             rows = session.execute(select(FindingRow.id, FindingRow.former).order_by(FindingRow.id)).all()
             return to_finding(_row(session, named(prefix, {name: tuple(former) for name, former in rows})))
 
     def findings(self) -> tuple[Finding, ...]:
-        """All findings, by id."""
+        """All findings, ordered by id."""
         with self._reading() as session:
             return tuple(map(to_finding, session.scalars(select(FindingRow).order_by(FindingRow.id))))
 
     # Bringing in what another database knows
 
     def put(self, findings: Iterable[Finding]) -> None:
-        """Save whole findings as they are, in place of what is known under their ids."""
+        """Save whole findings as they are. They replace the stored findings with the same ids."""
         with self._writing() as session:
             for finding in findings:
                 session.execute(delete(FindingRow).where(FindingRow.id == finding.id))
@@ -237,14 +237,14 @@ class Database:
                 session.flush()
 
     def replace(self, findings: Iterable[Finding], gone: Iterable[str]) -> None:
-        """Save whole findings as they are, and forget those whose ids are gone."""
+        """Make these the only findings: save them as they are and delete all others with ids that are gone."""
         with self._writing() as session:
             for name in sorted(gone):
                 session.execute(delete(FindingRow).where(FindingRow.id == name))
             self.put(findings)
 
     def merge(self, findings: Iterable[Finding]) -> None:
-        """Add what these findings say to what is known (`merge.merged`)."""
+        """Merge these findings into the stored ones (`merge.merged`)."""
         with self._writing() as session:
             incoming = list(findings)
             rows = {finding.id: session.get(FindingRow, finding.id) for finding in incoming}
@@ -257,7 +257,7 @@ class Database:
     def start_campaign(
         self, *, profile: str, seed: int, generator: str, options: dict[str, object], when: datetime
     ) -> int:
-        """Write down what decides a campaign's cases, before the first is drawn; returns the campaign's id."""
+        """Save what decides a campaign's cases, before the first is drawn. Returns the campaign's id."""
         with self._writing() as session:
             row = CampaignRow(
                 profile=profile,
@@ -275,14 +275,14 @@ class Database:
             return row.id
 
     def advance(self, campaign: int, next_index: int, when: datetime, ahead: Iterable[int] = ()) -> None:
-        """All cases before `next_index`, and those `ahead`, are done and what they showed is recorded."""
+        """Save that all cases before `next_index`, and those in `ahead`, are done and their results recorded."""
         with self._writing() as session:
             row = session.get_one(CampaignRow, campaign)
             row.next_index, row.updated = max(row.next_index, next_index), stamp(when)
             row.ahead = sorted(index for index in ahead if index >= row.next_index)
 
     def finish_campaign(self, campaign: int, when: datetime) -> None:
-        """Nothing is left to resume."""
+        """Save that a campaign has ended and cannot be resumed."""
         with self._writing() as session:
             row = session.get_one(CampaignRow, campaign)
             row.finished, row.updated = True, stamp(when)
@@ -298,11 +298,11 @@ class Database:
     # Guard sites, and what sweeps have done
 
     def add_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
-        """Add what has been reached under a version of torch to what is known of it."""
+        """Add the guard sites reached under a version of torch to the stored ones."""
         self._save_sites(torch, records, together)
 
     def merge_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
-        """Add what another database knows of guard sites (`merge.merged_site`)."""
+        """Merge guard sites from another database into the stored ones (`merge.merged_site`)."""
         self._save_sites(torch, records, merged_site)
 
     def _save_sites(
@@ -312,23 +312,23 @@ class Database:
             save_sites(session, torch, tuple(records), both)
 
     def sites(self, torch: str) -> tuple[SiteRecord, ...]:
-        """The guard sites reached under a version of torch, in order of place."""
+        """The guard sites reached under a version of torch, ordered by place."""
         with self._reading() as session:
             rows = session.scalars(select(SiteRow).where(SiteRow.torch == torch))
             return tuple(sorted(map(to_site, rows), key=lambda record: record.key))
 
     def torch_versions(self) -> tuple[str, ...]:
-        """The versions of torch that sites are known of."""
+        """The versions of torch for which guard sites are stored."""
         with self._reading() as session:
             return tuple(sorted(session.scalars(select(SiteRow.torch).distinct())))
 
     def save_swept(self, key: str, op: str, result: str) -> None:
-        """Save what a sweep found of an op; `key` is all that decides it, `result` is JSON."""
+        """Save the result of a sweep of one op, as JSON. `key` has everything that decides the result."""
         with self._writing() as session:
             session.merge(SweptRow(key=key, op=op, result=result))
 
     def swept(self, key: str) -> dict[str, str]:
-        """What sweeps of this key have found, by op."""
+        """The stored results of sweeps with this key, by op."""
         with self._reading() as session:
             rows = session.scalars(select(SweptRow).where(SweptRow.key == key).order_by(SweptRow.op))
             return {row.op: row.result for row in rows}

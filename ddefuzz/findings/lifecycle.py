@@ -1,7 +1,7 @@
-"""The life of a finding, as a table of the allowed changes of state; every change can be undone.
+"""The states of a finding, and the table of allowed changes between them. Every change can be undone.
 
-As in syzbot a finding is open until it is fixed in every tracked version. One that comes back in a version in which
-it was fixed is a new finding: the same signature with the next sequence number (`recurs`).
+As in syzbot, a finding is open until it is fixed in every tracked version. If a bug comes back in a version in which it
+was fixed, it becomes a new finding: the same signature with the next sequence number (`recurs`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
         ("dup", "ignored"),
     }
 )
-"""(from, to). With every change its way back is there too: each can be undone."""
+"""Allowed changes, as (from, to). For every change the reverse change is allowed too."""
 
 
 def check_transition(finding_id: str, before: State, after: State) -> None:
@@ -52,10 +52,9 @@ def check_transition(finding_id: str, before: State, after: State) -> None:
 
 
 def recurs(state: State, fixed_in: tuple[str, ...], torch: str) -> bool:
-    """Whether a sighting under `torch` is a return of a fixed bug, not one more sighting of it in an older version.
+    """Whether a sighting under `torch` is a return of a fixed bug, and not a sighting in a version before the fix.
 
-    A finding fixed in no version in particular is fixed in all of them. A build of a version (`2.13.0+cpu`) is that
-    version.
+    A finding that is fixed without a version is fixed in all versions. The build `2.13.0+cpu` counts as 2.13.0.
     """
     return state == "fixed" and (not fixed_in or _release(torch) in map(_release, fixed_in))
 

@@ -1,4 +1,4 @@
-"""Which finding a person means: by its id, the beginning of one, or an id that it had before."""
+"""Find the finding that a user names: by its id, by the beginning of its id, or by a former id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ddefuzz.errors import InputError
 
 
 def named(prefix: str, former: Mapping[str, tuple[str, ...]]) -> str:
-    """The one id of today that `prefix` names; `former` has, for each id, those that its finding had before.
+    """The one current id that `prefix` selects. `former` maps each current id to the former ids of its finding.
 
     Raises `InputError`, with suggestions.
     """

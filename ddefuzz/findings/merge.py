@@ -1,6 +1,6 @@
-"""Two records of one finding or guard site become one; the order and the number of times do not matter.
+"""Merge two records of one finding or one guard site, from different databases.
 
-Merging is commutative, associative and idempotent, so that shards can be merged in any order and again.
+Merging is commutative, associative and idempotent. So shards can be merged in any order, and more than once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Name = TypeVar("Name", bound=str)
 
 
 def merged(a: Finding, b: Finding) -> Finding:
-    """What is known of one finding from two databases.
+    """The record of one finding from two databases.
 
-    Sets are united; of two minimal programs the smaller stays, with what its replays and control runs showed; what
-    people decided (state, title, cause …) is taken from the record with the latest history.
+    Collections are united. The smaller of two smallest programs is kept, with its replays and control runs. Decisions
+    of people (state, title, cause and so on) come from the record with the later history.
     """
     a, b = normalized(a), normalized(b)
     groups = (
@@ -46,7 +46,7 @@ def merged(a: Finding, b: Finding) -> Finding:
 
 
 def merged_site(a: SiteRecord, b: SiteRecord) -> SiteRecord:
-    """What is known of one guard site from two databases. Counts are not added: the same cases may be in both."""
+    """The record of one guard site from two databases. Counts are not added: both may contain the same cases."""
     example, stage = min((one.example, one.stage) for one in (a, b) if one.example or not (a.example or b.example))
     return msgspec.structs.replace(
         a,
@@ -67,9 +67,9 @@ def _most(left: dict[Name, int], right: dict[Name, int]) -> dict[Name, int]:
 
 @dataclass(frozen=True)
 class FieldGroup:
-    """Fields that are taken together from one of the two, by an order over nothing but `rank` and these fields.
+    """Fields that are taken together from one of the two records. The choice depends only on `rank` and these fields.
 
-    An order that looked at other fields would change by merging, and with it what is chosen next.
+    If it depended on other fields, a merge could change them and so change the next choice.
     """
 
     rank: tuple[str | int, ...]
@@ -92,12 +92,12 @@ def _decided(finding: Finding) -> FieldGroup:
 
 
 def first_seen_group(finding: Finding) -> FieldGroup:
-    """What the finding was met with; the earlier one stays."""
+    """What the finding was first seen with. The earlier one is kept."""
     return _group(finding, ("original", "failure"), finding.first_seen or "~", finding.original is None)
 
 
 def smallest_group(finding: Finding) -> FieldGroup:
-    """The smallest program with all that is known of it; of one program the record that knows more."""
+    """The smallest program with its replays and control runs. Of equal programs, the one with more results is kept."""
     text, replays = finding.minimal or "", finding.confirmed or Confirmation(0, 0)
     rank = (finding.minimal is None, finding.steps or 0, len(text), text)
     knows = (finding.shown is None, finding.control is None, -replays.n, -replays.k)
@@ -110,7 +110,7 @@ def _first_observed(same: Iterable[Occurrence]) -> Failure | None:
 
 
 def merged_occurrences(occurrences: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
-    """One a place. Counts are not added: the same sightings may be in both."""
+    """One occurrence for each place. Counts are not added, because both may contain the same sightings."""
     together = []
     for _, group in groupby(sorted(occurrences, key=lambda seen: seen.order), key=lambda seen: seen.place):
         same = list(group)

@@ -1,7 +1,8 @@
-"""The records of what is remembered: findings, where they were seen, how they were judged and by whom.
+"""The records in the findings database: findings, where they were seen, their states and decisions, and campaigns.
 
-Times are UTC in ISO 8601 (`2025-01-31T12:00:00.000000Z`), so that their text sorts as they do. Collections are sets,
-kept sorted and without repetitions (`normalized`): merging two databases must not depend on who was first.
+Times are UTC in ISO 8601 (`2025-01-31T12:00:00.000000Z`), so sorting the text sorts by time. Collections are sets,
+stored sorted and without repetitions (`normalized`), so that the result of merging two databases does not depend on
+their order.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from ddefuzz.findings.title import title_of
 SCHEMA = "ddefuzz.finding/2"
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""What a database keeps of numbers: text forms come from people."""
+"""The range of stored numbers. It is checked, because people edit the text form."""
 
 
 MOST_OBSERVED = 48
-"""How many occurrences of a finding keep the failure that they were seen by."""
+"""The number of occurrences of one finding that keep their failure."""
 
 
 class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,10 +42,10 @@ class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """One failure as it comes from a campaign, to be recorded before anything else is done with it.
+    """One failure from a campaign. It is recorded before anything else is done with it.
 
-    `ops` are the catalogue functions or aten ops that reach the site; `program` is the text form, None for user code.
-    `verdict` is the stage's: fails, regressed …
+    `ops` are the catalogue functions or aten ops that reach the site. `program` is the text form, None for user code.
+    `verdict` is that of the stage: fails, regressed and so on.
     """
 
     signature: Signature
@@ -57,10 +58,10 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Occurrence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All sightings of a finding under one torch, stage, semantics and op; `verdict` is the latest one's.
+    """All sightings of a finding under one torch, stage, semantics and op. `verdict` is that of the latest one.
 
-    `observed` is the failure of the first of them with its raw frames (`slim`), by which better rules can say of which
-    finding it is; None where none was kept (`MOST_OBSERVED` a finding).
+    `observed` is the failure of the first sighting with its raw frames (`slim`), so that later rules can classify it
+    again. It is None beyond the first `MOST_OBSERVED` occurrences of a finding.
     """
 
     torch: str
@@ -75,18 +76,18 @@ class Occurrence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def order(self) -> tuple[str, str, str, str, str, int, str, str, bytes]:
-        """By place; a total order, so that what merging chooses does not depend on who was first."""
+        """The key for sorting, by place. It is a total order, so merging does not depend on which record came first."""
         raw = b"" if self.observed is None else msgspec.json.encode(self.observed)
         return *self.place, self.verdict, self.count, self.first_seen, self.last_seen, raw
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """What makes it one occurrence."""
+        """The key of an occurrence. Sightings with the same key are one occurrence."""
         return self.torch, self.stage, self.semantics, self.op
 
 
 class Note(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """A remark of a person."""
+    """A person's note."""
 
     when: str
     who: str
@@ -104,13 +105,13 @@ class HistoryEntry(msgspec.Struct, frozen=True, order=True, forbid_unknown_field
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything known of one signature.
+    """All data on one signature.
 
-    `failure` is the first failure with its raw frames, without its guards and graph: better rules can classify it
-    again. `minimal` is None until it was minimized, `steps` and `attempts` with it. `shown` is the failure of the
-    smallest program, seen in a fresh process when it was confirmed, and `control` how that program ends where no size
-    depends on data; both are None until then. `former` are the ids under which it, or what was merged into it, was
-    known before the rules of classification changed. `given_title` is a person's, else empty.
+    `failure` is the first failure with its raw frames, without its guards and graph, so that later rules can classify
+    it again. `minimal`, `steps` and `attempts` are None until the finding is minimized. `shown` is the failure of the
+    smallest program, observed in a fresh process when it was confirmed. `control` has the results of its control runs.
+    Both are unset until then. `former` are the ids that this finding, or findings merged into it, had before the rules
+    of classification changed. `given_title` is a person's title, else empty.
     """
 
     id: str
@@ -138,12 +139,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def signature(self) -> Signature:
-        """The identity, as the classification made it."""
+        """The signature that classification made. It is the identity of the finding."""
         return Signature(self.kind, self.site, self.anchor)
 
     @property
     def title(self) -> str:
-        """What a person called it, else what fails where and why."""
+        """A person's title if there is one, else a title made from op, site and expression."""
         if self.given_title:
             return self.given_title
         return title_of(
@@ -157,73 +158,75 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def expression(self) -> str:
-        """What the failure could not decide, as torch prints it; empty for a failure that is no guard."""
+        """The expression that the failure could not decide, as torch prints it. Empty if the failure is not a guard."""
         raised = self.evidence.observation.raised if self.evidence is not None else None
         return raised.expression if raised is not None else ""
 
     @property
     def evidence(self) -> Failure | None:
-        """What is displayed and replayed: the failure of the smallest program, else the first one seen."""
+        """The failure that is displayed and replayed: that of the smallest program, else the first one seen."""
         return self.shown or self.failure
 
     @property
     def stage(self) -> Stage | None:
-        """The stage in which the smallest program was confirmed, else the first in which the finding was seen."""
+        """The stage in which the smallest program was confirmed, else the first one in which the finding was seen."""
         return None if self.evidence is None else self.evidence.observation.stage
 
     @property
     def data_dependent(self) -> bool | None:
-        """Whether the failure is about data (see `control.model`); None where nothing tells."""
+        """Whether the failure depends on data (see `control.model`). None if it was not judged."""
         return None if self.evidence is None else data_dependent(self.evidence, self.control)
 
     @property
     def shown_ops(self) -> tuple[str, ...]:
-        """The function by which what is shown reaches the site; where that is not known, all that were seen to."""
+        """The function by which the smallest program reaches the site. If it is unknown, all functions seen to reach
+        it.
+        """
         return (failing_ops(self.evidence.observation) if self.evidence is not None else ()) or self.ops
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """The functions that were seen to reach the site."""
+        """The functions seen to reach the site."""
         return tuple(sorted({seen.op for seen in self.occurrences if seen.op}))
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Where it was seen to fail."""
+        """The stages in which it was seen to fail."""
         seen_in = {seen.stage for seen in self.occurrences}
         return tuple(stage for stage in STAGES if stage in seen_in)
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """The latest verdict of each stage that was compared with the old mechanism: the screen is not."""
+        """The latest verdict of each stage that was compared with size-oblivious semantics. The fake stage is not."""
         in_time = sorted(self.occurrences, key=lambda seen: (seen.last_seen, seen.order))
         latest = {seen.stage: seen.verdict for seen in in_time if seen.verdict}
         return {stage: latest[stage] for stage in STAGES if stage in latest}
 
     @property
     def torch_versions(self) -> tuple[str, ...]:
-        """The versions it was seen in."""
+        """The versions of torch in which it was seen."""
         return tuple(sorted({seen.torch for seen in self.occurrences}))
 
     @property
     def first_seen(self) -> str | None:
-        """When it was first seen, None if it never was."""
+        """The time of the first sighting, None if there is none."""
         return min((seen.first_seen for seen in self.occurrences), default=None)
 
     @property
     def last_seen(self) -> str | None:
-        """When it was last seen, None if it never was."""
+        """The time of the last sighting, None if there is none."""
         return max((seen.last_seen for seen in self.occurrences), default=None)
 
     @property
     def count(self) -> int:
-        """How often it was seen."""
+        """The number of sightings."""
         return sum(seen.count for seen in self.occurrences)
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """A campaign's journal: what decides its cases, and how far it came (`next_index` is the first case not done).
+    """What decides a campaign's cases, and its progress.
 
-    `ahead` are cases after that one that are done.
+    `next_index` is the first case that is not done. `ahead` are later cases that are done.
     """
 
     id: int
@@ -239,14 +242,14 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stamp(when: datetime) -> str:
-    """The text form of a time that knows its zone."""
+    """The text form of a time with a time zone."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def slim(failure: Failure) -> Failure:
-    """The failure as it is stored: what classification reads, without guards that fell back, graph and measurements.
+    """The failure as it is stored: the fields that classification reads.
 
-    Its paths are those of every machine.
+    Guards that took their fallback, the graph and measurements are left out. Paths do not depend on the machine.
     """
     observation = msgspec.structs.replace(
         failure.observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0
@@ -268,7 +271,7 @@ def normalized(finding: Finding) -> Finding:
 
 
 def as_document(finding: Finding) -> dict[str, object]:
-    """The finding as every machine-readable output has it, in JSON's own types."""
+    """The finding as in every machine-readable output, in JSON's types."""
     document = {
         "schema": SCHEMA,
         "id": finding.id,

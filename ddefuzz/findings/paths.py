@@ -1,4 +1,6 @@
-"""What is stored names no folder of the machine: paths are relative to torch, and temporary ones are called so."""
+"""Remove folders of the machine from what is stored. Paths become relative to torch; temporary files keep their name
+only.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ from ddefuzz.classify.failure import Failure
 TEMPORARY = "<temporary folder>"
 
 _PATH = r"""[^\s"'\\:,()\[\]]*"""
-"""The rest of a path in a JSON string: without what ends one in messages and what JSON escapes."""
+"""The rest of a path in a JSON string, up to a character that ends a path in messages or that JSON escapes."""
 
 
 def portable(failure: Failure) -> Failure:
-    """The failure with the paths in its frames and messages as every machine has them."""
+    """The failure with paths in frames and messages that do not depend on the machine."""
     raw = msgspec.json.encode(failure).decode()
     return msgspec.json.decode(without_folders(raw), type=Failure)
 
 
 def without_folders(text: str) -> str:
-    """`/x/lib/python3.11/site-packages/torch/a.py` is `torch/a.py`; of a temporary file only its name is kept."""
+    """`/x/lib/python3.11/site-packages/torch/a.py` becomes `torch/a.py`. A temporary file keeps its name only."""
     installed, temporary = _patterns(tempfile.gettempdir())
     return temporary.sub(_temporary, installed.sub("", text))
 

@@ -1,8 +1,8 @@
-"""Today's rules of classification applied to stored failures: which findings move, merge and split.
+"""Apply the current rules of classification to stored failures: findings can move, merge or split.
 
-The failure of the smallest program (else the first one seen) says which finding it is; people's decisions, notes and
-links go with it. Each occurrence goes where its own failure belongs; one that kept none stays with its finding. No
-occurrence, note or link is lost; where findings become one, the smallest confirmed program stays.
+The failure of the smallest program, else the first one seen, decides a finding's new identity. Decisions, notes and
+links of people go with it. Each occurrence moves by its own failure; one without a stored failure stays with its
+finding. No occurrence, note or link is lost. When findings merge, the smallest confirmed program is kept.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from ddefuzz.findings.model import Finding, HistoryEntry, Occurrence, normalized
 from ddefuzz.findings.rows import id_of, sequence_of
 
 WHO = "findings reclassify"
-"""Who changes what the rules decide, in the history."""
+"""The name in the history for changes that the rules make."""
 
 
 class Became(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of one finding.
+    """The result for one finding.
 
-    `parts` counts the sightings of it that go to other findings, by their ids; `part_signatures` are those findings'.
+    `parts` counts its sightings that move to other findings, by the ids of those. `part_signatures` are their
+    signatures.
     """
 
     id: str
@@ -45,14 +46,14 @@ class Became(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changed(self) -> bool:
-        """Whether anything becomes of it at all."""
+        """Whether anything changes."""
         return self.becomes != self.id or self.new_cause != self.cause or bool(self.parts)
 
 
 class Reclassified(msgspec.Struct, frozen=True, kw_only=True):
-    """All findings by today's rules, what became of each one before, and the ids that are new by a split.
+    """All findings under the current rules, the result for each earlier finding, and the ids that a split created.
 
-    `unobserved` counts the occurrences that kept no failure and followed their finding.
+    `unobserved` counts the occurrences without a stored failure. They stay with their finding.
     """
 
     findings: tuple[Finding, ...]
@@ -62,7 +63,7 @@ class Reclassified(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gone(self) -> frozenset[str]:
-        """The ids that no finding has any more; `Finding.former` has them."""
+        """Ids that no finding has any more. `Finding.former` has them."""
         return frozenset(one.id for one in self.became) - {finding.id for finding in self.findings}
 
 
@@ -70,7 +71,7 @@ Classify = Callable[[Failure], Classified]
 
 
 class _Home(msgspec.Struct, frozen=True):
-    """Where a finding's identity goes: the new signature and id."""
+    """The new signature and id of a finding."""
 
     finding: Finding
     signature: Signature
@@ -78,7 +79,7 @@ class _Home(msgspec.Struct, frozen=True):
 
 
 def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime) -> Reclassified:
-    """The findings as today's rules have them; doing so again changes nothing."""
+    """The findings under the current rules. Applying it twice gives the same result as once."""
     before = sorted(map(normalized, findings), key=lambda finding: finding.id)
     known = cache(classify)
 
@@ -126,7 +127,7 @@ def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime
 
 
 def only_observed(finding: Finding) -> Finding:
-    """The finding without occurrences that kept no failure, but for those of the failure that it is shown by."""
+    """The finding without occurrences that have no stored failure, except those of the displayed failure."""
     evidence = finding.evidence
     if evidence is None:
         return finding
@@ -144,7 +145,7 @@ def _home(finding: Finding, signature_of: Callable[[Failure], Signature]) -> _Ho
 
 
 def _as_it_is_now(home: _Home, when: datetime) -> Finding:
-    """The finding under its new name, with the changes in its history."""
+    """The finding with its new signature and id, with the changes in its history."""
     old = home.finding
     renamed = home.id != old.id
     history = (HistoryEntry(stamp(when), WHO, "id", old.id, home.id),) if renamed else ()
@@ -156,7 +157,7 @@ def _as_it_is_now(home: _Home, when: datetime) -> Finding:
         anchor=home.signature.anchor,
         history=old.history + history,
         former=(*old.former, old.id) if renamed else old.former,
-        # What was confirmed was the old signature; only a failure that was kept shows the new one.
+        # The confirmation was for the old signature. Only a stored failure shows the new one.
         confirmed=None if renamed and old.shown is None else old.confirmed,
     )
 
@@ -168,7 +169,7 @@ def _parts(
     owned: Mapping[str, list[_Home]],
     when: datetime,
 ) -> Iterable[tuple[str, Finding]]:
-    """The finding, and what of it belongs elsewhere: occurrences, and the program that it was found with."""
+    """The finding, and the parts of it that move: occurrences, and the original program."""
     number = sequence_of(whole.id, whole.signature) or 1
 
     def place_of(failure: Failure | None) -> tuple[Signature, str]:
@@ -214,7 +215,7 @@ def _parts(
 
 
 def _id_there(signature: Signature, number: int, owned: Mapping[str, list[_Home]]) -> str:
-    """Of the findings of a signature the one with this number, else the last; without any, the first to be."""
+    """The id of the finding of a signature with this number, else of its last finding, else a new first id."""
     same = id_of(signature.key, number)
     if same in owned:
         return same
@@ -223,9 +224,9 @@ def _id_there(signature: Signature, number: int, owned: Mapping[str, list[_Home]
 
 
 def _deciding(homes: list[_Home], renamed: Mapping[str, str]) -> Finding:
-    """Whose decisions stay: one that people have decided on, the latest; else the one that keeps its id.
+    """The finding whose decisions are kept: the one that people decided on last, else the one that keeps its id.
 
-    A duplicate of a finding with which it is merged decides nothing.
+    A duplicate of a finding with which it merges does not count.
     """
 
     def rank(home: _Home) -> tuple[bool, str, bool, str]:
@@ -238,12 +239,12 @@ def _deciding(homes: list[_Home], renamed: Mapping[str, str]) -> Finding:
 
 
 def _reversed(text: str) -> str:
-    """Text that sorts the other way round, as the earlier of two times is to win."""
+    """Text that sorts in reverse, for choosing the earlier of two times."""
     return "".join(chr(0x10FFFF - ord(char)) for char in text)
 
 
 def _together(target: str, pieces: list[Finding], deciding: Finding | None) -> Finding:
-    """One finding of what belongs together: everything is united, and of decisions there is one."""
+    """Merge findings into one. Collections are united; decisions come from one of them."""
     seen_first = [piece for piece in pieces if piece.failure is not None] or pieces
     shown = [piece for piece in pieces if piece.shown is not None] or pieces
     chosen = min(map(first_seen_group, seen_first)).fields | min(map(smallest_group, shown)).fields
@@ -263,7 +264,7 @@ def _together(target: str, pieces: list[Finding], deciding: Finding | None) -> F
 
 
 def _with_cause(finding: Finding, classify: Classify, when: datetime | None) -> Finding:
-    """The finding with the cause that the rules say, unless a person said one; a change is logged at `when`."""
+    """The finding with the cause from the rules, unless a person set the cause. A change is logged at `when`."""
     by_hand = any(entry.field == "cause" and entry.who != WHO for entry in finding.history)
     cause = finding.cause if by_hand or finding.evidence is None else classify(finding.evidence).cause
     if cause == finding.cause:
@@ -273,7 +274,7 @@ def _with_cause(finding: Finding, classify: Classify, when: datetime | None) -> 
 
 
 def _added(occurrences: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
-    """One a place, with their counts added: those of different findings are different sightings."""
+    """One occurrence for each place, with counts added: sightings of different findings are different sightings."""
     together = []
     for _, group in groupby(sorted(occurrences, key=lambda seen: seen.order), key=lambda seen: seen.place):
         same = list(group)
@@ -283,7 +284,9 @@ def _added(occurrences: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
 
 
 def _without_chains(finding: Finding, after: Mapping[str, Finding], renamed: Mapping[str, str]) -> Finding:
-    """The finding with the new id of what it repeats: the end of the chain, and itself no duplicate in a ring."""
+    """The finding with the new id of the finding that it duplicates. Chains are followed to their end; cycles are
+    removed.
+    """
     target = finding.duplicate_of
     met = {finding.id}
     while target is not None:

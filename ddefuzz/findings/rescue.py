@@ -1,6 +1,6 @@
-"""A database file that is deleted, moved or replaced while it is open: noticed, and its findings written beside it.
+"""Detect that an open database file was deleted, moved or replaced, and save its findings in the text form.
 
-SQLite goes on writing into the file that it has opened, wherever that is, and nobody finds it afterwards.
+SQLite keeps writing to the file that it opened, even if no path leads to it any more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ddefuzz.findings.textform import write_findings
 
 
 class OpenFile:
-    """The file of an SQLite database that has just been opened; a database without a file is always there."""
+    """The file of an SQLite database that was just opened. A database without a file counts as always present."""
 
     def __init__(self, url: URL) -> None:
         is_file = url.get_backend_name() == "sqlite" and url.database and not url.database.startswith((":", "file:"))
@@ -26,7 +26,7 @@ class OpenFile:
         self._identity = self._now()
 
     def is_there(self) -> bool:
-        """Whether its path still leads to the file that was opened."""
+        """Whether the path still leads to the file that was opened."""
         return self._now() == self._identity
 
     def _now(self) -> tuple[int, int] | None:
@@ -41,7 +41,7 @@ class OpenFile:
 
 @contextmanager
 def rescued(file: OpenFile, url: str, findings: Callable[[], tuple[Finding, ...]]) -> Iterator[None]:
-    """Around a transaction. Raises `DatabaseError` where the file is not there afterwards, and keeps the findings."""
+    """Wrap a transaction. If the file is gone afterwards, save the findings as text and raise `DatabaseError`."""
     try:
         yield
     except DatabaseError:

@@ -1,4 +1,4 @@
-"""Between the records of `model` and the rows of `schema`."""
+"""Convert between the records of `model` and the rows of `schema`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def id_of(key: str, sequence: int) -> str:
 
 
 def sequence_of(finding_id: str, signature: Signature) -> int | None:
-    """The inverse of `id_of`; None if this is not an id of this signature."""
+    """The inverse of `id_of`. None if this is not an id of this signature."""
     if finding_id == signature.key:
         return 1
     match = re.fullmatch(re.escape(signature.key) + r"-([2-9]|[1-9][0-9]{1,5})", finding_id)
@@ -31,7 +31,7 @@ def sequence_of(finding_id: str, signature: Signature) -> int | None:
 
 
 def to_row(finding: Finding) -> FindingRow:
-    """A new row with all that belongs to it."""
+    """A new row for a finding, with its dependent rows."""
     finding = normalized(finding)
     return FindingRow(
         id=finding.id,
@@ -66,7 +66,7 @@ def to_row(finding: Finding) -> FindingRow:
 
 
 def to_json(failure: Failure | None) -> str | None:
-    """A failure as its column has it."""
+    """A failure as its column stores it."""
     return None if failure is None else msgspec.json.encode(failure).decode()
 
 
@@ -75,13 +75,13 @@ def _from_json(stored: str | None) -> Failure | None:
 
 
 def to_occurrence_row(seen: Occurrence) -> OccurrenceRow:
-    """A new row of an occurrence."""
+    """A new row for an occurrence."""
     observed = None if seen.observed is None else packed(seen.observed)
     return OccurrenceRow(**msgspec.structs.asdict(seen) | {"observed": observed})
 
 
 def to_finding(row: FindingRow) -> Finding:
-    """The record of a row; raises `DatabaseError` if what is stored is not of the model."""
+    """The record of a row. Raises `DatabaseError` if the stored values do not fit the model."""
     fields = {
         **{name: getattr(row, name) for name in _SAME},
         "site": {"language": row.language, "module": row.module, "function": row.function},
@@ -109,7 +109,7 @@ def to_finding(row: FindingRow) -> Finding:
 
 
 def _check_id(finding: Finding) -> int:
-    """The sequence number; an id names a folder of the text form, so it must be one that `id_of` makes."""
+    """The sequence number in an id. The text form uses an id as folder name, so it must be one that `id_of` makes."""
     sequence = sequence_of(finding.id, finding.signature)
     if sequence is None:
         raise DatabaseError(f"finding {finding.id!r}: not an id of its signature, expected {finding.signature.key}")
@@ -120,7 +120,7 @@ _SAME = (
     *("id", "kind", "cause", "anchor", "given_title", "state", "duplicate_of", "fixed_in", "former"),
     *("original", "minimal", "steps", "attempts"),
 )
-"""The columns that are called as their fields and need no conversion."""
+"""Columns with the name of their field that need no conversion."""
 
 
 def to_campaign(row: CampaignRow) -> Campaign:

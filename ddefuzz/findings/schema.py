@@ -1,4 +1,4 @@
-"""The tables of the findings database; `migrations/` makes them, and a test holds that both agree."""
+"""The tables of the findings database. `migrations/` creates them, and a test checks that both agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
 class Table(DeclarativeBase):
-    """What SQLAlchemy asks of its tables."""
+    """The base class that SQLAlchemy requires."""
 
     type_annotation_map: ClassVar = {
         str: Text,
@@ -21,7 +21,7 @@ class Table(DeclarativeBase):
 
 
 class OccurrenceRow(Table):
-    """`model.Occurrence`; `observed` is the JSON of a `Failure`, compressed (`codec`)."""
+    """`model.Occurrence`. `observed` is the JSON of a `Failure`, compressed (`codec`)."""
 
     __tablename__ = "occurrences"
 
@@ -73,7 +73,7 @@ class HistoryRow(Table):
 
 
 class FindingRow(Table):
-    """`model.Finding`; `key` is the signature's, `failure` and `shown` the JSON of an `oracles.failure.Failure`."""
+    """`model.Finding`. `key` is that of the signature; `failure` and `shown` are the JSON of a `Failure`."""
 
     __tablename__ = "findings"
 
@@ -89,7 +89,7 @@ class FindingRow(Table):
     given_title: Mapped[str]
     state: Mapped[str]
     duplicate_of: Mapped[str | None] = mapped_column(
-        # Deferred, so that one transaction can bring findings in in any order.
+        # Deferred, so that one transaction can add findings in any order.
         ForeignKey("findings.id", deferrable=True, initially="DEFERRED")
     )
     fixed_in: Mapped[list[str]]
@@ -149,7 +149,7 @@ class SiteRow(Table):
 
 
 class SweptRow(Table):
-    """What a sweep found of one op, as JSON; `key` is all that decides it."""
+    """The result of a sweep of one op, as JSON. `key` has everything that decides it."""
 
     __tablename__ = "swept"
 

@@ -1,4 +1,4 @@
-"""Saving guard sites: the counts of some cases, added to those that are saved, in a few statements for all of them."""
+"""Save guard sites: add the counts of some cases to the stored ones, in a few statements for all sites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddefuzz.findings.rows import to_site
 from ddefuzz.findings.schema import SiteRow
 
 AT_A_TIME = 200
-"""Sites whose keys are parameters of one statement: SQLite takes up to 999 parameters, older ones at least."""
+"""The number of sites whose keys are parameters of one statement. Older SQLite takes at most 999 parameters."""
 
 
 def save_sites(
@@ -22,12 +22,12 @@ def save_sites(
     records: Sequence[SiteRecord],
     both: Callable[[SiteRecord, SiteRecord], SiteRecord],
 ) -> None:
-    """Save records of distinct sites; one that is there already becomes `both` of the saved one and the new."""
+    """Save records of distinct sites. A stored site is replaced by `both` of the stored and the new record."""
     table: Table = SiteRow.__table__  # type: ignore[assignment]
     keys = [table.c[name] for name in ("language", "file", "line", "function")]
     for first in range(0, len(records), AT_A_TIME):
         some = {record.key: record for record in records[first : first + AT_A_TIME]}
-        # Of the table, not of the class: what this session has read before is not asked for its state then.
+        # A statement on the table, not the class: SQLAlchemy then does not refresh the session's loaded objects.
         rows = session.execute(select(table).where(table.c.torch == torch, tuple_(*keys).in_(list(some))))
         known = {record.key: record for record in map(to_site, rows)}
         saved = [{"torch": torch, **msgspec.to_builtins(both(known[key], some[key]))} for key in known]

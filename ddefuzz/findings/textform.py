@@ -1,9 +1,10 @@
-"""Findings as reviewable text: a folder each (finding.toml, minimal.py, original.py) and one known.toml of decisions.
+"""Findings as text for review: a folder each (finding.toml, minimal.py, original.py), and one known.toml with
+decisions.
 
-What people do not review is beside it in observed.json.gz: raw frames, and what changes with every campaign (counts,
-dates). So finding.toml changes when the finding does. The same findings give the same bytes. Programs are parsed to be
-read, never executed; an unknown key is an error. What `known.toml` says overrides the folders: it is where a person
-writes a decision.
+The file observed.json.gz in each folder has what people do not review: raw frames, and what changes with every campaign
+(counts, dates). So finding.toml changes only when the finding does. The same findings give the same bytes. Programs are
+parsed, never executed. An unknown key is an error. `known.toml` overrides the folders, because people write their
+decisions in it.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ OBSERVED = "observed.json.gz"
 FILES = (MINIMAL, ORIGINAL, OBSERVED, FINDING)
 
 _FOR_READERS = ("title", "expression", "stage", "data_dependent", "ops", "stages", "torch_versions")
-"""Properties in finding.toml that follow from what else is stored; they are there for who reads it."""
+"""Properties that are written to finding.toml for its readers. They follow from other stored fields."""
 
 
 class Observed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is in observed.json.gz: fields of the `Finding`."""
+    """The fields of a `Finding` that are stored in observed.json.gz."""
 
     schema: Literal["ddefuzz.observed/1"] = "ddefuzz.observed/1"
     attempts: Number | None = None
@@ -51,7 +52,7 @@ _APART = ("attempts", "occurrences", "failure", "shown")
 
 
 class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A decision in known.toml; `title` and `site` are for its readers."""
+    """A decision in known.toml. `title` and `site` are for its readers."""
 
     state: State
     title: str = ""
@@ -61,7 +62,7 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_findings(findings: Iterable[Finding], folder: Path) -> None:
-    """Make `folder` the text form of exactly these findings. Files in it that are not of this form are left alone."""
+    """Write exactly these findings to `folder` in their text form. Other files in it are left alone."""
     wanted = sorted(map(normalized, findings), key=lambda finding: finding.id)
     folder.mkdir(parents=True, exist_ok=True)
     for finding in wanted:
@@ -86,9 +87,9 @@ def write_findings(findings: Iterable[Finding], folder: Path) -> None:
 
 
 def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
-    """The findings of a text form, by id; raises `InputError` with the path, what was found and what was expected.
+    """The findings of a text form, by id. Raises `InputError` with the path, what was found and what was expected.
 
-    `when` is the time of the decisions that known.toml adds to what the folders say.
+    `when` is the time of the decisions that known.toml adds to the folders.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: found no such folder, expected one that `ddefuzz findings export` wrote")
@@ -97,7 +98,9 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
         _check_dup(str(folder / finding.id / FINDING), finding, findings)
     for finding_id, known in _read_known(folder / KNOWN).items():
         if finding_id not in findings:
-            raise InputError(f"{folder / KNOWN}: found {finding_id!r}, expected a finding that has a folder beside it")
+            raise InputError(
+                f"{folder / KNOWN}: found {finding_id!r}, expected the id of a finding that has a folder there"
+            )
         findings[finding_id] = _with_decision(findings[finding_id], known, folder / KNOWN, when, findings)
     return tuple(findings[finding_id] for finding_id in sorted(findings))
 
@@ -107,7 +110,7 @@ def _finding_folders(folder: Path) -> list[Path]:
 
 
 def _fields(finding: Finding) -> dict[str, Any]:
-    """What goes into finding.toml: who reads it sees first what fails; the programs have files of their own."""
+    """The content of finding.toml, with the failure first. The programs have files of their own."""
     fields: dict[str, Any] = msgspec.to_builtins(finding)
     for name in ("minimal", "original", *_APART):
         del fields[name]
@@ -119,7 +122,7 @@ def _fields(finding: Finding) -> dict[str, Any]:
 
 
 def _observed(finding: Finding) -> Observed:
-    """What goes into observed.json.gz, with paths as every machine has them."""
+    """The content of observed.json.gz, with paths that do not depend on the machine."""
     return Observed(
         attempts=finding.attempts,
         occurrences=tuple(
@@ -135,12 +138,12 @@ def _portable(failure: Failure | None) -> Failure | None:
 
 
 def _write_observed(path: Path, observed: Observed) -> None:
-    """Write it unless it is there already: another zlib makes other bytes of the same."""
+    """Write the file unless it has this content already: another zlib makes other bytes of the same content."""
     try:
         if _read_observed(path) == observed:
             return
     except InputError:
-        pass  # it is damaged
+        pass  # a damaged file is written again
     if observed == Observed():
         path.unlink(missing_ok=True)
     else:
@@ -164,7 +167,7 @@ def _toml(fields: dict[str, Any]) -> str:
 
 
 def _without_none(value: Any) -> Any:
-    """TOML has no null: what is None is left out."""
+    """Leave out what is None, because TOML has no null."""
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
@@ -173,7 +176,7 @@ def _without_none(value: Any) -> Any:
 
 
 def read_finding(place: Path) -> Finding:
-    """The finding of one folder, without what known.toml decides of it; raises `InputError`."""
+    """The finding of one folder, without the decisions in known.toml. Raises `InputError`."""
     path = place / FINDING
     fields = read_toml(path)
     if (schema := fields.pop("schema", None)) != SCHEMA:
@@ -200,7 +203,7 @@ def read_finding(place: Path) -> Finding:
         )
     for name, found in for_readers.items():
         expected = msgspec.json.decode(msgspec.json.encode(getattr(finding, name)))
-        if found != expected and name != "title":  # of a title the rules may have changed
+        if found != expected and name != "title":  # the rules for titles may have changed
             raise InputError(f"{path}: found {name} {found!r}, expected {expected!r} as {OBSERVED} says")
     if finding.id != place.name:
         raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
@@ -238,7 +241,7 @@ def _read_known(path: Path) -> dict[str, Known]:
 
 
 def _with_decision(finding: Finding, known: Known, path: Path, when: datetime, findings: Container[str]) -> Finding:
-    """The finding as `known` has it; where that differs, with history."""
+    """The finding with the decision in `known`. A change is added to its history."""
     changes = {"state": known.state, "duplicate_of": known.duplicate_of, "fixed_in": known.fixed_in}
     history = tuple(
         HistoryEntry(stamp(when), KNOWN, field, _shown(getattr(finding, field)), _shown(after))

@@ -1,4 +1,4 @@
-"""The title of a finding that nobody has named: the op, the call site, and what capture could not decide there."""
+"""The default title of a finding: the op, the call site, and the expression that capture could not decide."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ddefuzz.execute.protocol import ExceptionInfo
 from ddefuzz.instrument import torch_api
 
 MOST = 72
-"""Characters of an expression or a message in a title."""
+"""The maximum number of characters of an expression or a message in a title."""
 
 COMPARISONS = {"Eq": "==", "Ne": "!="}
-"""How sympy prints a comparison that is not an operator, and how Python writes it."""
+"""How sympy prints comparisons as functions, and the operator in Python."""
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 WANTED = {"guard_int": " as an int", "guard_float": " as a float"}
-"""By the method of the guard: what a number is wanted as. All others want to know whether a condition holds."""
+"""The type of number that a guard needs, by the method of the guard. All other methods need a truth value."""
 
 NO_DATA = {
     "UnsupportedOperatorException": "{op} has no fake kernel",
     "DynamicOutputShapeException": "the sizes that {op} returns depend on the data",
     "DataDependentOutputException": "the value of {op} depends on the data",
 }
-"""By the exception with which FakeTensorMode refuses an op; `op` is the overload that it names."""
+"""What FakeTensorMode's exceptions mean, by their class. `op` is the overload that they name."""
 
 _SYMBOL = re.compile(r"\b(u|zuf|s|zf)(\d+)\b")
 _NUMBER_FIRST = re.compile(r"(-?\d+) (<|<=|>|>=) ([^<>=&|]+)")
@@ -47,9 +47,9 @@ def title_of(
     *,
     data_dependent: bool | None = None,
 ) -> str:
-    """`torch.diff: at::native::diff_helper needs 2*u0 < 1`, and the like for what is no guard.
+    """`torch.diff: at::native::diff_helper needs 2*u0 < 1`, and similar titles for failures that are not guards.
 
-    `failure` is the one that the finding is shown by, `ops` the functions that reach its site.
+    `failure` is the displayed failure of the finding; `ops` are the functions that reach its site.
     """
     said = f"{signature.kind} at {signature.site}" if failure is None else _said(signature, cause, failure)
     op = _shortened(ops[0]) if ops else ""
@@ -59,7 +59,7 @@ def title_of(
 
 
 def question(expression: str) -> str:
-    """A guard's expression for people: `Eq(u3, 0)` is `u0 == 0`, symbols are numbered as they come, long ones cut."""
+    """A guard's expression for people. `Eq(u3, 0)` becomes `u0 == 0`; symbols are renumbered, long expressions cut."""
     numbers = {prefix: count() for prefix in ("u", "zuf", "s", "zf")}
     names: dict[str, str] = {}
 
@@ -107,7 +107,7 @@ def _without_value(site: str, exception: ExceptionInfo, anchor: str) -> str:
 
 
 def _compared(expression: str) -> str:
-    """The outermost comparison as Python writes it, a number on its right."""
+    """The outermost comparison as Python writes it, with a number on its right."""
     flipped = _NUMBER_FIRST.fullmatch(expression)
     if flipped is not None:
         return f"{flipped[3]} {FLIPPED[flipped[2]]} {flipped[1]}"
@@ -128,7 +128,7 @@ def _compared(expression: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """One line of at most `MOST` characters, cut where a word or a term ends."""
+    """One line of at most `MOST` characters, cut at the end of a word or a term."""
     line = " ".join(text.split())
     if len(line) <= MOST:
         return line

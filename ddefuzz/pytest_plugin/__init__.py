@@ -1,7 +1,7 @@
-"""Case files as pytest items: `pytest corpora findings` collects programs and, if trusted, lists of user modules there.
+"""Collect case files as pytest items: programs and, if trusted, lists of user modules (`pytest corpora findings`).
 
-pytest imports this in every session of an environment that has ddefuzz, so nothing else of ddefuzz is imported before
-the first such file is collected.
+pytest imports this module in every session of an environment that has ddefuzz. So nothing else of ddefuzz is imported
+before the first case file is collected.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 HEADER = b"# ddefuzz program v"
-"""How a program's file begins, in any version (`program.text`)."""
+"""The beginning of a program's file, in any version (`program.text`)."""
 
 TRUSTED = "trusted.toml"
-"""The name of a list of trusted user modules (`campaign.corpus`)."""
+"""The file name of a list of trusted user modules (`campaign.corpus`)."""
 
 TRUST = "ddefuzz_trust"
-"""The setting with which a project says that such lists may be followed: they execute what they list."""
+"""The pytest setting that allows running the modules that such lists name."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,15 +31,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Take the files that are programs or trusted lists from everyone else: pytest would import a program it is given.
+    """Collect files that are programs or trusted lists, and no other plugin may: pytest would import a program.
 
-    All other files are left to who takes them.
+    All other files are left to the other plugins.
     """
     theirs = yield
     is_list = file_path.name == TRUSTED and parent.config.getini(TRUST)
     if not is_list and not _is_program(file_path):
         return theirs
-    # Late, because it takes a second and most sessions of most projects have no such file.
+    # Imported here because it takes a second, and most pytest sessions have no such file.
     from ddefuzz.pytest_plugin.items import case_file  # noqa: PLC0415
 
     return [case_file(file_path, parent)]
@@ -49,5 +49,5 @@ def _is_program(path: Path) -> bool:
     if path.suffix != ".py" or not path.is_file():
         return False
     with path.open("rb") as file:
-        # A byte order mark makes it no program, which is said of it then, but no user code either.
+        # A file with a byte order mark is collected too, so that it is reported as an invalid program.
         return file.read(len(BOM_UTF8 + HEADER)).removeprefix(BOM_UTF8).startswith(HEADER)

@@ -1,7 +1,7 @@
-"""The items: a case in one stage, run in a worker; known failures are expected, what got fixed shows as XPASS.
+"""The pytest items: one case in one stage, run in a worker process.
 
-Items run in processes of their own, one worker a pytest process, so that a crash or a hang is one failed item; under
-pytest-xdist each of its processes has its worker.
+A known failure is expected to fail (xfail); a fixed one shows as XPASS. Each pytest process, also each of pytest-xdist,
+has one worker. So a crash or a hang is one failed item.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ POOL = pytest.StashKey[Pool]()
 
 
 class KnownFailure(Exception):  # noqa: N818 it is the expected outcome, not an error
-    """The case fails as it is known to."""
+    """The case fails as expected."""
 
 
 class Mismatch(Exception):  # noqa: N818 shown to the user as the outcome of a case
-    """The case does something else than what is expected of it."""
+    """The result of the case is not the expected one."""
 
 
 def case_file(path: Path, parent: pytest.Collector) -> CaseFile:
-    """A collector of the cases in a file."""
+    """A collector for the cases in a file."""
     found: CaseFile = CaseFile.from_parent(parent, path=path)
     return found
 
@@ -39,7 +39,7 @@ class CaseFile(pytest.File):
     """One program file, or one list of trusted modules."""
 
     def collect(self) -> Iterator[CaseItem]:
-        """Its cases, sorted: one for each stage that something is expected of."""
+        """The cases, sorted: one for each stage with an expectation."""
         cases_of: Callable[[Path], Iterator[KeptCase]] = trusted_cases if self.path.name == TRUSTED else program_cases
         try:
             cases = sorted(cases_of(self.path), key=lambda case: case.id)
@@ -57,11 +57,11 @@ class CaseItem(pytest.Item):
         self.case = case
         if case.expect.kind is not None:
             reason = case.finding or str(case.expect)
-            # Never strict: that a known failure is gone is good news, which XPASS shows.
+            # Not strict: a known failure that is fixed shows as XPASS and is no error.
             self.add_marker(pytest.mark.xfail(reason=reason, raises=KnownFailure, strict=False))
 
     def runtest(self) -> None:
-        """Run it in a worker and hold what was seen against what is expected."""
+        """Run the case in a worker and compare the result with the expectation."""
         result = _pool(self.config).submit(observe_run, run_of(self.case), CASE_SECONDS).result()
         replayed = compare(self.case, arrived(self.case, result))
         match replayed.status:
@@ -73,13 +73,13 @@ class CaseItem(pytest.Item):
                 return
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
-        """One line for what is about the case; a traceback for what is not."""
+        """One line for a failure of the case; a traceback for any other error."""
         if isinstance(excinfo.value, KnownFailure | Mismatch):
             return f"{excinfo.value}\nnext: {self._check_command()}"
         return str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where pytest says it is."""
+        """The location that pytest prints."""
         return self.path, 0, f"{self.path.name} {self.name}"
 
     def _check_command(self) -> str:
@@ -91,7 +91,7 @@ class CaseItem(pytest.Item):
 
 
 def _name(case: KeptCase) -> str:
-    """The item's part of the node id: the stage, and for trusted modules the case before it."""
+    """The item's part of the node id: the stage, with the name of the case before it for trusted modules."""
     stage = f"{case.expect.stage}/{case.expect.semantics}"
     match case.subject:
         case CallableSubject(path=path, case=name):
@@ -101,7 +101,7 @@ def _name(case: KeptCase) -> str:
 
 
 def _pool(config: pytest.Config) -> Pool:
-    """The session's, started for its first item and stopped at its end."""
+    """The pool of the session. It starts with the first item and stops at the end."""
     pool = config.stash.get(POOL, None)
     if pool is None:
         pool = config.stash[POOL] = Pool(1)

@@ -1,1 +1,1 @@
-"""Telling: what was found, as text for people and documents for machines."""
+"""The results of `ddefuzz check`: rows, symbols named in the user's terms, and tested advice."""

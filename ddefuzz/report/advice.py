@@ -68,7 +68,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class _Attempt(NamedTuple):
-    """A source on the way, the failure it still shows, and the changes that led to it."""
+    """A source in the search, the failure that it still shows, and the changes that led to it."""
 
     source: str
     failure: Classified
@@ -96,7 +96,7 @@ def advise(failures: Sequence[Classified], file: str, source: str, trial: Trial)
 
 
 def at_own_line(failed: Classified) -> bool:
-    """Whether the user's own line is to blame, or what it hands to an op."""
+    """Whether the site is the user's own line, or an op that the line calls."""
     site = failed.signature.site
     called = site.language == "op" and failed.frame is not None and not is_framework(failed.frame)
     return site == USER_SITE or called

@@ -1,4 +1,4 @@
-"""What `ddefuzz check` found: a row for each case, stage and semantics, judged and classified."""
+"""The rows of `ddefuzz check`: one for each case, stage and semantics, judged and classified."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = "ddefuzz.check/1"
 
 
 class Stacks(msgspec.Struct, frozen=True):
-    """The frames of a failure, outermost first: the real Python stack, the one dynamo interpreted, the C++ one."""
+    """The frames of a failure, outermost first: the Python stack, the stack that dynamo traced, and the C++ stack."""
 
     python: tuple[Frame, ...] = ()
     traced: tuple[Frame, ...] = ()
@@ -27,9 +27,10 @@ class Stacks(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One run; from `kind` on only where it failed. `verdict` compares the stage's two mechanisms, on the explicit run.
+    """One run. The fields from `kind` on are set only if it failed.
 
-    `exception` is the type and first line of the final exception. `key` is the signature's, for `check --key`.
+    `verdict` is set on the explicit run and compares it with the size-oblivious run of the stage. `exception` is the
+    type and first line of the final exception. `key` is that of the signature, for `check --key`.
     """
 
     case: str
@@ -54,7 +55,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A row with what it was made from."""
+    """A row with the observation that it was made from."""
 
     row: Row
     observation: Observation
@@ -62,9 +63,9 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def check_case(case: str, observations: Sequence[Observation]) -> tuple[Checked, ...]:
-    """The rows of one case, in the order of its observations, of which one is of the stage `eager`.
+    """The rows of one case, in the order of its observations, which include one of the stage `eager`.
 
-    Which of them are failures is the oracle's decision: what ends as it does in eager is not judged.
+    The oracle decides which rows are failures: a run that ends as in eager is not judged.
     """
     failures = judge(observations)
     return tuple(
@@ -74,7 +75,7 @@ def check_case(case: str, observations: Sequence[Observation]) -> tuple[Checked,
 
 
 def failed(checked: Iterable[Checked]) -> bool:
-    """Whether a stage failed, or eager did; the old mechanism's failures are no reproach to this torch."""
+    """Whether a stage or eager failed. Failures under size-oblivious semantics do not count."""
     return any(
         one.row.outcome not in ("ok", "not-judged") and one.observation.semantics.mechanism != "size-oblivious"
         for one in checked
@@ -96,9 +97,9 @@ def _checked(
     )
     if failure is None and observation.outcome not in ("ok", "not-judged"):
         if observation.stage == "eager":
-            return Checked(msgspec.structs.replace(row, reason="eager refuses the program itself"), observation)
+            return Checked(msgspec.structs.replace(row, reason="the program fails in eager"), observation)
         eager = next(one for one in observations if one.stage == "eager")
-        reason = f"eager refuses it as well: {_exception(eager) or eager.reason}"
+        reason = f"the program fails in eager: {_exception(eager) or eager.reason}"
         return Checked(
             msgspec.structs.replace(row, outcome="not-judged", reason=reason, verdict="not-judged"), observation
         )

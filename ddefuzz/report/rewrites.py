@@ -17,9 +17,9 @@ from ddefuzz.instrument.events import Frame
 
 
 class Place(NamedTuple):
-    """Where in a source something is to be decided: the statement at the frame's line and the expression in it.
+    """The statement in a source where a guard has to be decided, and the expression in it.
 
-    `sizes` says what the user's code calls each symbol: `u0` is `kept.shape[0]`.
+    `sizes` maps each symbol to the user's own expression for it: `u0` to `kept.shape[0]`.
     """
 
     source: str
@@ -43,13 +43,13 @@ Rewrite = Callable[[Place], Iterator[Edit]]
 GUARD_IMPORT = "from {} import {}".format(*torch_api.GUARD_OR_FALSE.path.split(":"))
 
 _TRUTH_OF_A_TENSOR = re.compile(r"|Eq\([uz]\w*, 1\)|Ne\([uz]\w*, 0(\.0)?\)")
-"""How torch asks for the truth of a tensor: as its item; dynamo does not get to ask at all."""
+"""Expressions of a branch on a tensor: torch evaluates its `item()`. Empty: dynamo rejects it before that."""
 
 _INCLUSIVE = re.compile(r"(torch\._check\(.*) (>=|<) (-?\d+)\)")
 _SIZE_IS_NOT_ZERO = re.compile(r"(torch\._check\([^\n=<>]*\.shape\[-?\d+\]) != 0\)")
 
 PROBE = "ddefuzz probe: "
-"""What the message of a probing source begins with."""
+"""The beginning of the message of a source that `probe` makes."""
 
 _OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -104,7 +104,7 @@ def assume(place: Place) -> Iterator[Edit]:
 
 
 def assume_question(place: Place) -> Iterator[Edit]:
-    """`torch._check` of the question that torch asked, or of its opposite, in the user's own words for the sizes."""
+    """`torch._check` of the guard's expression, or of its opposite, with the user's own expressions for the sizes."""
     condition = in_user_words(place.question, place.sizes)
     if condition is None:
         return
@@ -113,7 +113,7 @@ def assume_question(place: Place) -> Iterator[Edit]:
 
 
 def assume_size(place: Place) -> Iterator[Edit]:
-    """`torch._check` that a size is none of the special ones."""
+    """`torch._check` that a size is not one of the special ones."""
     for symbol, size in place.sizes.items():
         if re.search(rf"\b{symbol}\b", place.question):
             for condition in (f"{size} != 0", f"{size} > 0", f"{size} != 1", f"{size} > 1"):
@@ -121,7 +121,7 @@ def assume_size(place: Place) -> Iterator[Edit]:
 
 
 def decide_tensor(place: Place) -> Iterator[Edit]:
-    """A branch on a tensor: read its value once, and promise what it is."""
+    """For a branch on a tensor: read its value once, and assert what it is."""
     if _tested(place) is None or not _TRUTH_OF_A_TENSOR.fullmatch(place.question):
         return
     condition = ast.unparse(place.expression)
@@ -149,7 +149,7 @@ def select(place: Place) -> Iterator[Edit]:
 
 
 def fall_back(place: Place) -> Iterator[Edit]:
-    """`guard_or_false`: take the general side where the answer is unknown."""
+    """`guard_or_false`: take the general branch if the answer is unknown."""
     if _tested(place) is None:
         return
     text = f"guard_or_false({ast.unparse(place.expression)})"
@@ -181,20 +181,20 @@ def keep_symbolic(place: Place) -> Iterator[Edit]:
 
 
 DECISIONS: tuple[Rewrite, ...] = (keep_symbolic, select, assume, decide_tensor, fall_back)
-"""For a decision of the user's own code, the least assuming first."""
+"""Edits for a guard in the user's own code, in order of increasing assumptions."""
 
 QUESTIONS: tuple[Rewrite, ...] = (assume_question,)
-"""For a question of torch's about sizes that have names: what the user's code can promise it."""
+"""Edits for a guard in torch about sizes that the user's code has names for: what the code can assert about them."""
 
 
 def assume_value(place: Place, value: str) -> Edit | None:
-    """`torch._check` that the number which torch wants is the one of the example inputs."""
+    """`torch._check` that the number which torch needs has the value of the example inputs."""
     size = place.sizes.get(place.question)
     return checked(place, f"{size} == {value}") if size is not None else None
 
 
 def probe(place: Place) -> str | None:
-    """The source that raises the value of the number which torch wants; None where it wants a relation."""
+    """A source that raises the value of the number which torch needs. None if torch needs a relation."""
     size = place.sizes.get(place.question)
     if size is None:
         return None
@@ -209,7 +209,7 @@ def checked(place: Place, condition: str) -> Edit:
 
 
 def meaning(source: str) -> str:
-    """The source with what it promises of whole numbers in one spelling: `n >= 1` is `n > 0`, as is a size's `!= 0`."""
+    """The source with its assertions on integers in one spelling: `n >= 1` as `n > 0`, and `!= 0` of a size too."""
     plain = _SIZE_IS_NOT_ZERO.sub(r"\1 > 0)", source)
     return _INCLUSIVE.sub(
         lambda found: f"{found[1]} {'>' if found[2] == '>=' else '<='} {int(found[3]) - 1})",
@@ -261,7 +261,7 @@ def opposite(condition: ast.expr) -> ast.expr:
 
 
 def in_user_words(question: str, sizes: Mapping[str, str]) -> ast.expr | None:
-    """A relation as torch prints it (`Eq(4*u0, 0)`) over the user's own sizes; None where that cannot be said."""
+    """A relation as torch prints it (`Eq(4*u0, 0)`) over the user's own sizes. None if it has no such form."""
     try:
         tree = ast.parse(question, mode="eval").body
     except SyntaxError:
@@ -299,7 +299,7 @@ class _InUserWords(ast.NodeTransformer):
 
 
 def _size_first(condition: ast.Compare) -> ast.Compare:
-    """`1 > n` as a person writes it: `n < 1`."""
+    """`1 > n` with the size first: `n < 1`."""
     if isinstance(condition.left, ast.Constant) and len(condition.ops) == 1:
         operator = _TURNED[type(condition.ops[0])]()
         return ast.Compare(condition.comparators[0], [operator], [condition.left])
@@ -312,7 +312,7 @@ def _whole(statement: ast.stmt) -> ast.expr:
 
 
 def _tested(place: Place) -> ast.expr | None:
-    """The test of the branch that the expression is, or is a part of."""
+    """The condition of the branch that the expression is, or is a part of."""
     for node in ast.walk(place.statement):
         if isinstance(node, ast.If | ast.IfExp | ast.Assert) and place.expression in ast.walk(node.test):
             return node.test
@@ -320,7 +320,7 @@ def _tested(place: Place) -> ast.expr | None:
 
 
 def _bound_within(place: Place) -> bool:
-    """Whether the expression reads a name that only exists within its statement: of a comprehension or a `:=`."""
+    """Whether the expression reads a name that exists only within its statement (of a comprehension or a `:=`)."""
     read = {node.id for node in ast.walk(place.expression) if isinstance(node, ast.Name)}
     inner = [node for node in ast.walk(place.statement) if isinstance(node, ast.comprehension | ast.NamedExpr)]
     return bool(read & {name.id for node in inner for name in ast.walk(node.target) if isinstance(name, ast.Name)})

@@ -1,4 +1,4 @@
-"""What the user's code calls a symbol: `u0`, made by `x[keep]`, is `kept.shape[0]`."""
+"""Name unbacked symbols in the user's terms: `u0`, made by `kept = x[keep]`, is `kept.shape[0]`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ from ddefuzz.instrument.events import SymbolOrigin
 from ddefuzz.report.rewrites import inserted, replaced, statements_at
 
 NUMBERS = frozenset({"item", "tolist", "_local_scalar_dense"})
-"""The ops whose symbol is the value itself; of any other it is the size of dim 0 of the result."""
+"""The ops whose symbol is the value itself. The symbol of any other op is the size of dim 0 of its result."""
 
 
 class Named(NamedTuple):
-    """A source in which every symbol that it makes has a name, and how many lines were put in before each line."""
+    """A source in which every new symbol has a name.
+
+    `added` are the lines of the original in front of which a line was inserted.
+    """
 
     source: str
     sizes: dict[str, str]
     added: tuple[int, ...]
 
     def line(self, line: int) -> int:
-        """Where a line of the original is now."""
+        """The number, in this source, of a line of the original."""
         return line + sum(at <= line for at in self.added)
 
 
 def named(source: str, origins: Iterable[SymbolOrigin]) -> Named:
-    """Name the symbols by the variables that hold them; what is held by none gets one, on a line of its own."""
+    """Name the symbols by the variables that hold them. If no variable holds a symbol, a line that assigns one is
+    added.
+    """
     sizes: dict[str, str] = {}
     added: tuple[int, ...] = ()
     for origin in origins:
@@ -40,7 +45,7 @@ def named(source: str, origins: Iterable[SymbolOrigin]) -> Named:
 
 
 def parameters_at(source: str, line: int) -> tuple[str, ...]:
-    """The parameters of the function that a line is in."""
+    """The parameters of the function that contains a line."""
     functions = [
         node
         for node in ast.walk(ast.parse(source))

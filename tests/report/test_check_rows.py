@@ -45,7 +45,7 @@ def test_what_eager_refuses_is_not_judged() -> None:
     refused = Observation("eager", EXPLICIT, "fail", exceptions=(ExceptionInfo("builtins.ValueError", "no"),))
     eager, export = (one.row for one in check_case("c", [refused, FAILED]))
     assert (eager.outcome, export.outcome, export.verdict, export.kind) == ("fail", "not-judged", "not-judged", None)
-    assert export.reason == "eager refuses it as well: ValueError: no"
+    assert export.reason == "the program fails in eager: ValueError: no"
     assert failed(check_case("c", [refused, FAILED]))
 
 
@@ -54,7 +54,7 @@ def test_what_hangs_in_eager_as_well_is_not_judged() -> None:
     hang = Observation("export", EXPLICIT, "timeout", "stopped after 60 s")
     first, second = (one.row for one in check_case("c", [eager, hang]))
     assert (first.outcome, first.kind, second.outcome) == ("timeout", "timeout", "not-judged")
-    assert second.reason == "eager refuses it as well: stopped after 60 s"
+    assert second.reason == "the program fails in eager: stopped after 60 s"
 
 
 def test_the_old_mechanisms_failures_are_no_reproach() -> None:

@@ -1,1 +1,1 @@
-"""How the database became what `schema` says, one file a step in `versions/`."""
+"""Migrations of the database to the schema in `schema`. Each step is a file in `versions/`."""

@@ -1,4 +1,4 @@
-"""What Alembic runs for each migration: always on the connection that `findings.connection` hands over."""
+"""The script that Alembic runs for each migration. It uses the connection that `findings.connection` passes in."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The failure of the smallest program, its control runs, what each occurrence was seen by, and former ids.
+"""Add the failure of the smallest program, its control runs, the failure of each occurrence, and former ids.
 
-Titles are those that people gave; what can be read off a failure (the other titles, expressions) is no column any more.
-Columns are altered in place: Alembic's batch mode makes the table anew, and dropping the old one deletes, by cascade,
-all that belongs to its findings.
+Stored titles are only those that people gave. Other titles, and expressions, are computed from the failure, so their
+columns are dropped. Columns are altered in place: Alembic's batch mode would copy the table and drop the old one, and
+the drop would delete, by cascade, all rows that belong to its findings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Add the columns, and drop what is derived."""
+    """Add the columns, and drop those with computed values."""
     for name in ("shown", "control_static", "control_backed"):
         op.add_column("findings", sa.Column(name, sa.Text))
     op.add_column("findings", sa.Column("former", sa.JSON, nullable=False, server_default="[]"))

@@ -1,6 +1,6 @@
-"""The causes of `classify.cause.CAUSES`: the three old names of stored findings become `unclassified`.
+"""Use the causes of `classify.cause.CAUSES`: the three old names of stored findings become `unclassified`.
 
-What they are is told by their raw failures: `ddefuzz findings reclassify` says it.
+`ddefuzz findings reclassify` computes the new cause from the stored raw failures.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ DOWNGRADED = {
 
 
 def upgrade() -> None:
-    """Give stored findings and sweeps a cause that is known today."""
+    """Replace the old causes of stored findings and sweeps."""
     _rename(UPGRADED)
 
 
 def downgrade() -> None:
-    """Give the causes the old name that is nearest."""
+    """Replace each new cause by the nearest old one."""
     _rename(DOWNGRADED)
 
 

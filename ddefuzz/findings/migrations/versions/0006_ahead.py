@@ -1,4 +1,4 @@
-"""The cases of a campaign that are done although one before them is not: resumed, it does none of them again."""
+"""Store the cases that are done although an earlier case is not. A resumed campaign does not repeat them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Add the column; what campaigns from before had done ahead is done again."""
+    """Add the column. For older campaigns it is empty, so they repeat such cases."""
     op.add_column("campaigns", sa.Column("ahead", sa.JSON, nullable=False, server_default="[]"))
 
 
