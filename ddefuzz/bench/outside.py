@@ -46,11 +46,11 @@ class Hook:
     recorder: Recorder | None = None
     known: set[Reached] = field(default_factory=set)
 
-    def fell(self, place: Place, function: str, call: str, fallback: bool) -> None:
+    def on_fallback(self, place: Place, function: str, call: str, fallback: bool) -> None:
         """Write a site that fell back, once for each answer."""
         self._write_new(Reached(place, function, call, "True" if fallback else "False"))
 
-    def raised(self, error: BaseException) -> None:
+    def on_error(self, error: BaseException) -> None:
         """Write a call site that raised, once.
 
         It is judged now, while the native stack exists: torch may catch the error and go on.

@@ -1,1 +1,1 @@
-"""Watching shape reasoning: torch's one door, hooked, and the raw events that it emits."""
+"""Instrumentation: hooks on torch's `ShapeEnv.evaluate_expr`, and the raw events that they record."""

@@ -1,7 +1,7 @@
-"""Watching what capture assumes about unbacked symbols: run-time assertions, replacements, ranges, and who made them.
+"""Hooks that record what a capture assumes about unbacked symbols: run-time assertions, replacements and ranges.
 
-torch keeps the expression of an assertion in the graph, but not who made it. So the maker's stack is taken when a
-constraint is made. The hooks wear torch's file name, as those of `guards` do.
+torch keeps the expression of an assertion in the graph, but not the code that made it. So the stack is recorded
+when a constraint is made. The hooks have torch's file name, like those of `guards`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ddefuzz.instrument.torch_api import Api
 
 
 def constraint_hooks(recorder: Recorder) -> Iterator[tuple[Api, Callable[..., Any]]]:
-    """The hooks, each with what it replaces."""
+    """The hooks, each with the function that it replaces."""
     yield torch_api.DEFER_ASSERTION, _assertion(recorder)
     yield torch_api.SET_REPLACEMENT, _replacement(recorder)
     yield torch_api.UPDATE_RANGE, _range(recorder)
@@ -30,11 +30,11 @@ def _assertion(recorder: Recorder) -> Callable[..., Any]:
         before = env.num_deferred_runtime_asserts
         answer = original(env, orig_expr, *args, **kwargs)
         if env.num_deferred_runtime_asserts > before:
-            # The newest of its symbol, in the form in which the graph will have it.
+            # The newest assertion over these symbols, in the form that the graph will have.
             made = [entries[-1] for entries in env.deferred_runtime_asserts.values() if entries]
             newest = next((one for one in reversed(made) if one.expr.free_symbols == orig_expr.free_symbols), None)
             text = str(newest.expr if newest is not None else orig_expr)
-            recorder.constrained("assertion", text, sys._getframe())
+            recorder.record_constraint("assertion", text, sys._getframe())
         return answer
 
     return disguised(torch_api.DEFER_ASSERTION, ddefuzz_defer_assertion)
@@ -48,7 +48,7 @@ def _replacement(recorder: Recorder) -> Callable[..., Any]:
         answer = original(env, a, tgt, *args, **kwargs)
         after = env.replacements.get(a)
         if after is not None and after != before and env.is_unbacked_symint(a):
-            recorder.constrained("replacement", f"{a} = {after}", sys._getframe())
+            recorder.record_constraint("replacement", f"{a} = {after}", sys._getframe())
         return answer
 
     return disguised(torch_api.SET_REPLACEMENT, ddefuzz_set_replacement)
@@ -63,9 +63,9 @@ def _range(recorder: Recorder) -> Callable[..., Any]:
         after = env.var_to_range.get(symbol)
         if before is not None and after != before and env.is_unbacked_symint(symbol):
             if after.lower != before.lower:
-                recorder.constrained("range", f"{symbol} >= {after.lower}", sys._getframe())
+                recorder.record_constraint("range", f"{symbol} >= {after.lower}", sys._getframe())
             if after.upper != before.upper:
-                recorder.constrained("range", f"{symbol} <= {after.upper}", sys._getframe())
+                recorder.record_constraint("range", f"{symbol} <= {after.upper}", sys._getframe())
         return answer
 
     return disguised(torch_api.UPDATE_RANGE, ddefuzz_update_range)

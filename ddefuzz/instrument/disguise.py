@@ -1,4 +1,4 @@
-"""Hooks that look like what they replace."""
+"""Gives hooks the file name of the torch function that they replace."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ddefuzz.instrument.torch_api import Api
 
 
 def disguised(api: Api, hook: Callable[..., Any]) -> Callable[..., Any]:
-    """`hook`, and the functions in it, with the file name of the function that it replaces.
+    """Return `hook` with the file name of the function that it replaces, in its nested functions too.
 
-    torch names the first frame outside its own files in "Caused by:"; a hook's own frame would be named there.
+    torch's error messages name the first frame outside its own files in "Caused by:". Without this, that would
+    be the hook.
     """
     if not isinstance(hook, FunctionType):
         raise TypeError(f"a hook is a function, not {hook!r}")

@@ -1,7 +1,10 @@
-"""The raw events of torch's shape reasoning, as records that go over a wire; nothing here interprets them.
+"""Records of the raw events of torch's symbolic shapes: guards, constraints and data-dependent errors, with their
+frames.
 
-Files are given as torch writes them for C++ (`aten/src/ATen/ExpandUtils.cpp`), relative to the folder that holds
-the torch package for Python (`torch/_refs/__init__.py`), and as they are elsewhere.
+They are sent between processes and stored. Nothing here interprets them.
+
+C++ files are given as torch writes them (`aten/src/ATen/ExpandUtils.cpp`). Python files of torch are relative to
+the folder that holds the torch package (`torch/_refs/__init__.py`). Other files have their full path.
 """
 
 from __future__ import annotations
@@ -13,16 +16,17 @@ import msgspec
 Language: TypeAlias = Literal["Python", "C++"]
 Counterfactual: TypeAlias = Literal["same", "other", "undecided"]
 Mechanism: TypeAlias = Literal["explicit", "size-oblivious", "aggressive-1", "aggressive-2"]
-"""What answers a guard that cannot be decided."""
+"""What decides a guard over unbacked symbols."""
 
 PROGRAM_FILE = "<program>"
 """The file name of a generated program's frames, which are the user's code."""
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
-    """Where a decision was asked for: the first frame outside torch's own guard plumbing, or the C++ place handed over.
+    """File and line where a guard was evaluated.
 
-    This is the name of a guard site: planted faults are given as places.
+    It is the first frame outside torch's own guard functions, or the C++ file and line passed to the guard.
+    Places identify guard sites; planted faults are given as places.
     """
 
     language: Language
@@ -31,10 +35,11 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """How a guard that cannot be decided is answered in an experiment, in place of its fallback or its error.
+    """The value that an experiment gives to an undecided guard, in place of its fallback or its error.
 
-    `value` None defers it to a run-time assertion that it is true. With an `expression` only a guard of that text is
-    answered: the operators of SymInt.h have one place for all C++ code that compares.
+    A `value` of None defers the guard to a run-time assertion that it is true. With an `expression`, only a
+    guard with that text gets the value. This is needed because the operators of SymInt.h are one place for all
+    C++ code that compares.
     """
 
     place: Place
@@ -43,10 +48,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One stack frame, outermost first wherever frames are listed.
+    """One stack frame. Frames are listed outermost first.
 
-    `code` is the source text at the frame's instruction (its `co_positions`), else of its line; empty for C++.
-    `exact` says that `code` is from `co_positions`.
+    `code` is the source text at the frame's instruction (its `co_positions`), else the source line; it is empty
+    for C++. `exact` says that `code` is from `co_positions`.
     """
 
     file: str
@@ -57,10 +62,11 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """One decision over an unbacked expression that fell back, with all its repetitions in the run.
+    """One guard over an unbacked expression that took its fallback, with all its repetitions in the run.
 
-    `method` is the door's: `guard_or_false`, `guard_or_true`, `guard_size_oblivious`, `guard_bool` …;
-    `counterfactual` is what the size-oblivious mechanism would have said of the same expression.
+    `method` is the function that called `evaluate_expr`: `guard_or_false`, `guard_or_true`,
+    `guard_size_oblivious`, `guard_bool` and others. `counterfactual` compares the fallback with the result of
+    size-oblivious semantics for the same expression.
     """
 
     place: Place
@@ -76,9 +82,11 @@ ConstraintKind: TypeAlias = Literal["assertion", "replacement", "range"]
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """Something that a capture assumes of unbacked symbols, and the stacks of its maker, as in `Raised`.
+    """An assumption that a capture makes about unbacked symbols, with the stacks of the code that made it, as
+    in `Raised`.
 
-    `text` is the condition of an assertion (`Eq(u0, 3)`), `u0 = 3` of a replacement, `u0 >= 2` or `u0 <= 5` of a range.
+    `text` is the condition of an assertion (`Eq(u0, 3)`), `u0 = 3` for a replacement, `u0 >= 2` or `u0 <= 5`
+    for a range.
     """
 
     kind: ConstraintKind
@@ -91,7 +99,7 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 class SymbolOrigin(msgspec.Struct, frozen=True):
-    """Where an unbacked symbol of the failing expression was made: the op, and the user's line that called it."""
+    """The op that made an unbacked symbol of the failing expression, and the user's line that called it."""
 
     symbol: str
     op: str
@@ -99,14 +107,16 @@ class SymbolOrigin(msgspec.Struct, frozen=True):
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """The data-dependent error in the chain of the final failure, seen at the door.
+    """The data-dependent error in the chain of the final failure, as the hooks saw it.
 
-    Three stacks that are never interleaved, each outermost first: `python` is the real interpreter stack without
-    the hook's own frames, `traced` the user's stack that dynamo was interpreting (empty in eager tracing), `native`
-    the C++ frames of the symbolizer where C++ asked (itself or through Python that answers it), innermost last,
-    function names as printed. `asked` is the source line at a C++ place when torch ships that header
-    (`return sym_eq(o).guard_bool(__FILE__, __LINE__);`): the compiler may inline the operator, and then no frame
-    names it.
+    It has three stacks, which are never interleaved, each outermost first. `python` is the real interpreter
+    stack without the hooks' own frames. `traced` is the user's stack that dynamo was interpreting; it is empty
+    in eager tracing. `native` has the C++ frames as the symbolizer prints them, if C++ evaluated the guard
+    (itself, or through Python that runs for it).
+
+    `asked` is the source line at a C++ place, if torch ships that header (`return
+    sym_eq(o).guard_bool(__FILE__, __LINE__);`). It names the operator where the compiler has inlined it, so
+    that no frame does.
     """
 
     expression: str

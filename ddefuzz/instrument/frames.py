@@ -1,8 +1,8 @@
-"""Stacks of the three kinds: the real Python one, the one that dynamo interprets, and the native one.
+"""Records the three kinds of stacks: the real Python stack, the stack that dynamo interprets, and the native stack.
 
-Taking a stack is cheap (code objects and instruction offsets, 10 µs) because most of what is taken is thrown away;
-turning it into `Frame`s reads source and happens once, for the failure that is reported. Nothing here says which
-frame matters: that is `classify`.
+Taking a stack is cheap (code objects and instruction offsets, 10 µs), because most stacks are thrown away. Turning
+it into `Frame`s reads source files, and is done only for the failure that is reported. Which frame matters is
+decided in `classify`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 
 HOOK_PREFIX = "ddefuzz_"
-"""What the names of hook functions begin with: they wear torch's file name (see `guards`), so their own tells them."""
+"""Prefix of the names of hook functions. They have torch's file name (see `guards`), so only their own name
+identifies them.
+"""
 
 _TORCH_PARENT = f"{torch_api.torch_parent()}{os.sep}"
 _TORCH = f"{_TORCH_PARENT}torch{os.sep}"
@@ -32,18 +34,20 @@ _DDEFUZZ = f"{Path(ddefuzz.__file__).parent}{os.sep}"
 _STDLIB = f"{sysconfig.get_paths()['stdlib']}{os.sep}"
 _BUILD_ROOT = re.compile(r"^.*?/(?=(?:aten|c10|caffe2|torch)/)")
 _TAKING_A_BACKTRACE = ("torch::unwind::", "torch::CapturedTraceback::gather", "pybind11::cpp_function::")
-"""The innermost native frames of every backtrace: taking it."""
+"""The innermost native frames of every backtrace: those of the functions that take it."""
 
 
 BEFORE_A_JUMP = frozenset({"EXTENDED_ARG", "COPY", "TO_BOOL"})
-"""Instructions between a clause and the jump that asks for its truth: of a far jump, and of newer Pythons."""
+"""Instructions between a clause and the jump that tests it: those of a far jump, and those that newer Pythons add."""
 
 LOOK_BACK = 4
-"""How many instructions before a jump are looked at for the clause."""
+"""How many instructions before a jump are searched for the clause."""
 
 
 class Span(NamedTuple):
-    """Where an instruction is in the source: lines from 1, columns in UTF-8 bytes; None where none was kept."""
+    """The position of an instruction in the source: lines from 1, columns in UTF-8 bytes; None if Python kept
+    none.
+    """
 
     line: int | None
     end_line: int | None
@@ -52,7 +56,7 @@ class Span(NamedTuple):
 
 
 class RawFrame(NamedTuple):
-    """A frame before its source is read."""
+    """A frame whose source has not been read yet."""
 
     code: CodeType
     line: int
@@ -71,7 +75,7 @@ class Stacks(NamedTuple):
 
 
 def take(frame: FrameType | None, root: CodeType | None) -> Stacks:
-    """The stacks of `frame`, up to but without the frame that runs `root`."""
+    """Take the stacks of `frame`, up to the frame that runs `root`, which is left out."""
     step = _step_code()
     real: list[tuple[CodeType, int, int]] = []
     translators: list[Any] = []
@@ -85,14 +89,16 @@ def take(frame: FrameType | None, root: CodeType | None) -> Stacks:
 
 
 def interpreted(translators: list[Any]) -> tuple[RawFrame, ...]:
-    """What dynamo's instruction translators, innermost first, are at; empty while a backend compiles their graph."""
+    """The positions of dynamo's instruction translators, innermost first; empty while a backend compiles their
+    graph.
+    """
     if not torch_api.bound(torch_api.TRACING_CONTEXT)():
         return ()
     return tuple(RawFrame(one.f_code, one.lineno, _span_of(one)) for one in translators)
 
 
 def _span_of(translator: Any) -> Span | None:
-    # Dynamo forgets the place when it returns from the code.
+    # Dynamo drops the position when it returns from the code.
     end = translator.instruction_pointer or 0
     before = translator.instructions[max(end - 1 - LOOK_BACK, 0) : max(end - 1, 0)]
     around = [*before, translator.current_instruction]
@@ -111,12 +117,14 @@ def _step_code() -> CodeType:
 
 
 def is_own(code: CodeType) -> bool:
-    """Whether a frame is ddefuzz's own: its package or a hook in torch's clothes."""
+    """Whether a frame is ddefuzz's own: of its package, or a hook with torch's file name."""
     return code.co_filename.startswith(_DDEFUZZ) or code.co_name.startswith(HOOK_PREFIX)
 
 
 def folders() -> tuple[str, ...]:
-    """What is left off the front of file names: torch's parent folder, the standard library, the current folder."""
+    """Folders that are removed from the front of file names: torch's parent folder, the standard library, the
+    current folder.
+    """
     return _TORCH_PARENT, _STDLIB, f"{Path.cwd()}{os.sep}"
 
 
@@ -154,7 +162,7 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[Frame, ...]:
 
 
 def summary_frames(summary: Any) -> tuple[Frame, ...]:
-    """A `traceback.StackSummary`, as torch attaches it to exceptions; `code` is the line's text."""
+    """The frames of a `traceback.StackSummary`, as torch attaches it to exceptions; `code` is the line's text."""
     return tuple(
         Frame(
             display_file(frame.filename), frame.lineno or 0, frame.name, _line_text(frame.filename, frame.lineno or 0)
@@ -165,7 +173,9 @@ def summary_frames(summary: Any) -> tuple[Frame, ...]:
 
 
 def is_from_own(stacks: Stacks) -> bool:
-    """Whether the innermost frame outside torch is ddefuzz's own, as when a stage makes an input's dim unbacked."""
+    """Whether the innermost frame outside torch is ddefuzz's own. It is when a stage makes an input's dim
+    unbacked.
+    """
     codes = (*(frame.code for frame in stacks.traced), *(code for code, _, _ in stacks.real))
     outside = (
         code for code in codes if not code.co_filename.startswith((_TORCH, _STDLIB)) and code.co_name[:8] != HOOK_PREFIX
@@ -175,9 +185,11 @@ def is_from_own(stacks: Stacks) -> bool:
 
 
 def user_frame(stacks: Stacks) -> Frame | None:
-    """The innermost frame of the code under test, None where ddefuzz's own comes first (an input made unbacked)."""
+    """The innermost frame of the code under test; None if a frame of ddefuzz is further in (an input was made
+    unbacked).
+    """
     real = (RawFrame(code, line, _span_at(code, offset)) for code, offset, line in stacks.real)
-    for raw in chain(stacks.traced, real):  # lazily: spans cost time, and the first frame that fits ends it
+    for raw in chain(stacks.traced, real):  # lazily, because spans cost time and the first frame that fits is enough
         if raw.code.co_name.startswith(HOOK_PREFIX):
             continue
         if is_own(raw.code):
@@ -189,31 +201,32 @@ def user_frame(stacks: Stacks) -> Frame | None:
 
 
 def native_backtrace() -> Any:
-    """The native stack of this moment, not symbolized yet (10 µs)."""
+    """Take the native stack, without symbolizing it (10 µs)."""
     return torch_api.bound(torch_api.CAPTURED_TRACEBACK)(cpp=True)
 
 
 def native_frames(backtrace: Any) -> tuple[Frame, ...]:
-    """The C++ frames of a native backtrace, outermost first, names as the symbolizer prints them.
+    """The C++ frames of a native backtrace, outermost first, with names as the symbolizer prints them.
 
-    The first call in a process costs 0.1 to 0.5 s, later ones 1 to 100 ms: for the failure that is reported only. C++
-    functions print with their parameters; what prints without is C, and here that is Python's own interpreter. The
-    Python frames that torch interleaves, in a wrong order on CPython 3.11, print without them too.
+    The first call in a process costs 0.1 to 0.5 s, later ones 1 to 100 ms, so it is only for the failure that
+    is reported. C++ functions print with their parameters. Functions that print without are C functions, which
+    here are Python's own interpreter. The Python frames that torch interleaves (in a wrong order on CPython
+    3.11) print without parameters too.
     """
     kept = [frame for frame in backtrace.summary() if "(" in frame.name]
     while kept and any(name in kept[-1].name for name in _TAKING_A_BACKTRACE):
         kept.pop()
-    # Without files: libtorch has no line tables, and each of torch's symbolizers prints something else instead.
+    # Without files: libtorch has no line tables, and torch's symbolizers differ in what they print instead.
     return tuple(Frame("", 0, frame.name) for frame in kept)
 
 
 def display_cpp_file(file: str) -> str:
-    """A C++ file as records name it: from torch's source root on, wherever torch was built."""
+    """A C++ file as records name it: relative to torch's source root, wherever torch was built."""
     return _BUILD_ROOT.sub("", file)
 
 
 def header_line(file: str, line: int) -> str:
-    """The source line at a C++ place (`c10/core/SymInt.h`), empty unless torch ships that header."""
+    """The source line at a C++ place (`c10/core/SymInt.h`); empty unless torch ships that header."""
     shipped = f"{_TORCH}include{os.sep}{file.removeprefix('aten/src/')}"
     # Wheels wrap every header in an `#if` that was not there when torch was compiled.
     wrapped = linecache.getline(shipped, 1).startswith("#if !defined(TORCH_STABLE_ONLY)")
@@ -221,7 +234,9 @@ def header_line(file: str, line: int) -> str:
 
 
 def _span_at(code: CodeType, offset: int) -> Span | None:
-    """The source span of the instruction at byte `offset` (`co_positions` has one entry a code unit of two bytes)."""
+    """The source span of the instruction at byte `offset`. `co_positions` has one entry per code unit of two
+    bytes.
+    """
     unit = max(offset, 0) // 2
     start = max(unit - LOOK_BACK, 0)
     spans = [Span(*one) for one in islice(code.co_positions(), start, unit + 1)]
@@ -230,10 +245,10 @@ def _span_at(code: CodeType, offset: int) -> Span | None:
 
 
 def _decided_at(names: Sequence[str], spans: Sequence[Span | None]) -> Span | None:
-    """Where the source is of what the last of these instructions asks for.
+    """The span of the value that the last of these instructions tests.
 
-    The jump at a clause of `a or b` may be said to be at all of it: what is asked for is what came before the jump, and
-    before what prepares one.
+    The span of the jump at a clause of `a or b` may cover the whole expression. The clause is the code before
+    the jump, and before the instructions that prepare one.
     """
     span = spans[-1]
     if "JUMP" not in names[-1] and names[-1] != "TO_BOOL":

@@ -1,8 +1,11 @@
-"""Watching every guard that torch decides: which fell back, what the old mechanism would have said, which raised.
+"""Hooks that record every guard that torch evaluates over unbacked symbols.
 
-The hooks sit at the door, `ShapeEnv.evaluate_expr`: below it an lru_cache hides every second site that asks the same
-expression, and inductor, which holds sympy expressions, comes in there. A hook wears the file name of what it
-replaces, because torch names the first frame outside its own plumbing in "Caused by:".
+They record which guards took their fallback, what size-oblivious semantics would have returned, and which guards
+raised. `Recorder` keeps the records.
+
+The main hook is on `ShapeEnv.evaluate_expr`. Below it, an lru_cache hides every further site that evaluates the
+same expression. Inductor, which holds sympy expressions, calls it too. A hook has the file name of the function
+that it replaces, because torch names the first frame outside its own files in "Caused by:".
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.constraints import constraint_hooks
 from ddefuzz.instrument.disguise import disguised
 from ddefuzz.instrument.events import Answer, Mechanism, Place
-from ddefuzz.instrument.recorder import Asked, Listener, Recorder
+from ddefuzz.instrument.recorder import Listener, NodeCall, Recorder
 from ddefuzz.instrument.torch_api import Api
 
 _AGGRESSIVE: dict[Mechanism, int] = {"aggressive-1": 1, "aggressive-2": 2}
@@ -32,11 +35,12 @@ def watch(
     listener: Listener | None = None,
     answers: Iterable[Answer] = (),
 ) -> Iterator[Recorder]:
-    """Record guards while `mechanism` answers them.
+    """Record guards while `mechanism` decides them.
 
-    At the places `without` the fallback is withheld. Undecided guards that `answers` name are answered so.
+    At the places `without`, the fallback is withheld and the guard raises. Undecided guards that `answers` name
+    get the value given there.
 
-    Only for one thread at a time. Raises UnsupportedError where this torch lacks a private API.
+    Only one thread at a time may use this. Raises UnsupportedError if this torch lacks a private API.
     """
     recorder = Recorder(frozenset(without), sys._getframe(2).f_code, listener, answers=tuple(answers))
     config = torch_api.SHAPES_CONFIG
@@ -88,14 +92,14 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
             return ddefuzz_decide(True)
         recorder.fell_back = False
         answer = original(env, orig_expr, hint, fx_node, size_oblivious, fallback_value, **options)
-        # torch's lru_cache answers a repeated question without falling back again: the memory makes it count.
-        fallen = recorder.fallen.setdefault(env, set())
-        question = (orig_expr, fallback_value)
+        # torch's lru_cache returns a repeated fallback without calling `_log_suppressed_dde` again: count it too.
+        known = recorder.fallbacks.setdefault(env, set())
+        evaluation = (orig_expr, fallback_value)
         if recorder.fell_back:
-            fallen.add(question)
-        elif question not in fallen:
+            known.add(evaluation)
+        elif evaluation not in known:
             return answer
-        place = recorder.fell(env, orig_expr, fallback_value, sys._getframe())
+        place = recorder.record_fallback(env, orig_expr, fallback_value, sys._getframe())
         forced = recorder.answer_at(place, orig_expr)
         if forced is not None:
             return _forced(env, orig_expr, forced, fx_node)
@@ -111,7 +115,7 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
 
 
 def _forced(env: Any, expression: Any, answer: Answer, fx_node: Any) -> Any:
-    """The value of a guard that an experiment answers."""
+    """The value that an experiment gives to a guard."""
     if answer.value is not None:
         return sympy.sympify(answer.value)
     torch_api.bound(torch_api.DEFER_ASSERTION)(env, expression, "answered by ddefuzz", fx_node)
@@ -133,7 +137,7 @@ def _data_dependent_error(recorder: Recorder) -> Callable[..., Any]:
 
     def ddefuzz_error_init(error: BaseException, cond: Any, *args: Any) -> None:
         original(error, cond, *args)
-        recorder.made(error, cond, sys._getframe())
+        recorder.record_error(error, cond, sys._getframe())
 
     return disguised(torch_api.DATA_DEPENDENT_INIT, ddefuzz_error_init)
 
@@ -143,7 +147,7 @@ def _refusal(recorder: Recorder) -> Callable[..., Any]:
 
     def ddefuzz_refusal_init(error: BaseException, func: Any) -> None:
         original(error, func)
-        recorder.refusing(error)
+        recorder.record_refusal(error)
 
     return disguised(torch_api.REFUSED_INIT, ddefuzz_refusal_init)
 
@@ -168,13 +172,13 @@ def _guard_method(recorder: Recorder, api: Api) -> Callable[..., Any]:
     method = api.name
 
     def ddefuzz_guard_method(node: Any, file: str, line: int) -> Any:
-        outer = recorder.asked
-        # Python, too, hands over its file: `torch._check` (torch/__init__.py, `expect_true`).
-        recorder.asked = Asked(method, "" if file.endswith(".py") else file, line)
+        outer = recorder.node_call
+        # Python may pass its own file: `torch._check` (torch/__init__.py, `expect_true`).
+        recorder.node_call = NodeCall(method, "" if file.endswith(".py") else file, line)
         try:
             return original(node, file, line)
         finally:
-            recorder.asked = outer
+            recorder.node_call = outer
 
     return disguised(api, ddefuzz_guard_method)
 
@@ -185,7 +189,7 @@ def _symbol_maker(recorder: Recorder, api: Api) -> Callable[..., Any]:
     def ddefuzz_create_unbacked(env: Any, *args: Any, **kwargs: Any) -> Any:
         made = original(env, *args, **kwargs)
         from_input = any(source is not None for source in (*args, *kwargs.values()))
-        recorder.born(made.node.expr.free_symbols, from_input, sys._getframe())
+        recorder.record_symbols(made.node.expr.free_symbols, from_input, sys._getframe())
         return made
 
     return disguised(api, ddefuzz_create_unbacked)

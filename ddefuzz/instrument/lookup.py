@@ -1,6 +1,6 @@
-"""How a private name of torch is found: an attribute or a file, by the first of its alternatives that this torch has.
+"""Looks up private names of torch: an attribute or a file, by the first of its alternatives that this torch has.
 
-Nothing here imports torch before a name is looked up, so that modules which only compare names stay cheap to import.
+Nothing here imports torch before a name is looked up, so modules that only compare names are cheap to import.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ VERSIONS = ("2.13", "2.14", "2.15")
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One private attribute: `module:dotted.path`, what it is for, and parameters that a call relies on.
+    """One private attribute: `module:dotted.path`, its purpose, and parameters that calls rely on.
 
-    `otherwise` are the paths of other versions, tried in order where `path` is not there.
+    `otherwise` has the paths in other versions of torch, tried in order if `path` does not exist.
     """
 
     path: str
@@ -34,28 +34,28 @@ class Api:
 
     @property
     def name(self) -> str:
-        """The attribute's own name, as `setattr` on its owner takes it; the same in all versions."""
+        """The attribute's own name, for `setattr` on its owner; the same in all versions."""
         return self.key.rpartition(".")[2]
 
     @property
     def key(self) -> str:
-        """The name within its module, as `patch` of a module of settings takes it."""
+        """The name within its module, for the `patch` function of a settings module."""
         return self.path.partition(":")[2]
 
     def here(self) -> str:
-        """The first of the paths that this torch has. Raises UnsupportedError where it has none."""
+        """The first of the paths that this torch has. Raises UnsupportedError if it has none."""
         return _found(self)
 
     def owner(self) -> Any:
-        """The class or module that has the attribute. Raises UnsupportedError where this torch has not."""
+        """The class or module that has the attribute. Raises UnsupportedError if this torch does not have it."""
         return _walk(self.here()[: -len(self.name) - 1])
 
     def get(self) -> Any:
-        """The attribute itself. Raises UnsupportedError where this torch has not."""
+        """The attribute itself. Raises UnsupportedError if this torch does not have it."""
         return _walk(self.here())
 
     def problem(self) -> str:
-        """What is wrong with it in this torch, else an empty string."""
+        """What is wrong with the attribute in this torch, else an empty string."""
         try:
             value = self.get()
         except UnsupportedError as error:
@@ -72,9 +72,10 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class TorchFile:
-    """One file or folder of torch's source, relative to the folder that holds torch, and what it is known by.
+    """One file or folder of torch's source, relative to the folder that holds torch, with its purpose.
 
-    `otherwise` are the paths of other versions. A recorded place may be of any version: `in` compares with all of them.
+    `otherwise` has the paths in other versions. A recorded place may be of any version, so `in` compares with
+    all of them.
     """
 
     path: str
@@ -92,14 +93,14 @@ class TorchFile:
         )
 
     def problem(self) -> str:
-        """What is wrong with it in this torch, else an empty string."""
+        """What is wrong with the file in this torch, else an empty string."""
         if any((torch_parent() / path).exists() for path in self.paths):
             return ""
         return f"torch {_version()} has no file {' or '.join(self.paths)} ({self.purpose})"
 
 
 def torch_parent() -> Path:
-    """The folder that holds the torch package: Python frames are named relative to it."""
+    """The folder that holds the torch package. Python frames are named relative to it."""
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         raise UnsupportedError(f"found no torch, expected torch {VERSIONS[0]} or later")
@@ -107,7 +108,7 @@ def torch_parent() -> Path:
 
 
 def bound(api: Api) -> Callable[..., Any]:
-    """The callable behind a row."""
+    """The callable that a row names."""
     value: Callable[..., Any] = api.get()
     return value
 

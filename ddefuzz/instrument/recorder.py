@@ -1,7 +1,8 @@
-"""What one watched run asked, as the hooks of `guards` tell it: guards that fell back, errors made, symbols born.
+"""Keeps what the hooks of `guards` report during one watched run.
 
-What is told is kept raw, because most of it is thrown away: source is read and C++ is named for the failure that is
-reported only.
+It keeps the guards that took their fallback, the data-dependent errors, the constraints, and the ops that made
+unbacked symbols. They are kept raw, because most of them are thrown away. Source is read and C++ is symbolized only
+for the failure that is reported.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ _INDUCTOR_GUARDS = torch_api.names_of(torch_api.INDUCTOR_GUARDS)
 _DYNAMO = tuple(f"{_TORCH_PARENT / path}{os.sep}" for path in torch_api.DYNAMO_FILES.paths)
 
 _OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
-"""Ops whose users know them by another name."""
+"""Ops that users call by another name."""
 
 
 TRUTHS = frozenset({"guard_bool", "guard_or_false", "guard_or_true"})
-"""The ways to the door that want a truth; the others make a number of a symbol."""
+"""The SymNode methods that return a truth value. The others return a number."""
 
 
 MAKERS = 8
-"""How many ops are remembered with what they returned: the one that made an op's argument is among the last few."""
+"""How many of the last ops are remembered with their results, to find the op that made another op's argument."""
 
 
-class Asked(NamedTuple):
-    """A SymNode method in progress; `file` is empty when Python asked."""
+class NodeCall(NamedTuple):
+    """A call of a SymNode method in progress. `file` is empty if Python called it."""
 
     method: str
     file: str
@@ -56,7 +57,7 @@ class Asked(NamedTuple):
 
 
 class _GuardKey(NamedTuple):
-    """What makes two fallbacks one `Guard`; the place is a code object and line, or C++'s file and line."""
+    """The identity of a `Guard` within a run. The place is a code object and line, or C++'s file and line."""
 
     where: CodeType | str
     line: int
@@ -72,7 +73,7 @@ class _Origin(NamedTuple):
 
 
 class _Refusal(NamedTuple):
-    """An op that refused because its output is data; `maker` is the op that made its first argument."""
+    """An error of an op whose output is data. `maker` is the op that made its first argument."""
 
     error: weakref.ref[BaseException]
     native: Any
@@ -80,10 +81,10 @@ class _Refusal(NamedTuple):
 
 
 class _RawRaise(NamedTuple):
-    """A data-dependent error before anything of it is rendered; `native` only where C++ asked."""
+    """A data-dependent error before it is rendered. `native` is set only if C++ evaluated the guard."""
 
     expression: Any
-    asked: Asked
+    call: NodeCall
     place: Place
     stacks: Stacks
     native: Any
@@ -92,45 +93,48 @@ class _RawRaise(NamedTuple):
 
 
 class _RawConstraint(NamedTuple):
-    """A constraint before anything of it is rendered; `native` only where C++ made it."""
+    """A constraint before it is rendered. `native` is set only if C++ made it."""
 
     kind: ConstraintKind
     text: str
-    asked: Asked
+    call: NodeCall
     place: Place
     stacks: Stacks
     native: Any
 
 
 class Listener(Protocol):
-    """Told of things as they happen, by who watches a whole process and not one run."""
+    """Gets events as they happen, for observing a whole process rather than one run."""
 
-    def fell(self, place: Place, function: str, call: str, fallback: bool) -> None:
-        """A guard fell back, for the first time with this expression at this place; `function` is empty for C++."""
+    def on_fallback(self, place: Place, function: str, call: str, fallback: bool) -> None:
+        """A guard took its fallback, for the first time with this expression at this place. `function` is
+        empty for C++.
+        """
 
-    def raised(self, error: BaseException) -> None:
-        """A data-dependent error was made, which torch may still catch."""
+    def on_error(self, error: BaseException) -> None:
+        """A data-dependent error was made. torch may still catch it."""
 
 
 @dataclass(slots=True)
 class Recorder:
-    """What one watched run asked; read it before the `watch` that yielded it ends.
+    """What one watched run recorded. It has to be read before the `watch` that yielded it ends.
 
-    The hooks keep here what they need of each other: `asked` is the SymNode method in progress, `fell_back` and
-    `withholding` are of the question in progress, `fallen` are the questions that fell back, by ShapeEnv. `arguments`
-    are those of the op that runs on fake tensors, `makers` the ops that ran last, by the `id` of what they returned.
+    The hooks also keep state for each other here. `node_call` is the call of a SymNode method in progress.
+    `fell_back` and `withholding` describe the `evaluate_expr` call in progress. `fallbacks` has the expressions
+    that took their fallback, by ShapeEnv. `arguments` are those of the op that runs on fake tensors. `makers`
+    has the last ops, by the `id` of their result.
     """
 
     without: frozenset[Place] = frozenset()
     root: CodeType | None = None
     listener: Listener | None = None
     answers: tuple[Answer, ...] = ()
-    asked: Asked | None = None
+    node_call: NodeCall | None = None
     fell_back: bool = False
     withholding: bool = False
     arguments: Sequence[Any] = ()
     makers: deque[tuple[int, Any]] = field(default_factory=partial(deque, maxlen=MAKERS))
-    fallen: weakref.WeakKeyDictionary[Any, set[tuple[Any, bool]]] = field(default_factory=weakref.WeakKeyDictionary)
+    fallbacks: weakref.WeakKeyDictionary[Any, set[tuple[Any, bool]]] = field(default_factory=weakref.WeakKeyDictionary)
     _oblivious: weakref.WeakKeyDictionary[Any, dict[Any, bool | None]] = field(
         default_factory=weakref.WeakKeyDictionary
     )
@@ -138,12 +142,12 @@ class Recorder:
     _places: dict[tuple[CodeType, int], Place] = field(default_factory=dict)
     _origins: dict[Any, _Origin] = field(default_factory=dict)
     _raises: weakref.WeakKeyDictionary[BaseException, _RawRaise] = field(default_factory=weakref.WeakKeyDictionary)
-    _told: dict[str, _RawRaise] = field(default_factory=dict)
+    _quotable: dict[str, _RawRaise] = field(default_factory=dict)
     _constraints: dict[tuple[str, str], _RawConstraint] = field(default_factory=dict)
     _refusals: list[_Refusal] = field(default_factory=list)
 
     def guards(self) -> tuple[Guard, ...]:
-        """The guards that fell back, in order of first visit."""
+        """The guards that took their fallback, in order of first visit."""
         text: dict[Any, str] = {}
         found: dict[Guard, int] = {}
         for key, count in self._guards.items():
@@ -161,17 +165,19 @@ class Recorder:
         )
 
     def raised(self, chain: Sequence[BaseException]) -> Raised | None:
-        """The first exception of `chain` that was seen being made, with its stacks; symbolizes where C++ asked.
+        """The first exception of `chain` that was recorded, with its stacks. Symbolizes them if C++
+        evaluated the guard.
 
-        C++ that catches it and raises another leaves no chain, but quotes it (`unflatten got an unexpected error: …` in
-        torch's aten/src/ATen/native/TensorShape.cpp): what is quoted whole counts as well.
+        C++ may catch the error and raise another that quotes it, without a chain (`unflatten got an
+        unexpected error: …` in torch's aten/src/ATen/native/TensorShape.cpp). An error that is quoted in
+        full counts as well.
         """
         raw = next(filter(None, map(self._seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
         if raw is None:
             return None
         return Raised(
             expression=str(raw.expression),
-            method=raw.asked.method,
+            method=raw.call.method,
             place=raw.place,
             python=frames.python_frames(raw.stacks.real),
             traced=frames.traced_frames(raw.stacks.traced),
@@ -184,12 +190,14 @@ class Recorder:
         )
 
     def constraints(self, wanted: Callable[[ConstraintKind, str], bool]) -> tuple[Constraint, ...]:
-        """The constraints that are `wanted` by kind and text, in order, the first maker of each."""
+        """The constraints that `wanted` selects by kind and text, in order, each with the code that made it
+        first.
+        """
         return tuple(
             Constraint(
                 raw.kind,
                 raw.text,
-                raw.asked.method,
+                raw.call.method,
                 raw.place,
                 frames.python_frames(raw.stacks.real),
                 frames.traced_frames(raw.stacks.traced),
@@ -200,56 +208,59 @@ class Recorder:
         )
 
     def refused(self, error: BaseException) -> tuple[tuple[Frame, ...], str]:
-        """The native frames under an op that refused because its output is data, and what made its first argument.
+        """The native frames below an op that raised because its output is data, and the op that made its
+        first argument.
 
         Symbolizes the frames.
         """
-        # By identity: the class is a dataclass and has no hash.
+        # Compared by identity, because the class is a dataclass without a hash.
         refusal = next((one for one in self._refusals if one.error() is error), None)
         return (frames.native_frames(refusal.native), refusal.maker) if refusal is not None else ((), "")
 
     def _seen(self, error: BaseException) -> _RawRaise | None:
-        # Only an error that was seen can be looked up: others may refuse weak references or a hash.
+        # Only a recorded error can be looked up: others may not support weak references or a hash.
         return self._raises[error] if any(error is seen for seen in self._raises) else None
 
     def _quoted(self, error: BaseException) -> _RawRaise | None:
         if not isinstance(error, RuntimeError):
             return None
         message = str(error)
-        return next((raw for told, raw in self._told.items() if told in message), None)
+        return next((raw for message_line, raw in self._quotable.items() if message_line in message), None)
 
-    # What follows is called by the hooks.
+    # The methods below are called by the hooks.
 
-    def fell(self, env: Any, expression: Any, fallback: bool, frame: FrameType) -> Place:
-        """Note that a guard under `frame` takes its fallback, or an experiment's answer in its place."""
-        asked, where, line = self._who(frame, "guard_or_true" if fallback else "guard_or_false")
+    def record_fallback(self, env: Any, expression: Any, fallback: bool, frame: FrameType) -> Place:
+        """Record that a guard under `frame` takes its fallback, or an experiment's value in its place."""
+        call, where, line = self._evaluated_at(frame, "guard_or_true" if fallback else "guard_or_false")
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
         forced = self.answer_at(place, expression)
         if forced is not None and forced.value is not None:
             fallback = forced.value
-        key = _GuardKey(where, line, asked.method, expression, fallback, self._old_answer(env, expression, fallback))
+        key = _GuardKey(where, line, call.method, expression, fallback, self._counterfactual(env, expression, fallback))
         if self.listener is not None and key not in self._guards:
-            self.listener.fell(place, "" if isinstance(where, str) else where.co_name, asked.method, fallback)
+            self.listener.on_fallback(place, "" if isinstance(where, str) else where.co_name, call.method, fallback)
         self._guards[key] = self._guards.get(key, 0) + 1
         return place
 
     def answer_at(self, place: Place, expression: Any) -> Answer | None:
-        """The experiment's answer to an undecided guard at a place, if it has one."""
+        """The experiment's value for an undecided guard at a place, if it has one."""
         fitting = (one for one in self.answers if one.place == place)
         return next((one for one in fitting if one.expression in ("", str(expression))), None)
 
     def answer_to_error(self, error: BaseException) -> Answer | None:
-        """The experiment's answer to a guard that raised this error, if it has one."""
+        """The experiment's value for a guard that raised this error, if it has one."""
         raw = self._seen(error)
         return None if raw is None else self.answer_at(raw.place, raw.expression)
 
-    def made(self, error: BaseException, expression: Any, frame: FrameType) -> None:
-        """Remember a data-dependent error and everything needed to explain it, should it reach the end."""
-        asked, where, line = self._who(frame, "")
+    def record_error(self, error: BaseException, expression: Any, frame: FrameType) -> None:
+        """Record a data-dependent error with everything needed to explain it, in case it becomes the final
+        failure.
+        """
+        call, where, line = self._evaluated_at(frame, "")
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
         raw = _RawRaise(
             expression=expression,
-            asked=asked,
+            call=call,
             place=place,
             stacks=frames.take(frame, self.root),
             native=frames.native_backtrace()
@@ -263,53 +274,55 @@ class Recorder:
             ),
         )
         self._raises[error] = raw
-        if place.language == "C++" and asked.method in TRUTHS:
-            self._told[str(error).partition("\n")[0]] = raw
+        if place.language == "C++" and call.method in TRUTHS:
+            self._quotable[str(error).partition("\n")[0]] = raw
         if self.listener is not None:
-            self.listener.raised(error)
+            self.listener.on_error(error)
 
-    def constrained(self, kind: ConstraintKind, text: str, frame: FrameType) -> None:
-        """Remember who made a constraint first."""
+    def record_constraint(self, kind: ConstraintKind, text: str, frame: FrameType) -> None:
+        """Record the code that made a constraint first."""
         if (kind, text) in self._constraints:
             return
-        asked, where, line = self._who(frame, "")
+        call, where, line = self._evaluated_at(frame, "")
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
         native = frames.native_backtrace() if place.language == "C++" else None
         stacks = frames.take(frame, self.root)
-        self._constraints[kind, text] = _RawConstraint(kind, text, asked, place, stacks, native)
+        self._constraints[kind, text] = _RawConstraint(kind, text, call, place, stacks, native)
 
-    def refusing(self, error: BaseException) -> None:
-        """Remember who called an op whose output is data."""
+    def record_refusal(self, error: BaseException) -> None:
+        """Record the caller of an op whose output is data."""
         first = id(self.arguments[0]) if self.arguments else None
         maker = next((str(op) for made, op in reversed(self.makers) if made == first), "")
         self._refusals.append(_Refusal(weakref.ref(error), frames.native_backtrace(), maker))
 
-    def born(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:
-        """Remember which op made a symbol, and who called it."""
+    def record_symbols(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:
+        """Record the op that made a symbol, and its caller."""
         stacks = frames.take(frame, self.root)
         origin = _Origin("input" if from_input or frames.is_from_own(stacks) else _making_op(frame), stacks)
         for symbol in symbols:
             self._origins[symbol] = origin
 
-    def _who(self, frame: FrameType | None, direct: str) -> tuple[Asked, CodeType | str, int]:
-        """The method used, and the place that asked: C++'s file and line, or a code object and its line."""
-        asked = self.asked
-        if asked is not None and asked.file:
-            return asked, frames.display_cpp_file(asked.file), asked.line
+    def _evaluated_at(self, frame: FrameType | None, direct: str) -> tuple[NodeCall, CodeType | str, int]:
+        """The method used, and the place that evaluated the guard: C++'s file and line, or a code object
+        and its line.
+        """
+        call = self.node_call
+        if call is not None and call.file:
+            return call, frames.display_cpp_file(call.file), call.line
         method = direct
         while frame is not None and _is_plumbing(frame.f_code):
             if not frame.f_code.co_name.startswith(frames.HOOK_PREFIX):
                 method = frame.f_code.co_name
             frame = frame.f_back
         if frame is None:
-            raise AssertionError("a guard was asked by no frame at all")
+            raise AssertionError("a guard was evaluated by no frame at all")
         code, line = frame.f_code, frame.f_lineno
         if code.co_filename.startswith(_DYNAMO):
-            # Dynamo asks on behalf of the code that it interprets, which export runs for real.
+            # Dynamo guards for the code that it interprets; non-strict export runs that code directly.
             traced = frames.take(frame, self.root).traced
             if traced:
                 code, line = traced[0].code, traced[0].line
-        return asked or Asked(method, "", 0), code, line
+        return call or NodeCall(method, "", 0), code, line
 
     def _place(self, code: CodeType, line: int) -> Place:
         key = (code, line)
@@ -317,14 +330,14 @@ class Recorder:
             self._places[key] = Place("Python", frames.display_file(code.co_filename), line)
         return self._places[key]
 
-    def _old_answer(self, env: Any, expression: Any, fallback: bool) -> Counterfactual:
-        # Once an expression, as the old mechanism's own lru_cache at the door would have answered it.
+    def _counterfactual(self, env: Any, expression: Any, fallback: bool) -> Counterfactual:
+        # Evaluated once per expression, as the lru_cache of size-oblivious semantics would do.
         known = self._oblivious.setdefault(env, {})
         if expression not in known:
             answer = torch_api.bound(torch_api.EVALUATE_STATIC)(env, expression, size_oblivious=True)
             known[expression] = None if answer is None else bool(answer)
-        old = known[expression]
-        return "undecided" if old is None else "same" if old is fallback else "other"
+        value = known[expression]
+        return "undecided" if value is None else "same" if value is fallback else "other"
 
 
 def _is_plumbing(code: CodeType) -> bool:
@@ -333,7 +346,7 @@ def _is_plumbing(code: CodeType) -> bool:
 
 
 def _making_op(frame: FrameType | None) -> str:
-    """The op in whose fake kernel `frame` is: `nonzero`, `item`; empty where no op is being run."""
+    """The op whose fake kernel contains `frame`: `nonzero`, `item`; empty if no op is running."""
     dispatch = torch_api.bound(torch_api.FAKE_DISPATCH).__code__
     while frame is not None:
         if frame.f_code is dispatch:

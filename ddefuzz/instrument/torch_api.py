@@ -1,7 +1,7 @@
-"""Every private name of torch in use, each once: attributes, settings, exceptions, modules and files of its source.
+"""Table of every private name of torch in use: attributes, settings, exceptions, modules and source files.
 
-`ddefuzz doctor` runs `check`; all code reaches torch's private parts through these rows alone, and a test scans the
-package for others. Importing this imports no torch.
+`ddefuzz doctor` runs `check`. All code accesses torch's private parts through these rows, and a test scans the
+package for others. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ddefuzz.selfcheck import Check
 __all__ = ["Api", "TorchFile", "bound", "check", "names_of", "require", "table", "torch_parent"]
 
 OLDEST_TORCH = (2, 13)
-"""The oldest torch whose `evaluate_expr` takes `fallback_value`; the repro scripts alone go further back, to 2.6."""
+"""The oldest torch whose `evaluate_expr` accepts `fallback_value`. Only the repro scripts support older versions,
+from 2.6.
+"""
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FAKE = "torch._subclasses.fake_tensor"
@@ -27,7 +29,7 @@ _INDUCTOR_SETTINGS = "torch._inductor.config"
 # Watching (instrument/guards.py, recorder.py).
 EVALUATE_EXPR = Api(
     f"{_SHAPES}:ShapeEnv.evaluate_expr",
-    "hooked: every guard is decided by it, above torch's lru_cache",
+    "hooked: every guard is evaluated by it, above torch's lru_cache",
     ("orig_expr", "hint", "fx_node", "size_oblivious", "fallback_value"),
 )
 LOG_SUPPRESSED = Api(
@@ -37,19 +39,19 @@ LOG_SUPPRESSED = Api(
 )
 EVALUATE_STATIC = Api(
     f"{_SHAPES}:ShapeEnv._maybe_evaluate_static",
-    "what the size-oblivious mechanism would have said, without side effects",
+    "the result of size-oblivious semantics, without side effects",
 )
 DATA_DEPENDENT_INIT = Api(
     f"{_SHAPES}:GuardOnDataDependentSymNode.__init__",
-    "where an undecided guard becomes a raise, whoever builds the error",
+    "where the error of an undecided guard is made",
     ("cond",),
 )
 REFUSED_INIT = Api(
     f"{_FAKE}:DataDependentOutputException.__init__",
-    "where an op whose output is data (`equal`) refuses, whoever wanted its answer",
+    "where the error of an op whose output is data (`equal`) is made",
     ("func",),
 )
-SYM_NODE = Api("torch.fx.experimental.sym_node:SymNode", "what C++ calls, with the file and line that asked")
+SYM_NODE = Api("torch.fx.experimental.sym_node:SymNode", "what C++ calls to guard, with its file and line")
 GUARD_METHODS = tuple(
     Api(f"{SYM_NODE.path}.{method}", "hooked: calls evaluate_expr for C++, with its file and line", ("file", "line"))
     for method in (
@@ -72,7 +74,7 @@ SYMBOL_MAKERS = tuple(
     for method in ("create_unbacked_symint", "create_unbacked_symfloat", "create_unbacked_symbool")
 )
 SHAPES_CONFIG = Api(
-    "torch.fx.experimental._config:aggressive_guard_free_semantics", "torch's own levels of guarding less"
+    "torch.fx.experimental._config:aggressive_guard_free_semantics", "torch's own settings that guard less"
 )
 BACKED_SIZE_OBLIVIOUS = Api("torch.fx.experimental._config:backed_size_oblivious", "recorded with observations")
 NO_STACK_TRACES = Api("torch.fx.config:do_not_emit_stack_traces", "recorded with observations")
@@ -80,18 +82,16 @@ NO_STACK_TRACES = Api("torch.fx.config:do_not_emit_stack_traces", "recorded with
 # Stacks (instrument/frames.py).
 INTERPRETER_STEP = Api(
     "torch._dynamo.symbolic_convert:InstructionTranslatorBase.step",
-    "the real frames in which dynamo interprets an instruction: `self` has f_code and current_instruction",
+    "the frame in which dynamo interprets an instruction: `self` has f_code and current_instruction",
     ("self",),
 )
-TRACING_CONTEXT = Api(
-    "torch._guards:TracingContext.extract_stack", "tells whether dynamo is interpreting user code now"
-)
+TRACING_CONTEXT = Api("torch._guards:TracingContext.extract_stack", "whether dynamo is interpreting user code now")
 CAPTURED_TRACEBACK = Api(
-    "torch.utils._traceback:CapturedTraceback.extract", "the native backtrace, symbolized only when asked", ("cpp",)
+    "torch.utils._traceback:CapturedTraceback.extract", "the native backtrace, symbolized only on request", ("cpp",)
 )
 FAKE_DISPATCH_IMPL = Api(
     f"{_FAKE}:FakeTensorMode._dispatch_impl",
-    "hooked: which op made the tensor that an op refuses",
+    "hooked: which op made the tensor that an op fails on",
     ("func", "types", "args", "kwargs"),
 )
 FAKE_DISPATCH = Api(f"{_FAKE}:FakeTensorMode.dispatch", "whose local `func` is the op that makes a symbol", ("func",))
@@ -100,15 +100,15 @@ FAKE_DISPATCH = Api(f"{_FAKE}:FakeTensorMode.dispatch", "whose local `func` is t
 DYNAMO_RESET = Api("torch._dynamo:reset", "drops what dynamo remembers of earlier cases")
 DYNAMO_PATCHER = Api(
     "torch._dynamo.eval_frame:TorchPatcher.patch",
-    "what dynamo wraps at its first use, once a process: done before every run, frames do not tell a first from a last",
+    "what dynamo wraps at its first use in a process: done before every run, so that frames do not depend on it",
 )
 DYNAMO_CONFIG = Api(f"{_DYNAMO_SETTINGS}:patch", "changes dynamo's settings for a while")
 CAPTURE_SCALARS = Api(f"{_DYNAMO_SETTINGS}:capture_scalar_outputs", "a setting: .item() is captured")
 CAPTURE_DYNAMIC_SHAPES = Api(
-    f"{_DYNAMO_SETTINGS}:capture_dynamic_output_shape_ops", "a setting: nonzero and its like are captured"
+    f"{_DYNAMO_SETTINGS}:capture_dynamic_output_shape_ops", "a setting: nonzero and similar ops are captured"
 )
 FAKE_CACHE = Api(
-    f"{_DYNAMO_SETTINGS}:fake_tensor_cache_enabled", "a setting: off, because cached answers hide guards of later cases"
+    f"{_DYNAMO_SETTINGS}:fake_tensor_cache_enabled", "a setting: off, because cached results hide guards of later cases"
 )
 FLAT_INPUTS = Api(
     "torch.export:ExportedProgram._graph_module_flat_inputs",
@@ -120,7 +120,7 @@ LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name"
 DYNAMO_COUNTERS = Api("torch._dynamo.utils:counters", "how many frames were compiled")
 INDUCTOR_LOADING = Api(
     "torch._inductor.graph:GraphLowering._compile_to_module_lines",
-    "where generated code is loaded, and with that the C++ compiler starts: the inductor stage ends there",
+    "where generated code is loaded, which starts the C++ compiler: the inductor stage ends there",
     ("wrapper_code",),
 )
 INDUCTOR_CONFIG = Api(f"{_INDUCTOR_SETTINGS}:patch", "changes inductor's settings for a while")
@@ -133,11 +133,11 @@ VECTOR_ISA = Api(
 COMPILE_THREADS = Api(f"{_INDUCTOR_SETTINGS}:compile_threads", "a setting: inductor starts no processes")
 INDUCTOR_TRIES_VECTORS = Api(
     "torch._inductor.cpu_vec_isa:VecISA.check_build",
-    "tries a vector instruction set by compiling a file, also where `vec_isa_ok` is set (AVX-512 with bf16)",
+    "tries a vector instruction set by compiling a file, even if `vec_isa_ok` is set (AVX-512 with bf16)",
     ("code",),
 )
 INDUCTOR_FRESH_CACHE = Api(
-    "torch._inductor.utils:fresh_cache", "inductor's caches in memory cleared, its files in a folder of their own"
+    "torch._inductor.utils:fresh_cache", "clears inductor's caches in memory, and puts its files in a separate folder"
 )
 MARK_UNBACKED = Api(
     "torch._dynamo.decorators:mark_unbacked", "makes an input dim unbacked in dynamo", ("index", "shape_id")
@@ -148,7 +148,7 @@ MARK_BACKED = Api(
 FAKE_MODE = Api(f"{_FAKE}:FakeTensorMode", "the fake stage", ("shape_env", "allow_non_fake_inputs"))
 PYTHON_DISPATCHER = Api(
     "torch._dispatch.python:enable_python_dispatcher",
-    "the fake stage runs an op as every capture does: by its decomposition, not by a C++ kernel that takes ints",
+    "the fake stage runs an op as every capture does: by its decomposition, not by a C++ kernel with int parameters",
 )
 SHAPE_ENV = Api(f"{_SHAPES}:ShapeEnv", "the fake stage")
 SYMBOLIC_CONTEXT = Api(f"{_SHAPES}:StatelessSymbolicContext", "unbacked inputs in the fake stage", ("dynamic_sizes",))
@@ -179,17 +179,19 @@ PRELOADED = (
     "torch.fx.experimental.validator",
     "torch.testing._internal.common_methods_invocations",
 )
-"""The modules of torch that the first captures import, found by comparing `sys.modules` before and after; those that
-the others import are left out. One that a torch does not have costs time, and nothing else.
+"""The modules of torch that the first captures import. They were found by comparing `sys.modules` before and after;
+modules that others of the list import are left out. One that a torch does not have costs time, and nothing else.
 """
 
-# Sweeping (generate/opinfo.py, sweep/). Not among `require`: a campaign does without, and importing it takes 3 s.
+# Sweeping (generate/opinfo.py, sweep/). `require` leaves it out: campaigns do not need it, and importing takes 3 s.
 OP_DB = Api(
     "torch.testing._internal.common_methods_invocations:op_db", "torch's sample calls of 700 ops; needs expecttest"
 )
 UPSTREAM_XFAIL = Api("torch.testing._internal.common_ops_unbacked:ops_dde_xfail", "upstream's list of ops that fail")
-UPSTREAM_SKIP = Api("torch.testing._internal.common_ops_unbacked:ops_unbacked_skip", "what upstream does not try")
-NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function that a mode watches, unwatched inside")
+UPSTREAM_SKIP = Api(
+    "torch.testing._internal.common_ops_unbacked:ops_unbacked_skip", "upstream's list of ops that are skipped"
+)
+NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function without its torch function modes")
 OVERLOAD_PACKET = Api("torch._ops:OpOverloadPacket", "an aten op, whose text is its name")
 OVERLOAD = Api("torch._ops:OpOverload", "one overload of it")
 TREE_LEAVES = Api("torch.utils._pytree:tree_leaves", "the tensors in the arguments of a sample call")
@@ -210,7 +212,7 @@ DYNAMO_REFUSALS = tuple(
 )
 NO_COMPILER = Api("torch._inductor.exc:InvalidCxxCompiler", "the machine has no C++ compiler: not judged")
 
-# Advising (report/rewrites.py), and counting guard sites (coverage/inventory.py).
+# Suggesting rewrites (report/rewrites.py), and counting guard sites (coverage/inventory.py).
 GUARD_OR_FALSE = Api(f"{_SHAPES}:guard_or_false", "what a user may write in place of a branch", ("a",))
 GUARD_OR_TRUE = Api(f"{_SHAPES}:guard_or_true", "its other form", ("a",))
 
@@ -226,25 +228,27 @@ GUARD_FILES = (
     TorchFile("torch/utils/_stats.py", "the counting wrapper of SymNode methods"),
     TorchFile("torch/utils/_config_module.py", "settings that are patched in the calls between"),
 )
-"""Between a caller and `evaluate_expr`: the frame that evaluated a guard is the first outside of them."""
+"""Files between a caller and `evaluate_expr`. The first frame outside of them evaluated the guard."""
 INDUCTOR_SIZES_FILE = TorchFile("torch/_inductor/sizevars.py", "inductor's own calls of evaluate_expr")
 INDUCTOR_GUARDS = tuple(
-    Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "calls evaluate_expr for whoever calls it")
+    Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "calls evaluate_expr for its caller")
     for method in ("evaluate_expr", "guard_or_false", "guard_or_true")
 )
-"""The functions of that file that pass a question on; its others ask themselves."""
+"""The functions of that file that pass a guard on for their caller. Its other functions evaluate guards of their
+own.
+"""
 SIZES_FOR_CXX = TorchFile(
     "torch/_subclasses/fake_tensor.py",
-    "answers C++ when it wants a tensor's sizes as plain ints (`_DISPATCH_META_HANDLERS`): as a place, C++ asked",
+    "gives C++ a tensor's sizes as plain ints (`_DISPATCH_META_HANDLERS`): a guard here belongs to C++",
 )
-DYNAMO_FILES = TorchFile("torch/_dynamo/", "dynamo, which asks on behalf of the code that it interprets")
+DYNAMO_FILES = TorchFile("torch/_dynamo/", "dynamo, which guards for the code that it interprets")
 INDUCTOR_FILES = TorchFile("torch/_inductor/", "inductor")
 DISABLE_DYNAMO_FILE = TorchFile("torch/_compile.py", "the wrapper of functions that dynamo does not enter")
 VARIABLE_FUNCTIONS = Api("torch._C:_VariableFunctionsClass", "the class of the built-in functions of torch")
 
 
 def table() -> tuple[Api | TorchFile, ...]:
-    """Every row above."""
+    """All rows above."""
     rows: dict[Api | TorchFile, None] = {}
     for value in globals().values():
         for row in value if isinstance(value, tuple) else (value,):
@@ -254,7 +258,7 @@ def table() -> tuple[Api | TorchFile, ...]:
 
 
 def check(without: frozenset[Api] = frozenset()) -> list[Check]:
-    """Whether this torch has every private name in use, with the parameters that calls rely on."""
+    """Check that this torch has every private name in use, with the parameters that calls rely on."""
     rows = (row for row in table() if row not in without)
     found = [Check(row.path, not (problem := row.problem()), problem or row.purpose) for row in rows]
     absent = [name for name in PRELOADED if not _is_there(name)]
@@ -264,7 +268,7 @@ def check(without: frozenset[Api] = frozenset()) -> list[Check]:
 def _is_there(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package around it
+    except ModuleNotFoundError:  # the package that contains it is missing
         return False
 
 
@@ -277,7 +281,7 @@ def _preloaded(absent: list[str]) -> str:
 
 
 def require() -> None:
-    """Raise UnsupportedError, in one line, unless this torch is one that ddefuzz can watch."""
+    """Raise UnsupportedError, with a one-line message, unless ddefuzz supports this torch."""
     torch = str(importlib.import_module("torch").__version__)
     version = tuple(int(part) for part in torch.split("+", maxsplit=1)[0].split(".")[:2])
     if version < OLDEST_TORCH:

@@ -1,4 +1,4 @@
-"""What a capture assumes of unbacked symbols, and who made it: real torch."""
+"""Tests of the constraint hooks on real torch: what a capture assumes of unbacked symbols, and who made it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def innermost(constraint: Constraint) -> str:
 
 
 @pytest.mark.parametrize("stage", ["export", "aot"])
-def test_a_failed_assertion_has_its_maker(stage: Stage) -> None:
+def test_a_failed_assertion_has_the_code_that_made_it(stage: Stage) -> None:
     (made,) = seen(OWN_BROADCAST, stage, "example").constraints
     assert (made.kind, made.method, made.place.file) == ("assertion", "expect_true", "torch/_subclasses/fake_impls.py")
     assert made.text == seen(OWN_BROADCAST, stage, "example").calls[0].captured.expression
@@ -44,7 +44,7 @@ def test_what_no_call_failed_is_left_out() -> None:
     assert seen(OWN_BROADCAST, "export").constraints == ()
 
 
-def test_a_symbol_that_became_a_number_has_its_maker() -> None:
+def test_a_replacement_by_a_number_has_the_code_that_made_it() -> None:
     found = seen(SPECIALIZED, "export", "example").constraints
     assert ("replacement", "u0 = 3") in [(one.kind, one.text) for one in found]
     assert all(isinstance(one.place, Place) and one.python for one in found)

@@ -1,4 +1,4 @@
-"""Watching guards: what falls back, what raises, what the old mechanism would have said."""
+"""Tests of the guard hooks: fallbacks, errors, and the results of size-oblivious semantics."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def fake_input() -> Iterator[torch.Tensor]:
         yield torch.ones(6).nonzero().expand(-1, 4)
 
 
-def asked_here(recorder: Recorder) -> list[Guard]:
-    """The guards that this file asked for itself, not through an operator."""
+def guards_of_this_file(recorder: Recorder) -> list[Guard]:
+    """The guards that this file evaluated itself, not through an operator."""
     return [guard for guard in recorder.guards() if guard.place.file.endswith("test_guards.py")]
 
 
@@ -38,25 +38,25 @@ def caught(recorder: Recorder, call: Callable[[], Any]) -> Any:
     return recorder.raised([info.value])
 
 
-def test_a_second_site_counts_though_torch_answers_from_its_cache() -> None:
+def test_a_second_site_counts_although_torch_uses_its_cache() -> None:
     with watch() as recorder, fake_input() as x:
         size = x.shape[0]
         guard_or_false(size == 5)
         guard_or_false(size == 5)
         for _ in range(3):
             guard_or_false(size == 5)
-        guards = asked_here(recorder)
+        guards = guards_of_this_file(recorder)
     first = guards[0].place.line
     assert [guard.place.line - first for guard in guards] == [0, 1, 3]
     assert [guard.count for guard in guards] == [1, 1, 3]
 
 
-def test_an_answer_that_is_known_is_no_fallback() -> None:
+def test_a_guard_that_is_decided_takes_no_fallback() -> None:
     with watch() as recorder, fake_input() as x:
         assert guard_or_false(x.shape[0] >= 0)
         torch._check(x.shape[0] >= 3)  # type: ignore[no-untyped-call]
         assert not guard_or_true(x.shape[0] == 2)
-        assert asked_here(recorder) == []
+        assert guards_of_this_file(recorder) == []
 
 
 def test_each_counterfactual() -> None:
@@ -65,7 +65,7 @@ def test_each_counterfactual() -> None:
         guard_or_false(size == 1)
         guard_or_true(size == 1)
         guard_or_false(size == 5)
-        seen = [(guard.method, guard.fallback, guard.counterfactual) for guard in asked_here(recorder)]
+        seen = [(guard.method, guard.fallback, guard.counterfactual) for guard in guards_of_this_file(recorder)]
     assert seen == [
         ("guard_or_false", False, "same"),
         ("guard_or_true", True, "other"),
@@ -73,7 +73,7 @@ def test_each_counterfactual() -> None:
     ]
 
 
-def test_the_old_mechanism_raises_where_it_cannot_decide() -> None:
+def test_size_oblivious_semantics_raise_where_they_cannot_decide() -> None:
     with watch("size-oblivious") as recorder, fake_input() as x:
         size = x.shape[0]
         assert guard_or_true(size == 1) is False
@@ -85,7 +85,7 @@ def test_the_old_mechanism_raises_where_it_cannot_decide() -> None:
 def test_a_withheld_fallback_raises_at_its_place_alone() -> None:
     with watch() as recorder, fake_input() as x:
         guard_or_false(x.shape[0] == 5)
-        place = asked_here(recorder)[0].place
+        place = guards_of_this_file(recorder)[0].place
     planted = Place(place.language, place.file, 2 + watched_twice.__code__.co_firstlineno)
     with watch("explicit", [planted]) as recorder, fake_input() as x:
         raised = caught(recorder, lambda: watched_twice(x))
@@ -110,7 +110,7 @@ def test_torch_still_names_the_caller_as_the_cause() -> None:
         bool(x.shape[0] == 5)
 
 
-def test_who_asked_in_python() -> None:
+def test_the_place_and_stacks_of_a_guard_in_python() -> None:
     with watch() as recorder, fake_input() as x:
         raised = caught(recorder, lambda: bool(x.shape[0] == 5))
     assert raised.place.language == "Python"
@@ -130,7 +130,7 @@ def test_who_asked_in_python() -> None:
         (lambda x: torch.fft.rfft(x.float(), n=3, dim=0), "at::native::(anonymous namespace)::resize_fft_input("),
     ],
 )
-def test_who_asked_in_cpp(call: Callable[[torch.Tensor], object], function: str) -> None:
+def test_the_place_and_stacks_of_a_guard_in_cpp(call: Callable[[torch.Tensor], object], function: str) -> None:
     with watch() as recorder, fake_input() as x:
         raised = caught(recorder, lambda: call(x))
     assert raised.place.language == "C++"
@@ -141,7 +141,7 @@ def test_who_asked_in_cpp(call: Callable[[torch.Tensor], object], function: str)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_nothing_is_left_behind(mechanism: Mechanism) -> None:
+def test_all_hooks_are_removed_at_the_end(mechanism: Mechanism) -> None:
     rows = (torch_api.EVALUATE_EXPR, torch_api.LOG_SUPPRESSED, torch_api.SHAPES_CONFIG, *torch_api.GUARD_METHODS)
     before = [row.get() for row in rows]
     with watch(mechanism):
@@ -155,7 +155,7 @@ def test_the_aggressive_levels_are_torchs(mechanism: Mechanism, level: int) -> N
     with watch(mechanism) as recorder, fake_input() as x:
         assert torch_api.SHAPES_CONFIG.get() == level
         guard_or_false(x.shape[0] == 5)
-        assert len(asked_here(recorder)) == 1
+        assert len(guards_of_this_file(recorder)) == 1
 
 
 def clauses(x: torch.Tensor, decide: Callable[[Any], Any]) -> Any:
@@ -174,7 +174,7 @@ def clauses(x: torch.Tensor, decide: Callable[[Any], Any]) -> Any:
     ],
 )
 @pytest.mark.parametrize("traced", [False, True], ids=["real", "traced"])
-def test_the_clause_that_was_in_doubt_is_named(decide: Callable[[Any], Any], code: str, traced: bool) -> None:
+def test_the_code_of_a_frame_is_the_undecided_clause(decide: Callable[[Any], Any], code: str, traced: bool) -> None:
     if traced:
         compiled = torch.compile(lambda x: x + decide(x.nonzero().shape[0]), fullgraph=True, backend="eager")
         config = torch_api.bound(torch_api.DYNAMO_CONFIG)(capture_dynamic_output_shape_ops=True)

@@ -1,4 +1,4 @@
-"""A fault planted at any of 50 guard sites is blamed on exactly that site, in every way of capturing."""
+"""A fault planted at any of 50 guard sites is blamed on exactly that site, in every stage."""
 
 from __future__ import annotations
 
