@@ -1,1 +1,1 @@
-"""All of it, for a budget: cases in order, failures recorded, minimized, confirmed."""
+"""Fuzzing campaigns: generate cases within a budget, record failures, minimize and confirm them. Also replay."""

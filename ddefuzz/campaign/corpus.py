@@ -1,4 +1,4 @@
-"""The cases kept on purpose: programs with what is expected of them, findings in their text form, trusted user code."""
+"""The cases that `replay` runs: programs with expected results, findings in their text form, trusted user modules."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from ddefuzz.ops import catalogue
 from ddefuzz.program.text import read_program
 
 TRUSTED = "trusted.toml"
-"""The list of user modules that replay may execute, in the folder that is replayed."""
+"""The file name of a list of user modules that replay may execute."""
 
 EXPECTATION = re.compile(r"(?P<stage>[a-z-]+)/(?P<mechanism>[a-z0-9-]+) (?:ok|(?P<kind>[a-z-]+) at (?P<site>.+))")
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What a case does in one stage: `kind` and `site` of its failure, or no kind where it has to pass."""
+    """What a case does in one stage: the `kind` and `site` of its failure, or no kind if it has to pass."""
 
     stage: Stage
     semantics: Semantics = EXPLICIT
@@ -51,9 +51,9 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 class KeptCase(msgspec.Struct, frozen=True):
-    """One case of a corpus in one stage; `finding` is the known finding that it shows.
+    """One case in one stage. `finding` is the id of the finding that it shows.
 
-    `database` is the URL of the database that has the finding; without one the case is in a file.
+    `database` is the URL of the database with the finding. It is empty if the case is in a file.
     """
 
     id: str
@@ -71,13 +71,13 @@ class TrustedModule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Trusted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`trusted.toml`: user code is executed to be read, so it has to be named here."""
+    """The content of `trusted.toml`. Loading a user module executes it, so each module has to be listed here."""
 
     module: tuple[TrustedModule, ...]
 
 
 class ExpectedOutcome(msgspec.Struct, frozen=True):
-    """One stage of one case in the JSON file beside a trusted module."""
+    """The expected outcome of one case in one stage, from the JSON file of a trusted module."""
 
     outcome: str
     kind: Kind | None = None
@@ -85,7 +85,7 @@ class ExpectedOutcome(msgspec.Struct, frozen=True):
 
 
 def parse_expectation(text: str, where: str) -> Expectation:
-    """`export/explicit dde at at::native::chunk` or `export/explicit ok`; raises `InputError`."""
+    """Parse `export/explicit dde at at::native::chunk` or `export/explicit ok`. Raises `InputError`."""
     match = EXPECTATION.fullmatch(text.strip())
     if match and match["stage"] in STAGES and match["mechanism"] in get_args(Mechanism):
         kind, site = match["kind"], match["site"]
@@ -105,9 +105,9 @@ def parse_expectation(text: str, where: str) -> Expectation:
 
 
 def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:
-    """All cases at or below the paths, sorted by id; raises `InputError` for a path or a case that cannot be read.
+    """All cases at or below the paths, sorted by id. Raises `InputError` for a path or a case that cannot be read.
 
-    Those of user modules are among them only with `trust`: the lists lie in the folders that they trust.
+    Cases of user modules are included only with `trust`, because a downloaded folder can contain a list.
     """
     found: dict[str, KeptCase] = {}
     for path in paths:
@@ -127,12 +127,15 @@ def trusted_lists(path: Path) -> list[Path]:
 
 
 def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The user modules that the lists below the paths name; raises `InputError`."""
+    """The user modules in the lists below the paths. Raises `InputError`."""
     return tuple(module for path in paths for listed in trusted_lists(path) for module, _ in _read_trusted(listed))
 
 
 def program_cases(file: Path) -> Iterator[KeptCase]:
-    """The cases of a program file: by the finding beside it, else by its `# expect:` lines; other files have none."""
+    """The cases of a program file. Other files have none.
+
+    The expectation comes from the finding in the same folder, else from the `# expect:` lines.
+    """
     text = read_program(file)
     if text is None:
         return
@@ -151,9 +154,9 @@ def program_cases(file: Path) -> Iterator[KeptCase]:
 
 
 def finding_cases(findings: Iterable[Finding], database: str) -> tuple[KeptCase, ...]:
-    """The programs of findings of a database, smallest and original as in a text form, sorted by id.
+    """The smallest and the original program of each finding of a database, sorted by id.
 
-    A finding of the user's own code has no program and so no case. Raises `InputError` for a program that is none.
+    A finding in the user's own code has no program and so no case. Raises `InputError` for an invalid program.
     """
     cases = []
     for finding in findings:
@@ -169,20 +172,22 @@ def finding_cases(findings: Iterable[Finding], database: str) -> tuple[KeptCase,
 
 
 def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
-    """What a program of a finding does where it was seen to fail: one that is fixed in this torch has to pass."""
+    """What a program of a finding is expected to do in the stage where it failed. It has to pass if it is fixed in this
+    torch.
+    """
     if seen is None:
         raise InputError(
             f"{finding.id}: found no failure stored with this finding, expected one: it says in which stage to replay"
         )
     observation = seen.observation
-    # From the package's metadata, because who selects cases must not have to import torch.
+    # The version is read from the package's metadata, so that selecting cases does not import torch.
     if recurs(finding.state, finding.fixed_in, version("torch")):
         return Expectation(observation.stage, observation.semantics)
     return Expectation(observation.stage, observation.semantics, finding.kind, str(finding.site), finding.anchor)
 
 
 def trusted_cases(listed: Path) -> Iterator[KeptCase]:
-    """The cases of the modules in a list of trusted ones, by the outcomes beside them; nothing is executed for it."""
+    """The cases of the modules in a list, by the JSON files of their outcomes. Nothing is executed."""
     for path, expected in _read_trusted(listed):
         try:
             outcomes = msgspec.json.decode(read_bytes(expected), type=dict[str, dict[Stage, ExpectedOutcome]])
@@ -195,7 +200,7 @@ def trusted_cases(listed: Path) -> Iterator[KeptCase]:
 
 
 def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
-    """Each module of a list, with the file of its outcomes."""
+    """The path of each module in a list, and of the file with its outcomes."""
     try:
         trusted = msgspec.convert(read_toml(listed), Trusted)
     except msgspec.ValidationError as error:

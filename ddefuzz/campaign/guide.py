@@ -1,8 +1,9 @@
-"""Which case comes next, learnt from those before: what reached something new is changed and tried again.
+"""Choose the cases of a guided campaign from the results of earlier ones: programs that reached something new are
+mutated.
 
-Decided in rounds. The cases of a round depend on what all rounds up to the one before the last showed, taken in in
-order of index: so the workers hardly wait for a slow case, and the cases depend on seed and number alone, not on which
-worker was faster.
+Cases are chosen in rounds. The cases of a round depend on the results of all rounds up to the one before the last,
+taken in order of index. So workers rarely wait for a slow case, and the cases depend only on the seed and the index,
+not on the speed of the workers.
 """
 
 from __future__ import annotations
@@ -13,46 +14,53 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
 
-from ddefuzz.campaign.promise import Payoff, pick
 from ddefuzz.campaign.sampler import TEMPLATES, Sampler
 from ddefuzz.campaign.tasks import CaseResult
+from ddefuzz.campaign.yields import Yield, pick
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.generate.origin import HOW, SHORT, Draw, Mutate, Origin, Respell, Sample, Single, name_of
 from ddefuzz.ops.catalogue import GROUPS, OPS
 
 ROUND: Final = 32
-"""Cases a round."""
+"""The number of cases in a round."""
 
 KEPT: Final = 400
-"""How many programs are kept to be changed, the newest."""
+"""The number of programs that are kept for mutation. The oldest are dropped."""
 
 SITE_SCORE: Final = 8
 VERDICT_SCORE: Final = 4
 MOST_SHAPES: Final = 4
-"""What a program is worth: for each new site, for a verdict that was new at a site, for new expressions (one each)."""
+"""The score of a program: for each new site, for a verdict that is new at its site, and 1 for each new expression, up
+to the last of these three numbers.
+"""
 
 STRATEGIES: Final[tuple[str, ...]] = ("single", "sample", "draw", "aim", "respell", *HOW)
-"""All strategies that are chosen (`origin.name_of`); what comes of none of them is `short`."""
+"""All strategies that can be chosen (`origin.name_of`). A program that none of them could make is `short`."""
 
 OPENING: Final = ("single", "sample", "draw", *("single", "sample") * 4)
-"""By turns, until each op of the catalogue and each that torch has samples of has come once."""
+"""The strategies in turn until each op of the catalogue and each op with samples in torch was run once."""
 
 
 def cost_of(program: str) -> int:
-    """What a program costs beside others, by its lines: seconds would differ from machine to machine."""
+    """The estimated cost of a program, by its number of lines. Measured seconds would differ between machines."""
     return max(program.count("\n") - 2, 1)
 
 
 class Case(NamedTuple):
-    """Where a case comes from, and the keys of what needs no further capture: of that, `alarms` no capture showed."""
+    """The origin of a case, and the keys of the signatures that need no further capture.
+
+    `alarms` are those of the keys that only the fake stage showed.
+    """
 
     origin: Origin | None
     known: frozenset[str]
     alarms: frozenset[str]
 
 
-class Asked(NamedTuple):
-    """A case that was handed out: its strategy, and whether it is of the opening, which takes strategies in turn."""
+class Chosen(NamedTuple):
+    """The choice for a case: its strategy, its origin, and whether it belongs to the opening, which takes strategies in
+    turn.
+    """
 
     strategy: str
     origin: Origin
@@ -61,7 +69,7 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Kept:
-    """A program that reached something new, and how often it has been changed since."""
+    """A program that reached something new. `children` counts its mutations."""
 
     program: str
     origin: Origin
@@ -71,17 +79,17 @@ class Kept:
 
     @property
     def energy(self) -> float:
-        """How likely it is to be changed next, beside the others."""
+        """The weight with which it is chosen for mutation."""
         return self.score / (1 + self.children) / self.cost
 
 
 @dataclass(slots=True)
 class Guide:
-    """The state of one campaign's search, by the strategies that it may use.
+    """The state of one campaign's search with the strategies `allowed`.
 
-    `samples` are the ops of torch's own samples, `sites_in` gives the lines of the guard sites in a file of torch's.
-    With `start` the cases before that one, and those `ahead`, are done: it goes on after them, past the opening only
-    roughly, because what they showed is not known, and learns anew.
+    `samples` are the ops that torch has samples of. `sites_in` returns the lines of the guard sites in a file of torch.
+    The cases before `start`, and those in `ahead`, are done: a resumed campaign continues after them. It does not know
+    their results, so it starts its records anew.
     """
 
     seed: int
@@ -92,7 +100,7 @@ class Guide:
     ahead: frozenset[int] = frozenset()
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Kept] = field(default_factory=list)
-    strategies: dict[str, Payoff] = field(init=False)
+    strategies: dict[str, Yield] = field(init=False)
     sampler: Sampler = field(init=False)
     verdicts: set[tuple[str, str]] = field(default_factory=set)
     touched: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -101,7 +109,7 @@ class Guide:
     _sites: dict[str, frozenset[int]] = field(default_factory=dict)
     _planned: dict[int, Case] = field(default_factory=dict)
     _arrived: dict[int, CaseResult] = field(default_factory=dict)
-    _asked: dict[int, Asked] = field(default_factory=dict)
+    _chosen: dict[int, Chosen] = field(default_factory=dict)
     _parents: dict[int, Kept] = field(default_factory=dict)
     _next_result: int = 0
     _next_round: int = 0
@@ -111,29 +119,29 @@ class Guide:
 
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.samples, tuple(TEMPLATES), self.seed)
-        self._learn_anew()
+        self._reset()
         self._plan()
         self._plan()
         for index in (*range(self.start), *sorted(self.ahead)):
             self.take(index)
             self.learn(CaseResult(index, ""))
         if self.start:
-            self._learn_anew()
+            self._reset()
 
-    def _learn_anew(self) -> None:
-        self.strategies = {name: Payoff() for name in self.allowed}
-        self.sampler.learn_anew()
+    def _reset(self) -> None:
+        self.strategies = {name: Yield() for name in self.allowed}
+        self.sampler.reset()
 
     def ready(self, index: int) -> bool:
-        """Whether it is decided what the case is."""
+        """Whether the case is chosen."""
         return index in self._planned
 
     def take(self, index: int) -> Case:
-        """What was decided of a case; only once it is ready."""
+        """The case of an index, which must be ready. It can be taken once."""
         return self._planned.pop(index)
 
     def learn(self, result: CaseResult) -> None:
-        """Take in a case, in whatever order they come."""
+        """Add the result of a case. Results may arrive in any order."""
         self._arrived[result.index] = result
         while self._next_result in self._arrived:
             self._take(self._arrived.pop(self._next_result))
@@ -144,19 +152,19 @@ class Guide:
     def _take(self, result: CaseResult) -> None:
         novel = self.ledger.add(((one.stage, one.reached) for one in result.reached), result.program)
         sites = len(novel.fallback_sites) + len(novel.dde_sites)
-        told = {(run.verdict, str(one.signature.site)) for run in result.outcomes for one in result.sightings}
-        told = {one for one in told if one[0]} - self.verdicts
-        self.verdicts |= told
+        verdicts = {(run.verdict, str(one.signature.site)) for run in result.outcomes for one in result.sightings}
+        verdicts = {one for one in verdicts if one[0]} - self.verdicts
+        self.verdicts |= verdicts
         cost = cost_of(result.program)
         shown = {one.signature.key for one in result.sightings}
         self.signatures.update(shown)
         self.alarms = (self.alarms | set(result.screened)) - self.signatures
-        asked = self._asked.pop(result.index)
-        if not asked.opening:  # whatever comes first brings most, which says nothing of the strategies
-            self.strategies[asked.strategy].add(cost, sites if asked.strategy == name_of(result.origin) else 0)
-        if isinstance(asked.origin, Sample):
-            self.sampler.learn(asked.origin, result.origin, sites, opening=asked.opening)
-        score = SITE_SCORE * sites + VERDICT_SCORE * bool(told) + min(novel.shapes, MOST_SHAPES)
+        chosen = self._chosen.pop(result.index)
+        if not chosen.opening:  # the first runs gain most, by any strategy
+            self.strategies[chosen.strategy].add(cost, sites if chosen.strategy == name_of(result.origin) else 0)
+        if isinstance(chosen.origin, Sample):
+            self.sampler.learn(chosen.origin, result.origin, sites, opening=chosen.opening)
+        score = SITE_SCORE * sites + VERDICT_SCORE * bool(verdicts) + min(novel.shapes, MOST_SHAPES)
         files = {one.place.file for stage in result.reached for one in stage.reached}
         for function in result.functions:
             self.touched[function].update(files)
@@ -168,24 +176,24 @@ class Guide:
             del self.kept[:-KEPT]
 
     def _plan(self) -> None:
-        """Decide a round."""
+        """Choose the cases of a round."""
         first = self._next_round * ROUND
         random = Random(f"guide:{self.seed}:{self._next_round}")
         aims, alarms = self._aims(), frozenset(self.alarms)
         known = alarms.union(self.signatures)
         for one in self.strategies.values():
-            one.forget()
-        self.sampler.forget()
+            one.decay()
+        self.sampler.decay()
         for index in range(first, first + ROUND):
             opening = self._is_opening()
             strategy = OPENING[index % len(OPENING)] if opening else pick(self.strategies, random)
             origin = self._decide(strategy, index, random, aims)
-            self._asked[index] = Asked(strategy, origin, opening)
+            self._chosen[index] = Chosen(strategy, origin, opening)
             self._planned[index] = Case(origin, known, alarms)
         self._next_round += 1
 
     def _decide(self, name: str, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:
-        """A case made by a strategy, or drawn where there is nothing yet to make it from."""
+        """A case made by a strategy, or a drawn one if the strategy has nothing to start from."""
         if name == "sample":
             return self.sampler.next(random)
         if name == "single":
@@ -206,17 +214,18 @@ class Guide:
         return self._draw()
 
     def _draw(self) -> Draw:
-        """The next of the campaign's own stream, which opens with what usually stops capture."""
+        """The next case of the uniform stream. Its first cases have ops that usually stop capture."""
         self._drawn += 1
         return Draw(self._drawn - 1)
 
     def _single(self, random: Random) -> Single:
-        """The next op of the catalogue by itself: first what usually stops capture, last what asks little.
+        """The next op of the catalogue by itself. Ops that usually stop capture come first, pointwise ops last.
 
-        The first time round its first program, which the sweep has as well, then any.
+        In the first pass over the catalogue each op gets its first program, which a sweep also runs; later any of its
+        programs.
         """
         if not self._singles:
-            self._singles = sorted(random.sample(range(len(OPS)), len(OPS)), key=_asks_much)
+            self._singles = sorted(random.sample(range(len(OPS)), len(OPS)), key=_opening_rank)
             self._rounds += 1
         return Single(self._singles.pop(), random.getrandbits(32) if self._rounds > 1 else 0)
 
@@ -224,7 +233,7 @@ class Guide:
         return {"single", "sample"} <= self.strategies.keys() and (self._rounds <= 1 or self.sampler.opening)
 
     def _pick(self, index: int, random: Random, *, spelt: bool = False) -> Kept | None:
-        """A kept program, by energy; with `spelt` one that bytes spell."""
+        """A kept program, chosen by energy. With `spelt` only programs that `respell` can change."""
         fitting = [one for one in self.kept if not spelt or isinstance(one.origin, Draw | Respell)]
         if not fitting:
             return None
@@ -234,7 +243,10 @@ class Guide:
         return kept
 
     def _aims(self) -> Callable[[Random], int | None]:
-        """Picks ops known to touch files with sites that nothing has reached, the more of them the likelier."""
+        """A function that chooses an op whose programs reached files with unreached guard sites.
+
+        The weight of an op is the number of such sites.
+        """
         reached = {(file, line) for _, file, line in self.ledger.fallback_sites}
         files = {file for touched in self.touched.values() for file in touched if file.endswith(".py")}
         self._sites.update({file: self.sites_in(file) for file in files - self._sites.keys()})
@@ -249,6 +261,6 @@ class Guide:
         return lambda random: random.choices(range(len(OPS)), weights)[0] if total else None
 
 
-def _asks_much(op: int) -> tuple[bool, bool]:
-    """Sorts the catalogue: what asks little first, what usually stops capture last."""
+def _opening_rank(op: int) -> tuple[bool, bool]:
+    """The key for sorting the catalogue: pointwise ops first, ops that usually stop capture last."""
     return OPS[op].stops, OPS[op] not in GROUPS["pointwise"]

@@ -1,4 +1,4 @@
-"""Start or resume a campaign: the workers, their versions, the database's entry, then the loop."""
+"""Start or resume a campaign: start workers, get their versions, enter it in the database, run the loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def resume(plan: Plan, entry: CampaignEntry, database: Database, listen: Listene
 
 
 def options_of(plan: Plan) -> dict[str, object]:
-    """What the database keeps of a plan beside profile and seed, so that it can be resumed as it was."""
+    """The options of a plan that the database stores for resuming, next to profile and seed."""
     return {
         "stages": list(plan.stages),
         "in_turn": plan.in_turn,
@@ -56,7 +56,7 @@ def options_of(plan: Plan) -> dict[str, object]:
 
 
 def plan_of(entry: CampaignEntry, plan: Plan, *, own_budget: bool) -> Plan:
-    """The plan of an unfinished campaign, with its own budget or that of the new plan, whose number of jobs it has."""
+    """The stored plan of an unfinished campaign, with the new plan's jobs, and its budget unless `own_budget`."""
     stages: tuple[Stage, ...] = msgspec.convert(entry.options["stages"], tuple[Stage, ...])
     mechanisms = msgspec.convert(entry.options["semantics"], tuple[str, ...])
     semantics = tuple(msgspec.convert({"mechanism": name}, Semantics) for name in mechanisms)
@@ -100,7 +100,7 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
 
 
 def _versions(plan: Plan, workers: Workers, stopped: Stopped) -> Answer:
-    """What the workers say of themselves; raises KeyboardInterrupt if stopped before they do: nothing was begun."""
+    """The versions in the workers. Raises KeyboardInterrupt if stopped before they are known."""
     return first_answer(workers.submit(describe, Ask(plan.profile, plan.seed), START_SECONDS), stopped)
 
 

@@ -1,4 +1,4 @@
-"""What remains of a task whose worker died or hung: the journal says what it was doing and how far it got."""
+"""Recover the results of a task whose worker crashed or timed out, from its journal."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from ddefuzz.oracles.capture import judge
 from ddefuzz.program.text import digest
 
 NO_CASE = -1
-"""The `case` in the journal of what is not one."""
+"""The `case` in the journal for work that is not a case."""
 
 INSPECTED, TRIED, TAKEN = "inspect", "minimize", "smaller"
-"""The `stage` in the journal of a candidate that is run eagerly, of one that is captured, and of one that showed the
-signature."""
+"""The `stage` in the journal for a candidate that is run in eager, for one that is captured, and for one that showed
+the signature.
+"""
 
 
 class OwnError(msgspec.Struct, frozen=True):
-    """A task that a bug of ddefuzz ended."""
+    """A task that ended with a bug of ddefuzz."""
 
     reason: str
 
@@ -54,7 +55,7 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
 
 
 def sightings_of(observation: Observation, program: str | None, torch: str) -> tuple[Sighting, ...]:
-    """What the end of a worker shows about the program it was running, None if there was no program yet."""
+    """The crash or timeout as a sighting of the program that ran. None if there was no program yet."""
     return tuple(
         Sighting(
             signature=classified.signature,
@@ -70,7 +71,7 @@ def sightings_of(observation: Observation, program: str | None, torch: str) -> t
 
 
 def undone_case(task: CaseTask, journal: Path) -> CaseResult:
-    """The result of a case that a bug of ddefuzz ended. Nothing could be judged, so nothing is said about torch."""
+    """The result of a case that a bug of ddefuzz ended. It has no judgement, so it says nothing about torch."""
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
     return CaseResult(
@@ -91,7 +92,7 @@ def _run_of(task: CaseTask, doing: Entry) -> tuple[Stage, Semantics]:
 
 
 def _digest(doing: Entry, ended: str) -> str:
-    """The digest that the program would have without the accident: a campaign's digests do not depend on one."""
+    """The digest that the program has without the loss. So a campaign's digests do not depend on losses."""
     try:
         return digest(parse(doing.program, "<journal>").program) if doing.stage in STAGES else f"lost {ended}"
     except ProgramError:
@@ -99,18 +100,18 @@ def _digest(doing: Entry, ended: str) -> str:
 
 
 def was_begun(case: int, journal: Path) -> bool:
-    """Whether any worker has started the case. A case lost before that can be handed out again."""
+    """Whether a worker has started the case. A case that was lost before can be submitted again."""
     return last_of_case(journal, case) is not None
 
 
 def lost_in(task: MinimizeTask, journal: Path) -> str:
-    """The other stage in which the smallest program of a finding was lost, empty where minimizing it was."""
+    """The other stage in which the smallest program of a finding was lost. Empty if the minimization itself was."""
     stages = [entry.stage for entry in entries(journal) if entry.finding == task.finding]
     return stages[-1] if stages and stages[-1] in STAGES else ""
 
 
 def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:
-    """What a minimization had reached when it was cut short, None if nothing."""
+    """The smallest program that a lost minimization had reached, None if there is none."""
     of_this = [entry for entry in entries(journal) if entry.finding == task.finding]
     taken = [entry for entry in of_this if entry.stage == TAKEN]
     if not taken:
@@ -120,6 +121,6 @@ def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:
 
 
 def suspected(task: MinimizeTask, journal: Path) -> str | None:
-    """The candidate with which a minimization lost its worker, None if it was at none."""
+    """The candidate that was running when a minimization lost its worker, None if there was none."""
     of_this = [entry for entry in entries(journal) if entry.finding == task.finding]
     return of_this[-1].program if of_this and of_this[-1].stage in {INSPECTED, TRIED} else None

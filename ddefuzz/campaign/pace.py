@@ -16,7 +16,7 @@ FIRST_GUESS: Final = 0.5
 
 @dataclass(slots=True)
 class Pace:
-    """What follow-ups have cost so far, and the estimate for those that wait."""
+    """The cost of follow-ups so far, and the estimate for those that wait."""
 
     budget: Budget
     jobs: int
@@ -40,6 +40,6 @@ class Pace:
             return False
         if budget.drawing_seconds is None:
             return True
-        # Starting and waiting take time, too: a second has brought less than `jobs` CPU seconds.
+        # Workers also start and wait, so a second of wall-clock time gives less than `jobs` CPU seconds.
         a_second = cpu_seconds / seconds if cpu_seconds else self.jobs
         return budget.drawing_seconds - seconds > needed / a_second

@@ -1,4 +1,7 @@
-"""Minimize findings anew, each from its smallest program so far, which stays where nothing smaller is shown."""
+"""Minimize findings again, each from its smallest program so far.
+
+A finding keeps that program if no smaller one shows its signature.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +32,20 @@ DEADLY = frozenset({"crash", "timeout"})
 """Kinds that a worker cannot minimize, because showing them ends it."""
 
 MOST_AVOIDED = 5
-"""How often a minimization goes on without the candidate that ended its worker."""
+"""How often a minimization is repeated without the candidate that ended its worker."""
 
 AHEAD = 4
-"""How many minimizations are handed out before their turn: the control runs of a finding wait behind them."""
+"""How many further minimizations are submitted while a finding waits for its confirmation and control runs."""
 
 Status: TypeAlias = Literal["smaller", "same", "not shown", "lost"]
 """`not shown`: neither the new nor the old smallest program shows the signature in a fresh process."""
 
 
 class Renewed(NamedTuple):
-    """What became of a finding: its smallest program, and what a fresh process and the control runs saw of it.
+    """The result for a finding: its smallest program, the failure in a fresh process, and the control runs.
 
-    `program` is None where a lost worker left nothing; `shown` is None unless the program shows the signature.
+    `result` is None if the worker was lost before it found a program. `shown` is None if the program does not show the
+    signature.
     """
 
     finding: Finding
@@ -52,7 +56,7 @@ class Renewed(NamedTuple):
 
 
 class Workers(Protocol):
-    """What does the work: tasks in a warm worker, or in a process that has captured nothing yet."""
+    """Runs tasks in a warm worker, or in a process that has captured nothing yet."""
 
     def submit(
         self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
@@ -61,7 +65,7 @@ class Workers(Protocol):
 
 
 def can_be_minimized(finding: Finding) -> bool:
-    """Whether there are a program and a failure to start from."""
+    """Whether the finding has a program and a failure to start from."""
     has_program = (finding.minimal or finding.original) is not None
     return has_program and finding.evidence is not None and finding.kind not in DEADLY
 
@@ -69,7 +73,10 @@ def can_be_minimized(finding: Finding) -> bool:
 def renew(
     findings: Iterable[Finding], workers: Workers, journal: Path, *, max_attempts: int, timeout: float
 ) -> Iterator[Renewed]:
-    """Minimize, confirm and control each, in the order given; the workers are at the next ones meanwhile."""
+    """Minimize, confirm and control each finding, in the order given.
+
+    The workers minimize the next findings meanwhile.
+    """
     begun: deque[tuple[Finding, MinimizeTask, Future[Any]]] = deque()
 
     def ended() -> Renewed:
@@ -77,7 +84,7 @@ def renew(
         found = _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
         if found.status != "not shown" or finding.minimal is None or finding.original is None:
             return found
-        # Of findings that were merged the smallest program may be one that fails in another stage.
+        # The smallest program of a merged finding may fail in another stage. Start again from the original.
         anew = msgspec.structs.replace(finding, minimal=None)
         task = _task(anew, max_attempts)
         future = workers.submit(run_minimize, task, timeout)
@@ -107,7 +114,7 @@ def _suspect(finding: Finding, program: str) -> Suspect:
 def _minimized(
     task: MinimizeTask, future: Future[Any], workers: Workers, journal: Path, timeout: float
 ) -> MinimizeResult | None:
-    """The result; after a crash that of another try, without what crashed."""
+    """The result. After a crash the minimization is repeated without the candidate that crashed."""
     result: MinimizeResult | Lost = future.result()
     while isinstance(result, Lost):
         best, culprit = smallest_so_far(task, journal), suspected(task, journal)

@@ -1,4 +1,4 @@
-"""Replaying kept cases: what must stay fixed is fixed, what is known still fails, what got fixed is said."""
+"""Replay stored cases and compare each result with the expected one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ not judged       the stage could not say
 """
 
 MISMATCHES: frozenset[Status] = frozenset({"fails", "fails otherwise", "not judged"})
-"""What makes a replay fail; a known failure that is gone is good news."""
+"""The statuses that make a replay fail. `gone`, a known failure that no longer occurs, does not."""
 
 _WORST_FIRST: tuple[Status, ...] = ("fails otherwise", "fails", "not judged", "gone", "as expected")
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What became of one case; `seen` says how it ended, as an expectation does."""
+    """The result of one case. `seen` is what it did, in the form of an expectation."""
 
     case: KeptCase
     status: Status
@@ -45,7 +45,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 def compare(case: KeptCase, observation: Observation) -> Replayed:
-    """Hold an observation against what is expected of the case."""
+    """Compare an observation with what is expected of the case."""
     run = f"{observation.stage}/{observation.semantics}"
     if observation.outcome == "not-judged":
         return Replayed(case, "not judged", f"{run} not judged", observation.reason)
@@ -65,9 +65,9 @@ def replay(
     listen: Callable[[Replayed], None] = lambda _: None,
     ledger: Ledger | None = None,
 ) -> tuple[Replayed, ...]:
-    """Run every case in a worker and compare; results in the order of the cases.
+    """Run every case in a worker and compare. The results are in the order of the cases.
 
-    `ledger` is told the guard sites that the cases reach with explicit semantics.
+    The guard sites that the cases reach with explicit semantics are added to `ledger`.
     """
     with Pool(jobs) as pool:
         sent = [(case, pool.submit(observe_run, run_of(case), CASE_SECONDS)) for case in cases]
@@ -83,12 +83,14 @@ def replay(
 
 
 def statuses(results: Iterable[Replayed]) -> dict[Status, int]:
-    """How many cases have each status, in the order of `Status`, without those that none has."""
+    """The number of cases with each status that occurs, in the order of `Status`."""
     return _counted(result.status for result in results)
 
 
 def statuses_of_findings(results: Iterable[Replayed]) -> dict[Status, int]:
-    """How many findings have each status: the worst of the programs of a finding, other cases are not counted."""
+    """The number of findings with each status. A finding has the worst status of its programs. Other cases are not
+    counted.
+    """
     by_finding: dict[str, set[Status]] = {}
     for result in results:
         if result.case.finding:
@@ -102,12 +104,12 @@ def _counted(seen: Iterable[Status]) -> dict[Status, int]:
 
 
 def run_of(case: KeptCase) -> Run:
-    """The run that a case asks for."""
+    """The run of a case."""
     return Run(case.subject, case.expect.stage, case.expect.semantics)
 
 
 def arrived(case: KeptCase, result: Observation | Lost) -> Observation:
-    """The observation, also where the worker was lost."""
+    """The observation. If the worker was lost, one that says so."""
     return lost_observation(run_of(case), result) if isinstance(result, Lost) else result
 
 

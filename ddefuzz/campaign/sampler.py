@@ -1,4 +1,7 @@
-"""Which sample of an op comes next, and in which form: every op of torch's own once, then what has brought most."""
+"""Choose which sample of an op is run next, and in which form.
+
+First every op of torch's OpInfo is run once, then ops and forms are chosen by their yield.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from ddefuzz.campaign.promise import Payoff, pick
+from ddefuzz.campaign.yields import Yield, pick
 from ddefuzz.generate.origin import Origin, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
 from ddefuzz.ops.catalogue import OPS
@@ -15,21 +18,23 @@ from ddefuzz.ops.opinfo import TAKES_OUT
 from ddefuzz.ops.spec import Indices, Leaf, Tensor
 
 OPENING_FORM = "all"
-"""The form in which every op comes first: every dim unbacked."""
+"""The form in which every op is run first: every dim unbacked."""
 
-USUAL = 1 / 8
-"""What is expected of an op: rather much, so that each is tried in some form before one that has brought nothing."""
+PRIOR_RATE = 1 / 8
+"""The rate of an op without a record. It is high, so that each op is tried in some form before ops without gain are
+repeated.
+"""
 
 TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
     str(spec): spec.callables
     for spec in OPS
     if any(isinstance(slot, Tensor | Indices | Leaf) for _, slot in spec.slots)
 }
-"""The ops of the catalogue that take a tensor, by their templates, with what they call."""
+"""The ops of the catalogue that take a tensor, by their templates, with the functions that they call."""
 
 
 def takes_out(op: str) -> bool:
-    """Whether an op has the form `out`: one of the catalogue, or of torch's by its name and variant (`norm.nuc`)."""
+    """Whether an op takes `out=`: an op of the catalogue, or one of torch by its name and variant (`norm.nuc`)."""
     name = op.split(".")
     called = TEMPLATES.get(op) or tuple(f"torch.{'.'.join(name[:length])}" for length in range(1, len(name) + 1))
     return not TAKES_OUT.isdisjoint(called)
@@ -37,17 +42,17 @@ def takes_out(op: str) -> bool:
 
 @dataclass(slots=True)
 class Sampler:
-    """The state of a campaign's samples: of the ops `first`, that torch has samples of, and of the `others`.
+    """Which samples were run, and the yields of forms and ops. `first` are the ops with samples in torch, `others`
+    those without.
 
-    A form is chosen by what it has gained. Of the ops, those come next that have gained most for their tries and have
-    been tried least in the form.
+    A form is chosen by its yield. Then an op is chosen by its yield and by how rarely it was run in that form.
     """
 
     first: tuple[str, ...]
     others: tuple[str, ...]
     seed: int
-    forms: dict[str, Payoff] = field(init=False)
-    of_ops: dict[str, Payoff] = field(init=False)
+    forms: dict[str, Yield] = field(init=False)
+    of_ops: dict[str, Yield] = field(init=False)
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
     without_out: frozenset[str] = field(init=False)
     _unopened: list[str] = field(init=False)
@@ -55,20 +60,20 @@ class Sampler:
     def __post_init__(self) -> None:
         self._unopened = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
         self.without_out = frozenset(op for op in (*self.first, *self.others) if not takes_out(op))
-        self.learn_anew()
+        self.reset()
 
-    def learn_anew(self) -> None:
-        """Know nothing of forms and ops."""
-        self.forms = {form: Payoff() for form in UNBACKED_FORMS}
-        self.of_ops = {op: Payoff() for op in (*self.first, *self.others)}
+    def reset(self) -> None:
+        """Start the yields of forms and ops anew."""
+        self.forms = {form: Yield() for form in UNBACKED_FORMS}
+        self.of_ops = {op: Yield() for op in (*self.first, *self.others)}
 
     @property
     def opening(self) -> bool:
-        """Whether some op has not come yet."""
+        """Whether some op was not run yet."""
         return bool(self._unopened)
 
     def next(self, random: Random) -> Sample:
-        """The next sample; only where there are ops."""
+        """The next sample. There must be at least one op."""
         op, form = (self._unopened.pop(), OPENING_FORM) if self._unopened else self._choose(random)
         number = self.tried[op, form]
         self.tried[op, form] += 1
@@ -77,21 +82,21 @@ class Sampler:
     def _choose(self, random: Random) -> tuple[str, str]:
         form = pick(self.forms, random)
         ops = {
-            op: payoff for op, payoff in self.of_ops.items() if form != "out" or op not in self.without_out
+            op: record for op, record in self.of_ops.items() if form != "out" or op not in self.without_out
         } or self.of_ops
-        weights = [payoff.promise(USUAL, doubt=2) / (1 + self.tried[op, form]) for op, payoff in ops.items()]
+        weights = [record.rate(PRIOR_RATE, prior_cost=2) / (1 + self.tried[op, form]) for op, record in ops.items()]
         return random.choices(tuple(ops), weights)[0], form
 
-    def learn(self, asked: Sample, made: Origin, gained: int, *, opening: bool) -> None:
-        """Take in what a case has brought, by the form that it really has.
+    def learn(self, chosen: Sample, made: Origin, gained: int, *, opening: bool) -> None:
+        """Add the gain of a case to the form that it really has, and to its op.
 
-        The opening says nothing of forms: whatever comes first brings most.
+        Results of the opening are not added to forms, because the first runs gain most in any form.
         """
         if isinstance(made, Sample) and not opening:
             self.forms[made.form].add(1, gained)
-        self.of_ops[asked.op].add(1, gained if isinstance(made, Sample) else 0)
+        self.of_ops[chosen.op].add(1, gained if isinstance(made, Sample) else 0)
 
-    def forget(self) -> None:
-        """Let a round pass."""
-        for payoff in self.forms.values():
-            payoff.forget()
+    def decay(self) -> None:
+        """Reduce the weight of the forms' records after a round."""
+        for record in self.forms.values():
+            record.decay()

@@ -1,4 +1,4 @@
-"""What a campaign counts while it runs, and the one object that it ends with."""
+"""What a campaign counts while it runs, and the summary document that it ends with."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CRASHES = frozenset({"crash", "timeout"})
 """Kinds that a worker cannot minimize, because showing them ends it."""
 
 CONFIRMED = "1/1"
-"""Of a finding that the campaign's one cold replay showed again."""
+"""The value of `confirmed` for a finding that the campaign's one cold replay showed again."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A finding that this campaign came across: in how many cases, and after how many seconds first.
+    """A finding that this campaign has seen: in how many cases, and after how many seconds first.
 
-    `data_dependent` is what control runs say of it (`Finding.data_dependent`).
+    `data_dependent` is the result of the control runs (`Finding.data_dependent`).
     """
 
     finding: str
@@ -43,20 +43,20 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as found: it is PyTorch's to mend, and about data."""
+        """Whether it counts as found: its cause is in PyTorch, and it depends on data."""
         return self.cause in FRAMEWORK_CAUSES and self.data_dependent is not False
 
     @property
     def lacks_minimizing(self) -> bool:
-        """Whether it is a new finding that could be minimized, and was not."""
+        """Whether it is a new finding that could be minimized but was not."""
         can_be = self.cause != "user" and self.signature.kind not in CRASHES
         return self.is_new and self.steps is None and can_be
 
 
 class Minimized(msgspec.Struct, frozen=True):
-    """The findings that this campaign minimized: operations of their smallest programs, and how many it confirmed.
+    """The findings that this campaign minimized: sizes of their smallest programs, and how many were confirmed.
 
-    `cpu_seconds_each` are of minimizing and confirming together.
+    `cpu_seconds_each` is for minimizing and confirming together.
     """
 
     findings: int
@@ -67,7 +67,7 @@ class Minimized(msgspec.Struct, frozen=True):
 
 
 def minimized(findings: Iterable[Seen], cpu_seconds: Mapping[str, float]) -> Minimized | None:
-    """What a campaign made smaller, None if nothing; `cpu_seconds` are a summary's."""
+    """The counts of minimized findings, None if there are none. `cpu_seconds` are those of a summary."""
     smaller = [(seen.steps, seen.confirmed == CONFIRMED) for seen in findings if seen.steps is not None]
     if not smaller:
         return None
@@ -77,9 +77,9 @@ def minimized(findings: Iterable[Seen], cpu_seconds: Mapping[str, float]) -> Min
 
 
 class StrategyCount(msgspec.Struct, frozen=True):
-    """Cases made by one strategy (`generate.origin.name_of`), and how many guard sites they were the first to reach.
+    """The cases of one strategy (`generate.origin.name_of`), and how many guard sites they reached first.
 
-    With several jobs which of two cases was the first may depend on the machine.
+    With several jobs, which of two cases is first may depend on the machine.
     """
 
     cases: int = 0
@@ -87,7 +87,7 @@ class StrategyCount(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """How many guard sites had been reached after so many CPU seconds of the workers, and cases."""
+    """The number of guard sites reached after this many CPU seconds of the workers and this many cases."""
 
     cpu_seconds: float
     cases: int
@@ -95,14 +95,14 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A whole campaign.
+    """The result of a whole campaign.
 
-    `digests` are those of all cases done, in index order. `sites` counts the guard sites that its cases reached with
-    explicit unbacked semantics, `growth` after each case that reached a new one, `strategies` by how cases were made.
-    `outcomes` counts runs by stage, semantics and outcome, `verdicts` by stage. `cpu_seconds` are of the workers: by
-    stage, for drawing, minimizing and confirming, and `other` for what is around them; they do not hold the start of
-    the processes, which took `start_seconds` of the wall clock's `seconds`. `peak_rss_mb` is the most that a worker
-    held after a case, in 10^6 bytes.
+    `digests` are those of all cases done, in order of index. `sites` counts the guard sites that the cases reached with
+    explicit unbacked semantics; `growth` has a point for each case that reached a new one. `strategies` counts cases by
+    how they were made. `outcomes` counts runs by stage, semantics and outcome; `verdicts` counts them by stage.
+    `cpu_seconds` are those of the workers by stage, for drawing, minimizing and confirming; `other` is the rest. They
+    do not include the start of the processes, which took `start_seconds` of `seconds` of wall-clock time. `peak_rss_mb`
+    is the maximum resident memory of a worker after a case, in 10^6 bytes.
     """
 
     seed: int
@@ -134,7 +134,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Tally:
-    """What is counted as results come in, in whatever order they do."""
+    """The counts so far. Results may arrive in any order."""
 
     digests: dict[int, str] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
@@ -169,7 +169,7 @@ class Tally:
             self.growth.append(Point(round(self.total_cpu_seconds(), 3), len(self.digests), self.ledger.count()))
 
     def total_cpu_seconds(self) -> float:
-        """CPU seconds of the workers so far, for everything."""
+        """CPU seconds of the workers so far, for all work."""
         return sum(self.cpu_seconds.values())
 
     def nested_outcomes(self) -> dict[str, dict[str, dict[str, int]]]:

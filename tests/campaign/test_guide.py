@@ -83,7 +83,7 @@ def test_the_order_in_which_results_come_does_not_matter(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_what_reached_something_new_is_changed_in_every_way() -> None:
+def test_programs_that_reached_something_new_are_mutated_in_every_kind() -> None:
     found = origins(Guide(7, samples=("add", "chunk")), range(80 * ROUND), 80 * ROUND).values()
     names = {name_of(origin) for origin in found}
     assert names == set(STRATEGIES) - {"aim"}
@@ -93,7 +93,7 @@ def test_what_reached_something_new_is_changed_in_every_way() -> None:
     assert {"add", "chunk"} < sampled < {"add", "chunk", *TEMPLATES}
 
 
-def test_ops_that_touch_a_file_with_unreached_sites_are_aimed_at() -> None:
+def test_aim_chooses_ops_that_touch_files_with_unreached_sites() -> None:
     guide = Guide(7, sites_in=lambda file: frozenset({1, 1000, 1001}) if file.endswith("__init__.py") else frozenset())
     found = origins(guide, range(80 * ROUND), 80 * ROUND).values()
     aimed = [origin for origin in found if name_of(origin) == "aim"]
