@@ -1,1 +1,1 @@
-"""What would mend a data-dependent error: the undecided guard answered each way, and what the capture then computes."""
+"""Experiments on data-dependent errors: which value of the undecided guard would give a correct capture."""

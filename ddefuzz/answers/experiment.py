@@ -1,7 +1,8 @@
-"""The experiment: capture a program with its undecided guard answered each way, and call what comes of it at all sizes.
+"""The experiment: captures a program with each value of its undecided guard, and calls what is captured at all
+sizes.
 
-Running is a function (`Runner`), so the tests of the verdicts need no torch. A run may crash torch (a forced answer has
-led C++ to divide by zero): give a runner whose processes may die.
+Running is a function (`Runner`), so the tests of the verdicts need no torch. A run may crash torch: a forced value
+has led C++ to divide by zero. So the runner should use processes that may die.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ddefuzz.program.sizes import CALL_SIZES, CallSize
 VALUES: dict[Given, bool | None] = {"False": False, "True": True, "assert": None}
 
 DEEPEST = 3
-"""How many guards are answered one after the other, the first among them."""
+"""How many guards in a row are given a value, the first one included."""
 
 
 def experiment(text: str, stage: Stage, runner: Runner) -> Experiment:
-    """What each answer to the first undecided guard of a program leads to in a stage."""
+    """Try each value of the first undecided guard of a program in a stage."""
     observation = runner(Run(ProgramSubject(text), stage))
     failures = judge([observation])
     raised = observation.raised
@@ -37,7 +38,7 @@ def experiment(text: str, stage: Stage, runner: Runner) -> Experiment:
 
 
 def verdict(rows: tuple[Row, ...]) -> Verdict:
-    """What the rows say together: the least that is right."""
+    """The verdict over all rows: the smallest change that is correct."""
     by_answer = {row.answer: row for row in rows}
     false, true, asserted = (by_answer[given] for given in GIVEN)
     if false.raises and asserted.is_right_where_it_holds:
@@ -56,7 +57,7 @@ def verdict(rows: tuple[Row, ...]) -> Verdict:
 
 
 def _row(text: str, stage: Stage, site: Site, given: Given, first: Observation, runner: Runner) -> Row:
-    """The best that comes of one answer: where another guard follows, either answer to that is tried as well."""
+    """The best outcome of one value. If another undecided guard follows, both of its values are tried."""
     answers = (_answer(first, VALUES[given]),)
     best: Row | None = None
     for found in _outcomes(text, stage, site, given, answers, (), runner):
@@ -129,7 +130,7 @@ def _called(site: Site, given: Given, then: tuple[str, ...], seen: Observation) 
 
 
 def _ends(call: Call) -> str:
-    """The field of a row that a call belongs to; empty where both sides refuse."""
+    """The field of a row that a call belongs to; empty if eager and the captured program both reject it."""
     if not call.eager.returned:
         return "accepts" if call.captured.returned else ""
     if not call.captured.returned:
@@ -138,7 +139,7 @@ def _ends(call: Call) -> str:
 
 
 def _stopped(seen: Observation) -> str:
-    """What ended a capture, in a line."""
+    """What ended a capture, in one line."""
     if seen.raised is not None:
         failures = judge([seen])
         site = classify(failures[0]).signature.site if failures else "an unknown place"
@@ -149,6 +150,8 @@ def _stopped(seen: Observation) -> str:
 
 
 def _rank(row: Row) -> tuple[bool, bool, int, int, int]:
-    """How good an outcome is: the right ones first, then those that differ and refuse least, by fewest answers."""
+    """Sort key of an outcome: correct ones first, then those that differ and reject least, with the fewest
+    forced guards.
+    """
     wrong = len(row.differs) + len(row.accepts)
     return (row.is_right, row.captures, -wrong, -len(row.refuses), -len(row.then))

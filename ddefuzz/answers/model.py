@@ -1,4 +1,6 @@
-"""The records of an experiment on one program: each answer to the undecided guard, what came of it, and the verdict."""
+"""The records of an experiment on one program: the values tried for the undecided guard, their outcomes, and the
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ddefuzz.execute.protocol import Stage
 from ddefuzz.program.sizes import CallSize
 
 Given: TypeAlias = Literal["False", "True", "assert"]
-"""The answers that are tried; `assert` defers the guard to a run-time assertion that it is true."""
+"""The values that are tried. `assert` defers the guard to a run-time assertion that it is true."""
 
 GIVEN: tuple[Given, ...] = ("False", "True", "assert")
 
@@ -26,25 +28,28 @@ Verdict: TypeAlias = Literal[
     "not a guard",
 ]
 """
-guard_or_false here               answered False it captures, and agrees with eager at every size
-guard_or_true here                answered True it does
-torch._check here                 as a run-time assertion it captures, and agrees wherever the assertion holds; it is
-                                  preferred where the other answer raises: the guard is a check of arguments
-needs SymInt                      a number is wanted, which no answer gives
-no answer is right for all sizes  what captures differs from eager, or refuses what eager takes
-no answer captures                another guard that cannot be decided, or another failure, follows each answer
+The verdicts:
+
+guard_or_false here               with False, the program is captured and agrees with eager at every size
+guard_or_true here                with True, it is
+torch._check here                 with a run-time assertion, it is captured and agrees where the assertion holds. This
+                                  is preferred if False raises, because the guard is then a check of arguments
+needs SymInt                      torch requires a number, which no value of a guard provides
+no answer is right for all sizes  what is captured differs from eager, or rejects inputs that eager accepts
+no answer captures                with each value, another guard cannot be decided, or something else fails
 nothing to compare                what was captured has no graph to call
-not a guard                       the program fails otherwise than by an undecided guard
+not a guard                       the program does not fail by an undecided guard
 """
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One answer and what came of it.
+    """One value and its outcome.
 
-    `then` are guards that had to be answered as well, each with its answer. `captures` says whether the program was
-    captured; if not, `stopped` says by what. Of the sizes that eager takes, the captured program agrees at `agrees`,
-    refuses `refuses` and computes something else at `differs`. `accepts` are sizes that eager refuses and it takes: an
-    assertion is missing. `raises` says that it was stopped by an error of the program's own op, not by another guard.
+    `then` are further guards that had to be given a value, each with that value. `captures` says whether the
+    program was captured; if not, `stopped` says why. Of the sizes that eager accepts, the captured program
+    agrees at `agrees`, rejects `refuses`, and computes something else at `differs`. `accepts` are sizes that
+    only eager rejects, so an assertion is missing. `raises` says that an error of the program's own op stopped
+    the capture, not another guard.
     """
 
     site: Site
@@ -60,17 +65,17 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether it captures and agrees wherever eager returns."""
+        """Whether it captures, and agrees wherever eager returns."""
         return self.is_right_where_it_holds and not self.refuses
 
     @property
     def is_right_where_it_holds(self) -> bool:
-        """Whether it captures and agrees wherever it does not refuse."""
+        """Whether it captures, and agrees wherever it does not reject the inputs."""
         return self.captures and bool(self.agrees) and not self.differs and not self.accepts
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """What the answers to the first undecided guard of a program lead to."""
+    """The outcomes for the first undecided guard of a program."""
 
     program: str
     stage: Stage

@@ -1,1 +1,1 @@
-"""Control runs: is a failure about data, or does the same program fail with static and with backed sizes as well?"""
+"""Control runs: capture a program with static and with backed sizes, to see whether its failure depends on data."""

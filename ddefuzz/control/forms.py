@@ -1,4 +1,4 @@
-"""The forms of a program that control runs capture: no size or number in them is made of data."""
+"""Makes the variants of a program that control runs capture: none of their sizes and numbers depends on data."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ FindSource: TypeAlias = Callable[[Program], Source | None]
 
 
 def without_sources(program: Program, inspect: Inspect, find: FindSource) -> Program | None:
-    """The program with each source of data-dependent sizes replaced by an input, or by a size of one.
+    """The program with each source of data-dependent sizes replaced by an input, or by a size of an input.
 
-    None where it does not run, where nothing is known of a source's value, or where nothing is left to capture.
+    None if the program does not run, if a source's value is not known, or if nothing is left to capture.
     """
     whole, changed = operations(program), program
     for _ in range(whole + 1):
@@ -76,7 +76,7 @@ def _replaced(program: Program, facts: Mapping[Expr, StandIn], source: Source) -
 
 
 def _stand_in(program: Program, known: StandIn | None) -> tuple[Program, Expr] | None:
-    """The program with the input that stands for a value, and what is read of it."""
+    """The program with an input that replaces a value, and the expression that reads it."""
     name = fresh_name(program)
     match known:
         case Scalar(bool(value) | float(value)):

@@ -1,4 +1,4 @@
-"""What control runs of a smallest program showed, and what follows from it."""
+"""The outcomes of control runs of a smallest program, and whether its failure depends on data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
 
 ControlOutcome: TypeAlias = Literal["passes", "fails", "fails otherwise", "not judged"]
-"""`fails`: as the program itself does. `not judged`: the program has no such form, or the run could not be made."""
+"""`fails` means: with the failure of the program itself. `not judged` means: there is no such variant, or it could
+not be run.
+"""
 
 
 class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the program ends where no size depends on data: all sizes static, or dynamic and backed."""
+    """The outcomes if no size depends on data: with all sizes static, and with dynamic, backed sizes."""
 
     static: ControlOutcome
     backed: ControlOutcome
@@ -25,19 +27,20 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 NOT_JUDGED = Control("not judged", "not judged")
 
 KINDS_ABOUT_DATA = frozenset({"dde", "pending-unbacked"})
-"""A guard or a binding names an unbacked symbol, so one was made: by the op itself where all inputs are static."""
+"""Kinds of errors that name an unbacked symbol. If all inputs are static, the op itself made it."""
 
 EXCEPTIONS_ABOUT_DATA = frozenset({"DataDependentOutputException", "DynamicOutputShapeException"})
-"""By these FakeTensorMode says that an output (`aten::equal`) or its shape (`aten::nonzero`) depends on the data."""
+"""Exceptions of FakeTensorMode for an output (`aten::equal`) or its shape (`aten::nonzero`) that depends on data."""
 
 _TITLE_ABOUT_DATA = re.compile(r"\AData.dependent\b|data-dependent output shape\Z|\ADynamic shape operator\Z")
 """Titles of dynamo's graph breaks: `Data-dependent branching`, `Data dependent operator`, `Dynamic shape operator` …"""
 
 
 def data_dependent(shown: Failure, control: Control | None) -> bool | None:
-    """Whether the failure that the program shows is about data; None where nothing tells.
+    """Whether the failure that the program shows depends on data; None if it is not known.
 
-    What fails with static or backed sizes too is not, except where torch itself says that it depends on data.
+    If the program fails with static or backed sizes too, it does not, unless torch itself states that it
+    depends on data.
     """
     _, exception = decisive(shown.observation)
     if shown.kind in KINDS_ABOUT_DATA or exception.name in EXCEPTIONS_ABOUT_DATA:

@@ -1,4 +1,4 @@
-"""Control runs, as a worker makes them: the smallest program with static sizes, then with backed ones."""
+"""Does the control runs in a worker: the smallest program with static sizes, then with backed sizes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.text import print_program
 
 GUARDS = frozenset({"dde", "pending-unbacked"})
-"""Kinds that are the same only where their signature is."""
+"""Kinds that are the same failure only if their signature is the same."""
 
 DEADLY = frozenset({"crash", "timeout"})
-"""Kinds that end the process that shows them: nothing is judged."""
+"""Kinds that end the process. They are not judged."""
 
 
 def control(
@@ -29,9 +29,10 @@ def control(
     without_sources: Callable[[Program], Program | None],
     runner: Runner,
 ) -> Control:
-    """Capture `program` in the stage and semantics of the failure that it shows, with static and with backed sizes.
+    """Capture `program` in the stage and semantics of its failure, with static and with backed sizes.
 
-    `ops` are the functions that fail: where all of them are sources of data-dependent sizes, there is no such form.
+    `ops` are the functions that fail. If all of them are sources of data-dependent sizes, the program has no
+    such variant.
     """
     form = without_sources(program) if shown.kind not in DEADLY else None
     if form is None or _lost(program, form, ops):
@@ -59,7 +60,9 @@ def _outcome(subject: ProgramSubject, shown: Failure, runner: Runner) -> Control
 
 
 def _same(failure: Failure, shown: Failure) -> bool:
-    """The same signature; for what is no guard, the same exception with the same message is enough."""
+    """Whether two failures are the same: by signature. Errors other than guards may also have the same
+    exception and message.
+    """
     if classify(failure).signature == classify(shown).signature:
         return True
     if failure.kind != shown.kind or shown.kind in GUARDS:

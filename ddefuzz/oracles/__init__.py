@@ -1,1 +1,1 @@
-"""What "wrong" means: each oracle turns observations into a verdict or a failure."""
+"""Oracles: each judges observations of a program, and returns failures or a verdict."""

@@ -1,4 +1,4 @@
-"""The agreement oracle: a captured program computes what eager computes, at every size."""
+"""The agreement oracle: a captured program must compute what eager computes, at every size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddefuzz.oracles.seen import Seen, guard_to_blame, op_to_blame, unknown
 from ddefuzz.program.model import functions_in
 
 KINDS: Mapping[Kind, str] = {
-    "wrong-result": "the captured program computes something else than eager at some size",
+    "wrong-result": "the captured program computes other values than eager at some size",
     "wrong-layout": "the captured program's result has other strides than eager's at some size",
 }
 
@@ -27,14 +27,14 @@ UNSPECIFIED: tuple[tuple[re.Pattern[str], str], ...] = (
         "random numbers",
     ),
 )
-"""What two right programs may compute differently, by the name of the function that makes it."""
+"""Patterns of functions whose results may differ between two correct programs, with the reason."""
 
 TIES = re.compile(r"(^|[._])(topk|sort|argsort|kthvalue|mode|median|nanmedian|argmax|argmin|unique)")
-"""Functions that are free to choose among equal values; inductor does so otherwise than eager."""
+"""Functions that may choose freely among equal values. Inductor chooses differently from eager."""
 
 
 def unspecified(seen: Seen) -> str:
-    """Why results of this program are not compared; empty if they are."""
+    """Why the results of this program are not compared; empty if they are."""
     program = seen.program
     for name in functions_in(program) if program is not None else ():
         for pattern, why in UNSPECIFIED:
@@ -46,7 +46,9 @@ def unspecified(seen: Seen) -> str:
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """A wrong result at some size; what was captured anew for a size says nothing of the first capture."""
+    """Report a wrong result at some size. Calls that captured the program again are skipped: they do not test
+    the first capture.
+    """
     wrong = [call for call in seen.observation.calls if _differs(call)]
     if not wrong or unspecified(seen):
         return ()
@@ -58,7 +60,9 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    """The guard whose true answer mends it, if its fallback was not the truth; else the op of the first wrong value."""
+    """The guard whose true value fixes the result, if its fallback was not the true value; else the op of the
+    first wrong value.
+    """
     only_layout = failure.kind == "wrong-layout"
 
     def shows(call: Call) -> bool:

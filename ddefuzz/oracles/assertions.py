@@ -1,4 +1,4 @@
-"""The assertion oracle: a captured program refuses exactly the inputs that eager refuses."""
+"""The assertion oracle: a captured program must reject exactly the inputs that eager rejects."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, un
 from ddefuzz.oracles.truth import clauses, sides, value_at
 
 KINDS: Mapping[Kind, str] = {
-    "over-strict": "the captured program refuses inputs that eager takes",
-    "missing-assertion": "the captured program takes inputs that eager refuses",
+    "over-strict": "the captured program rejects inputs that eager accepts",
+    "missing-assertion": "the captured program accepts inputs that eager rejects",
 }
 
 
 def accepted(call: Call) -> bool:
-    """Whether a refusal is the accepted rule: a size that is 1 only at run time does not broadcast.
+    """Whether a rejection follows PyTorch's rule that a size that is 1 only at run time does not broadcast.
 
-    By its form: some clause of the assertion says that two sizes are equal, and in this call just one of them is 1.
+    This is known from the form of the assertion: one of its clauses states that two sizes are equal, and in
+    this call exactly one of them is 1.
     """
     symbols = dict(call.symbols)
     for clause in clauses(call.captured.expression):
@@ -32,7 +33,7 @@ def accepted(call: Call) -> bool:
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """A refusal too many and one too few, each at the first size that shows it."""
+    """Report the first call that only the captured program rejects, and the first call that only eager rejects."""
     calls = seen.observation.calls
     strict = next((call for call in calls if _over_strict(call)), None)
     lax = next((call for call in calls if _missing(call)), None)
@@ -46,7 +47,7 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    """The guard whose true answer mends it; else who made the assertion; else the op that alone shows it."""
+    """The guard whose true value fixes it; else the code that made the assertion; else the op that shows it alone."""
     shows = _over_strict if failure.kind == "over-strict" else _missing
     call = next(call for call in failure.observation.calls if shows(call))
     guard = guard_to_blame(seen, call, shows, runner)

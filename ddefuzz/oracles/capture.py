@@ -1,4 +1,4 @@
-"""The capture oracle: eager accepts the program, so a stage that does not is wrong, in one of seven kinds."""
+"""The capture oracle: if eager accepts a program, every stage must capture it. A failure has one of seven kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
 KINDS: Mapping[Kind, str] = {
     "dde": "a guard over an unbacked size could not be decided",
     "pending-unbacked": "an op made an unbacked symbol that none of its outputs has",
-    "data-dependent-output": "an op has no fake kernel, or an output that only the data tells",
+    "data-dependent-output": "an op has no fake kernel, or an output that depends on data",
     "unsupported": "dynamo does not trace it",
     "crash": "the process that captured it died",
     "timeout": "the capture did not end in time",
@@ -23,13 +23,14 @@ EXPECTED_AFTER: dict[Outcome, frozenset[Outcome]] = {
     "timeout": frozenset({"fail", "timeout"}),
     "crash": frozenset({"fail", "timeout", "crash"}),
 }
-"""By how eager ends, the ends of the stages after it that are not theirs."""
+"""For each outcome of eager, the outcomes that are then no failures of the stages after it."""
 
 
 def judge(observations: Iterable[Observation]) -> tuple[Failure, ...]:
     """The failures among one program's observations, in the order of stages, cheapest first.
 
-    A program that eager refuses proves nothing about the stages after it; a crash or a hang does, unless it is eager's.
+    If eager raises for a program, errors of the stages after it prove nothing. A crash or a hang is a failure,
+    unless eager has it too.
     """
     ordered = sorted(observations, key=lambda observation: STAGES.index(observation.stage))
     eager = next((observation for observation in ordered if observation.stage == "eager"), None)

@@ -1,7 +1,8 @@
-"""Reference programs: what fails where, and why, is known of each. `ddefuzz doctor` captures and classifies them.
+"""Reference programs with known failures. `ddefuzz doctor` captures and classifies them.
 
-A new torch moves its plumbing: a site is then blamed that only passes a decision on. One program of each kind of place
-tells it at once, by name. The table has been read in torch's source; where versions differ it says so.
+A new torch may move its plumbing, so that a frame which only passes a decision on is blamed. There is one program
+for each kind of site, so `doctor` reports such a change by name. The expected sites were read in torch's source.
+Where versions differ, the table says so.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ _SECONDS = 60.0
 
 
 class Reference(NamedTuple):
-    """One program, and what is known of it: the site, cause and kind of its failure.
+    """One program, with the kind, site and cause of its failure.
 
-    `name` says what it is there for. `inputs` are as the text form has them; ` grad` asks for a gradient. `moved` are
-    the sites of newer versions, each from its version on, oldest first. From `passes_since` on torch captures it.
+    `name` says what the program stands for. `inputs` are written as in the text form; ` grad` at the end of one
+    requires a gradient. `moved` has the sites in newer versions, each with its first version, oldest first.
+    torch captures the program since the version `passes_since`.
     """
 
     name: str
@@ -48,17 +50,17 @@ class Reference(NamedTuple):
         return f"# ddefuzz program v1\n# inputs: {values}\ndef program({signature}):\n    return {self.call}\n"
 
     def expected(self, torch: str) -> str:
-        """How it ends under a version of torch."""
+        """The expected result under a version of torch."""
         if self.passes_since and _version(torch) >= _version(self.passes_since):
             return PASSES
         sites = [self.site, *(site for since, site in self.moved if _version(torch) >= _version(since))]
-        return _told(self.kind, sites[-1], self.cause)
+        return _described(self.kind, sites[-1], self.cause)
 
 
 PASSES = "ok"
 
 
-def _told(kind: Kind, site: str, cause: Cause) -> str:
+def _described(kind: Kind, site: str, cause: Cause) -> str:
     return f"{kind} at {site}, cause {cause}"
 
 
@@ -109,14 +111,14 @@ REFERENCES: tuple[Reference, ...] = (
               "at::native::vander", "int-required"),
     Reference("an out= kernel", "export", VECTOR + '; y: Float32[Tensor, ""]', "torch.special.ndtr(x, out=y)",
               "at::native::special_ndtr_out", "int-required"),
-    Reference("C++ that wants an op's answer", "export", 'x: Float32[Tensor, "3"]; n: Int64[Tensor, "3"]',
+    Reference("C++ that needs an op's Python value", "export", 'x: Float32[Tensor, "3"]; n: Int64[Tensor, "3"]',
               "torch.cov(x, fweights=n)", "at::native::cov", "avoidable", kind="data-dependent-output"),
     Reference("an int in a schema", "export", VECTOR, "torch.linspace(0.0, 1.0, x.shape[0])",
               "aten::linspace", "int-required"),
     Reference("an int in a schema, in torch.compile", "compile", VECTOR, "torch.hann_window(x.shape[0])",
               "aten::hann_window", "int-required"),
     Reference("a float in a schema", "export", SCALAR, "x.normal_(x)", "aten::normal_", "int-required"),
-    Reference("Python of torch that wants an int", "export", INDEX, "torch.nn.functional.one_hot(n)",
+    Reference("Python of torch that needs an int", "export", INDEX, "torch.nn.functional.one_hot(n)",
               "torch/_decomp/decompositions.py:one_hot", "int-required"),
     Reference("a Python function of torch that calls C++ with ints", "export", IMAGES,
               "torch.nn.functional.adaptive_max_pool2d(x, (None, 0))",
@@ -156,9 +158,9 @@ REFERENCES: tuple[Reference, ...] = (
               "aten::geqrf", "no-kernel", kind="data-dependent-output"),
     Reference("an op without an unbacked output", "export", SCALAR + "; " + INDEX, "torch.nonzero(x, out=n)",
               "aten::nonzero", "no-kernel", kind="data-dependent-output"),
-    Reference("refused by dynamo", "compile", SCALAR + " grad", "x.backward()",
+    Reference("not traced by dynamo", "compile", SCALAR + " grad", "x.backward()",
               "Tensor.backward", "refused", kind="unsupported"),
-    Reference("refused by dynamo, in strict export", "export-strict", INDEX, "torch.nn.functional.one_hot(n)",
+    Reference("not traced by dynamo, in strict export", "export-strict", INDEX, "torch.nn.functional.one_hot(n)",
               "torch.nn.functional.one_hot", "refused", kind="unsupported"),
     Reference("an unbacked size in no output", "compile", 'x: Float32[Tensor, "2"]', "torch.combinations(x)",
               "torch.combinations", "unclassified",
@@ -173,7 +175,7 @@ REFERENCES: tuple[Reference, ...] = (
 
 
 def checks(pool: Pool) -> Iterator[Check]:
-    """Each program captured and classified, as a line that says what was expected and what was seen."""
+    """Capture and classify each program, and compare with what is expected."""
     torch = version("torch")
     sent = [
         (row, run, pool.submit(observe_run, run, _SECONDS))
@@ -186,7 +188,7 @@ def checks(pool: Pool) -> Iterator[Check]:
 
 
 def compared(row: Reference, observation: Observation, torch: str) -> Check:
-    """What is known of a program beside what was observed of it."""
+    """The check that compares what is known of a program with an observation of it."""
     name = f"reference program, {row.name}: {row.call} in {row.stage}"
     expected, seen = row.expected(torch), _seen(observation)
     return Check(name, seen == expected, seen if seen == expected else f"expected {expected}; seen {seen}")
@@ -197,4 +199,4 @@ def _seen(observation: Observation) -> str:
     if not failures:
         return f"{observation.outcome} {observation.reason}".rstrip()
     found = classify(failures[0])
-    return _told(found.signature.kind, str(found.signature.site), found.cause)
+    return _described(found.signature.kind, str(found.signature.site), found.cause)

@@ -1,4 +1,7 @@
-"""What an oracle looks at, and the experiments by which it blames a place."""
+"""The input of the oracles, and the experiments that find the site of a wrong capture.
+
+An experiment captures the program again, with some guards forced to their true value or with fewer steps.
+"""
 
 from __future__ import annotations
 
@@ -22,60 +25,60 @@ from ddefuzz.program.text import digest, print_program
 
 
 class Seen(NamedTuple):
-    """A program's text, empty of user code, and what it did in one stage."""
+    """A program's text (empty for user code) and its observation in one stage."""
 
     text: str
     observation: Observation
 
     @property
     def program(self) -> Program | None:
-        """The program, None of user code."""
+        """The program, None for user code."""
         return catalogue.parse(self.text, "<program>").program if self.text else None
 
 
 Shows = Callable[[Call], bool]
-"""Whether a call is of the kind that is blamed."""
+"""A predicate: whether a call shows the failure in question."""
 
 
 def answered_falsely(observation: Observation, call: Call) -> tuple[tuple[Guard, bool], ...]:
-    """The guards whose fallback was not the truth in a call, each with the truth."""
+    """The guards whose fallback was not the true value in a call, each with the true value."""
     symbols = dict(call.symbols)
     found = ((guard, value_at(guard.expression, symbols)) for guard in observation.guards)
     return tuple((guard, bool(truth)) for guard, truth in found if truth is not None and bool(truth) != guard.fallback)
 
 
 def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
-    """The guard whose true answer mends the call; None if no guard's does.
+    """The guard whose true value fixes the call; None if no guard's does.
 
-    The program is captured again with the true answer at each guard alone, and then with all of them, without those
-    that are not needed.
+    The program is captured again with each single guard forced to its true value. If none is enough, all are
+    forced, and those that are not needed are left out again.
     """
     suspects = answered_falsely(seen.observation, call)
     if not suspects or not seen.text:
         return None
 
-    def mends(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
+    def fixes(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
         answers = tuple(Answer(guard.place, truth, guard.expression) for guard, truth in chosen)
         again = _again(seen, seen.text, call, runner, answers)
         return again is not None and not shows(again)
 
-    alone = next((one for one in suspects if mends((one,))), None)
+    alone = next((one for one in suspects if fixes((one,))), None)
     if alone is not None:
         return at_guard(alone[0])
-    if len(suspects) == 1 or not mends(suspects):
+    if len(suspects) == 1 or not fixes(suspects):
         return None
     needed = suspects
     for one in suspects:
         fewer = tuple(other for other in needed if other is not one)
-        if fewer and mends(fewer):
+        if fewer and fixes(fewer):
             needed = fewer
     return at_guard(needed[0][0])
 
 
 def op_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
-    """The op of the first step whose own result shows it; None if no step's does, or there is but one way to tell.
+    """The op of the first step whose own result shows the failure; None if no step does.
 
-    Each step's targets are returned in place of what the program returns, in order.
+    The program is captured again with each step's targets returned in place of what it returns, in order.
     """
     program = seen.program
     if program is None:
@@ -89,13 +92,15 @@ def op_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located
 
 
 def unknown(seen: Seen) -> Located:
-    """Nothing could be blamed: an honest place, which never is another program's."""
+    """The site of a failure that could not be located. It contains the program's digest, so different programs
+    do not share it.
+    """
     program = seen.program
     return Located(Site("Python", None, None), None, f"program {digest(program)[:12]}" if program else "user code")
 
 
 def at_guard(guard: Guard) -> Located:
-    """The place of a guard that took its fallback."""
+    """The site of a guard that took its fallback."""
     anchor = f"{guard.method} {expression_shape(guard.expression)}"
     if guard.place.language == "C++":
         return Located(Site("C++", None, guard.place.file), None, anchor)
@@ -103,7 +108,7 @@ def at_guard(guard: Guard) -> Located:
 
 
 def at_maker(constraint: Constraint) -> Located:
-    """The place that made an assertion, a replacement or a range."""
+    """The site that made an assertion, a replacement or a range."""
     anchor = f"{constraint.kind} {expression_shape(constraint.text.replace(' = ', ' == '))}"
     if constraint.place.language == "C++":
         return Located(Site("C++", None, constraint.place.file), None, anchor)
@@ -112,9 +117,9 @@ def at_maker(constraint: Constraint) -> Located:
 
 
 def _again(seen: Seen, text: str, call: Call, runner: Runner, answers: tuple[Answer, ...]) -> Call | None:
-    """The same call of the program captured anew; None if it is not captured."""
+    """The same call, with the program captured again; None if it is not captured."""
     before = seen.observation.semantics
-    # The first that fits a guard answers it: what the run was given (a planted fault) stays for all others.
+    # The first answer that fits a guard is used. Those that the run already had (a planted fault) stay for the others.
     semantics: Semantics = msgspec.structs.replace(before, answers=(*answers, *before.answers))
     observation = runner(Run(ProgramSubject(text), seen.observation.stage, semantics, calls=(call.size,)))
     return observation.calls[0] if observation.calls else None

@@ -1,4 +1,4 @@
-"""The specialization oracle: an unbacked size stays free unless somebody asserts what it is."""
+"""The specialization oracle: a capture must not fix an unbacked size, unless the program asserts its value."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ddefuzz.oracles.seen import Seen, at_maker, unknown
 from ddefuzz.oracles.truth import value_at
 
 KINDS: Mapping[Kind, str] = {
-    "specialized": "an unbacked size became a number or another size, and eager takes inputs where it is not that",
+    "specialized": "an unbacked size was replaced by a number or another size, but eager accepts inputs of other sizes",
 }
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """A replacement that is not true in a call that eager takes and the captured program does not."""
+    """Report a replacement that is false in a call which eager accepts and the captured program rejects."""
     for call in seen.observation.calls:
         broken = _broken(seen, call)
         if broken is not None:
@@ -27,7 +27,7 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    """Who made the replacement."""
+    """The code that made the replacement."""
     del runner
     found = (_broken(seen, call) for call in failure.observation.calls)
     broken = next((one for one in found if one is not None), None)

@@ -1,4 +1,6 @@
-"""All oracles: what each calls wrong, what it needs to see, and how it blames a place."""
+"""The table of oracles: the kinds of failures that each reports, the calls that it needs, and how it locates a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 
 class Oracle(NamedTuple):
-    """One oracle. `kinds` are what it calls wrong, each with its meaning.
+    """One oracle. `kinds` has the kinds of failures that it reports, with their meaning.
 
-    `calls` are the sizes at which it needs what was captured called; without any it judges the capture itself. `locate`
-    may run the program again; None says that the observation alone tells (`classify`).
+    `calls` are the sizes at which it needs calls of the captured program. Without any, it judges the capture
+    itself. `locate` finds the site and may run the program again; None means that the observation is enough
+    (`classify`).
     """
 
     name: str
@@ -35,13 +38,13 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle("specialization", specialization.KINDS, specialization.judge, specialization.locate, CALL_SIZES),
     Oracle("assertions", assertions.KINDS, assertions.judge, assertions.locate, CALL_SIZES),
 )
-"""In the order in which their failures are told."""
+"""All oracles, in the order in which their failures are reported."""
 
 NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
 
 
 def oracle_of(kind: Kind) -> Oracle:
-    """The oracle that a kind belongs to."""
+    """The oracle that reports a kind."""
     return next(oracle for oracle in ORACLES if kind in oracle.kinds)
 
 
@@ -52,7 +55,7 @@ def calls_of(names: Iterable[str]) -> tuple[CallSize, ...]:
 
 
 def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classified, ...]:
-    """What the named oracles call wrong in one observation, each with the place that is blamed."""
+    """The failures that the named oracles report for one observation, each with its site."""
     chosen = [oracle for oracle in ORACLES if oracle.name in set(names)]
     return tuple(_classified(oracle, failure, seen, runner) for oracle in chosen for failure in oracle.judge(seen))
 

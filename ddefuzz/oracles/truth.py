@@ -1,4 +1,6 @@
-"""Evaluate what torch printed of a symbolic expression, at values of its symbols. It is parsed, never executed."""
+"""Evaluates symbolic expressions that torch printed, at given values of their symbols. They are parsed, never
+executed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ceiling": math.ceil,
     "floor": math.floor,
 }
-"""Functions of sympy and of torch/utils/_sympy/functions.py, as they print."""
+"""Functions of sympy and of torch/utils/_sympy/functions.py, by their printed name."""
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -60,11 +62,11 @@ LARGEST_POWER = 64
 
 
 class _UnknownError(Exception):
-    """Something that cannot be evaluated."""
+    """The expression cannot be evaluated."""
 
 
 def value_at(expression: str, symbols: Mapping[str, int]) -> Number | None:
-    """The value of an expression at these values of its symbols; None if it has other symbols or functions."""
+    """The value of an expression at these values of its symbols; None if it contains other symbols or functions."""
     tree = parsed(expression)
     if tree is None:
         return None
@@ -76,7 +78,7 @@ def value_at(expression: str, symbols: Mapping[str, int]) -> Number | None:
 
 
 def parsed(expression: str) -> ast.expr | None:
-    """The expression's syntax tree; None if it is no expression."""
+    """The expression's syntax tree; None if it does not parse."""
     try:
         return ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -110,7 +112,7 @@ def _value(node: ast.expr, symbols: Mapping[str, int]) -> Any:
 
 
 def clauses(expression: str) -> tuple[str, ...]:
-    """The clauses of a disjunction (`a | b`); of any other expression it alone."""
+    """The clauses of a disjunction (`a | b`). Any other expression is a single clause."""
     tree = parsed(expression)
     return (expression,) if tree is None else tuple(map(ast.unparse, _clauses(tree)))
 
@@ -124,7 +126,7 @@ def _clauses(tree: ast.expr) -> list[ast.expr]:
 
 
 def sides(clause: str) -> tuple[str, str] | None:
-    """Both sides of an equation (`Eq(a, b)`); None of anything else."""
+    """Both sides of an equation (`Eq(a, b)`); None for anything else."""
     match parsed(clause):
         case ast.Call(ast.Name("Eq"), [left, right], []):
             return ast.unparse(left), ast.unparse(right)

@@ -1,4 +1,6 @@
-"""What the old mechanism would have done with a stage: six verdicts, from one observation and rarely a second."""
+"""Compares explicit and size-oblivious semantics for one stage: gives one of seven verdicts, mostly without a
+second run.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +11,37 @@ from ddefuzz.execute.protocol import Observation
 
 Verdict: TypeAlias = Literal["ok", "rescued", "fails", "changed", "regressed", "diverged", "not-judged"]
 """
-ok          explicit traces, and so did the old mechanism
-rescued     explicit traces, the old mechanism could not decide somewhere
-fails       explicit fails
-changed     both trace, their graphs differ
-regressed   only explicit fails
+The verdicts, with explicit and size-oblivious semantics compared:
+
+ok          both capture the program, with the same graph
+rescued     only explicit captures it: size-oblivious could not decide a guard
+fails       explicit does not capture it
+changed     both capture it, with different graphs
+regressed   only size-oblivious captures it
 diverged    one of the two computes something else than eager
-not-judged  the stage could not say (never to be read as ok)
+not-judged  the stage could not be run here (this is not ok)
 """
 
 
 def needs_second_run(explicit: Observation) -> bool:
-    """Whether the size-oblivious run must really be made: some fallback differs from what the old mechanism said.
+    """Whether a run with size-oblivious semantics is needed: some fallback differs from what these semantics
+    would return.
 
-    Both runs then want their graph's text (`Run.graph`).
+    Both runs then need the text of their graph (`Run.graph`).
     """
     return explicit.outcome in ("ok", "fail") and any(guard.counterfactual == "other" for guard in explicit.guards)
 
 
 def verdict(explicit: Observation, size_oblivious: Observation | None = None) -> Verdict:
-    """The verdict on one stage; `size_oblivious` is the second run where `needs_second_run` asks for one."""
+    """The verdict on one stage. `size_oblivious` is the second run, required if `needs_second_run` is true."""
     if explicit.outcome == "not-judged":
         return "not-judged"
     if not needs_second_run(explicit):
         return _alone(explicit)
     if size_oblivious is None:
-        raise DdefuzzError(f"stage {explicit.stage}: a guard answered otherwise, so a size-oblivious run must be given")
+        raise DdefuzzError(
+            f"stage {explicit.stage}: a fallback differs from size-oblivious semantics, so their run must be given"
+        )
     if _differs(explicit) or _differs(size_oblivious):
         return "diverged"
     match explicit.outcome, size_oblivious.outcome:

@@ -1,4 +1,4 @@
-"""The verdicts of experiments: on runs made by hand, and on real torch for one guard of each kind."""
+"""Tests of the verdicts of experiments: on hand-made runs, and on real torch for one guard of each kind."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def sizes(names: str) -> tuple[CallSize, ...]:
         (Row(SITE, "False", True), row("True"), row("assert"), "nothing to compare"),
     ],
 )
-def test_the_verdict_is_the_least_that_is_right(false: Row, true: Row, asserted: Row, expected: Verdict) -> None:
+def test_the_verdict_is_the_smallest_correct_change(false: Row, true: Row, asserted: Row, expected: Verdict) -> None:
     assert verdict((false, true, asserted)) == expected
 
 
@@ -104,7 +104,7 @@ def test_each_call_is_counted_where_it_belongs() -> None:
     assert (str(found.site), found.expression) == ("torch/_refs/__init__.py:roll", "Eq(u0, 0)")
 
 
-def test_a_guard_that_follows_is_answered_as_well() -> None:
+def test_a_guard_that_follows_is_given_a_value_too() -> None:
     def runner(run: Run) -> Observation:
         told = {one.expression: one.value for one in run.semantics.answers}
         if "Eq(u0, 0)" not in told:
@@ -118,7 +118,7 @@ def test_a_guard_that_follows_is_answered_as_well() -> None:
     assert found.rows[0].then == ("Eq(u0, 1) is True",)
 
 
-def test_guards_without_end_are_given_up() -> None:
+def test_an_endless_sequence_of_guards_is_given_up() -> None:
     def runner(run: Run) -> Observation:
         return failed(f"Eq(u0, {len(run.semantics.answers)})")
 

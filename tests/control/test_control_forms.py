@@ -1,4 +1,4 @@
-"""Control programs of real programs: sources of data-dependent sizes become inputs, and what torch makes of them."""
+"""Tests of variants for control runs: sources of data-dependent sizes become inputs. Real torch captures them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_source_inside_of_an_expression_keeps_its_grad() -> None:
     """)
 
 
-def test_where_only_a_source_is_left_there_is_no_form() -> None:
+def test_a_program_of_sources_alone_has_no_variant() -> None:
     assert (
         form_of("""
         # inputs: x = normal; mask = trues(4)

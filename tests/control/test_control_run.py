@@ -1,4 +1,4 @@
-"""What control runs say of a program, with a runner that captures nothing."""
+"""Tests of control runs with a runner that captures nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_another_kind_is_another_failure() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["crash", "timeout", "not-judged"])
-def test_a_run_that_could_not_be_made_says_nothing(outcome: str) -> None:
+def test_a_run_that_could_not_be_made_is_not_judged(outcome: str) -> None:
     lost = Observation("aot", EXPLICIT, outcome)  # type: ignore[arg-type]
     shown = failure("UnsupportedOperatorException")
     assert control(PROGRAM, shown, OPS, as_it_is, runner(lost, PASSED)) == Control("not judged", "passes")
@@ -110,7 +110,7 @@ def test_what_fails_in_a_control_run_is_not_about_data(
     assert data_dependent(failure("UnsupportedOperatorException"), Control(static, backed)) is expected
 
 
-def test_without_control_runs_nothing_is_said() -> None:
+def test_without_control_runs_it_is_not_known() -> None:
     assert data_dependent(failure("UnsupportedOperatorException"), None) is None
 
 
@@ -126,7 +126,7 @@ def test_without_control_runs_nothing_is_said() -> None:
     ],
     ids=lambda shown: shown.evidence[:40],
 )
-def test_what_torch_itself_says_is_about_data_is(shown: Failure) -> None:
+def test_a_failure_that_torch_calls_data_dependent_is(shown: Failure) -> None:
     for found in (None, NOT_JUDGED, Control("fails", "fails")):
         assert data_dependent(shown, found) is True
 

@@ -1,4 +1,4 @@
-"""The kinds of failure, from the chain of exceptions."""
+"""Tests of the capture oracle: the kind of a failure follows from its chain of exceptions."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def test_evidence_is_the_expression_or_the_first_line() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["crash", "timeout"])
-def test_a_dead_worker_is_a_failure_even_if_eager_refuses(outcome: Outcome) -> None:
+def test_a_dead_worker_is_a_failure_even_if_eager_raises(outcome: Outcome) -> None:
     failures = judge([failed("builtins.ValueError", stage="eager"), failed(outcome=outcome)])
     assert [failure.kind for failure in failures] == [outcome]
 
 
-def test_what_eager_refuses_as_well_is_no_failure() -> None:
+def test_an_error_that_eager_raises_too_is_no_failure() -> None:
     assert judge([failed("builtins.ValueError", stage="eager"), failed("builtins.ValueError")]) == ()
 
 
 @pytest.mark.parametrize("outcome", ["crash", "timeout"])
-def test_what_ends_eager_too_is_eagers_own(outcome: Outcome) -> None:
+def test_a_crash_or_hang_of_eager_is_reported_for_eager_only(outcome: Outcome) -> None:
     failures = judge([failed(outcome=outcome, stage="eager"), failed(outcome=outcome), failed("builtins.ValueError")])
     assert [(failure.kind, failure.observation.stage) for failure in failures] == [(outcome, "eager")]
 

@@ -1,4 +1,4 @@
-"""The oracles over captured programs: on observations made by hand, and on planted faults in real torch."""
+"""Tests of the oracles over captured programs: on hand-made observations, and on planted faults in real torch."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def test_what_is_unspecified_is_not_compared(function: str) -> None:
     assert agreement.judge(seen(wrong(), text=text)) == ()
 
 
-def test_what_was_captured_anew_says_nothing() -> None:
+def test_calls_that_captured_again_are_not_judged() -> None:
     again = msgspec.structs.replace(wrong(), recompiled=True)
     assert classified(seen(again), nothing) == ()
 
 
-def test_the_guard_whose_true_answer_mends_it_is_blamed() -> None:
+def test_the_guard_whose_true_value_fixes_it_is_blamed() -> None:
     def runner(run: Run) -> Observation:
         assert run.calls == ("2",)
         mended = Answer(GUARD.place, True, "Eq(u0, 3)") in run.semantics.answers
@@ -102,13 +102,13 @@ def test_without_a_guard_the_first_wrong_op_is_blamed() -> None:
     assert (found.signature.site.language, found.signature.site.function) == ("op", "torch.neg")
 
 
-def test_nothing_to_blame_is_said() -> None:
+def test_a_failure_that_cannot_be_located_has_an_unknown_site() -> None:
     (found,) = classified(seen(wrong()), lambda _: observed())
     assert str(found.signature.site) == "an unknown place"
     assert found.signature.anchor.startswith("program ")
 
 
-def test_a_refusal_is_blamed_on_the_maker_of_its_assertion() -> None:
+def test_a_rejection_is_blamed_on_the_code_that_made_its_assertion() -> None:
     frame = Frame("torch/_meta_registrations.py", 7, "meta_bmm", "torch._check(a == b)", exact=True)
     made = Constraint("assertion", "Eq(u0, 2*u1)", "expect_true", Place("Python", frame.file, 7), (frame,))
     (found,) = classified(seen(refusal("Eq(u0, 2*u1)"), constraints=(made,)), nothing)
@@ -128,17 +128,17 @@ def test_a_refusal_is_blamed_on_the_maker_of_its_assertion() -> None:
         ("", False),
     ],
 )
-def test_a_size_that_is_1_only_at_run_time_may_be_refused(expression: str, accepted: bool) -> None:
+def test_a_size_that_is_1_only_at_run_time_may_be_rejected(expression: str, accepted: bool) -> None:
     assert assertions.accepted(refusal(expression)) == accepted
     assert bool(assertions.judge(seen(refusal(expression)))) != accepted
 
 
-def test_what_only_eager_refuses_lacks_an_assertion() -> None:
+def test_inputs_that_only_eager_rejects_lack_an_assertion() -> None:
     (failure,) = assertions.judge(seen(Call("0", REFUSED, RETURNED)))
     assert (failure.kind, failure.evidence) == ("missing-assertion", "at size 0 eager: RuntimeError: no")
 
 
-def test_a_symbol_that_became_a_number_is_blamed_on_who_set_it() -> None:
+def test_a_replacement_is_blamed_on_the_code_that_made_it() -> None:
     frame = Frame("torch/_refs/__init__.py", 3, "cat", "a", exact=True)
     made = Constraint("replacement", "u0 = 4", "expect_true", Place("Python", frame.file, 3), (frame,))
     subject = seen(refusal("Eq(u0, u1)"), constraints=(made,))

@@ -1,4 +1,4 @@
-"""The reference programs of `ddefuzz doctor`: each is one that can be read, and a wrong site is told by name.
+"""Tests of the reference programs of `ddefuzz doctor`: each parses, and a wrong site is reported by name.
 
 That they fail as the table says is `tests/cli/test_doctor.py`.
 """
@@ -22,7 +22,7 @@ MOVED = ROLLS._replace(moved=(("2.14", "at::native::roll"), ("2.16", "at::native
 
 
 @pytest.mark.parametrize("row", REFERENCES, ids=lambda row: f"{row.call}, {row.stage}")
-def test_a_program_is_one_in_canonical_form(row: Reference) -> None:
+def test_a_program_is_in_canonical_form(row: Reference) -> None:
     assert print_program(catalogue.parse(row.text, row.name).program) == row.text
 
 
@@ -54,7 +54,7 @@ def test_a_program_may_pass_from_a_version_on() -> None:
     assert (told.ok, told.detail) == (False, f"expected dde at {ROLL.site}, cause avoidable; seen ok")
 
 
-def test_a_site_that_moved_is_told_with_its_program() -> None:
+def test_a_site_that_moved_is_reported_with_its_program() -> None:
     seen = failure_of(ROLL).observation
     there = compared(ROLLS, seen, "2.13.0")
     assert (there.ok, there.detail) == (True, f"dde at {ROLL.site}, cause avoidable")
@@ -64,6 +64,6 @@ def test_a_site_that_moved_is_told_with_its_program() -> None:
     assert told.detail == f"expected dde at at::native::roll, cause avoidable; seen {there.detail}"
 
 
-def test_a_lost_worker_is_told() -> None:
+def test_a_lost_worker_is_reported() -> None:
     told = compared(ROLLS, msgspec.structs.replace(failure_of(ROLL).observation, outcome="timeout"), "2.13.0")
     assert (told.ok, "seen timeout at" in told.detail) == (False, True)

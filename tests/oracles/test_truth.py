@@ -1,4 +1,4 @@
-"""Expressions as torch prints them, evaluated at values of their symbols."""
+"""Tests of evaluating expressions, as torch prints them, at values of their symbols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The six verdicts, and which of them need the second run."""
+"""Tests of the seven verdicts, and which of them need the second run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_one_run_is_enough(explicit: Observation, expected: Verdict) -> None:
         (answered("other"), second("not-judged"), "not-judged"),
     ],
 )
-def test_another_answer_asks_for_the_second_run(
+def test_a_different_fallback_needs_the_second_run(
     explicit: Observation, size_oblivious: Observation, expected: Verdict
 ) -> None:
     assert needs_second_run(explicit)
@@ -74,5 +74,5 @@ def test_the_second_run_must_be_given() -> None:
         verdict(answered("other"))
 
 
-def test_graphs_that_nobody_recorded_are_not_the_same() -> None:
+def test_missing_graphs_are_not_judged() -> None:
     assert verdict(msgspec.structs.replace(answered("other"), graph=None), second()) == "not-judged"
