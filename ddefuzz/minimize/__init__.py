@@ -1,1 +1,1 @@
-"""MAKING IT SMALL: pure passes, one total order, and the driver that asks "still the same signature?"."""
+"""The minimizer: pure passes that propose smaller programs, a total order, and a driver that tests the candidates."""

@@ -1,7 +1,8 @@
-"""What a maintainer would dismiss in a program: private functions, sizes of 0, arguments by which a call does nothing.
+"""Detects parts of a program that a maintainer would dismiss: private functions, sizes of 0, arguments that do
+nothing.
 
-The tables say what is odd and what to put in its place. The order prefers programs with less of it, the pass
-`plain_values_of_arguments` proposes what has less.
+The tables list what is odd and what to use instead. The order prefers programs with fewer odd parts. The passes
+`sensible_arguments` and `public_functions` propose replacements.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from ddefuzz.program.model import Call, Expr, Literal, Name, Program, Sequence, 
 
 
 class Odd(NamedTuple):
-    """Values that no user passes to a parameter, and those to try in their place, the best first.
+    """Values of a parameter that no user passes, and values to try instead, the best first.
 
-    `functions` is a regular expression of whole names without `torch.` or `Tensor.`, `position` the place in the
-    call (None: by keyword only). With `whole`, a display is odd only if all of its items are.
+    `functions` is a regular expression for whole names without `torch.` or `Tensor.`. `position` is the
+    argument's position (None: by keyword only). With `whole`, a list or tuple is odd only if all of its items
+    are.
     """
 
     functions: str
@@ -78,7 +80,7 @@ ODD: tuple[Odd, ...] = (
 
 
 class WrongDtype(NamedTuple):
-    """A parameter that is meant to be of `dtype`, though torch takes others where there is nothing to read."""
+    """A parameter that should have `dtype`, although torch accepts others if there is nothing to read."""
 
     functions: str
     position: int | None
@@ -96,7 +98,7 @@ DTYPES_MEANT: tuple[WrongDtype, ...] = (
 PRIVATE = re.compile(r"_|ops\.|.*\._")
 
 PUBLIC_HOMES = ("torch.", "torch.nn.functional.", METHOD_PREFIX, "torch.linalg.", "torch.special.", "torch.fft.")
-"""Where the public function of a name is looked for, in this order."""
+"""The modules in which the public function of a name is searched, in this order."""
 
 
 def absurdity(program: Program) -> int:
@@ -112,7 +114,7 @@ def absurdity(program: Program) -> int:
 
 
 def mistyped_inputs(call: Call, dtypes: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """The inputs whose dtype is not the one that the call means, with that."""
+    """The inputs whose dtype is not the one that the call should have, with that dtype."""
     for row in DTYPES_MEANT:
         argument = _argument(call, row) if re.fullmatch(row.functions, _bare(call.function)) else None
         if isinstance(argument, Name) and dtypes.get(argument.id, row.dtype) != row.dtype:
@@ -138,7 +140,7 @@ def sensible_calls(call: Expr) -> Iterator[Expr]:
 
 
 def public_calls(call: Expr) -> Iterator[Expr]:
-    """A call of a private function as one of a public function of that name."""
+    """A call of a private function as a call of a public function of that name."""
     if isinstance(call, Call) and _is_private(call.function):
         stem = call.function.rpartition(".")[2].lstrip("_")
         for home in PUBLIC_HOMES:

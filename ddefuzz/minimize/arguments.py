@@ -1,4 +1,4 @@
-"""Passes over expressions: arguments, numbers, displays, and an operation's operand in its place."""
+"""Passes over expressions: arguments, numbers, lists, and an operand in place of its operation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ddefuzz.program.model import (
 
 
 def drop_arguments(program: Program, facts: Facts) -> Iterator[Program]:
-    """Calls without keyword arguments, all or one, and without their last positional ones."""
+    """Remove all keyword arguments of a call or one of them, or the last positional ones."""
     del facts
 
     def simpler(node: Expr) -> Iterator[Expr]:
@@ -46,7 +46,7 @@ def drop_arguments(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def hoist(program: Program, facts: Facts) -> Iterator[Program]:
-    """An operand in place of its operation: `a + b` becomes `a`, `a if n > 3 else b` becomes `b`."""
+    """Replace an operation by an operand: `a + b` becomes `a`, `a if n > 3 else b` becomes `b`."""
     del facts
 
     def simpler(node: Expr) -> Iterator[Expr]:
@@ -61,7 +61,7 @@ def _only_in_an_index(expr: Expr) -> bool:
 
 
 def shorten(program: Program, facts: Facts) -> Iterator[Program]:
-    """Displays with one item less, a display of one item as the item, slices with a bound less."""
+    """Remove an item of a list or tuple, replace one with a single item by the item, or remove a bound of a slice."""
     del facts
 
     def simpler(node: Expr) -> Iterator[Expr]:
@@ -80,7 +80,7 @@ def shorten(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def to_constants(program: Program, facts: Facts) -> Iterator[Program]:
-    """A number that is computed becomes the number that it is."""
+    """Replace a computed number by its value."""
 
     def simpler(node: Expr) -> Iterator[Expr]:
         scalar = facts.scalar(node)
@@ -91,7 +91,9 @@ def to_constants(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def share_names(program: Program, facts: Facts) -> Iterator[Program]:
-    """One value is read in place of another of the same kind: `add(x, y)` becomes `add(x, x)`; all inputs first."""
+    """Read one value in place of another of the same kind: `add(x, y)` becomes `add(x, x)`. Inputs are tried
+    first.
+    """
     inputs = {one.name: one for one in program.inputs}
     yield _shared(program, lambda one: (one.dtype, tuple(dim.size for dim in one.shape)))
     yield _shared(program, lambda one: (one.dtype, len(one.shape)))
@@ -116,13 +118,15 @@ def _shared(program: Program, kind: Callable[[Input], Hashable]) -> Program:
 
 
 def public_functions(program: Program, facts: Facts) -> Iterator[Program]:
-    """A private function (`torch._refs.roll`) becomes the public one of that name."""
+    """Replace a private function (`torch._refs.roll`) by the public one of that name."""
     del facts
     yield from everywhere(program, public_calls)
 
 
 def sensible_arguments(program: Program, facts: Facts) -> Iterator[Program]:
-    """Arguments that no user passes (a kernel of size 0) become usual ones; inputs get the dtype that is meant."""
+    """Replace arguments that no user passes (a kernel of size 0) by usual ones, and give inputs the intended
+    dtype.
+    """
     del facts
     yield from everywhere(program, sensible_calls)
     dtypes = {one.name: one.dtype for one in program.inputs}
@@ -136,7 +140,7 @@ def sensible_arguments(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def lower_numbers(program: Program, facts: Facts) -> Iterator[Program]:
-    """Whole numbers toward 0, 1, 2 (all at once, then each), floats toward 0 and 1."""
+    """Reduce whole numbers toward 0, 1, 2 (all at once, then each), and floats toward 0 and 1."""
     del facts
 
     def plainest(node: Expr) -> Expr:
@@ -154,7 +158,7 @@ def lower_numbers(program: Program, facts: Facts) -> Iterator[Program]:
         if isinstance(value, bool):
             options = (False,)
         elif isinstance(value, int):
-            # A negative number in place of another means something else, and there are C++ kernels that crash at it.
+            # A negative number would change the meaning of the argument, and some C++ kernels crash on it.
             options = (0, 1, 2, 3, value // 2, value - 1) if value >= 0 else (0, 1, 2, 3, -1, -2, -3)
         elif isinstance(value, float):
             options = (0.0, 1.0)

@@ -1,7 +1,7 @@
-"""The facts of a program, from running it eagerly at its example size and at other data sizes.
+"""Collects facts about a program by running it eagerly, at its example size and at other data sizes.
 
-This is the one module of the room that imports torch. A program can crash or hang the process that runs it, so this
-runs where the program was captured: in a worker.
+This is the only module of the package that imports torch. A program can crash or hang its process, so this runs in
+a worker, like captures.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk
 from ddefuzz.program.sizes import DataSize
 
 OTHER_SIZES: tuple[DataSize, ...] = ("2", "all", "1", "0")
-"""Tried in this order, until two have run: what changes between them is decided by the data."""
+"""Data sizes, tried in this order until two have run. What differs between them depends on data."""
 
 MAX_LISTED = 32
-"""Integer tensors of at most so many elements can be stood for by their values."""
+"""Integer tensors of at most this many elements can be replaced by an input that lists their values."""
 
 OTHER_VALUES = {"normal": Recipe("ones"), "uniform": Recipe("ones"), "index": Recipe("index", (1,))}
-"""By kind of recipe, one of the same size and range whose values are all equal."""
+"""For each kind of recipe, one of the same size and range whose values are all equal."""
 
 Sizes: TypeAlias = tuple[int, ...]
 Values: TypeAlias = dict[Expr, object]
 
 
 def inspect(program: Program, *, other_size: bool = False) -> Mapping[Expr, StandIn] | None:
-    """What could stand for each value; None if the program does not run.
+    """The inputs or numbers that could replace each value of the program; None if the program does not run.
 
-    With `other_size` it has to run at another data size too, if it has any: one that does not cannot be captured for
-    all sizes, and an error in capturing it is no bug.
+    With `other_size`, it also has to run at another data size, if it has any. A program that does not cannot be
+    captured for all sizes, so an error in capturing it is no bug.
     """
-    # What torch warns of candidates, nobody has asked for.
+    # torch's warnings about candidates are of no interest.
     with warnings.catch_warnings(action="ignore"):
         return _inspect(program, other_size=other_size)
 
 
 def inspector(program: Program) -> Inspect:
-    """`inspect` for what is to become of a program: with `other_size` unless the program itself fails that.
+    """`inspect` for candidates of a program: with `other_size`, unless the program itself fails at other sizes.
 
-    There are programs that run at one size only: `torch.cross` wants a dim of size 3.
+    Some programs run at one size only: `torch.cross` requires a dim of size 3.
     """
     other_size = inspect(program, other_size=True) is not None
     return partial(inspect, other_size=other_size)
@@ -94,7 +94,7 @@ def _that_run(programs: Iterable[Program]) -> list[Values]:
 
 
 def _with_other_values(program: Program) -> Program:
-    """The program on all equal values: what `nonzero` or `unique` finds then is decided by the data."""
+    """The program with all values of inputs equal. Sizes that change then (of `nonzero`, `unique`) depend on data."""
     return replace(
         program,
         inputs=tuple(replace(one, recipe=OTHER_VALUES.get(one.recipe.kind, one.recipe)) for one in program.inputs),
@@ -104,7 +104,7 @@ def _with_other_values(program: Program) -> Program:
 def _values(program: Program) -> Values | None:
     """All names and the operations inside of expressions, with their values; None if a step raises.
 
-    None, too, if what is returned is nothing that a capture could return.
+    None also if the returned value is one that a capture cannot return.
     """
     try:
         env: dict[str, object] = dict(materialize(program))
@@ -117,21 +117,21 @@ def _values(program: Program) -> Values | None:
         values |= _inside(program.returns, env)
     except UnsupportedError:
         raise
-    # Whatever torch raises at a program that is not valid: that it does not run is all that is asked here.
+    # torch may raise any error for an invalid program. Here it only matters that the program does not run.
     except Exception:  # noqa: BLE001
         return None
     return values | {Name(name): value for name, value in env.items()}
 
 
 def _can_be_returned(value: object) -> bool:
-    """Whether a capture could hand it out: not an object of torch's own, such as the name of a backend."""
+    """Whether a capture can return the value: it is no internal object of torch, such as the name of a backend."""
     if isinstance(value, tuple | list):
         return all(map(_can_be_returned, value))
     return value is None or isinstance(value, torch.Tensor | bool | int | float | complex | str)
 
 
 def _inside(expr: Expr, env: Mapping[str, object]) -> Values:
-    """The operations below the outermost; those that write in place are left out, for they are run once more here."""
+    """The operations below the outermost. Those that write in place are left out, because they are run again here."""
     nested = (node for node in walk(expr) if node is not expr and is_operation(node))
     return {node: evaluate(node, env) for node in nested if not _writes(node)}
 
@@ -141,12 +141,12 @@ def _writes(expr: Expr) -> bool:
 
 
 def _symbols(program: Program, example: Values, others: list[Values]) -> dict[Sizes, str]:
-    """Sizes that vary, as they are at each data size → the symbol of the input dims that vary alike."""
+    """Maps varying sizes (their values at each data size) to the symbol of the input dims that vary alike."""
     symbols: dict[Sizes, str] = {}
     for one in program.inputs:
         shapes = [_shape(values[Name(one.name)]) for values in (example, *others)]
         if any(len(shape) != len(one.shape) for shape in shapes):
-            continue  # a step gave it another rank in place
+            continue  # a step changed its rank in place
         for place, dim in enumerate(one.shape):
             if dim.symbol is not None:
                 symbols.setdefault(tuple(shape[place] for shape in shapes), dim.symbol)

@@ -1,7 +1,7 @@
-"""What passes are told of a program besides its text: which input could stand for each of its values.
+"""Facts about a program beyond its text: which input or number could replace each of its values.
 
-The facts come from running the program eagerly, which is hundreds of times cheaper than capturing it; how that is
-done is the caller's business (`Inspect`), so that passes and driver know no torch.
+They come from running the program eagerly, which is hundreds of times cheaper than capturing it. The caller
+provides that (`Inspect`), so passes and driver do not depend on torch.
 """
 
 from __future__ import annotations
@@ -15,25 +15,29 @@ from ddefuzz.program.model import Expr, Input, Program
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A Python number; one that varies with the data has a `symbol`, that of dims of the same size where there are."""
+    """A Python number. One that varies with the data has a `symbol`: that of input dims of the same size, if
+    there are any.
+    """
 
     value: int | float | bool
     symbol: str | None = None
 
 
 StandIn: TypeAlias = Input | Scalar
-"""For a tensor an input of its dtype, shape and kind of values (its name means nothing), for a number the number."""
+"""What can replace a value. For a tensor, an input of its dtype, shape and kind of values (its name has no
+meaning); for a number, the number.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Stand-ins for names and other subexpressions as far as known, and the functions that are to be tried first."""
+    """Replacements for names and other subexpressions, as far as they are known, and the functions to try first."""
 
     values: Mapping[Expr, StandIn] = field(default_factory=dict)
     failing: tuple[str, ...] = ()
 
     def tensor(self, expr: Expr) -> Input | None:
-        """The input that could stand for this tensor."""
+        """The input that could replace this tensor."""
         found = self.values.get(expr)
         return found if isinstance(found, Input) else None
 
@@ -44,9 +48,11 @@ class Facts:
 
 
 Inspect: TypeAlias = Callable[[Program], Mapping[Expr, StandIn] | None]
-"""Run a program eagerly and say what could stand for its values; None if it cannot run, so need not be captured."""
+"""Runs a program eagerly, and returns what could replace its values. None if it does not run, so that it need not
+be captured.
+"""
 
 
 def know_nothing(_program: Program) -> Mapping[Expr, StandIn] | None:
-    """The `Inspect` that has no facts and lets every program pass."""
+    """An `Inspect` that accepts every program and returns no facts."""
     return {}

@@ -14,7 +14,9 @@ from ddefuzz.program.recipes import LAYOUTS
 
 
 def plain_inputs(program: Program, facts: Facts) -> Iterator[Program]:
-    """Contiguous float32 inputs of normal values without grad: all, each input, each property of each input."""
+    """Make inputs contiguous float32 of normal values without grad: all inputs, each input, each property of
+    each input.
+    """
     del facts
     plain = [_fitted(_plain(one)) for one in program.inputs]
     yield replace(program, inputs=tuple(plain))
@@ -32,7 +34,7 @@ def plain_inputs(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def plain_values(program: Program, facts: Facts) -> Iterator[Program]:
-    """Simpler recipes of values."""
+    """Use simpler recipes of values."""
     del facts
     for place, one in enumerate(program.inputs):
         for recipe in _simpler_recipes(one):
@@ -40,7 +42,7 @@ def plain_values(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
-    """Dims that are not unbacked: all but one symbol, one symbol, one dim; then one symbol for two."""
+    """Make dims static or share symbols: all but one symbol, one symbol, one dim; then one symbol for two."""
     del facts
     symbols = sorted({dim.symbol for one in program.inputs for dim in one.shape if dim.symbol})
     if len(symbols) > 2:
@@ -48,7 +50,7 @@ def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
             yield _with_dims(program, lambda dim: dim if dim.symbol == symbol else Dim(dim.size))  # noqa: B023
     for symbol in symbols:
         yield _with_dims(program, lambda dim: Dim(2) if dim.symbol == symbol else dim)  # noqa: B023
-        if len(symbols) > 1:  # the last one is rarely for nothing: it gets one chance
+        if len(symbols) > 1:  # the last symbol is rarely unnecessary, so it is tried once only
             yield _with_dims(program, lambda dim: Dim(dim.size) if dim.symbol == symbol else dim)  # noqa: B023
     for place, one in enumerate(program.inputs):
         for i, dim in enumerate(one.shape):
@@ -62,7 +64,9 @@ def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def drop_dims(program: Program, facts: Facts) -> Iterator[Program]:
-    """Inputs with a dim less: of all inputs of that rank, then of one; dims in arguments that point past it move in."""
+    """Remove a dim of inputs: of all inputs of that rank, then of one. Dim arguments that are then out of range
+    are reduced.
+    """
     del facts
     for rank in sorted({len(one.shape) for one in program.inputs} - {0}, reverse=True):
         for axis in range(rank):
@@ -74,9 +78,10 @@ def drop_dims(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def tie_sizes(program: Program, facts: Facts) -> Iterator[Program]:
-    """All dims of one size get a smaller one in one step, unbacked or not, and so do numbers that speak of it.
+    """Reduce all dims of one size together, unbacked or not, and with them the numbers in the program that are
+    that size.
 
-    Then its multiples with it: what has 3 * n rows goes with n.
+    Then also reduce the dims that are multiples of it: a size of 3 * n changes with n.
     """
     del facts
     for size in sorted({dim.size for one in program.inputs for dim in one.shape} - {0, 1}, reverse=True):
@@ -100,7 +105,7 @@ def _scaled(program: Program, size: int, new: int, *, multiples: bool) -> Progra
 
 
 def _reaching(recipe: Recipe, size: int, new: int) -> Recipe:
-    """Whole numbers that index something of `size` index it when its size is `new`."""
+    """Indices of `size` elements, changed so that they index `new` elements."""
     match recipe.kind:
         case "index" if recipe.args == (size,):
             return Recipe("index", (new,))
@@ -111,7 +116,7 @@ def _reaching(recipe: Recipe, size: int, new: int) -> Recipe:
 
 
 def fit_outputs(program: Program, facts: Facts) -> Iterator[Program]:
-    """Inputs that the program resizes (an `out=`) have the size from the start: all of them, then each."""
+    """Give inputs that the program resizes (an `out=`) their final size from the start: all of them, then each."""
     fitted = tuple(_as_resized(one, facts) for one in program.inputs)
     yield replace(program, inputs=fitted)
     for place, one in enumerate(fitted):
@@ -119,7 +124,7 @@ def fit_outputs(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def _as_resized(one: Input, facts: Facts) -> Input:
-    """The input in the shape that it has when the program is done."""
+    """The input with the shape that it has after the program ran."""
     after = facts.tensor(Name(one.name))
     sizes = [dim.size for dim in one.shape]
     if after is None or [dim.size for dim in after.shape] == sizes:
@@ -128,7 +133,7 @@ def _as_resized(one: Input, facts: Facts) -> Input:
 
 
 def shrink_sizes(program: Program, facts: Facts) -> Iterator[Program]:
-    """Sizes toward 2 (unbacked dims: toward the usual size): everywhere, each size, each dim."""
+    """Reduce sizes toward 2 (unbacked dims toward the usual size): all sizes, each size, each dim."""
     del facts
     yield _with_dims(program, _plain_dim)
     backed = {dim.size for one in program.inputs for dim in one.shape if dim.symbol is None}
@@ -136,7 +141,7 @@ def shrink_sizes(program: Program, facts: Facts) -> Iterator[Program]:
         for smaller in _smaller(Dim(size)):
             resized = _with_dims(program, lambda dim: smaller if dim == Dim(size) else dim)  # noqa: B023
             yield resized
-            # Numbers in the program may speak of that size.
+            # Numbers in the program may be that size.
             yield with_value(resized, Literal(size), Literal(smaller.size))
     yield _with_dims(program, lambda dim: _plain_dim(dim) if dim.symbol else dim)
     for place, one in enumerate(program.inputs):
@@ -197,7 +202,9 @@ def _with_dims(program: Program, change: Callable[[Dim], Dim]) -> Program:
 
 
 def _with_axes(program: Program, rank: int) -> Iterator[Program]:
-    """As it is, and with the numbers in calls that were the last of `rank` dims made the last of one dim less."""
+    """The program as it is, and with the numbers in calls that were the last of `rank` dims set to the last of
+    one dim less.
+    """
     yield program
 
     def moved(node: Expr) -> Expr:

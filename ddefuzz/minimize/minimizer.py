@@ -1,4 +1,4 @@
-"""The driver: it alone asks whether a candidate still shows the same bug, and goes on until no pass helps."""
+"""The minimizer's driver: tests whether each candidate still shows the same bug, until no pass finds a smaller one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from ddefuzz.program.text import digest
 
 @dataclass(frozen=True, slots=True)
 class Minimized:
-    """The smallest program found. `attempts` counts what was asked of `accepts`.
+    """The smallest program found. `attempts` counts the calls of `accepts`.
 
-    `exhausted` says that the attempts ran out before the passes did: there may be a smaller one.
+    `exhausted` says that the limit of attempts was reached before the passes were done, so there may be a
+    smaller program.
     """
 
     program: Program
@@ -37,12 +38,12 @@ def minimize(
     on_improvement: Callable[[Program], None] | None = None,
     passes: tuple[Pass, ...] = PASSES,
 ) -> Minimized:
-    """The smallest program that `accepts` takes, as far as the passes lead; `program` itself must be one.
+    """The smallest program that `accepts` accepts and the passes reach. `accepts` must accept `program` itself.
 
-    Of programs of equal length one that is not `deprecated` is the smaller. `accepts` is asked only of programs that
-    are smaller than the best so far, that `inspect` can run, and never twice of the same. `on_improvement` gets every
-    better program as soon as it is known, so that whatever interrupts this (Ctrl-C passes through) loses nothing.
-    `failing_functions` are tried on their own first.
+    Of programs of equal length, one that is not `deprecated` is the smaller. `accepts` is called only for
+    programs that are smaller than the best so far and that `inspect` can run, and at most once for each.
+    `on_improvement` is called with every better program as soon as it is known, so that an interrupt (Ctrl-C
+    passes through) loses nothing. `failing_functions` are tried alone first.
     """
     best, facts = program, Facts(inspect(program) or {}, failing_functions)
     best_is_deprecated = deprecated(program)
@@ -51,11 +52,11 @@ def minimize(
     exhausted = False
 
     def first_better(one_pass: Pass) -> tuple[Program, Facts] | None:
-        """The first candidate that is accepted; None if none is, or no attempt is left."""
+        """The first candidate that is accepted; None if there is none, or if no attempt is left."""
         nonlocal attempts, exhausted
         smallest_yet = sort_key(best, deprecated=best_is_deprecated)
         for candidate in map(tidy, one_pass(best, facts)):
-            # What cannot be an input cannot be printed either, so that is asked first.
+            # An invalid input cannot be printed, so this is checked first.
             if any(map(fault_of, candidate.inputs)) or not _sizes_agree(candidate):
                 continue
             if (name := digest(candidate)) in tried or sort_key(candidate) >= smallest_yet:
@@ -74,12 +75,12 @@ def minimize(
                 return candidate, Facts(values, failing_functions)
         return None
 
-    at_rest = False
-    while not at_rest and not exhausted:
-        at_rest = True
+    done = False
+    while not done and not exhausted:
+        done = True
         for one_pass in (_as_it_is, *passes):
             while not exhausted and (found := first_better(one_pass)) is not None:
-                at_rest = False
+                done = False
                 best, facts = found
                 best_is_deprecated = deprecated(best)
                 if on_improvement is not None:
@@ -88,12 +89,12 @@ def minimize(
 
 
 def _sizes_agree(program: Program) -> bool:
-    """Whether each symbol has one size; a pass may have changed one of its dims alone."""
+    """Whether each symbol has one size. A pass may have changed only one of its dims."""
     dims = {(dim.symbol, dim.size) for item in program.inputs for dim in item.shape if dim.symbol is not None}
     return len({symbol for symbol, _ in dims}) == len(dims)
 
 
 def _as_it_is(program: Program, facts: Facts) -> Iterator[Program]:
-    """The program itself, for the driver to make tidy."""
+    """The program itself, so that the driver tidies it."""
     del facts
     yield program

@@ -1,4 +1,6 @@
-"""When is a program smaller than another? A total order, so that every road ends at the same program."""
+"""The total order of programs: defines which of two programs is smaller, so every sequence of passes ends at the
+same one.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,18 @@ from ddefuzz.program.text import print_program
 SortKey: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int, str]
 
 DTYPES = ("float32", "int64", "bool")
-"""Simplest first; all others come after these."""
+"""The simplest first. All others come after these."""
 
 RECIPES = ("normal", "ones", "zeros", "trues", "index")
-"""Simplest first; all others come after these."""
+"""The simplest first. All others come after these."""
 
 
 def sort_key(program: Program, *, deprecated: bool = False) -> SortKey:
-    """What is compared, the most important first: what the reader has to follow, then what is to be imagined.
+    """The sort key of a program, the most important part first: its operations, then the details of its inputs
+    and arguments.
 
-    Of programs of equal length the one comes first that a maintainer cannot dismiss. `deprecated` says that torch
-    warns of a deprecated use, which only a run can tell.
+    Of programs of equal length, the one with less that a maintainer could dismiss comes first. `deprecated`
+    says that torch warns of a deprecated use, which only a run shows.
     """
     dims = [dim for one in program.inputs for dim in one.shape]
     nodes = [node for expr in expressions(program) for node in walk(expr)]
@@ -61,7 +64,7 @@ def sort_key(program: Program, *, deprecated: bool = False) -> SortKey:
 
 
 def is_operation(expr: Expr) -> bool:
-    """Whether something is computed here; reading a size (`x.shape[0]`) is not."""
+    """Whether the expression computes something. Reading a size (`x.shape[0]`) does not."""
     match expr:
         case Index(Attribute(_, "shape")):
             return False
@@ -72,24 +75,28 @@ def is_operation(expr: Expr) -> bool:
 
 
 def operations(program: Program) -> int:
-    """How many operations the program does: what is told as its number of steps, however they are written in lines."""
+    """The number of operations of the program, however they are spread over lines. It is reported as the number
+    of steps.
+    """
     return sum(is_operation(node) for expr in expressions(program) for node in walk(expr))
 
 
 def size_cost(dim: Dim) -> int:
-    """2 is the plainest size, then 3, 4 …, then 1, which broadcasts, and 0 last; an unbacked dim has its usual one."""
+    """The cost of a size: 2 is the simplest, then 3, 4 and so on, then 1 (which broadcasts), then 0. For an
+    unbacked dim, the usual size is the simplest.
+    """
     if dim.symbol is not None:
         return abs(dim.size - DEFAULT_UNBACKED_SIZE)
     return {1: 10, 0: 1_000}.get(dim.size, dim.size - 2)
 
 
 def recipe_cost(recipe: Recipe) -> int:
-    """The kind decides, then how much it says."""
+    """The kind of recipe decides, then the length of its arguments."""
     return 100 * _rank(RECIPES, recipe.kind) + sum(1 + min(abs(int(arg)), 10) for arg in recipe.args)
 
 
 def literal_cost(literal: Literal) -> int:
-    """0, 1, 2 are plain, negative numbers less so; in the units of an int's size."""
+    """The cost of a number: 0, 1 and 2 are simple, negative numbers less so. The unit is the size of an int."""
     match literal.value:
         case None:
             return 0

@@ -1,7 +1,7 @@
-"""The passes, in the order in which they are tried: what takes most away comes first.
+"""The list of passes, in the order in which they are tried: those that remove most come first.
 
-A pass is a pure generator of smaller candidates. It runs nothing, asks nothing and never loops to a fixed point:
-that is the driver's. To add one, write the function and name it here; `tests/quality` says what it must achieve.
+A pass is a pure generator of smaller candidates. It runs nothing, and does not repeat itself; both are the driver's
+task. To add a pass, write the function and list it here. `tests/quality` states what the minimizer must achieve.
 """
 
 from __future__ import annotations

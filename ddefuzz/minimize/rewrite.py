@@ -1,4 +1,4 @@
-"""The tools of the passes: replacing parts of a program, dropping what became dead, and its tidy form."""
+"""Functions for the passes: replace parts of a program, drop steps that became dead, and tidy names and inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ddefuzz.program.model import (
 
 
 def variants(expr: Expr, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[Expr]:
-    """`expr` with exactly one of its nodes, outermost first, made simpler in each of the ways that `simpler` knows."""
+    """`expr` with exactly one of its nodes, outermost first, replaced by each of the results of `simpler`."""
     yield from simpler(expr)
     places = count()
     for place, node in enumerate(children(expr)):
@@ -42,7 +42,9 @@ def variants(expr: Expr, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[
 
 
 def everywhere(program: Program, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[Program]:
-    """The program with exactly one node of its expressions made simpler; the last step first, what is returned last."""
+    """The program with exactly one node of its expressions simplified: the last step first, the returned value
+    last.
+    """
     for place in reversed(range(len(program.steps))):
         step = program.steps[place]
         for value in variants(step.value, simpler):
@@ -58,7 +60,7 @@ def _with(steps: tuple[Step, ...], place: int, value: Expr) -> tuple[Step, ...]:
 
 
 def deeply_mapped(program: Program, change: Callable[[Expr], Expr]) -> Program:
-    """The program with `change` done to every node, innermost first."""
+    """The program with `change` applied to every node, innermost first."""
 
     def deep(expr: Expr) -> Expr:
         return change(mapped(expr, deep))
@@ -73,7 +75,9 @@ def with_value(program: Program, old: Expr, new: Expr) -> Program:
 
 
 def without_steps(program: Program, dropped: Iterable[int], values: Mapping[str, Expr]) -> Program:
-    """The program without the steps at these places, their targets replaced by `values`, and what is dead by that."""
+    """The program without the steps at these indices. Their targets are replaced by `values`, and steps that
+    are dead then are dropped.
+    """
     gone = set(dropped)
     given = dict(values)
     steps = tuple(
@@ -88,7 +92,7 @@ def uses(program: Program) -> Counter[str]:
 
 
 def live_steps(steps: tuple[Step, ...], returns: Expr, kept: frozenset[str] = frozenset()) -> tuple[Step, ...]:
-    """The steps that `returns` needs, with those that have a target in `kept` and what these need."""
+    """The steps that `returns` needs, those that have a target in `kept`, and the steps that these need."""
     needed = set(names_in(returns)) | kept
     live: list[Step] = []
     for step in reversed(steps):
@@ -99,7 +103,7 @@ def live_steps(steps: tuple[Step, ...], returns: Expr, kept: frozenset[str] = fr
 
 
 def newly_dead_dropped(before: Program, after: Program) -> Program:
-    """`after` without the steps whose targets were read in `before` and no longer are; a bare call is never dead."""
+    """`after` without the steps whose targets were read in `before` and no longer are. A bare call is never dead."""
     read_before = uses(before)
     unread = frozenset(t for step in before.steps for t in step.targets if not read_before[t])
     needed = set(names_in(after.returns)) | unread
@@ -112,15 +116,15 @@ def newly_dead_dropped(before: Program, after: Program) -> Program:
 
 
 def fresh_name(program: Program, stem: str = "new") -> str:
-    """A name that the program does not have; `tidy` gives it a better one."""
+    """A name that the program does not use. `tidy` renames it."""
     taken = {one.name for one in program.inputs} | {t for step in program.steps for t in step.targets}
     return next(name for i in count() if (name := f"{stem}{i}") not in taken)
 
 
 def tidy(program: Program) -> Program:
-    """The same program without unread inputs, these in order of use, and with the usual names.
+    """The same program without unread inputs, with its inputs in order of use, and with the usual names.
 
-    Every candidate is put into this form before it is tried, so that names cost no attempts.
+    Every candidate is tidied before it is tried, so programs that differ only in names are not tried twice.
     """
     read = list(uses(program))
     inputs = sorted((one for one in program.inputs if one.name in read), key=lambda one: read.index(one.name))
@@ -180,7 +184,7 @@ _SIZE_FUNCTIONS = frozenset({"int", "len", "Tensor.item", "Tensor.size", "Tensor
 
 
 def _is_size(value: Expr, sizes: set[str]) -> bool:
-    """Whether this looks like a Python number, which is called n, not a."""
+    """Whether the value looks like a Python number, which is named n, not a."""
     match value:
         case Call(function):
             return function in _SIZE_FUNCTIONS

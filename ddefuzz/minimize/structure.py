@@ -1,4 +1,4 @@
-"""Passes over the flow of a program: what it computes, from what, and what it returns."""
+"""Passes over the structure of a program: which steps it has, what they read, and what it returns."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from ddefuzz.program.model import (
 )
 
 Replacement = tuple[Expr, Input | None]
-"""What stands for a value, and the new input that it needs."""
+"""An expression that replaces a value, and the new input that it needs."""
 
 
 def isolate(program: Program, facts: Facts) -> Iterator[Program]:
-    """One operation alone, on inputs that stand for its operands: most findings are that.
+    """One operation alone, on inputs that replace its operands. This is enough for most findings.
 
-    Where it is known which function fails, only what calls it.
+    If the failing function is known, only its calls are tried.
     """
     return _isolated(program, facts, failing=True)
 
 
 def isolate_any(program: Program, facts: Facts) -> Iterator[Program]:
-    """The other operations alone, where one is known to fail: what is said to may not be all of it."""
+    """The other operations alone, if a failing function is known. The known function may not be the whole cause."""
     return _isolated(program, facts, failing=False)
 
 
@@ -66,7 +66,7 @@ def _isolated(program: Program, facts: Facts, *, failing: bool) -> Iterator[Prog
             continue
         operands = [expr for expr in _operands(operation) if expr not in {Name(one.name) for one in program.inputs}]
         yield from _alone(program, facts, operation, operands, is_statement)
-        # With numbers taken from a tensor (`item`), which are not what a size of an input is, left as they are.
+        # Keep numbers that are read from a tensor (`item`): they are not sizes of an input.
         tensors = [expr for expr in operands if facts.tensor(expr)]
         if len(tensors) < len(operands):
             yield from _alone(program, facts, operation, tensors, is_statement)
@@ -84,20 +84,22 @@ def _alone(
         steps = live_steps(program.steps, value)
         if not is_statement:
             yield Program(inputs, steps, value)
-        if inputs and (is_statement or facts.scalar(operation)):  # a capture may want a tensor to return
+        if inputs and (is_statement or facts.scalar(operation)):  # a capture may require a tensor to return
             yield Program(
                 inputs, (*steps, Step((), value) if is_statement else Step(("result",), value)), Name(inputs[-1].name)
             )
 
 
 def _one_by_one(choices: list[list[Replacement]]) -> Iterator[tuple[Replacement, ...]]:
-    """The first choice of each together, then the others together: not every combination is worth a capture."""
+    """Combinations of choices: the first of each, then one changed at a time. All combinations would need too
+    many captures.
+    """
     for place in range(max(map(len, choices), default=1)):
         yield tuple(options[min(place, len(options) - 1)] for options in choices)
 
 
 def _latest_first(program: Program) -> dict[Expr, bool]:
-    """The operations, from the last on, with whether it is a statement."""
+    """The operations, from the last to the first, each with whether it is a statement."""
     found: dict[Expr, bool] = {}
     for node in walk(program.returns):
         if is_operation(node):
@@ -110,7 +112,7 @@ def _latest_first(program: Program) -> dict[Expr, bool]:
 
 
 def _operands(operation: Expr) -> list[Expr]:
-    """The outermost parts that are values of their own, each once."""
+    """The outermost subexpressions that are values of their own, each once."""
     found: dict[Expr, None] = {}
 
     def visit(expr: Expr) -> None:
@@ -126,7 +128,7 @@ def _operands(operation: Expr) -> list[Expr]:
 
 
 def stand_ins(program: Program, facts: Facts, value: Expr, stem: str = "new") -> Iterator[Replacement]:
-    """What can be put in the place of a value, the best first; the value itself if nothing is known of it."""
+    """Expressions that can replace a value, the best first; the value itself if nothing is known of it."""
     tensor, scalar = facts.tensor(value), facts.scalar(value)
     name = fresh_name(program, stem)
     if tensor is not None:
@@ -140,7 +142,9 @@ def stand_ins(program: Program, facts: Facts, value: Expr, stem: str = "new") ->
 
 
 def _recipes(tensor: Input) -> Iterator[Recipe]:
-    """What may do for the values: for whole numbers from 0, random ones that index the same things, then themselves."""
+    """Recipes that could replace the values of an input: for whole numbers a range from 0, then random ones
+    with the same bound, then the values themselves.
+    """
     listed = [value for value in tensor.recipe.args if isinstance(value, int)]
     if tensor.recipe.kind == "values" and listed and min(listed) >= 0:
         yield Recipe("index", (max(listed) + 1,))
@@ -148,7 +152,7 @@ def _recipes(tensor: Input) -> Iterator[Recipe]:
 
 
 def _sizes(program: Program, scalar: Scalar, name: str) -> Iterator[Replacement]:
-    """An unbacked size as that of an input's dim."""
+    """An unbacked size as the size of an input's dim."""
     if scalar.symbol is None or isinstance(scalar.value, bool | float) or scalar.value < 0:
         return
     for one in program.inputs:
@@ -168,7 +172,9 @@ def replaced(expr: Expr, given: dict[Expr, Expr]) -> Expr:
 
 
 def promote(program: Program, facts: Facts) -> Iterator[Program]:
-    """An intermediate value is returned in place of all else, with only what it needs; the failing call's first."""
+    """Return an intermediate value instead of the result, with only the steps that it needs. The failing call's
+    value is tried first.
+    """
     calls = [i for i, step in enumerate(program.steps) if step.targets and _calls(step.value, facts.failing)]
     for place in dict.fromkeys((*calls, *range(len(program.steps)))):
         step = program.steps[place]
@@ -186,7 +192,7 @@ def _is_call(expr: Expr, functions: tuple[str, ...]) -> bool:
 
 
 def return_less(program: Program, facts: Facts) -> Iterator[Program]:
-    """One of several things that are returned, or all but one; an input where nothing returned need be what fails."""
+    """Return one of several values, or all but one. If the result does not matter, return an input."""
     del facts
     returns = program.returns
     if isinstance(returns, Sequence):
@@ -201,7 +207,7 @@ def return_less(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def drop_dead(program: Program, facts: Facts) -> Iterator[Program]:
-    """Without the steps that nothing returned needs: all of them, then each."""
+    """Remove steps that no returned value needs: all of them, then each."""
     del facts
     yield replace(program, steps=live_steps(program.steps, program.returns))
     read = uses(program)
@@ -211,7 +217,9 @@ def drop_dead(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def drop_steps(program: Program, facts: Facts) -> Iterator[Program]:
-    """Runs of steps are skipped, their targets replaced by what they were computed from: halves, quarters … ones."""
+    """Remove runs of steps, in halves, quarters and so on, down to single ones. Their targets are replaced by
+    what they were computed from.
+    """
     count = len(program.steps)
     length = count // 2
     while length >= 1:
@@ -229,7 +237,7 @@ def _skipped(program: Program, facts: Facts, places: range) -> Iterator[Program]
             targets.append(target)
             wanted = facts.tensor(Name(target))
             operands: list[Expr] = [Name(name) for name in sorted(names_in(step.value))]
-            # An operand of the very same kind of value is the likeliest to fit.
+            # An operand of the same kind of value is the most likely to fit.
             operands.sort(key=lambda operand: not _alike(facts.tensor(operand), wanted))
             options.append(operands)
     if not all(options):
@@ -248,7 +256,7 @@ def _alike(one: Input | None, other: Input | None) -> bool:
 
 
 def cut(program: Program, facts: Facts) -> Iterator[Program]:
-    """A computed value becomes an input (with an unbacked dim where its size is the data's), or a constant."""
+    """Replace a computed value by an input (with an unbacked dim if its size depends on data), or by a constant."""
     for place in reversed(range(len(program.steps))):
         targets = program.steps[place].targets
         if not targets or any(Name(target) not in facts.values for target in targets):
@@ -272,7 +280,7 @@ def _cut_inside(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def inline(program: Program, facts: Facts) -> Iterator[Program]:
-    """A value that is read once moves to where it is read, unless that nests calls, which read badly."""
+    """Move a value that is read once to where it is read, unless that nests calls, which are hard to read."""
     del facts
     read = uses(program)
     for place in reversed(range(len(program.steps))):

@@ -1,1 +1,1 @@
-"""What a program may call."""
+"""The catalogue of operations that programs may call, with the rules for drawing their arguments."""

@@ -1,4 +1,4 @@
-"""Tensors of different shapes brought together: expansion, products, concatenation."""
+"""Catalogue: ops on tensors of different shapes: expansion, products, concatenation."""
 
 from __future__ import annotations
 

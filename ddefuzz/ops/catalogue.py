@@ -1,4 +1,4 @@
-"""All that a program may call, by group, and the reading of case files that call it; nothing here imports torch."""
+"""The whole catalogue by group, and the parsing of case files that use it. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -58,17 +58,19 @@ OPS: Final[tuple[OpSpec, ...]] = tuple(spec for specs in GROUPS.values() for spe
 DRAWN: Final[frozenset[str]] = frozenset(
     name for template in (*(spec.template for spec in OPS), *TEMPLATES) for name in callables_in(template)
 )
-"""The names that a drawn program may call."""
+"""The names that a generated program may call."""
 
 CALLABLES: Final = DRAWN | OPINFO
-"""The names that a program may call; whatever else a case file calls makes it unreadable."""
+"""The names that any program may call. A case file that calls others is rejected."""
 
 
 def parse(text: str, path: str) -> Case:
-    """The case that a text spells; `path` is for messages. ProgramError where it is not a program of the catalogue."""
+    """Parse the text of a case; `path` is used in messages. Raises ProgramError if it is not a program of the
+    catalogue.
+    """
     return program_text.parse(text, path, CALLABLES)
 
 
 def read(path: Path) -> Case:
-    """The case in a file; InputError where the file cannot be read, ProgramError where it is not a program."""
+    """Read a case from a file. Raises InputError if the file cannot be read, ProgramError if it is not a program."""
     return program_text.read_case(path, CALLABLES)

@@ -1,4 +1,4 @@
-"""Strides: what is contiguous, what is read of it, and copies into other memory formats."""
+"""Catalogue: ops that read or change strides: contiguity checks, and copies into other memory formats."""
 
 from __future__ import annotations
 

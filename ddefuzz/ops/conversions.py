@@ -1,4 +1,4 @@
-"""How a tensor at hand becomes one of the kind, rank or shape that a slot asks for."""
+"""Templates that convert an existing tensor to the kind, rank or shape that a slot requires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TO_KIND: Final[dict[Kind, tuple[str, ...]]] = {
     "number": ("x.abs()",),
     "complex": ("torch.complex(x, x)",),
 }
-"""`x` of another kind (for `complex`: a float)."""
+"""`x` converted to another kind (for `complex`: a float)."""
 
 FROM_COMPLEX: Final = ("torch.view_as_real(x).sum(-1)", "x.abs()", "x.real")
 RAISE_RANK: Final = ("x.unsqueeze(0)", "x.unsqueeze(-1)", "x[None]", "torch.stack((x, x))")
@@ -26,7 +26,7 @@ ALIKE: Final[dict[Kind, tuple[str, ...]]] = {
     "bool": ("x > 0", "x == x", "torch.zeros_like(x, dtype=torch.bool)"),
     "complex": ("torch.complex(x, x)",),
 }
-"""Another tensor of the shape of `x`."""
+"""Another tensor with the shape of `x`."""
 
 FRESH: Final[dict[Kind, tuple[str, ...]]] = {
     "float": ("torch.ones(s)", "torch.full(s, 0.5)", "torch.zeros(s)"),
@@ -37,7 +37,7 @@ FRESH: Final[dict[Kind, tuple[str, ...]]] = {
 """A tensor of the shape `s`."""
 
 BROADCASTABLE: Final = ("x[:1]", "x.sum(0)", "x.mean(-1, keepdim=True)", "x.amax(0, keepdim=True)")
-"""A tensor that broadcasts with `x`, of rank 1 at least."""
+"""A tensor that broadcasts with `x`, of rank 1 or more."""
 
 ADJUST: Final = (
     *("n",) * 4,
@@ -50,7 +50,7 @@ ADJUST: Final = (
     "torch.sym_max(n, 1)",
     "n % 4",
 )
-"""Sizes computed from a size; the plain size is there several times, so that it is drawn more often.
+"""Sizes computed from a size. The plain size is listed several times, so that it is drawn more often.
 
 Python's own `min` and `max` compare, which is a branch of the user's code.
 """
@@ -69,4 +69,4 @@ TEMPLATES: Final[tuple[str, ...]] = (
     "x % n",
     "x[:n]",
 )
-"""All of the above, whose callables belong to the catalogue."""
+"""All templates above. Their callables belong to the catalogue."""

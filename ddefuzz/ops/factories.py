@@ -1,4 +1,4 @@
-"""Tensors made from sizes."""
+"""Catalogue: functions that make tensors from sizes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Gradients that a program takes itself: into a leaf of some layout, and of a gradient."""
+"""Catalogue: gradients that a program computes itself: into a leaf of some layout, and of another gradient."""
 
 from __future__ import annotations
 
 from ddefuzz.ops.spec import Leaf, OpSpec, op
 
 SUMMED = "(x.mul(2).sum().backward(), x.grad)[1]"
-"""Autograd asks how the leaf lies in memory before it keeps the gradient."""
+"""Autograd checks the memory layout of the leaf before it keeps the gradient."""
 
 GRADIENTS: tuple[OpSpec, ...] = (
     op(SUMMED, x=Leaf((3, 4), (0, 1), "transposed"), stops=True),

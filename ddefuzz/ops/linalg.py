@@ -1,4 +1,4 @@
-"""Products, decompositions, distances and transforms over matrices and signals."""
+"""Catalogue: products, decompositions, distances and transforms of matrices and signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses over a batch whose size is unbacked."""
+"""Catalogue: losses over a batch whose size is unbacked."""
 
 from __future__ import annotations
 

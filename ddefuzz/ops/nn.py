@@ -1,4 +1,4 @@
-"""Layers of networks: normalization, attention, convolution, pooling, padding, resampling."""
+"""Catalogue: layers of networks: normalization, attention, convolution, pooling, padding, resampling."""
 
 from __future__ import annotations
 

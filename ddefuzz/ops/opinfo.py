@@ -1,7 +1,7 @@
-"""The functions and methods, by name, that the samples of torch's OpInfo call and the catalogue does not.
+"""Names of the functions and methods that samples of torch's OpInfo call and that the other groups do not have.
 
 Their out= and in-place forms are included. Which of them exist depends on the torch version (`tests/ops` compares).
-Nothing here reads or writes files or runs code that it is given.
+None of them reads or writes files, or runs code that it is given.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _dotted(table: dict[str, str]) -> frozenset[str]:
 
 
 OPINFO: Final = _dotted(_NAMES)
-"""The names, dotted: `torch.linalg.inv`, `Tensor.add_`."""
+"""The qualified names: `torch.linalg.inv`, `Tensor.add_`."""
 
 TAKES_OUT: Final = _dotted(_OUT)
-"""Those that write into `out=`."""
+"""The functions that accept `out=`."""

@@ -1,4 +1,4 @@
-"""Ops of one tensor, element by element."""
+"""Catalogue: ops that compute element by element on one tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dims summed up, ordered or accumulated, and statistics of them."""
+"""Catalogue: reductions, sorting, cumulative ops and statistics over dims."""
 
 from __future__ import annotations
 

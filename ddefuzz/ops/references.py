@@ -1,8 +1,9 @@
-"""torch's reference implementations called by name: decompositions that no stage here takes of its own accord.
+"""Catalogue: torch's reference implementations, called by name. They are decompositions that no stage uses by
+itself.
 
-They are Python that asks the same guards as capture on other devices or under other backends does. The last rows call
-C++ that torch's own Python keeps away from unbacked sizes, though it decides about them without an error; the answers
-are no tensors, and left out of what is returned.
+They are Python code with the guards that capture evaluates on other devices or under other backends. The last rows
+call C++ functions that torch's own Python does not call with unbacked sizes, although they decide these without an
+error. Their results are no tensors, and are not returned by programs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ X2 = Tensor(2, 3)
 SAME = Tensor(like="x")
 
 BACKEND = "(x, torch._C._select_conv_backend(x, w, None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1, None))[0]"
-"""What fake convolutions ask of C++ where all sizes have hints."""
+"""What C++ evaluates for a convolution of fake tensors if all sizes have hints."""
 
 REFERENCES: tuple[OpSpec, ...] = (
     op("torch._refs.flatten(x, 0, 1)", x=X2),

@@ -1,4 +1,4 @@
-"""The same elements under another shape."""
+"""Catalogue: ops that give the same elements another shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements picked, written or looked up by index tensors and masks."""
+"""Catalogue: ops that select, write or look up elements by index tensors and masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of sizes, arithmetic and comparisons on them, and the one branch that belongs to the user's own code."""
+"""Catalogue: reads of sizes, arithmetic and comparisons on them, and branches of the user's own code."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ BRANCHES: tuple[OpSpec, ...] = (
     op("max(a, b)", a=N, b=N),
     op("len(x)", x=X),
 )
-"""What a capture cannot decide for the user: drawn at a low rate, and called `user` when it fails.
+"""Branches on data in the user's own code, which capture cannot decide. They are drawn rarely, and a failure has
+the cause `user`.
 
-Python's own `min` and `max` compare, and its `len` wants an int.
+Python's own `min` and `max` compare, and its `len` requires an int.
 """

@@ -1,4 +1,4 @@
-"""Parts of a tensor along a dim: slices, splits, shifts, windows and triangles."""
+"""Catalogue: ops that return parts of a tensor along a dim: slices, splits, shifts, windows and triangles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ops whose output size is decided by data: where unbacked sizes come from, beside inputs with unbacked dims."""
+"""Catalogue: ops whose output size depends on data. Unbacked sizes come from these, and from inputs with unbacked
+dims.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What an op of the catalogue is: one call written as Python, and how each name in it is filled.
+"""The form of a catalogue entry: one call written as Python, and the rules for filling each name in it.
 
 An op is one row: `op("torch.narrow(x, d, a, n)", x=Tensor(1), d=DimOf("x"), a=Size(0, high=At("x", "d")),
 n=Size(...))`. The template is text in the language of programs, so calls, subscripts, arithmetic and branches are
-written the same way. Slots are filled in the order given, so a slot may refer to earlier ones by name. A slot says
-what is worth trying, not what is legal. torch is the type checker: a call that raises is dropped.
+written the same way. Slots are filled in the order given, so a slot may refer to earlier ones by name. A slot
+describes what is worth trying, not what is legal. torch is the type checker: a call that raises is dropped.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Extent: TypeAlias = int | str | At
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor, by preference one that carries an unbacked size.
+    """A tensor, preferably one that has an unbacked size.
 
-    `shape` asks for exactly these sizes, `like` for the shape of an earlier slot, `broadcast` for one that
-    broadcasts with it; where no such tensor exists yet, one is made. `shape` overrides the ranks.
+    `shape` requires exactly these sizes, `like` the shape of an earlier slot, and `broadcast` a shape that
+    broadcasts with it. If no such tensor exists yet, one is made. `shape` overrides the ranks.
     """
 
     min_rank: int = 0
@@ -52,7 +52,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Indices:
-    """An int64 tensor with values in [0, `below`), by preference of a data-dependent length."""
+    """An int64 tensor with values in [0, `below`), preferably of a data-dependent length."""
 
     below: Extent
     min_rank: int = 1
@@ -63,7 +63,7 @@ class Indices:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """An int in [`low`, `high`], by preference computed from unbacked sizes; without `high` at most 24."""
+    """An int in [`low`, `high`], preferably computed from unbacked sizes; without `high` at most 24."""
 
     low: Extent = 0
     high: Extent | None = None
@@ -102,7 +102,7 @@ class DimsOf:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A tuple of sizes, the product at most 512."""
+    """A tuple of sizes whose product is at most 512."""
 
     min_rank: int = 1
     max_rank: int = 3
@@ -110,9 +110,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ReshapeOf:
-    """A shape of as many elements as an earlier slot: dims merged, split, swapped, reordered, one of them perhaps -1.
+    """A shape with as many elements as an earlier slot: dims merged, split, swapped or reordered, one of them
+    possibly -1.
 
-    With `dim`, a shape of as many elements as that dim alone.
+    With `dim`, a shape with as many elements as that dim alone.
     """
 
     slot: str
@@ -145,7 +146,8 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A float input of which a gradient is asked, of these sizes; the dims `unbacked` are each of a symbol of its own.
+    """A float input of these sizes for which a gradient is computed. Each of the dims `unbacked` has its own
+    symbol.
 
     `layout` is one of `recipes.LAYOUTS`.
     """
@@ -182,12 +184,12 @@ class OpSpec:
 
 
 def op(template: str, /, *, stops: bool = False, **slots: Slot) -> OpSpec:
-    """The op written as `template`, with its names filled as `slots` say."""
+    """The op written as `template`, with its names filled by `slots`."""
     return OpSpec(template, tuple(slots.items()), stops)
 
 
 def choice(*options: int | float | bool | str | Constant | None) -> Choice:
-    """One of these literals; a constant of torch is given as a `Constant`."""
+    """One of these literals. A constant of torch is given as a `Constant`."""
     return Choice(tuple(option if isinstance(option, Constant) else Value(option) for option in options))
 
 
@@ -203,7 +205,7 @@ def callables_in(template: str) -> tuple[str, ...]:
 
 
 def _callable_name(function: ast.expr) -> str:
-    """The dotted name of what starts at `torch`, a bare name or mapped function as it is, else a method."""
+    """The dotted name of a function under `torch`, a bare name or mapped function unchanged, else a method."""
     if isinstance(function, ast.Call):
         return ast.unparse(function)
     path = []

@@ -1,4 +1,6 @@
-"""Functions mapped over a batch: functorch's batching rules, and the C++ kernels that capture else decomposes."""
+"""Catalogue: functions mapped over a batch by vmap: batching rules, and C++ kernels that capture otherwise
+decomposes.
+"""
 
 from __future__ import annotations
 

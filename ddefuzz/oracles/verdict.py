@@ -39,9 +39,7 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
     if not needs_second_run(explicit):
         return _alone(explicit)
     if size_oblivious is None:
-        raise DdefuzzError(
-            f"stage {explicit.stage}: a fallback differs from size-oblivious semantics, so their run must be given"
-        )
+        raise DdefuzzError(f"stage {explicit.stage}: a fallback differs, so a size-oblivious run must be given")
     if _differs(explicit) or _differs(size_oblivious):
         return "diverged"
     match explicit.outcome, size_oblivious.outcome:

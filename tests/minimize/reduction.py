@@ -1,4 +1,4 @@
-"""What tests of minimizing share: programs by their body, plain predicates, and the one assertion."""
+"""Shared by the tests of the minimizer: programs by their body, plain predicates, and the one assertion."""
 
 from __future__ import annotations
 

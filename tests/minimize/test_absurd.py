@@ -1,4 +1,4 @@
-"""What counts as absurd in a program, and what is put in its place."""
+"""Tests of what counts as absurd in a program, and of its replacements."""
 
 from __future__ import annotations
 

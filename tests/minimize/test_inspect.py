@@ -1,4 +1,4 @@
-"""What the minimizer learns of a program in eager, also where a step changes an input in place."""
+"""Tests of the facts that the minimizer collects by running a program eagerly."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def program(x0: Float32[Tensor, "u1=5 u1=5"]):
 
 
 def test_dims_of_one_symbol_keep_one_size() -> None:
-    asked = []
+    tried = []
 
     def accepts(candidate: Program) -> bool:
-        asked.append(parse(print_program(candidate), "<candidate>"))
+        tried.append(parse(print_program(candidate), "<candidate>"))
         return "sin" in print_program(candidate) and candidate.inputs[0].shape[-1:] != ()
 
     minimize(parse(TWICE, "<program>").program, accepts, inspect=inspect)
-    assert asked
+    assert tried
 
 
 def test_an_input_that_loses_a_dim_in_place_is_no_error() -> None:

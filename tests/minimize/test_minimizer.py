@@ -1,4 +1,4 @@
-"""What holds of minimizing whatever the program and the question: nothing here captures anything."""
+"""Properties of the minimizer for any program and any predicate. Nothing here captures anything."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_result_is_accepted_valid_never_larger_and_a_fixed_point(question: t
 
 @FEW
 @given(questions(), st.randoms(use_true_random=False))
-def test_one_call_alone_is_found_on_every_road(question: tuple[Program, str], random: Random) -> None:
+def test_a_single_call_is_found_in_any_order_of_passes(question: tuple[Program, str], random: Random) -> None:
     start, function = question
     shuffled = random.sample(PASSES, len(PASSES))
     by_order = minimize(start, calls(function), inspect=inspect, max_attempts=2_000)
@@ -86,22 +86,22 @@ def test_tidy_is_idempotent_and_no_larger(start: Program) -> None:
     assert operations(once) == operations(start)
 
 
-def test_without_facts_it_goes_by_the_text_alone() -> None:
+def test_without_facts_only_the_text_is_used() -> None:
     found = one_way(CHAIN, calls("torch.chunk"), look=lambda _: {})
     assert functions_in(found.program) == ("torch.chunk",)
 
 
-def test_no_candidate_is_asked_for_twice_or_for_nothing() -> None:
-    asked: list[str] = []
+def test_no_candidate_is_tried_twice_or_without_need() -> None:
+    tried: list[str] = []
 
     def accepts(one: Program) -> bool:
-        asked.append(print_program(one))
+        tried.append(print_program(one))
         return calls_on_unbacked("torch.chunk")(one)
 
     start = program(CHAIN)
     found = minimize(start, accepts, inspect=inspect)
-    assert len(asked) == len(set(asked)) == found.attempts
-    assert print_program(start) not in asked
+    assert len(tried) == len(set(tried)) == found.attempts
+    assert print_program(start) not in tried
 
 
 @pytest.mark.parametrize("budget", [0, 1, 3])
@@ -111,7 +111,7 @@ def test_the_attempts_are_never_exceeded(budget: int) -> None:
     assert found.exhausted
 
 
-def test_what_cannot_run_is_never_asked_for() -> None:
+def test_programs_that_cannot_run_are_never_tried() -> None:
     def accepts(one: Program) -> bool:
         assert inspect(one) is not None
         return calls("torch.cat")(one)
@@ -132,7 +132,7 @@ def test_an_interrupt_passes_through_and_the_best_so_far_is_known() -> None:
     assert calls("torch.chunk")(best[-1])
 
 
-def test_facts_say_what_the_data_decides() -> None:
+def test_facts_show_which_values_depend_on_data() -> None:
     facts = Facts(inspect(program(CHAIN)) or {})
     kept, wide, keep = (facts.tensor(Name(name)) for name in ("kept", "wide", "keep"))
     assert kept is not None
@@ -145,7 +145,7 @@ def test_facts_say_what_the_data_decides() -> None:
     assert facts.scalar(Name("rows")) == Scalar(4, kept.shape[0].symbol)
 
 
-def test_a_program_has_to_run_at_another_size_where_that_is_asked() -> None:
+def test_with_other_size_a_program_has_to_run_at_another_size() -> None:
     fixed = program("""
         # inputs: keep = trues(4); x = normal
         def program(keep: Bool[Tensor, "6"], x: Float32[Tensor, "6"]):
