@@ -31,7 +31,6 @@ from ddefuzz.campaign.tasks import (
     ControlTask,
     MinimizeResult,
     MinimizeTask,
-    Suspect,
     run_case,
     run_confirm,
     run_control,
@@ -42,6 +41,7 @@ from ddefuzz.errors import DdefuzzError, UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, Sighting
+from ddefuzz.oracles.program import Suspect, suspect_of
 
 QUEUE_PER_JOB = 2
 """Tasks handed out at a time for each worker: one running, one waiting so that no worker is ever idle."""
@@ -310,8 +310,7 @@ class Campaign:
         if not (self.plan.minimize and lacking) or program is None or failure is None or finding.id in self.followed:
             return
         self.followed.add(finding.id)
-        observation = failure.observation
-        suspect = Suspect(program, finding.signature, observation.stage, observation.semantics)
+        suspect = suspect_of(program, finding.signature, failure)
         if finding.kind in CRASHES:
             self.to_confirm.append(lambda: self._confirm(finding.id, suspect))
         else:

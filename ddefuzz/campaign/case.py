@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
 import torch
 
 from ddefuzz.campaign.tasks import Answer, Ask, CaseResult, CaseTask, StageOutcome, StageReached
-from ddefuzz.classify.classify import Classified, classify
-from ddefuzz.classify.op import failing_ops
 from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import (
-    CHEAP_TO_CALL,
-    EXPLICIT,
-    SCREEN,
-    SIZE_OBLIVIOUS,
-    Observation,
-    ProgramSubject,
-    Run,
-    Runner,
-    Semantics,
-    Stage,
-)
+from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, Run, Runner
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import Sighting
+from ddefuzz.findings.sighted import sighting
 from ddefuzz.generate.draw import generator_key
 from ddefuzz.generate.make import program_of
 from ddefuzz.generate.opinfo import entries
 from ddefuzz.generate.origin import Draw
 from ddefuzz.instrument.torch_api import require
-from ddefuzz.oracles.capture import judge
-from ddefuzz.oracles.verdict import needs_second_run, verdict
+from ddefuzz.oracles.program import Judged, judge_program
 from ddefuzz.program.model import functions_in
-from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import digest, print_program
 
 
@@ -67,21 +53,21 @@ def run_case(task: CaseTask) -> CaseResult:
         return observation
 
     if task.screen:
-        judged = judge_screened(text, task, runner)
+        seen = see_screened(text, task, runner)
     else:
-        judged = judge_program(text, task.stages, task.semantics, runner)
+        seen = seen_of(text, judge_program(text, task.stages, task.semantics, runner))
     return CaseResult(
         task.index,
         digest(program),
-        judged.outcomes,
+        seen.outcomes,
         text,
-        judged.sightings,
-        judged.reached,
+        seen.sightings,
+        seen.reached,
         drawn,
         time.process_time() - started,
         rss,
         origin,
-        judged.screened,
+        seen.screened,
         functions_in(program),
     )
 
@@ -90,87 +76,50 @@ def _note_step(index: int, step: str) -> None:
     note(Entry(index, "draw", step))
 
 
-class Judged(NamedTuple):
+class Seen(NamedTuple):
     """A program's runs: how each ended, one sighting for each that failed, and what the explicit ones reached.
 
     `screened` are the keys of what the fake stage showed before the captures.
     """
 
-    outcomes: tuple[StageOutcome, ...]
-    sightings: tuple[Sighting, ...]
-    reached: tuple[StageReached, ...]
+    outcomes: tuple[StageOutcome, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
+    reached: tuple[StageReached, ...] = ()
     screened: tuple[str, ...] = ()
 
 
-def judge_program(
-    text: str,
-    stages: tuple[Stage, ...],
-    semantics: tuple[Semantics, ...],
-    runner: Runner,
-    *,
-    compare: bool = True,
-) -> Judged:
-    """Run a program in every stage and semantics; without `compare` nothing is judged beside the old mechanism."""
+def seen_of(text: str, judged: Iterable[Judged]) -> Seen:
+    """The judged runs of a program, as a campaign counts them."""
     outcomes: list[StageOutcome] = []
     sightings: list[Sighting] = []
     sites: list[StageReached] = []
-    for stage in stages:
-        for mechanism in semantics:
-            seen, judged = _run_stage(text, stage, mechanism, runner, compare=compare)
-            for observation in seen:
-                of_this = judged if observation is seen[0] else ""
-                outcomes.append(
-                    StageOutcome(
-                        stage, str(observation.semantics), observation.outcome, of_this, observation.cpu_seconds
-                    )
-                )
-            failures = tuple(map(classify, judge([seen[0]])))
-            sightings += (_sighting(text, seen[0], judged, failure) for failure in failures)
-            if mechanism == EXPLICIT:
-                sites.append(StageReached(stage, reached(seen[0], failures)))
-    return Judged(tuple(outcomes), tuple(sightings), tuple(sites))
+    for one in judged:
+        outcomes += (_outcome(run, "" if run is one.second else one.verdict) for run in one[:2] if run is not None)
+        sightings += (sighting(failure, text, one.verdict, str(torch.__version__)) for failure in one.failures)
+        if one.observation.semantics == EXPLICIT:
+            sites.append(StageReached(one.observation.stage, reached(one.observation, one.failures)))
+    return Seen(tuple(outcomes), tuple(sightings), tuple(sites))
 
 
-def judge_screened(text: str, task: CaseTask, runner: Runner) -> Judged:
+def _outcome(run: Observation, judged: str) -> StageOutcome:
+    return StageOutcome(run.stage, str(run.semantics), run.outcome, judged, run.cpu_seconds)
+
+
+def see_screened(text: str, task: CaseTask, runner: Runner) -> Seen:
     """The fake stage first, which costs a fifth of any other: what it refuses for a new reason goes on, and some more.
 
     Only a capture makes a finding: what the fake stage refuses and a capture takes is an alarm of the fake stage alone.
     """
-    screened = judge_program(text, (SCREEN,), task.semantics, runner, compare=False)
+    screened = seen_of(text, judge_program(text, (SCREEN,), task.semantics, runner, compare=False))
     is_new = any(one.signature.key not in task.known for one in screened.sightings)
     if not (is_new or task.anyway):
         return screened._replace(
             sightings=tuple(one for one in screened.sightings if one.signature.key not in task.alarms)
         )
-    captured = judge_program(text, task.stages, task.semantics, runner)
-    return Judged(
+    captured = seen_of(text, judge_program(text, task.stages, task.semantics, runner))
+    return Seen(
         screened.outcomes + captured.outcomes,
         captured.sightings,
         screened.reached + captured.reached,
         tuple(one.signature.key for one in screened.sightings),
-    )
-
-
-def _run_stage(
-    text: str, stage: Stage, semantics: Semantics, runner: Runner, *, compare: bool
-) -> tuple[list[Observation], str]:
-    calls: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
-    run = Run(ProgramSubject(text), stage, semantics, graph=compare, calls=calls)
-    seen = [runner(run)]
-    if semantics != EXPLICIT or not compare:
-        return seen, ""
-    if needs_second_run(seen[0]):
-        seen.append(runner(msgspec.structs.replace(run, semantics=SIZE_OBLIVIOUS)))
-    return seen, verdict(seen[0], *seen[1:])
-
-
-def _sighting(text: str, observation: Observation, judged: str, failure: Classified) -> Sighting:
-    return Sighting(
-        signature=failure.signature,
-        cause=failure.cause,
-        failure=failure.failure,
-        verdict=judged,
-        ops=failing_ops(observation, text),
-        torch=str(torch.__version__),
-        program=text,
     )

@@ -7,16 +7,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ddefuzz.campaign.case import judge_program
+from ddefuzz.campaign.case import seen_of
 from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN, TRIED
-from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, MinimizeResult, MinimizeTask, Suspect
-from ddefuzz.classify.classify import classify
-from ddefuzz.classify.signature import Signature
+from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, MinimizeResult, MinimizeTask
 from ddefuzz.control.forms import without_sources
 from ddefuzz.control.run import control
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import SCREEN, Observation, ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import SCREEN, Observation, Run, Runner
 from ddefuzz.execute.sources import first_source
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import slim
@@ -25,15 +23,9 @@ from ddefuzz.minimize.facts import StandIn
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.program import Suspect, judge_program, shows
 from ddefuzz.program.model import Expr, Program
 from ddefuzz.program.text import print_program
-
-
-def signature_of(observation: Observation) -> Signature | None:
-    """The signature of a failed run, None of one that did not fail."""
-    failures = judge([observation])
-    return classify(failures[0]).signature if failures else None
 
 
 def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult:
@@ -46,9 +38,9 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
     suspect = task.suspect
     screened = msgspec.structs.replace(suspect, stage=SCREEN)
     found = None
-    if suspect.stage != SCREEN and _shows(screened, suspect.program, runner):
+    if suspect.stage != SCREEN and not suspect.calls and shows(screened, suspect.program, runner):
         found = _smallest(task, screened, runner)
-        if not _shows(suspect, print_program(found.program), runner):
+        if not shows(suspect, print_program(found.program), runner):
             found = None
     found = found or _smallest(task, suspect, runner)
     text = print_program(found.program)
@@ -59,7 +51,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
         note(Entry(NO_CASE, run.stage, text, finding=task.finding))
         return runner(run)
 
-    also = judge_program(text, task.also, (suspect.semantics,), noted)
+    also = seen_of(text, judge_program(text, task.also, (suspect.semantics,), noted))
     return MinimizeResult(
         program=text,
         steps=operations(found.program),
@@ -74,7 +66,7 @@ def _smallest(task: MinimizeTask, suspect: Suspect, runner: Runner) -> Minimized
     def accepts(candidate: Program) -> bool:
         text = print_program(candidate)
         note(Entry(NO_CASE, TRIED, text, finding=task.finding))
-        return _shows(suspect, text, runner)
+        return shows(suspect, text, runner) is not None
 
     def improved(best: Program) -> None:
         if suspect == task.suspect:
@@ -100,18 +92,11 @@ def _smallest(task: MinimizeTask, suspect: Suspect, runner: Runner) -> Minimized
     )
 
 
-def _shows(suspect: Suspect, text: str, runner: Runner) -> bool:
-    return signature_of(runner(_run(suspect, text))) == suspect.signature
-
-
 def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
     """Run the suspect's program as it is; the process has to be a fresh one."""
     started = time.process_time()
-    observation = runner(_run(suspect, suspect.program))
-    found = [classify(failure) for failure in judge([observation])]
-    shown = next((slim(one.failure) for one in found if one.signature == suspect.signature), None)
-    instead = "" if shown is not None else str(found[0].signature if found else observation.outcome)
-    return ConfirmResult(shown, instead, time.process_time() - started)
+    shown = shows(suspect, suspect.program, runner)
+    return ConfirmResult(shown and slim(shown), time.process_time() - started)
 
 
 def run_control(task: ControlTask, runner: Runner = observe) -> ControlResult:
@@ -120,7 +105,3 @@ def run_control(task: ControlTask, runner: Runner = observe) -> ControlResult:
     program = parse(task.program, "<program>").program
     found = control(program, task.shown, task.ops, lambda one: without_sources(one, inspect, first_source), runner)
     return ControlResult(found, time.process_time() - started)
-
-
-def _run(suspect: Suspect, text: str) -> Run:
-    return Run(ProgramSubject(text), suspect.stage, suspect.semantics)

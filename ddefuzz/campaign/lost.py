@@ -13,6 +13,7 @@ from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import STAGES, Observation, Semantics, Stage
 from ddefuzz.findings.model import Sighting
+from ddefuzz.findings.sighted import sighting
 from ddefuzz.generate.origin import Draw
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.capture import judge
@@ -56,18 +57,7 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
 
 def sightings_of(observation: Observation, program: str | None, torch: str) -> tuple[Sighting, ...]:
     """The crash or timeout as a sighting of the program that ran. None if there was no program yet."""
-    return tuple(
-        Sighting(
-            signature=classified.signature,
-            cause=classified.cause,
-            failure=classified.failure,
-            verdict="fails",
-            ops=(),
-            torch=torch,
-            program=program,
-        )
-        for classified in map(classify, judge([observation]))
-    )
+    return tuple(sighting(failure, program, "fails", torch) for failure in map(classify, judge([observation])))
 
 
 def undone_case(task: CaseTask, journal: Path) -> CaseResult:

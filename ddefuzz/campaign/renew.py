@@ -17,7 +17,6 @@ from ddefuzz.campaign.tasks import (
     ControlTask,
     MinimizeResult,
     MinimizeTask,
-    Suspect,
     run_confirm,
     run_control,
     run_minimize,
@@ -27,6 +26,7 @@ from ddefuzz.classify.op import failing_ops
 from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.program import Suspect, suspect_of
 
 DEADLY = frozenset({"crash", "timeout"})
 """Kinds that a worker cannot minimize, because showing them ends it."""
@@ -105,10 +105,9 @@ def _task(finding: Finding, max_attempts: int) -> MinimizeTask:
 
 
 def _suspect(finding: Finding, program: str) -> Suspect:
-    seen = finding.evidence.observation if finding.evidence else None
-    if seen is None:
+    if finding.evidence is None:
         raise AssertionError(f"{finding.id} cannot be minimized")
-    return Suspect(program, finding.signature, seen.stage, seen.semantics)
+    return suspect_of(program, finding.signature, finding.evidence)
 
 
 def _minimized(

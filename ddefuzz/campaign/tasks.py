@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.signature import Signature
 from ddefuzz.control.model import Control
 from ddefuzz.coverage.reach import Reached
 from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.origin import Draw, Origin
+from ddefuzz.oracles.program import Suspect
 
 
 class CaseTask(msgspec.Struct, frozen=True):
@@ -72,15 +72,6 @@ class CaseResult(msgspec.Struct, frozen=True):
     functions: tuple[str, ...] = ()
 
 
-class Suspect(msgspec.Struct, frozen=True):
-    """A program that is said to show a signature in a stage under a semantics."""
-
-    program: str
-    signature: Signature
-    stage: Stage
-    semantics: Semantics = EXPLICIT
-
-
 class MinimizeTask(msgspec.Struct, frozen=True):
     """Make `suspect` smaller, in at most `max_attempts` captures; `ops` are tried on their own first.
 
@@ -108,10 +99,9 @@ class MinimizeResult(msgspec.Struct, frozen=True):
 
 
 class ConfirmResult(msgspec.Struct, frozen=True):
-    """What a process that had captured nothing before saw: the failure, if it is the same, else what it was instead."""
+    """The failure that a process that had captured nothing before saw, if it is the same."""
 
     shown: Failure | None = None
-    instead: str = ""
     cpu_seconds: float = 0.0
 
 

@@ -65,3 +65,8 @@ class Call(msgspec.Struct, frozen=True):
 ACCEPTED: Final[frozenset[What]] = frozenset({"alias"})
 """A fallback may take the general path: a copy where eager returns a view. The program cannot see it without mutation,
 and a mutation is compared by its effect."""
+
+
+def telling(call: Call) -> bool:
+    """Whether the two sides of a call ended otherwise: their results differ, or one of them refused."""
+    return call.agreement == "differs" or call.eager.returned != call.captured.returned

@@ -20,6 +20,7 @@ from ddefuzz.execute.protocol import STAGES, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.title import title_of
+from ddefuzz.oracles.program import kept
 
 SCHEMA = "ddefuzz.finding/2"
 
@@ -250,7 +251,9 @@ def slim(failure: Failure) -> Failure:
     """The failure as it is stored: the fields that classification reads.
 
     Guards that took their fallback, the graph and measurements are left out. Paths do not depend on the machine.
+    Of the calls, those stay whose sizes show the failure.
     """
+    failure = kept(failure)
     observation = msgspec.structs.replace(
         failure.observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0
     )

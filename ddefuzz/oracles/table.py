@@ -57,10 +57,11 @@ def calls_of(names: Iterable[str]) -> tuple[CallSize, ...]:
 def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classified, ...]:
     """The failures that the named oracles report for one observation, each with its site."""
     chosen = [oracle for oracle in ORACLES if oracle.name in set(names)]
-    return tuple(_classified(oracle, failure, seen, runner) for oracle in chosen for failure in oracle.judge(seen))
+    return tuple(named(oracle, failure, seen, runner) for oracle in chosen for failure in oracle.judge(seen))
 
 
-def _classified(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
+def named(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
+    """What an oracle calls wrong, with the place that it blames."""
     if oracle.locate is None:
         return classify(failure)
     located = oracle.locate(failure, seen, runner)

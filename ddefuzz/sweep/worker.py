@@ -12,7 +12,7 @@ from typing import Final
 
 import torch
 
-from ddefuzz.campaign.case import Judged, judge_program
+from ddefuzz.campaign.case import Seen, seen_of
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import UnsupportedError
@@ -24,6 +24,7 @@ from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.opinfo import entries
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
+from ddefuzz.oracles.program import judge_program
 from ddefuzz.program.model import Attribute, Index, Program, functions_in
 from ddefuzz.program.text import print_program
 from ddefuzz.sweep.select import Chosen, chosen
@@ -86,7 +87,7 @@ class _Sweep:
         semantics.
         """
         text = print_program(one.program)
-        judged = judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference)
+        judged = seen_of(text, judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference))
         self.runs += 1
         self.samples.add(one.sample)
         self.calls.update(dict.fromkeys(functions_in(one.program)) if one.form in ("static", "drawn") else {})
@@ -121,7 +122,7 @@ class _Sweep:
             self.compared[other] = self.runner(run).outcome
         return Observation(run.stage, run.semantics, self.compared[other])
 
-    def _count(self, judged: Judged, text: str) -> None:
+    def _count(self, judged: Seen, text: str) -> None:
         self.ledger.add(((of.stage, of.reached) for of in judged.reached), text)
 
     def failed(self, seen: _Seen, confirm: bool) -> Failed:
@@ -146,7 +147,7 @@ class _Sweep:
         program = forward_of(seen.chosen.program) if is_backward else seen.chosen.program
         text = print_program(program)
         for stage in ("aot",) if is_backward else CONFIRMING:
-            judged = judge_program(text, (stage,), (EXPLICIT,), self.runner)
+            judged = seen_of(text, judge_program(text, (stage,), (EXPLICIT,), self.runner))
             self.sightings += judged.sightings
             self._count(judged, text)
             signature = str(judged.sightings[0].signature) if judged.sightings else ""

@@ -25,7 +25,6 @@ from ddefuzz.campaign.tasks import (
     MinimizeResult,
     MinimizeTask,
     StageOutcome,
-    Suspect,
     run_case,
 )
 from ddefuzz.classify.failure import Failure
@@ -37,6 +36,7 @@ from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
+from ddefuzz.oracles.program import Suspect
 
 PROGRAM = """# ddefuzz program v1
 # inputs: x = normal

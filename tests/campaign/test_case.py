@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ddefuzz.campaign.case import judge_screened
-from ddefuzz.campaign.follow_up import run_minimize, signature_of
-from ddefuzz.campaign.tasks import CaseTask, MinimizeTask, Suspect
+from ddefuzz.campaign.case import see_screened
+from ddefuzz.campaign.follow_up import run_minimize
+from ddefuzz.campaign.tasks import CaseTask, MinimizeTask
+from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, Run, Stage
+from ddefuzz.oracles.program import Suspect, judge_program
 
 FAILING = """\
 # ddefuzz program v1
@@ -40,15 +42,18 @@ def task(*, known: frozenset[str] = frozenset(), anyway: bool = False) -> CaseTa
     return CaseTask("default", 7, 0, ("export",), screen=True, anyway=anyway, known=known)
 
 
+def signature_in(stage: Stage) -> Signature:
+    ((failure,),) = (one.failures for one in judge_program(FAILING, (stage,), (EXPLICIT,), observe, compare=False))
+    return failure.signature
+
+
 def key_of_failing() -> str:
-    signature = signature_of(observe(Run(ProgramSubject(FAILING), SCREEN)))
-    assert signature is not None
-    return signature.key
+    return signature_in(SCREEN).key
 
 
 def test_what_the_screen_takes_is_not_captured() -> None:
     runner = Runner()
-    judged = judge_screened(PASSING, task(), runner)
+    judged = see_screened(PASSING, task(), runner)
     assert runner.stages == [SCREEN]
     assert [one.stage for one in judged.reached] == [SCREEN]
     assert not judged.sightings
@@ -56,36 +61,34 @@ def test_what_the_screen_takes_is_not_captured() -> None:
 
 def test_now_and_then_it_is_captured_all_the_same() -> None:
     runner = Runner()
-    judge_screened(PASSING, task(anyway=True), runner)
+    see_screened(PASSING, task(anyway=True), runner)
     assert runner.stages[:2] == [SCREEN, "export"]
 
 
 def test_what_the_screen_refuses_is_captured_once() -> None:
     runner = Runner()
-    judged = judge_screened(FAILING, task(), runner)
+    judged = see_screened(FAILING, task(), runner)
     assert "export" in runner.stages
     assert [one.failure.observation.stage for one in judged.sightings] == ["export"]
     assert judged.screened == (key_of_failing(),)
     assert judged.outcomes[0].verdict == ""
     again = Runner()
-    judged = judge_screened(FAILING, task(known=frozenset({key_of_failing()})), again)
+    judged = see_screened(FAILING, task(known=frozenset({key_of_failing()})), again)
     assert again.stages == [SCREEN]
     assert [one.signature.key for one in judged.sightings] == [key_of_failing()]
 
 
 def test_what_only_the_screen_refuses_is_no_finding() -> None:
-    judged = judge_screened(FAILING, task(), Runner(passing=["export"]))
+    judged = see_screened(FAILING, task(), Runner(passing=["export"]))
     assert not judged.sightings
     assert judged.screened == (key_of_failing(),)
     known = frozenset(judged.screened)
-    again = judge_screened(FAILING, msgspec.structs.replace(task(known=known), alarms=known), Runner())
+    again = see_screened(FAILING, msgspec.structs.replace(task(known=known), alarms=known), Runner())
     assert not again.sightings
 
 
 def suspect() -> Suspect:
-    signature = signature_of(observe(Run(ProgramSubject(FAILING), "export")))
-    assert signature is not None
-    return Suspect(FAILING, signature, "export", EXPLICIT)
+    return Suspect(FAILING, signature_in("export"), "export", EXPLICIT)
 
 
 def test_minimizing_asks_the_screen_and_shows_the_result_in_its_own_stage() -> None:

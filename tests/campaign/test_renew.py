@@ -16,7 +16,6 @@ from ddefuzz.campaign.tasks import (
     ControlTask,
     MinimizeResult,
     MinimizeTask,
-    Suspect,
     run_confirm,
     run_minimize,
 )
@@ -27,6 +26,7 @@ from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.program import Suspect
 
 SHOWN = Failure(
     "dde",

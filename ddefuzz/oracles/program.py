@@ -1,0 +1,143 @@
+"""Judge one program: run it, ask the chosen oracles, and ask whether it shows a known failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.signature import Signature
+from ddefuzz.execute.calls import telling
+from ddefuzz.execute.protocol import (
+    CHEAP_TO_CALL,
+    EXPLICIT,
+    SIZE_OBLIVIOUS,
+    Observation,
+    ProgramSubject,
+    Run,
+    Runner,
+    Semantics,
+    Stage,
+    Subject,
+)
+from ddefuzz.execute.worker import late
+from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.table import calls_of, classified, named, oracle_of
+from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
+from ddefuzz.program.sizes import CallSize
+
+CAPTURE: tuple[str, ...] = ("capture",)
+"""The oracle that every run is judged by."""
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A program that is said to show a signature in a stage under a semantics, when it is called at the sizes."""
+
+    program: str
+    signature: Signature
+    stage: Stage
+    semantics: Semantics = EXPLICIT
+    calls: tuple[CallSize, ...] = ()
+
+
+def suspect_of(program: str, signature: Signature, failure: Failure) -> Suspect:
+    """A program that is said to show a signature as in a failure that was observed."""
+    seen = failure.observation
+    return Suspect(program, signature, seen.stage, seen.semantics, tuple(call.size for call in seen.calls))
+
+
+def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
+    """The failure by which a program shows the signature that is suspected; None if it does not."""
+    run = Run(ProgramSubject(text), suspect.stage, suspect.semantics, calls=suspect.calls)
+    seen = Seen(text, runner(run))
+    oracle = oracle_of(suspect.signature.kind)
+    of_kind = (failure for failure in oracle.judge(seen) if failure.kind == suspect.signature.kind)
+    shown = (one for one in of_kind if named(oracle, one, seen, runner).signature == suspect.signature)
+    return next(shown, None)
+
+
+def kept(failure: Failure) -> Failure:
+    """The failure with only those of its calls that tell of a failure: at their sizes it is looked for again."""
+    calls = tuple(filter(telling, failure.observation.calls))
+    return msgspec.structs.replace(failure, observation=msgspec.structs.replace(failure.observation, calls=calls))
+
+
+class Judged(NamedTuple):
+    """A program in one stage under one semantics.
+
+    `second` is the run under size-oblivious semantics, where the verdict needed one. `verdict` is empty where both
+    mechanisms were not compared.
+    """
+
+    observation: Observation
+    second: Observation | None
+    verdict: Verdict | Literal[""]
+    failures: tuple[Classified, ...]
+
+
+def judge_program(
+    text: str,
+    stages: Iterable[Stage],
+    semantics: tuple[Semantics, ...],
+    runner: Runner,
+    *,
+    oracles: tuple[str, ...] = CAPTURE,
+    compare: bool = True,
+) -> tuple[Judged, ...]:
+    """Run a program in every stage and semantics; without `compare` nothing is judged beside the old mechanism."""
+    return tuple(_judged(text, stage, one, runner, oracles, compare) for stage in stages for one in semantics)
+
+
+def _judged(
+    text: str, stage: Stage, semantics: Semantics, runner: Runner, oracles: tuple[str, ...], compare: bool
+) -> Judged:
+    subject = ProgramSubject(text)
+    calls = calls_in(stage, subject, oracles)
+    example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
+    run = Run(subject, stage, semantics, graph=compare, calls=calls or example)
+    seen = runner(run)
+    failures = classified(Seen(text, seen), runner, oracles)
+    if semantics != EXPLICIT or not compare:
+        return Judged(seen, None, "", failures)
+    second = None
+    if needs_second_run(seen):
+        second = runner(msgspec.structs.replace(run, semantics=SIZE_OBLIVIOUS, calls=example))
+    return Judged(seen, second, verdict(seen, second), failures)
+
+
+def calls_in(stage: Stage, subject: Subject, oracles: Iterable[str]) -> tuple[CallSize, ...]:
+    """The sizes at which the oracles want what a stage captured called. The user's own code has but its own."""
+    if stage not in CHEAP_TO_CALL:
+        return ()
+    wanted = calls_of(oracles)
+    return wanted if isinstance(subject, ProgramSubject) else wanted[:1]
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """A run to do and to judge by the named oracles."""
+
+    run: Run
+    oracles: tuple[str, ...] = CAPTURE
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """A run that was done, and what the oracles call wrong in it."""
+
+    observation: Observation
+    failures: tuple[Classified, ...] = ()
+
+
+def tried(observation: Observation, trial: Trial, runner: Runner) -> Tried:
+    """An observation of a trial, judged."""
+    subject = trial.run.subject
+    text = subject.text if isinstance(subject, ProgramSubject) else ""
+    return Tried(observation, classified(Seen(text, observation), runner, trial.oracles))
+
+
+def judge_run(trial: Trial) -> Tried:
+    """Run and judge, as a task of a worker."""
+    runner: Runner = late("ddefuzz.execute.observe").observe
+    return tried(runner(trial.run), trial, runner)
