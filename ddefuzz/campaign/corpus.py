@@ -11,7 +11,7 @@ from typing import get_args
 import msgspec
 
 from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import (
     EXPLICIT,
@@ -28,6 +28,9 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.program import CAPTURE
+from ddefuzz.oracles.table import NAMES, ORACLES
+from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import read_program
 
 TRUSTED = "trusted.toml"
@@ -37,13 +40,27 @@ EXPECTATION = re.compile(r"(?P<stage>[a-z-]+)/(?P<mechanism>[a-z0-9-]+) (?:ok|(?
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What a case does in one stage: the `kind` and `site` of its failure, or no kind if it has to pass."""
+    """What a case does in one stage: the `kind` and `site` of its failure, or no kind if it has to pass.
+
+    What is captured is called at the sizes `calls`.
+    """
 
     stage: Stage
     semantics: Semantics = EXPLICIT
     kind: Kind | None = None
     site: str = ""
     anchor: str | None = None
+    calls: tuple[CallSize, ...] = ()
+
+    @property
+    def oracles(self) -> tuple[str, ...]:
+        """What judges it: where nothing is called, the capture alone."""
+        return NAMES if self.calls else CAPTURE
+
+    def fits(self, signature: Signature) -> bool:
+        """Whether it is the failure that is expected."""
+        same_site = not self.site or str(signature.site) == self.site
+        return signature.kind == self.kind and same_site and self.anchor in (None, signature.anchor)
 
     def __str__(self) -> str:
         ends = f"{self.kind} at {self.site}" if self.kind else "ok"
@@ -96,12 +113,18 @@ def parse_expectation(text: str, where: str) -> Expectation:
                     "semantics": {"mechanism": match["mechanism"]},
                     "kind": kind,
                     "site": site or "",
+                    "calls": _calls_of(kind),
                 },
                 Expectation,
             )
     raise InputError(
         f"{where}: found the expectation {text.strip()!r}, expected STAGE/SEMANTICS ok or STAGE/SEMANTICS KIND at SITE"
     )
+
+
+def _calls_of(kind: str | None) -> tuple[CallSize, ...]:
+    """The sizes at which a failure of this kind is looked for; nothing is called where there is none."""
+    return next((oracle.calls for oracle in ORACLES if kind in oracle.kinds), ())
 
 
 def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:
@@ -180,10 +203,12 @@ def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
             f"{finding.id}: found no failure stored with this finding, expected one: it says in which stage to replay"
         )
     observation = seen.observation
+    calls = tuple(call.size for call in observation.calls)
     # The version is read from the package's metadata, so that selecting cases does not import torch.
     if recurs(finding.state, finding.fixed_in, version("torch")):
-        return Expectation(observation.stage, observation.semantics)
-    return Expectation(observation.stage, observation.semantics, finding.kind, str(finding.site), finding.anchor)
+        return Expectation(observation.stage, observation.semantics, calls=calls)
+    stage, semantics = observation.stage, observation.semantics
+    return Expectation(stage, semantics, finding.kind, str(finding.site), finding.anchor, calls)
 
 
 def trusted_cases(listed: Path) -> Iterator[KeptCase]:

@@ -9,14 +9,11 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from ddefuzz.campaign.corpus import KeptCase
-from ddefuzz.classify.classify import classify
-from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
-from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
-from ddefuzz.execute.worker import observe_run
-from ddefuzz.oracles.capture import judge
+from ddefuzz.execute.protocol import EXPLICIT, ProgramSubject, Run
+from ddefuzz.oracles.program import Trial, Tried, judge_run, tried_of
 
 CASE_SECONDS = 60.0
 
@@ -44,19 +41,18 @@ class Replayed(msgspec.Struct, frozen=True):
     evidence: str = ""
 
 
-def compare(case: KeptCase, observation: Observation) -> Replayed:
-    """Compare an observation with what is expected of the case."""
+def compare(case: KeptCase, seen: Tried) -> Replayed:
+    """Compare what was seen with what is expected of the case."""
+    observation = seen.observation
     run = f"{observation.stage}/{observation.semantics}"
     if observation.outcome == "not-judged":
         return Replayed(case, "not judged", f"{run} not judged", observation.reason)
-    failures = judge([observation])
-    if not failures:
+    if not seen.failures:
         return Replayed(case, "gone" if case.expect.kind else "as expected", f"{run} ok")
-    signature = classify(failures[0]).signature
-    seen = f"{run} {signature.kind} at {signature.site}"
-    if case.expect.kind is None:
-        return Replayed(case, "fails", seen, failures[0].evidence)
-    return Replayed(case, "as expected" if _shows(case, signature) else "fails otherwise", seen, failures[0].evidence)
+    found = next((one for one in seen.failures if case.expect.fits(one.signature)), None)
+    told = found or seen.failures[0]
+    status: Status = "fails" if case.expect.kind is None else "fails otherwise" if found is None else "as expected"
+    return Replayed(case, status, f"{run} {told.signature.kind} at {told.signature.site}", told.failure.evidence)
 
 
 def replay(
@@ -70,14 +66,14 @@ def replay(
     The guard sites that the cases reach with explicit semantics are added to `ledger`.
     """
     with Pool(jobs) as pool:
-        sent = [(case, pool.submit(observe_run, run_of(case), CASE_SECONDS)) for case in cases]
+        sent = [(case, pool.submit(judge_run, trial_of(case), CASE_SECONDS)) for case in cases]
         results = []
         for case, future in sent:
-            observation = arrived(case, future.result())
-            results.append(compare(case, observation))
-            if ledger is not None and observation.semantics == EXPLICIT:
+            seen = arrived(case, future.result())
+            results.append(compare(case, seen))
+            if ledger is not None and seen.observation.semantics == EXPLICIT:
                 text = case.subject.text if isinstance(case.subject, ProgramSubject) else ""
-                ledger.add([(observation.stage, reached(observation, map(classify, judge([observation]))))], text)
+                ledger.add([(seen.observation.stage, reached(seen.observation, seen.failures))], text)
             listen(results[-1])
     return tuple(results)
 
@@ -103,17 +99,14 @@ def _counted(seen: Iterable[Status]) -> dict[Status, int]:
     return {status: counts[status] for status in get_args(Status) if counts[status]}
 
 
-def run_of(case: KeptCase) -> Run:
-    """The run of a case."""
-    return Run(case.subject, case.expect.stage, case.expect.semantics)
-
-
-def arrived(case: KeptCase, result: Observation | Lost) -> Observation:
-    """The observation. If the worker was lost, one that says so."""
-    return lost_observation(run_of(case), result) if isinstance(result, Lost) else result
-
-
-def _shows(case: KeptCase, signature: Signature) -> bool:
+def trial_of(case: KeptCase) -> Trial:
+    """The run that a case asks for, and what judges it."""
     expect = case.expect
-    same_site = not expect.site or str(signature.site) == expect.site
-    return signature.kind == expect.kind and same_site and expect.anchor in (None, signature.anchor)
+    return Trial(Run(case.subject, expect.stage, expect.semantics, calls=expect.calls), expect.oracles)
+
+
+def arrived(case: KeptCase, result: Tried | Lost) -> Tried:
+    """What was seen, also where the worker was lost."""
+    if isinstance(result, Tried):
+        return result
+    return tried_of(lost_observation(trial_of(case).run, result))

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import rich_click as click
 
 from ddefuzz.campaign.renew import Renewed
 from ddefuzz.campaign.tasks import ControlTask, run_control
-from ddefuzz.classify.classify import classify
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
-from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.minimize_all import minimize_all
 from ddefuzz.cli.options import db_option, jobs_option
@@ -23,13 +22,14 @@ from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.execute.pool import Lost, Pool
-from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, ProgramSubject, Run, Runner, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.program import Suspect, judge_program, kept, shows, suspect_of
+from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program
 
@@ -38,14 +38,11 @@ SCHEMA = "ddefuzz.minimize/1"
 COLD_REPLAYS = 3
 
 
-class Suspect(msgspec.Struct, frozen=True):
-    """What to make smaller: a program, and the run of it that shows the signature."""
+class Start(NamedTuple):
+    """What to make smaller; `path` names the program in messages, `ops` are the functions that fail."""
 
-    program: str
+    suspect: Suspect
     path: str
-    signature: Signature
-    stage: Stage
-    semantics: Semantics
     ops: tuple[str, ...] = ()
 
 
@@ -128,8 +125,9 @@ def command(
             save = partial(_save, database, finding)
         pool = stack.enter_context(Pool(1))
         observe = partial(pool.observe, timeout=timeout)
-        suspect = _of_finding(finding, again=again) if finding else _of_file(Path(target), stage, observe)
-        found = _minimized(suspect, observe, max_attempts, save)
+        start = _of_finding(finding, again=again) if finding else _of_file(Path(target), stage, observe)
+        suspect = start.suspect
+        found = _minimized(start, observe, max_attempts, save)
         text = print_program(found.program)
         confirmed, shown = _confirm(suspect, text, lambda run: pool.observe_cold(run, timeout))
         if finding is not None and save is not None:
@@ -182,7 +180,7 @@ def _tell_json(one: Renewed) -> None:
     click.echo(msgspec.json.encode(outcome).decode())
 
 
-def _of_finding(finding: Finding, *, again: bool) -> Suspect:
+def _of_finding(finding: Finding, *, again: bool) -> Start:
     text = finding.original if again or finding.minimal is None else finding.minimal
     if text is None:
         raise InputError(
@@ -193,26 +191,24 @@ def _of_finding(finding: Finding, *, again: bool) -> Suspect:
         raise InputError(
             f"{finding.id}: found no failure stored with this finding, expected one: it says what to minimize for"
         )
-    seen = failure.observation
-    return Suspect(text, f"{finding.id}.py", finding.signature, seen.stage, seen.semantics, finding.ops)
+    return Start(suspect_of(text, finding.signature, failure), f"{finding.id}.py", finding.ops)
 
 
-def _of_file(path: Path, stage: Stage | None, observe: Callable[[Run], Observation]) -> Suspect:
-    """The program of a file, with what it fails of in the first stage that fails."""
+def _of_file(path: Path, stage: Stage | None, observe: Runner) -> Start:
+    """The program of a file, with what it fails of in the first stage that fails; what is captured is called."""
     text = print_program(catalogue.read(path).program)
     stages = (stage,) if stage else CAPTURE_STAGES[:3]
     eager = observe(Run(ProgramSubject(text), "eager"))
-    for one in stages:
-        failures = judge([eager, observe(Run(ProgramSubject(text), one))])
-        for failure in failures:
-            signature = classify(failure).signature
-            return Suspect(text, str(path), signature, one, EXPLICIT, failing_ops(failure.observation, text))
+    for judged in judge_program(text, stages, (EXPLICIT,), observe, oracles=NAMES, compare=False):
+        for one in judged.failures if eager.outcome == "ok" else ():
+            suspect = suspect_of(text, one.signature, kept(one.failure))
+            return Start(suspect, str(path), failing_ops(one.failure.observation, text))
     raise InputError(f"{path}: found a program that does not fail in {', '.join(stages)}, expected one that does")
 
 
 def _minimized(
-    suspect: Suspect,
-    observe: Callable[[Run], Observation],
+    start: Start,
+    observe: Runner,
     max_attempts: int,
     save: Callable[[Program, int], None] | None,
 ) -> Minimized:
@@ -224,43 +220,28 @@ def _minimized(
     def accepts(candidate: Program) -> bool:
         nonlocal attempts
         attempts += 1
-        return _shows(suspect, observe(_run(suspect, print_program(candidate))))
+        return shows(start.suspect, print_program(candidate), observe) is not None
 
     def improved(best: Program) -> None:
         if save is not None:
             save(best, attempts)
         click.echo(f"{counted(attempts, 'capture')}: {counted(operations(best), 'operation')}", err=True)
 
-    start = catalogue.parse(suspect.program, suspect.path).program
+    program = catalogue.parse(start.suspect.program, start.path).program
     return minimize(
-        start,
+        program,
         accepts,
         max_attempts=max_attempts,
-        inspect=inspector(start),
+        inspect=inspector(program),
         deprecated=deprecated,
-        failing_functions=suspect.ops,
+        failing_functions=start.ops,
         on_improvement=improved,
     )
 
 
-def _run(suspect: Suspect, text: str) -> Run:
-    return Run(ProgramSubject(text), suspect.stage, suspect.semantics)
-
-
-def _shows(suspect: Suspect, observation: Observation) -> bool:
-    return _failure_shown(suspect, observation) is not None
-
-
-def _failure_shown(suspect: Suspect, observation: Observation) -> Failure | None:
-    found = judge([observation])
-    return next((failure for failure in found if classify(failure).signature == suspect.signature), None)
-
-
-def _confirm(
-    suspect: Suspect, text: str, observe_cold: Callable[[Run], Observation]
-) -> tuple[Confirmation, Failure | None]:
+def _confirm(suspect: Suspect, text: str, observe_cold: Runner) -> tuple[Confirmation, Failure | None]:
     """How many cold replays show the signature, and the failure of the first that does."""
-    seen = [_failure_shown(suspect, observe_cold(_run(suspect, text))) for _ in range(COLD_REPLAYS)]
+    seen = [shows(suspect, text, observe_cold) for _ in range(COLD_REPLAYS)]
     shown = [failure for failure in seen if failure is not None]
     return Confirmation(len(shown), COLD_REPLAYS), shown[0] if shown else None
 

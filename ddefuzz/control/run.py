@@ -11,8 +11,11 @@ from ddefuzz.classify.kind import decisive
 from ddefuzz.control.forms import static
 from ddefuzz.control.model import NOT_JUDGED, Control, ControlOutcome
 from ddefuzz.execute.protocol import ProgramSubject, Run, Runner
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.table import oracle_of
+from ddefuzz.program.inputs import at_data_size
 from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import print_program
 
 GUARDS = frozenset({"dde", "pending-unbacked"})
@@ -34,6 +37,9 @@ def control(
     `ops` are the functions that fail. If all of them are sources of data-dependent sizes, the program has no
     such variant.
     """
+    called = shown.observation.calls
+    if called:  # what is wrong at this size must be so where it is the only one
+        program = at_data_size(program, called[0].size)
     form = without_sources(program) if shown.kind not in DEADLY else None
     if form is None or _lost(program, form, ops):
         return NOT_JUDGED
@@ -50,10 +56,13 @@ def _lost(program: Program, form: Program, ops: tuple[str, ...]) -> bool:
 
 
 def _outcome(subject: ProgramSubject, shown: Failure, runner: Runner) -> ControlOutcome:
-    observation = runner(Run(subject, shown.observation.stage, shown.observation.semantics))
+    calls: tuple[CallSize, ...] = ("example",) if shown.observation.calls else ()
+    observation = runner(Run(subject, shown.observation.stage, shown.observation.semantics, calls=calls))
     if observation.outcome in {"crash", "timeout", "not-judged"}:
         return "not judged"
-    failures = judge([observation])
+    seen = Seen(subject.text, observation)
+    judging = (oracle_of("dde"), *((oracle_of(shown.kind),) if calls else ()))
+    failures = [failure for oracle in judging for failure in oracle.judge(seen)]
     if not failures:
         return "passes"
     return "fails" if any(_same(failure, shown) for failure in failures) else "fails otherwise"
@@ -61,11 +70,15 @@ def _outcome(subject: ProgramSubject, shown: Failure, runner: Runner) -> Control
 
 def _same(failure: Failure, shown: Failure) -> bool:
     """Whether two failures are the same: by signature. Errors other than guards may also have the same
-    exception and message.
+    exception and message. For a wrong captured program the kind is enough: the guard that is blamed may be gone.
     """
+    if oracle_of(shown.kind).calls:
+        return failure.kind == shown.kind
+    if failure.kind != shown.kind:
+        return False
     if classify(failure).signature == classify(shown).signature:
         return True
-    if failure.kind != shown.kind or shown.kind in GUARDS:
+    if shown.kind in GUARDS:
         return False
     _, seen = decisive(failure.observation)
     _, known = decisive(shown.observation)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.classify import Classified, classify
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.calls import telling
@@ -24,6 +24,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.worker import late
+from ddefuzz.oracles import capture
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import calls_of, classified, named, oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
@@ -130,14 +131,15 @@ class Tried(msgspec.Struct, frozen=True):
     failures: tuple[Classified, ...] = ()
 
 
-def tried(observation: Observation, trial: Trial, runner: Runner) -> Tried:
-    """An observation of a trial, judged."""
+def judge_run(trial: Trial) -> Tried:
+    """Run and judge, as a task of a worker."""
+    runner: Runner = late("ddefuzz.execute.observe").observe
+    observation = runner(trial.run)
     subject = trial.run.subject
     text = subject.text if isinstance(subject, ProgramSubject) else ""
     return Tried(observation, classified(Seen(text, observation), runner, trial.oracles))
 
 
-def judge_run(trial: Trial) -> Tried:
-    """Run and judge, as a task of a worker."""
-    runner: Runner = late("ddefuzz.execute.observe").observe
-    return tried(runner(trial.run), trial, runner)
+def tried_of(observation: Observation) -> Tried:
+    """An observation that nothing is called in, such as that of a worker that was lost, judged."""
+    return Tried(observation, tuple(map(classify, capture.judge([observation]))))

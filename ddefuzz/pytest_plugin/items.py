@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.campaign.corpus import TRUSTED, KeptCase, program_cases, trusted_cases
-from ddefuzz.campaign.replay import CASE_SECONDS, Replayed, arrived, compare, run_of
+from ddefuzz.campaign.replay import CASE_SECONDS, Replayed, arrived, compare, trial_of
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CallableSubject
-from ddefuzz.execute.worker import observe_run
+from ddefuzz.oracles.program import judge_run
 
 POOL = pytest.StashKey[Pool]()
 
@@ -62,7 +62,7 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the case in a worker and compare the result with the expectation."""
-        result = _pool(self.config).submit(observe_run, run_of(self.case), CASE_SECONDS).result()
+        result = _pool(self.config).submit(judge_run, trial_of(self.case), CASE_SECONDS).result()
         replayed = compare(self.case, arrived(self.case, result))
         match replayed.status:
             case "as expected" if self.case.expect.kind is not None:

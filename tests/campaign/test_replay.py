@@ -8,6 +8,7 @@ from ddefuzz.campaign.corpus import Expectation, KeptCase
 from ddefuzz.campaign.replay import MISMATCHES, Status, arrived, compare
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
+from ddefuzz.oracles.program import tried_of
 from tests.findings.arbitrary_findings import ROLL, failure_of
 
 PASSES = Expectation("export")
@@ -46,15 +47,15 @@ def case(expect: Expectation) -> KeptCase:
 def test_what_is_seen_is_held_against_what_is_expected(
     expect: Expectation, observation: Observation, status: Status, seen: str
 ) -> None:
-    replayed = compare(case(expect), observation)
+    replayed = compare(case(expect), tried_of(observation))
     assert replayed.status == status
     assert replayed.seen.startswith(seen)
 
 
 def test_the_evidence_is_that_of_the_failure_or_the_reason() -> None:
-    assert compare(case(FAILS), ROLLS).evidence == "Eq(u0, 0)"
-    assert compare(case(PASSES), NOT_JUDGED).evidence == "no compiler"
-    assert compare(case(PASSES), OK).evidence == ""
+    assert compare(case(FAILS), tried_of(ROLLS)).evidence == "Eq(u0, 0)"
+    assert compare(case(PASSES), tried_of(NOT_JUDGED)).evidence == "no compiler"
+    assert compare(case(PASSES), tried_of(OK)).evidence == ""
 
 
 def test_good_news_is_no_mismatch() -> None:
