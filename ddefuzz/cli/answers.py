@@ -1,4 +1,4 @@
-"""`ddefuzz answers`: what would mend a data-dependent error, by experiment."""
+"""`ddefuzz answers`: find by experiment which answer of a guard would fix a data-dependent error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TITLES = ("answer", "captured", "agrees", "refuses", "differs", "accepts")
 
 
 class Target(NamedTuple):
-    """A program to answer for: a finding's smallest, or that of a file."""
+    """A program to experiment with: the smallest of a finding, or that of a file."""
 
     name: str
     program: str
@@ -133,8 +133,8 @@ def _page(done: list[tuple[Target, Experiment]], page: Page) -> str:
         parts.append(Text())
     if len(done) > 1:
         counts = Counter(found.verdict for _, found in done)
-        told = ", ".join(f"{number} {name}" for name, number in counts.most_common())
-        parts.append(plain(f"{counted(len(done), 'program')}: {told}"))
+        verdicts = ", ".join(f"{number} {name}" for name, number in counts.most_common())
+        parts.append(plain(f"{counted(len(done), 'program')}: {verdicts}"))
     return rendered(Group(*parts), page)
 
 

@@ -1,4 +1,4 @@
-"""`ddefuzz bench`: what programs are like, and what a campaign costs beside torch itself."""
+"""`ddefuzz bench`: measure generated programs, and the cost of a campaign compared with torch itself."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def throughput(cases: int, seed: int, profile: str, format_: str, outputs: tuple
 
 
 def throughput_text(record: Throughput) -> str:
-    """Each number with what it is."""
+    """Each number with its meaning."""
     rates = "\n".join(f"{rate:8.1f}  {name}" for name, rate in record.programs_per_cpu_second.items())
     return (
         f"{record.cases} cases of profile {record.profile}, seed {record.seed}, torch {record.torch}; "

@@ -1,4 +1,4 @@
-"""`ddefuzz bench generation`: what drawn programs are like."""
+"""`ddefuzz bench generation`: measure properties of generated programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ddefuzz.generate.profiles import profile_named
 def command(draws: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """Measure how many generated programs are valid, varied, and carry unbacked sizes."""
     profile_named(profile)
-    # Late: `ddefuzz bench --help` imports this module and must not import torch.
+    # Imported here: `ddefuzz bench --help` imports this module and must not import torch.
     measure = import_module("ddefuzz.generate.measure")
     record = measure.measure_generation(draws, seed, profile)
     text = measure.render(record) + "\n"

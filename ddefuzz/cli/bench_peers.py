@@ -1,4 +1,4 @@
-"""`ddefuzz bench peers`: what a campaign reaches beside its peers, for the same CPU seconds."""
+"""`ddefuzz bench peers`: guard sites that a campaign reaches, compared with other tools for the same CPU seconds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ddefuzz.execute.protocol import EXPLICIT
 from ddefuzz.execute.scratch import scratch_folder
 
 Run: TypeAlias = Callable[[int, Path, Stopped], Curve | None]
-"""One peer with one seed, its files in a folder; None where it was stopped."""
+"""One tool with one seed, and the folder of its files."""
 
 
 @click.command("peers")
@@ -97,7 +97,7 @@ def command(
 
 
 def peers_page(record: Peers, page: Page) -> str:
-    """A row a peer: means over the seeds at the end of the budget, with their intervals."""
+    """One row for each tool: means over the seeds at the end of the budget, with their intervals."""
     columns = ("", "guard sites", "fallback sites", "of them C++", "DDE call sites", "of them C++", "CPU s")
     rows = []
     for peer in record.peers:
@@ -125,7 +125,7 @@ def _estimate(one: Estimate) -> str:
 def _peers(
     budget: str, cpu_seconds: float, commands: tuple[Command, ...], jobs: int, say: Callable[[str], None]
 ) -> Iterator[tuple[str, Run]]:
-    """The peers by name; commands come first, because they may be none."""
+    """The tools by name. Commands come first, so that a wrong one ends the comparison at once."""
     opinfo = opinfo_command()
     if opinfo is None:
         say("without opinfo: ci/peers/opinfo.py is only in a source checkout")

@@ -106,7 +106,7 @@ def command(
 
 
 def recall_page(record: Recall, page: Page) -> str:
-    """The shares, then each fault that was not found or not named exactly, and why."""
+    """The rates, then each fault that was not found or not named exactly, with the reason."""
     planted = len(record.planted)
     seconds = (
         f"; CPU seconds to find: median {record.cpu_seconds_median:.1f}, 90th percentile {record.cpu_seconds_90th:.1f}"

@@ -47,7 +47,7 @@ START_SECONDS = 120.0
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One thing to check: its name in the table, what runs, and the file that its frames name."""
+    """One thing to check: its name in the table, its subject, and the file that its frames name."""
 
     case: str
     subject: Subject
@@ -88,8 +88,8 @@ def command(
 ) -> None:
     """Capture a program, or your own model, in several stages, and explain what fails.
 
-    For each failure: the guard, the code that evaluates it, where the unbacked size comes from, and changes of your
-    code that make it capture.
+    For each failure, the output has the guard, the code that evaluates it, where the unbacked size comes from, and
+    changes of your code that were tried and let capture succeed.
 
     TARGET is FILE:NAME, where NAME is a function, an nn.Module, or a factory that returns (callable, args). Example
     arguments are NAME_args or example_args in the same file. TARGET may also be the file of a ddefuzz program, or a
@@ -119,12 +119,12 @@ def _writers(rows: list[Row]) -> dict[str, Writer]:
 
 
 def _is_shown(row: Row, stages: tuple[Stage, ...]) -> bool:
-    """Eager is always run, for what it refuses is no failure, and shown where it was asked for or refuses."""
+    """Whether a row is shown. Eager is always run, but shown only if it was selected or failed."""
     return row.stage != "eager" or "eager" in stages or row.outcome != "ok"
 
 
 def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
-    """What TARGET names; user code is only ever imported in a worker."""
+    """The targets that TARGET names. User code is imported only in a worker."""
     file, _, name = target.rpartition(":") if ":" in target and not Path(target).exists() else (target, "", "")
     path = Path(file)
     if not path.is_file():
@@ -149,8 +149,8 @@ def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
 
 
 def list_cases(path: str) -> tuple[str, ...]:
-    """The ids of a module's CASES, as a task for a worker."""
-    # Late, because this command must not import torch.
+    """The ids of a module's CASES. It runs as a task of a worker."""
+    # Imported here, because this command must not import torch.
     from ddefuzz.execute.subject import case_ids  # noqa: PLC0415
 
     return case_ids(path)
@@ -164,7 +164,7 @@ def _observed(
     timeout: float,
     live: LiveLine,
 ) -> Iterator[tuple[Checked, ...]]:
-    """The rows of each target, in order; all runs are in the pool at once."""
+    """The rows of each target, in order. All runs are submitted at once."""
     runs = [
         Run(
             target.subject,
@@ -224,7 +224,7 @@ def _advise(pool: Pool, target: Target, group: Sequence[Checked], timeout: float
     try:
         source = read_text(Path(subject.path))
     except InputError:
-        # Python may read it, by its coding line; changes are tried in UTF-8 only.
+        # The source has another encoding. Changes are only tried in UTF-8.
         return None
     folder = Path(tempfile.mkdtemp(prefix="advice-", dir=scratch_folder()))
     try:
@@ -249,11 +249,11 @@ def _try_program(pool: Pool, text: str, stage: Stage, timeout: float) -> Observa
 
 
 def _run(pool: Pool, run: Run, timeout: float) -> Observation:
-    """A run of a changed source; one that no longer loads did not help."""
+    """Run a changed source. One that cannot be loaded counts as not helping."""
     try:
         return pool.observe(run, timeout)
     except InputError:
-        # A module may not load twice in one process: it registers ops.
+        # A module that registers ops cannot be loaded twice in one process.
         try:
             return pool.observe_cold(run, timeout)
         except DdefuzzError as error:

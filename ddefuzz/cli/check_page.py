@@ -1,4 +1,4 @@
-"""What `check` found, as text for people: a table, and below it each failure with what to do next."""
+"""The results of `check` as text: a table, and below it each failure with what to do next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ddefuzz.report.advice import Advice, Suggestion
 from ddefuzz.report.check import Row
 
 NARROW = 120
-"""On narrower pages the semantics of a stage share a row."""
+"""The width below which the semantics of a stage share a row."""
 
 STYLES = {"ok": "green", "fail": "red", "crash": "bold red", "timeout": "bold red", "not-judged": "yellow"}
 
@@ -36,7 +36,7 @@ def check_page(rows: list[Row], page: Page) -> str:
 
 
 def _wide(rows: list[Row], page: Page) -> RenderableType:
-    """A row for each run."""
+    """One row for each run."""
     shown: list[Detailed] = []
     previous = ""
     for row in rows:
@@ -49,7 +49,7 @@ def _wide(rows: list[Row], page: Page) -> RenderableType:
 
 
 def _narrow(rows: list[Row], page: Page) -> RenderableType:
-    """A row for each stage of a case, a column for each semantics, and what failed below the rows that agree on it."""
+    """One row for each stage of a case, one column for each semantics, and the failures below."""
     semantics = tuple(dict.fromkeys(row.semantics for row in rows))
     shown: list[Detailed] = []
     for case, of_case in groupby(rows, lambda row: row.case):
@@ -67,7 +67,7 @@ def _narrow(rows: list[Row], page: Page) -> RenderableType:
 
 
 def _all_where(group: list[Row]) -> str:
-    """What failed where in one stage; under which semantics, unless all of them say the same."""
+    """The failures of one stage and where they are. The semantics are named unless all have the same failure."""
     places = {row.semantics: _where(row) for row in group}
     if len(set(places.values())) == 1:
         return _where(group[0])
@@ -83,7 +83,7 @@ def _outcome(row: Row) -> Text:
 
 
 def _by_failure(rows: list[Row]) -> Iterable[list[Row]]:
-    """The rows of each failure under explicit semantics: one case, one signature."""
+    """The rows of each failure under explicit semantics, by case and signature."""
     groups: dict[tuple[str, str | None], list[Row]] = {}
     for row in rows:
         if row.outcome not in ("ok", "not-judged") and row.semantics != "size-oblivious":
@@ -115,7 +115,7 @@ def _failure(group: list[Row], page: Page) -> RenderableType:
 
 
 def _fitting(value: str, width: int) -> str:
-    """Folded, but for code that was indented to be copied."""
+    """Folded text. Indented code, which people copy, is not folded."""
     return "\n".join(line if line.startswith("    ") else folded(line, width) for line in value.split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""`ddefuzz doctor`: the environment, every private name of torch in use, the workers and the reference programs."""
+"""`ddefuzz doctor`: check the environment, torch's private names, the workers and the reference programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SQLITE = "sqlite:///"
 @db_option
 @output_options("text", "json")
 def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """Check torch, the private names of it that ddefuzz uses, the workers, and the classification.
+    """Check this installation: torch's private names, the workers, the classification, the database.
 
     The classification is checked with reference programs whose site and cause are known.
 
@@ -62,7 +62,7 @@ def _workers(_: str) -> Iterator[Check]:
 
 
 def _database(url: str) -> Iterator[Check]:
-    """A database that is not there yet is no fault: the first campaign makes it, and this does not."""
+    """A missing database is no error: the first campaign creates it. This check does not."""
     if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
         yield Check("findings database", ok=True, detail=f"{url}: does not exist yet; `ddefuzz run` creates it")
         return
@@ -77,7 +77,7 @@ PARTS: tuple[tuple[str, Callable[[str], Iterable[Check]]], ...] = (
     ("the private names of torch", _names),
     ("the workers and the reference programs", _workers),
 )
-"""What is checked, cheapest first: a title, and the checks of a part, given the database's URL."""
+"""The checks by part, cheapest first: a title, and a function that runs them, given the database's URL."""
 
 
 def _document(found: list[Check]) -> str:

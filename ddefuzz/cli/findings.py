@@ -1,4 +1,4 @@
-"""`ddefuzz findings`: list, show and triage what campaigns found; it never imports torch."""
+"""`ddefuzz findings`: list, show and triage findings. It never imports torch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def who_option(command: Command) -> Command:
-    """Who decides, for the history."""
+    """The option for the name in the history."""
     return click.option(
         "--by", "who", default=_user, metavar="NAME", help="Name for the history. Default: your user name."
     )(command)
@@ -39,7 +39,7 @@ def who_option(command: Command) -> Command:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # no entry for this user, as in some containers
+    except (KeyError, OSError):  # some containers have no entry for the user
         return "unknown"
 
 
@@ -159,12 +159,12 @@ def show(
         if finding_id in former and finding_id not in finding.id:
             click.echo(f"{former} is now {finding.id}", err=True)
     if repro:
-        # Late: it imports black, which takes longer than all else that a reading command does.
+        # Imported here, because it imports black, which takes longer than the rest of the command.
         from ddefuzz.repro.finding import finding_script  # noqa: PLC0415
 
         write_stdout(finding_script(finding, stage))
     elif snippet:
-        # Late, as above: it imports the table of ops.
+        # Imported here for the same reason: it imports the table of ops.
         from ddefuzz.repro.snippet import finding_snippet  # noqa: PLC0415
 
         write_stdout(finding_snippet(finding, stage))

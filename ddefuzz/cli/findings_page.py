@@ -1,4 +1,4 @@
-"""Findings as text for people: the table, and the page of one finding."""
+"""Findings as text: the table, and the page of one finding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.classify.cause import MEANINGS
-from ddefuzz.cli.frames_page import MARK, way_to_site
+from ddefuzz.cli.frames_page import MARK, stack_to_site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import verdicts_line
@@ -43,11 +43,11 @@ COLUMNS: tuple[Column, ...] = (
 
 WIDE = 100
 UNTIL_WIDE = frozenset({"stage", "steps", "confirmed"})
-"""What is left out on pages narrower than `WIDE`."""
+"""The columns that are left out on pages narrower than `WIDE`."""
 
 
 def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0) -> str:
-    """The table, and what to type next; `left_out` findings are not about data and were not asked for."""
+    """The table, and what to type next. `left_out` is the number of findings that do not depend on data."""
     more = f"{counted(left_out, 'finding')} more {'is' if left_out == 1 else 'are'} not about data: --all lists them."
     if not findings:
         return "no findings (`ddefuzz run` looks for some)\n" + (f"{more}\n" if left_out else "")
@@ -72,20 +72,20 @@ def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0) -> str
 
 
 def show_page(finding: Finding, page: Page) -> str:
-    """All of one finding, and the exact commands to go on with it."""
+    """Everything about one finding, with commands for what to do next."""
     parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), ""]
     parts.append(_grid(_facts(finding), page.width))
     if finding.minimal is not None:
         parts += [_heading("smallest program"), _program(finding.minimal)]
     if finding.evidence is not None:
-        way = way_to_site(finding.evidence)
-        if way.lines:
-            legend = f" ({MARK} is the site)" if way.marked else ""
+        stack = stack_to_site(finding.evidence)
+        if stack.lines:
+            legend = f" ({MARK} is the site)" if stack.marked else ""
             which = "smallest program" if finding.shown is not None else "program it was found with"
             parts.append(_heading(f"from the {which} to the site, in {finding.stage}{legend}"))
-            parts += [plain(_hanging(line, page.width)) for line in way.lines]
-            if way.left_out:
-                frames = counted(way.left_out, "internal frame")
+            parts += [plain(_hanging(line, page.width)) for line in stack.lines]
+            if stack.left_out:
+                frames = counted(stack.left_out, "internal frame")
                 parts.append(f"  {frames} not shown: `--format json` has them all")
     parts += _found_with(finding)
     if finding.notes:
@@ -101,7 +101,7 @@ def show_page(finding: Finding, page: Page) -> str:
 
 
 _THEME = "ansi_dark"
-"""Of the terminal's own colors, on its own background."""
+"""Colors of the terminal itself."""
 
 
 def _heading(title: str) -> Text:
@@ -113,20 +113,20 @@ def _program(text: str) -> Syntax:
 
 
 def _found_with(finding: Finding) -> Iterator[RenderableType]:
-    """The program that the finding was met with, and what it failed by where that is something else."""
+    """The original program, and its failure if that differs from the displayed one."""
     if finding.original is None or finding.original == finding.minimal:
         return
     yield _heading("program that it was found with")
     yield _program(finding.original)
     if finding.failure is not None and finding.shown is not None:
         observation = finding.failure.observation
-        asked = observation.raised.expression if observation.raised is not None else ""
-        if (observation.stage, asked) != (finding.stage, finding.expression):
-            yield plain(f"  it failed in {observation.stage}{f', by {question(asked)}' if asked else ''}")
+        expression = observation.raised.expression if observation.raised is not None else ""
+        if (observation.stage, expression) != (finding.stage, finding.expression):
+            yield plain(f"  it failed in {observation.stage}{f', by {question(expression)}' if expression else ''}")
 
 
 def _hanging(line: str, width: int) -> str:
-    """A line folded, with what is folded further to the right than its beginning."""
+    """A folded line. Continuation lines are indented further."""
     text = line.lstrip(f"{MARK} ")
     start = line[: len(line) - len(text)]
     indent = " " * (len(start) + 2)
@@ -178,7 +178,7 @@ def _undecided(expression: str) -> str:
 
 
 def _about_data(finding: Finding) -> str:
-    """What the control runs showed, and what follows."""
+    """The results of the control runs, and what follows from them."""
     said = {True: "yes", False: "no", None: "not known"}[finding.data_dependent]
     if finding.control is None:
         return said if finding.data_dependent is not None else ""
@@ -204,7 +204,7 @@ def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
 
 
 def _triage(finding: Finding, call: Invocation) -> tuple[str, ...]:
-    """What a person may decide next, by the finding's state."""
+    """The commands to decide on a finding, by its state."""
     name = finding.id
     if finding.duplicate_of is not None:
         return call.command("findings", "show", finding.duplicate_of), call.command("findings", "undup", name)

@@ -1,4 +1,4 @@
-"""The way from the user's line to the call site, without the plumbing around it, as text for people."""
+"""Print the stack from the user's line to the call site, without plumbing (internal frames)."""
 
 from __future__ import annotations
 
@@ -18,32 +18,37 @@ from ddefuzz.instrument.events import Frame
 MARK = "→"
 
 
-class Way(NamedTuple):
-    """Lines to print, outermost frame first, whether one is the site, and how many frames of plumbing are left out."""
+class StackLines(NamedTuple):
+    """The lines of a stack, outermost frame first.
+
+    `marked` says whether one of them is the site. `left_out` is the number of frames that are plumbing.
+    """
 
     lines: tuple[str, ...]
     marked: bool
     left_out: int
 
 
-def way_to_site(failure: Failure) -> Way:
-    """The frames from the user's on that are not plumbing, C++ below Python; the one that shows the site is marked."""
+def stack_to_site(failure: Failure) -> StackLines:
+    """The frames from the user's line on that are not plumbing, C++ after Python. The site is marked."""
     observation, found = failure.observation, classify(failure)
     site = found.frame if found.frame is not None and _shows(found.frame, found.signature.site) else None
     real, traced, native = _stacks(observation)
     python = _kept((*traced, *inside_tracer(real)) if traced else real, site)
     own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
     inner = tuple(reversed(native_call(native)))
-    if site in native and site not in inner:  # a call that came back through Python's choice of kernel
+    if site in native and site not in inner:  # a call through a kernel in Python
         inner = native[native.index(site) :]
     cxx = [frame for frame in inner if frame is site or not is_cxx_plumbing(function_name(frame.function))]
     shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
     lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]
-    return Way(tuple(lines), any(frame == site for frame in shown), len(real) + len(traced) + len(native) - len(shown))
+    return StackLines(
+        tuple(lines), any(frame == site for frame in shown), len(real) + len(traced) + len(native) - len(shown)
+    )
 
 
 def _shows(frame: Frame, site: Site) -> bool:
-    """Whether a frame is the site's: C++ has no files, the user's code no name, and an op is called by its frame."""
+    """Whether a frame is at the site. C++ sites have no file, user code no name; an op has the frame of its call."""
     if site == USER_SITE:
         return not is_framework(frame)
     if site.language == "op":
@@ -52,7 +57,7 @@ def _shows(frame: Frame, site: Site) -> bool:
 
 
 def _stacks(observation: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...], tuple[Frame, ...]]:
-    """The real Python stack, the traced one and the C++ one of what failed."""
+    """The Python stack, the traced stack and the C++ stack of a failure."""
     if observation.raised is not None:
         return observation.raised.python, observation.raised.traced, observation.raised.native
     if not observation.exceptions:
@@ -67,7 +72,7 @@ def _kept(frames: Iterable[Frame], site: Frame | None) -> list[Frame]:
 
 
 def _without_repeats(frames: Iterable[Frame]) -> list[Frame]:
-    """One of frames in a row of the same function: an op that a mode intercepts comes up once for each mode."""
+    """Adjacent frames of one function once. An op that modes intercept has a frame for each mode."""
     kept: list[Frame] = []
     for frame in frames:
         if kept and (kept[-1].file, kept[-1].function) == (frame.file, frame.function):

@@ -1,4 +1,4 @@
-"""How the reader of a page calls ddefuzz: the commands that a page prints work when they are pasted."""
+"""How the user calls ddefuzz, so that the commands that a page prints work when pasted."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ddefuzz.cli.options import DEFAULT_DB
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The words that start ddefuzz and Python, and the database if it has to be named (empty if not)."""
+    """The words that start ddefuzz and Python, and the database's URL if it has to be typed, else empty."""
 
     program: str = "ddefuzz"
     python: str = "python"
     db: str = ""
 
     def command(self, *words: str, with_db: bool = True) -> str:
-        """A command line of ddefuzz; `with_db` for a command that has the option `--db`."""
+        """A command line of ddefuzz. `with_db` is for commands with the option `--db`."""
         db = ("--db", self.db) if with_db and self.db else ()
         return f"{self.program} {shlex.join([*words, *db])}"
 
 
 def current_invocation() -> Invocation:
-    """That of this process and of the command that it runs."""
+    """The invocation of this process and of the command that it runs."""
     context = click.get_current_context(silent=True)
     program = program_words(sys.argv[0], sys.executable, Path.cwd(), os.environ.get("PATH", ""))
     python = _shortest(Path(sys.executable), Path.cwd(), os.environ.get("PATH", ""))
@@ -40,8 +40,8 @@ def current_invocation() -> Invocation:
 def program_words(called: str, python: str, folder: Path, search: str) -> str:
     """The words that start ddefuzz again in `folder`, shell-quoted.
 
-    `called` is `sys.argv[0]`: the path of the script `ddefuzz`, or of a module where Python was called with one. Then
-    the script beside Python is named, if there is one.
+    `called` is `sys.argv[0]`: the path of the script `ddefuzz`, or of a module if Python was called with one. In the
+    second case the script next to Python is named, if there is one.
     """
     script = Path(called)
     if script.name != "ddefuzz":
@@ -54,9 +54,9 @@ def program_words(called: str, python: str, folder: Path, search: str) -> str:
 
 
 def _shortest(program: Path, folder: Path, search: str) -> str:
-    """The name alone if PATH leads to this program, else its path, relative if it is below `folder`."""
+    """The bare name if PATH leads to this program, else its path, relative if it is below `folder`."""
     on_path = shutil.which(program.name, path=search)
-    # The folders are compared: the python of a virtual environment is a link to another one.
+    # Folders are compared, because the python of a virtual environment is a link to another one.
     if on_path is not None and Path(on_path).parent.resolve() == program.parent.resolve():
         return program.name
     below = program.is_relative_to(folder)
@@ -64,7 +64,7 @@ def _shortest(program: Path, folder: Path, search: str) -> str:
 
 
 def typed_db(context: click.Context) -> str:
-    """The database that was typed, if a command without `--db` would take another one."""
+    """The database that was typed, if a command without `--db` would use another one."""
     if context.get_parameter_source("db") is not ParameterSource.COMMANDLINE:
         return ""
     db = str(context.params.get("db", ""))

@@ -1,4 +1,4 @@
-"""Tables and text for pages of any width: names are broken at their joints, and nothing is cut."""
+"""Tables and text for pages of any width. Names are broken at separators, and nothing is cut."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from rich.console import Group
 from rich.text import Text
 
 GAP = 2
-"""Between two columns of a table."""
+"""The space between two columns of a table."""
 
 LEAST = 24
-"""How narrow a table's column of long text may be."""
+"""The minimum width of a column of long text."""
 
 _JOINT = re.compile(r"(?<=[/:._-])(?=[^/:._-])")
 
 
 class Detailed(NamedTuple):
-    """A row of cells, and what is said below it, if anything."""
+    """A row of cells, and an optional text below it."""
 
     cells: Sequence[Text]
     detail: Text = Text()
 
 
 def folded(text: str, width: int) -> str:
-    """The text in lines of at most `width`, broken at spaces; a word that is too long after a joint of a name."""
+    """The text in lines of at most `width`, broken at spaces. A word that is too long is broken after a separator."""
     return "\n".join(line for paragraph in text.split("\n") for line in _lines(paragraph, width))
 
 
@@ -64,11 +64,11 @@ def table(
     right: Sequence[str] = (),
     folding: Sequence[str] = (),
 ) -> Group:
-    """Aligned columns under their titles, each row's detail indented below it. Nothing is cut, however narrow the page.
+    """Aligned columns under their titles, with each row's detail indented below it. Nothing is cut.
 
-    `folding` names columns of long text, other than the first. Where the page is too narrow for whole cells, they are
-    folded, down to a width of `LEAST`. Where that is still too wide, they leave the table for the row's detail. `right`
-    names the columns that are aligned to the right.
+    `folding` names columns of long text, other than the first. On a narrow page they are folded, to a width of at least
+    `LEAST`. If that is still too wide, they move to the row's detail. `right` names the columns that are aligned to the
+    right.
     """
     least = [LEAST if at and title in folding else 0 for at, title in enumerate(titles)]
     natural = _widths(titles, rows)
@@ -105,7 +105,7 @@ def _with_detail(row: Detailed, kept: Sequence[int], moved: Sequence[int]) -> De
 
 
 def _longest_parts(titles: Sequence[str], rows: Sequence[Detailed]) -> list[int]:
-    """The longest part of a name or word in each column: what folding does not break if it need not."""
+    """The longest unbreakable part in each column."""
     texts = [[title, *(row.cells[at].plain for row in rows)] for at, title in enumerate(titles)]
     return [
         max(len(part) for text in of for word in (text.split() or [""]) for part in _JOINT.split(word)) for of in texts
@@ -113,9 +113,9 @@ def _longest_parts(titles: Sequence[str], rows: Sequence[Detailed]) -> list[int]
 
 
 def _shared(natural: Sequence[int], least: Sequence[int], parts: Sequence[int], width: int) -> list[int]:
-    """Widths that fit: the widest column gives way, again and again.
+    """Widths that fit: the widest column is reduced until all fit.
 
-    The first column has names to be copied: up to three fifths of the page it stays whole while others can give way.
+    The first column has names that people copy. It keeps up to three fifths of the page while others can be reduced.
     """
     widths = list(natural)
     soft = [min(natural[0], width * 3 // 5), *(max(pair) for pair in zip(least[1:], parts[1:], strict=True))]

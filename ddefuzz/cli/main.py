@@ -1,4 +1,4 @@
-"""The `ddefuzz` command: a table of commands, each imported when it is asked for, and the exit codes."""
+"""The `ddefuzz` command: a table of subcommands, each imported only when it is called, and the exit codes."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ COMMANDS = {
     "run": "Run a fuzzing campaign: generate programs, capture them, and save what fails.",
     "sweep": "Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.",
     "check": "Capture a program, or your own model, in several stages, and explain what fails.",
-    "minimize": "Shrink a program as far as it still fails in the same way.",
+    "minimize": "Shrink a program while it still fails in the same way.",
     "answers": "Try which answer of a guard would fix a data-dependent error.",
     "replay": "Run the saved cases again and compare them with what is expected.",
     "findings": "List, show and triage findings.",
     "sites": "List the guard sites of torch, and how often runs reached them.",
     "bench": "Measure ddefuzz itself.",
-    "doctor": "Check torch, the private names of it that ddefuzz uses, the workers, and the classification.",
+    "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",
 }
-"""Name → what `--help` says of it. It is the `command` of the module of its name in `ddefuzz.cli`."""
+"""The help line of each subcommand. The subcommand is `command` in the module of that name in `ddefuzz.cli`."""
 
 help_pages.THEME = "default-slim"
 help_pages.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
+help_pages.PADDING_HELPTEXT_FIRST_LINE = (0, 0, 1, 0)
 help_pages.OPTIONS_TABLE_COLUMN_TYPES = ["opt_all_metavar", "help"]
 
 
 class LazyGroup(click.RichGroup):
-    """A group that imports a command only to run it: what only reads must never import torch."""
+    """A group that imports a subcommand only to run it. So commands that only read do not import torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table, which is the order of use."""
+        """The subcommands in the order of the table."""
         del ctx
         return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command itself, with the settings as its defaults."""
+        """The subcommand, with the settings as its defaults."""
         name, _, rest = super().resolve_command(ctx, args)
         if name is None:
             return None, None, rest
-        # Late, because reading settings takes longer than all that `--help` does.
+        # Imported here, because reading settings takes longer than the rest of `--help`.
         from ddefuzz.cli import settings  # noqa: PLC0415
 
         command: click.Command = importlib.import_module(f"ddefuzz.cli.{name}").command
@@ -71,7 +72,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line. What goes wrong is one line on stderr and its own exit code."""
+    """Run the command line. An error prints one line on stderr and sets the exit code."""
     try:
         check_streams()
         sys.exit(cli.main(prog_name="ddefuzz", standalone_mode=False))
@@ -86,10 +87,10 @@ def main() -> None:
     except SystemExit as ended:
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
-        # Click ends with 1, which is another thing here, where the reader of stdout or stderr is gone.
+        # Click exits with 1 if the reader of stdout or stderr has ended. Here 1 has another meaning.
         give_up_streams()
         sys.exit(EXIT_BROKEN_PIPE)
-    except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is a bug of ddefuzz
+    except Exception as error:  # noqa: BLE001 - any exception that arrives here is a bug of ddefuzz
         limited = unsupported_by(error, "cannot go on")
         if limited is not None:
             give_up_streams()
@@ -100,21 +101,21 @@ def main() -> None:
 
 
 def _usage_line(error: click.ClickException) -> str:
-    """What was typed, or set somewhere, and what is wrong with it."""
+    """The error in what was typed or set, as one line."""
     context = getattr(error, "ctx", None)
     said = f"{context.command_path if context else 'ddefuzz'}: {' '.join(error.format_message().split())}"
     if context is None or said.endswith(("?", "?)")):
         return said
     origin = ""
     if isinstance(error, click.BadParameter) and error.param is not None:
-        from ddefuzz.cli import settings  # noqa: PLC0415 late for the same reason
+        from ddefuzz.cli import settings  # noqa: PLC0415 for the same reason
 
         origin = settings.origin(context, error.param)
     return said + (origin or f" (see {context.command_path} --help)")
 
 
 def _internal_line(error: Exception) -> str:
-    """The error in a line, with its traceback above it (DDEFUZZ_DEBUG=1) or in a file to be sent along."""
+    """The error as one line. Its traceback is above it (DDEFUZZ_DEBUG=1), or in a file to send with a report."""
     report = "".join(traceback.format_exception(error))
     said = f"ddefuzz: internal error, a bug of ddefuzz: {type(error).__name__}: {' '.join(str(error).split())}"
     if os.environ.get("DDEFUZZ_DEBUG", "") not in ("", "0"):
@@ -122,6 +123,6 @@ def _internal_line(error: Exception) -> str:
     try:
         with tempfile.NamedTemporaryFile("w", prefix="ddefuzz-", suffix=".txt", delete=False, encoding="utf-8") as file:
             file.write(f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{report}")
-    except OSError:  # a full disk is a likely reason of the error itself
+    except OSError:  # a full disk may have caused the error
         return f"{said}; please report it with what DDEFUZZ_DEBUG=1 shows"
     return f"{said}; please report it with {file.name}"

@@ -1,4 +1,4 @@
-"""What the words in tables mean, for who sees them for the first time."""
+"""The meaning of the words in tables, for new users."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(
         "not-judged": "no verdict: a run was not judged",
     }
 )
-"""What explicit unbacked semantics do, compared with the size-oblivious ones that they replace."""
+"""The verdicts: what happens with explicit unbacked semantics, compared with size-oblivious semantics."""
 
 
 def verdicts_line(shown: Iterable[str | None]) -> str:
-    """What the verdicts of a page mean: those that are no success."""
+    """The meaning of the verdicts on a page, except `ok`."""
     said = set(shown) - {"ok"}
     return "; ".join(f"{name}: {meaning}" for name, meaning in VERDICTS.items() if name in said)

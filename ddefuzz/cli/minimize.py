@@ -1,4 +1,4 @@
-"""`ddefuzz minimize`: the smallest program with the same signature, of a finding or of a program in a file."""
+"""`ddefuzz minimize`: find the smallest program with the same signature, for a finding or a program in a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLD_REPLAYS = 3
 
 
 class Start(NamedTuple):
-    """What to make smaller; `path` names the program in messages, `ops` are the functions that fail."""
+    """The program to minimize. `path` names it in messages, `ops` are the functions that fail."""
 
     suspect: Suspect
     path: str
@@ -47,7 +47,7 @@ class Start(NamedTuple):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What `--format json` prints."""
+    """The output of `--format json`."""
 
     id: str | None
     key: str
@@ -97,10 +97,11 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Shrink a program as far as it still fails in the same way.
+    """Shrink a program while it still fails in the same way.
 
-    The program is that of a finding (ID) or in a FILE. A program fails in the same way if its failure has the same
-    signature: kind, site and anchor. For a finding, each smaller program is saved at once, so Ctrl-C loses nothing.
+    The program is that of a finding (ID), or in a FILE. A smaller program fails in the same way if its failure has the
+    same signature: kind, site and anchor. For a finding, each smaller program is saved at once, so Ctrl-C loses
+    nothing.
 
     With --all, each finding starts from its smallest program so far. It keeps that program if no smaller one fails in
     the same way in a fresh process. The output has one line for each finding.
@@ -111,8 +112,8 @@ def command(
         if target is not None or stage or again:
             raise click.UsageError("found --all with ID|FILE, --stage or --again, expected --all without them")
         with Database.open(db, create=False) as database:
-            tell = _tell_text if format_ == "text" else _tell_json
-            minimize_all(database, after, jobs, max_attempts, timeout, tell)
+            report = _report_text if format_ == "text" else _report_json
+            minimize_all(database, after, jobs, max_attempts, timeout, report)
         return
     if target is None or after:
         raise click.UsageError("found no ID|FILE, or --after without --all; expected ID, FILE or --all [--after ID]")
@@ -132,7 +133,7 @@ def command(
         confirmed, shown = _confirm(suspect, text, lambda run: pool.observe_cold(run, timeout))
         if finding is not None and save is not None:
             save(found.program, found.attempts)
-            if database.get(finding.id).minimal == text:  # what was known before may be smaller still
+            if database.get(finding.id).minimal == text:  # the stored program may be smaller
                 database.set_confirmed(finding.id, confirmed.k, confirmed.n, shown)
                 if shown is not None:
                     task = ControlTask(text, shown, failing_ops(shown.observation))
@@ -160,12 +161,12 @@ def command(
         raise SystemExit(EXIT_FOUND)
 
 
-def _tell_text(one: Renewed) -> None:
+def _report_text(one: Renewed) -> None:
     captures = f" after {counted(one.result.attempts, 'capture')}" if one.result else ""
     click.echo(f"{one.finding.id} {one.status}{captures}")
 
 
-def _tell_json(one: Renewed) -> None:
+def _report_json(one: Renewed) -> None:
     finding, result = one.finding, one.result
     outcome = Outcome(
         id=finding.id,
@@ -195,7 +196,7 @@ def _of_finding(finding: Finding, *, again: bool) -> Start:
 
 
 def _of_file(path: Path, stage: Stage | None, observe: Runner) -> Start:
-    """The program of a file, with what it fails of in the first stage that fails; what is captured is called."""
+    """The program of a file, and its failure in the first stage that fails. Captured programs are called."""
     text = print_program(catalogue.read(path).program)
     stages = (stage,) if stage else CAPTURE_STAGES[:3]
     eager = observe(Run(ProgramSubject(text), "eager"))
@@ -212,7 +213,7 @@ def _minimized(
     max_attempts: int,
     save: Callable[[Program, int], None] | None,
 ) -> Minimized:
-    # Late, because only commands that run programs may import torch.
+    # Imported here, because commands that run no program must not import torch.
     from ddefuzz.minimize.eager import deprecated, inspector  # noqa: PLC0415
 
     attempts = 0
@@ -252,6 +253,6 @@ def _control(pool: Pool, task: ControlTask, timeout: float) -> Control:
 
 
 def _save(database: Database, finding: Finding, best: Program, attempts: int) -> None:
-    """Save what is better than what the finding had before."""
+    """Save a program that is smaller than the finding's smallest one."""
     if finding.minimal is None or sort_key(best) <= sort_key(catalogue.parse(finding.minimal, finding.id).program):
         database.set_minimal(finding.id, print_program(best), steps=operations(best), attempts=attempts)

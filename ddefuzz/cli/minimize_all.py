@@ -1,4 +1,4 @@
-"""`ddefuzz minimize --all`: all findings of a database anew, in the order of their ids."""
+"""`ddefuzz minimize --all`: minimize all findings of a database again, in the order of their ids."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def minimize_all(
     jobs: int,
     max_attempts: int,
     timeout: float,
-    tell: Callable[[Renewed], None],
+    report: Callable[[Renewed], None],
 ) -> None:
-    """Minimize the findings whose ids come after `after`, and save each as soon as it is confirmed."""
+    """Minimize the findings with ids after `after`. Each is saved as soon as it is confirmed."""
     findings = [finding for finding in database.findings() if can_be_minimized(finding) and finding.id > after]
     counts: Counter[str] = Counter()
     done = after
@@ -33,7 +33,7 @@ def minimize_all(
                 _save(database, one)
                 counts[one.status] += 1
                 done = one.finding.id
-                tell(one)
+                report(one)
     finally:
         said = ", ".join(f"{number} {status}" for status, number in sorted(counts.items())) or "none done"
         click.echo(f"{counted(counts.total(), 'finding')} of {len(findings)}: {said}", err=True)

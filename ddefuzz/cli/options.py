@@ -1,4 +1,4 @@
-"""The options that several commands share; a setting of `cli/settings.py` is the default of the same one."""
+"""Options that several commands share. `cli/settings.py` can set their defaults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Jobs(click.ParamType[int]):
     name = "N|auto"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number; what is none is a usage error."""
+        """The number. Anything else is a usage error."""
         if isinstance(value, int):
             return value
         text = str(value)

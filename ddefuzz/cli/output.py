@@ -1,6 +1,6 @@
-"""The options that every command with data has: `--format` for stdout, and `--output FORMAT=PATH` for files.
+"""The options `--format` for stdout and `--output FORMAT=PATH` for files.
 
-A format is a name and a function from the page it is for to text; a command gives a table of its formats.
+A format is a name and a function that makes text for a page. Each command has a table of its formats.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ddefuzz.cli.streams import write_stdout
 from ddefuzz.files import write_atomically
 
 FILE_WIDTH = 160
-"""Columns of text in files and pipes."""
+"""The width of text in files and pipes, in columns."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What text is laid out for, and how its reader calls ddefuzz."""
+    """What text is laid out for: width, color, and how the reader calls ddefuzz."""
 
     width: int
     color: bool = False
@@ -40,7 +40,7 @@ Writer = Callable[[Page], str]
 
 
 class OutputOption(click.ParamType[tuple[str, Path]]):
-    """`FORMAT=PATH`, of the given formats."""
+    """The type of the option `--output`: `FORMAT=PATH`, with one of the given formats."""
 
     name = "FORMAT=PATH"
 
@@ -48,7 +48,7 @@ class OutputOption(click.ParamType[tuple[str, Path]]):
         self.formats = formats
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
-        """Split and check; what does not fit is a usage error."""
+        """Split and check the value. A wrong value is a usage error."""
         if isinstance(value, tuple):
             return value
         name, separator, path = str(value).partition("=")
@@ -60,7 +60,7 @@ class OutputOption(click.ParamType[tuple[str, Path]]):
 
 
 def output_options(*formats: str) -> Callable[[Command], Command]:
-    """Give a command the parameters `format_` and `outputs`, to be handed to `deliver`; the first format is default."""
+    """Give a command the parameters `format_` and `outputs` for `deliver`. The first format is the default."""
 
     def decorate(command: Command) -> Command:
         for_stdout = click.option(
@@ -84,16 +84,16 @@ def output_options(*formats: str) -> Callable[[Command], Command]:
 
 
 def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple[str, Path]]) -> None:
-    """Write the files, each whole or not at all, and then stdout."""
+    """Write the files, each completely or not at all, then stdout."""
     for name, path in outputs:
         write_atomically(path, writers[name](Page(FILE_WIDTH, invocation=current_invocation())))
     write_stdout(writers[format_](stdout_page()))
 
 
 def stdout_page() -> Page:
-    """The terminal's width and whether it wants color (`NO_COLOR` is honoured); without a terminal that of files.
+    """The width and color of the terminal (`NO_COLOR` is respected), or those of files without a terminal.
 
-    `COLUMNS` has the last word, as everywhere.
+    `COLUMNS` overrides the width.
     """
     console = Console()
     if console.is_terminal:
@@ -103,23 +103,23 @@ def stdout_page() -> Page:
 
 
 def progress_console() -> Console:
-    """Stderr, where progress goes; live lines only on a terminal that is not the log of a CI job."""
+    """The console on stderr for progress. It has live lines only on a terminal, and not in a CI log."""
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     return Console(stderr=True, highlight=False, force_terminal=False if in_ci else None)
 
 
 def printable(text: str) -> str:
-    """Text that a terminal shows and does not obey: control characters but newlines are escaped, as Python does."""
+    """Text that is safe on a terminal: control characters other than newlines are escaped, as Python does."""
     return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text as it is: no markup, and control characters are shown, not obeyed."""
+    """Text without markup, with control characters escaped."""
     return Text(printable(text), style=style)
 
 
 def rendered(renderable: RenderableType, page: Page) -> str:
-    """Text of what rich can lay out."""
+    """The text of a rich renderable."""
     console = Console(
         file=io.StringIO(),
         width=page.width,

@@ -1,4 +1,4 @@
-"""How far a command is, on stderr: a live line on a terminal, now and then a plain one elsewhere."""
+"""Show progress on stderr: a live line on a terminal, a plain line from time to time elsewhere."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rich.text import Text
 from ddefuzz.cli.output import plain, progress_console
 
 LINE_SECONDS = 10.0
-"""How often a plain line is written where there is no terminal."""
+"""The time between plain lines without a terminal."""
 
 
 class LiveLine:
-    """The line; use it in a `with` block. Nothing that is shown is markup, and no line is broken at a width."""
+    """The line. Use it in a `with` block. Markup is not interpreted, and lines are not wrapped."""
 
     def __init__(
         self, starting: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
@@ -41,11 +41,11 @@ class LiveLine:
         self._status.stop()
 
     def say(self, line: str | Text) -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         self._console.print(plain(line) if isinstance(line, str) else line, soft_wrap=True)
 
     def update(self, line: str, *, is_last: bool = False) -> None:
-        """Change the live line; without a terminal, write it if it is time to, or the last."""
+        """Change the live line. Without a terminal, write it if enough time has passed or it is the last."""
         if self._console.is_terminal:
             self._status.update(plain(line))
             return
@@ -57,18 +57,18 @@ class LiveLine:
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C asks to stop, so that what is at hand is saved whole; a second one stops at once."""
-    asked = Flag()
+    """The first Ctrl-C requests a stop, so that current results are saved. The second one stops at once."""
+    requested = Flag()
 
     def handle(number: int, frame: FrameType | None) -> None:
         del number, frame
-        if asked.is_set():
+        if requested.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        requested.set()
         sys.stderr.write("\nstopping, and saving what was found (press Ctrl-C again to stop at once)\n")
 
     before = signal.signal(signal.SIGINT, handle)
     try:
-        yield asked.is_set
+        yield requested.is_set
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""`ddefuzz findings reclassify`: today's rules of classification applied to what is stored."""
+"""`ddefuzz findings reclassify`: apply the current rules of classification to stored findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = "ddefuzz.reclassify/1"
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One thing that becomes of a finding; `sightings` are those that go from `finding` to `becomes`."""
+    """A change of one finding. `sightings` is the number that move from `finding` to `becomes`."""
 
     change: str
     finding: str
@@ -35,7 +35,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many findings and sightings (each an observed failure) there are, and what becomes of them."""
+    """The numbers of findings and sightings (each an observed failure), and of changes by kind."""
 
     findings: int
     findings_after: int
@@ -100,7 +100,7 @@ def _changes(became: Iterable[Became]) -> Iterator[Change]:
 
 
 def _apart(before: Signature, after: Signature) -> tuple[str, str]:
-    """Two signatures as far as it takes to tell them apart: site, its language, the code there, kind."""
+    """Two signatures with only the parts in which they differ: site, language, anchor, kind."""
     forms: tuple[Callable[[Signature], str], ...] = (
         lambda one: str(one.site),
         lambda one: f"{one.site} ({one.site.language})",

@@ -1,4 +1,4 @@
-"""`ddefuzz replay`: the corpora and the known findings, held against what is expected of them."""
+"""`ddefuzz replay`: run stored cases and known findings again, and compare the results with the expected ones."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def command(
         folders = paths or (DEFAULT_FINDINGS if known is None else ())
         replay_scripts(folders, known, python or sys.executable, jobs, format_, outputs)
         return
-    # A list travels with the folder that it trusts, so only the project's own is trusted unasked.
+    # A downloaded folder may contain a list. So only the project's own lists are trusted by default.
     if not paths and known is None:
         trust, paths = True, tuple(path for path in DEFAULT_PATHS if path.exists())
     cases = kept_cases(paths, trust=trust)
@@ -83,7 +83,7 @@ def command(
     done = 0
 
     with LiveLine(f"replaying {counted(len(cases), 'case')}") as live:
-        # Which user modules are executed, or would be.
+        # Name the user modules that are executed, or would be with --trust.
         said = "executing the user module" if trust else "not executed without --trust: the user module"
         for module in trusted_modules(paths):
             live.say(f"{said} {module}")
@@ -136,20 +136,20 @@ def _lines(results: tuple[Replayed, ...]) -> str:
 
 
 def _page(results: tuple[Replayed, ...], page: Page) -> str:
-    told = [result for result in results if result.status != "as expected"]
+    listed = [result for result in results if result.status != "as expected"]
     rows = [
         Detailed(
             [plain(result.status), plain(result.case.id)],
             plain(f"expected {result.case.expect}; seen {_seen(result)}", style="dim"),
         )
-        for result in told
+        for result in listed
     ]
     shown = rendered(Group(table(("status", "case"), rows, page.width), ""), page) if rows else ""
-    return shown + "\n".join([*_totals(results), *map(printable, _next(told, page.invocation))]) + "\n"
+    return shown + "\n".join([*_totals(results), *map(printable, _next(listed, page.invocation))]) + "\n"
 
 
 def _totals(results: tuple[Replayed, ...]) -> list[str]:
-    """How many cases and findings have each status."""
+    """The number of cases and findings with each status."""
     lines = [_total("case", statuses(results))]
     if findings := statuses_of_findings(results):
         lines.append(_total("finding", findings))
@@ -161,14 +161,14 @@ def _total(noun: str, counts: Mapping[Status, int]) -> str:
     return f"{counted(sum(counts.values()), noun)}: {parts}"
 
 
-def _next(told: list[Replayed], call: Invocation) -> list[str]:
-    """What to type next; commands are never folded."""
+def _next(listed: list[Replayed], call: Invocation) -> list[str]:
+    """What to type next. Commands are never folded."""
     lines = []
-    gone = {result.case.finding: result.case for result in told if result.status == "gone" and result.case.finding}
+    gone = {result.case.finding: result.case for result in listed if result.status == "gone" and result.case.finding}
     if gone:
         lines.append("Next, if the pinned torch fixed it:")
         lines += [f"  {_command(call, 'set', case, 'fixed')}" for _, case in sorted(gone.items())[:5]]
-    mismatch = next((result.case for result in told if result.status in MISMATCHES), None)
+    mismatch = next((result.case for result in listed if result.status in MISMATCHES), None)
     if mismatch is not None:
         if mismatch.database:
             return [*lines, "Next:", f"  {_command(call, 'show', mismatch)}"]
@@ -180,7 +180,7 @@ def _next(told: list[Replayed], call: Invocation) -> list[str]:
 
 
 def _command(call: Invocation, verb: str, case: KeptCase, *words: str) -> str:
-    """A command about the finding of a case, in the database that the case is from."""
+    """A command on the finding of a case, with the database of the case."""
     db = ("--db", case.database) if case.database else ()
     return call.command("findings", verb, case.finding, *words, *db, with_db=False)
 

@@ -30,7 +30,7 @@ def replay_scripts(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Run the scripts of the findings below the paths and in the database; exits with 1 if one fails otherwise."""
+    """Run the scripts of the findings below the paths and in the database. Exits with 1 if one fails otherwise."""
     findings = _findings(paths, url)
     if not findings:
         raise NothingRanError("found no finding, expected some in the paths or the database")
@@ -74,12 +74,13 @@ def _lines(results: tuple[ScriptResult, ...]) -> str:
 
 
 def _page(results: tuple[ScriptResult, ...], page: Page) -> str:
-    told = [result for result in results if result.status != "shows"]
+    listed = [result for result in results if result.status != "shows"]
     rows = [
-        Detailed([plain(result.status), plain(result.finding)], plain(_detail(result), style="dim")) for result in told
+        Detailed([plain(result.status), plain(result.finding)], plain(_detail(result), style="dim"))
+        for result in listed
     ]
     shown = rendered(Group(table(("status", "finding"), rows, page.width), ""), page) if rows else ""
-    return shown + "\n".join([_total(results), *map(printable, _next(told, page))]) + "\n"
+    return shown + "\n".join([_total(results), *map(printable, _next(listed, page))]) + "\n"
 
 
 def _detail(result: ScriptResult) -> str:
@@ -98,7 +99,7 @@ def _total(results: tuple[ScriptResult, ...]) -> str:
     return f"{counted(len(results), 'script')}: {parts}"
 
 
-def _next(told: list[ScriptResult], page: Page) -> list[str]:
-    """What to type next about the first script that failed otherwise."""
-    first = next((result for result in told if result.status == "fails otherwise"), None)
+def _next(listed: list[ScriptResult], page: Page) -> list[str]:
+    """The command for the first script that failed otherwise."""
+    first = next((result for result in listed if result.status == "fails otherwise"), None)
     return ["Next:", f"  {page.invocation.command('findings', 'show', first.finding)}"] if first else []

@@ -96,7 +96,8 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     default="new",
     show_default=True,
     help="Which findings make the exit code 1: new (the database did not have it), regression (explicit semantics fail "
-    "and size-oblivious ones do not), any or never. Only findings about PyTorch count: see the causes in the README.",
+    "and size-oblivious ones do not), any or never. Only findings whose cause is in PyTorch count; the README lists "
+    "the causes.",
 )
 @db_option
 @output_options("text", "json")
@@ -154,9 +155,7 @@ def command(
                 summary = resume(plan, entry, database, progress, stopped)
             else:
                 summary = start(plan, database, progress, stopped)
-        regressed = {
-            finding.id for finding in database.findings() if "regressed" in finding.verdicts.values()
-        }  # as the database knows them now
+        regressed = {finding.id for finding in database.findings() if "regressed" in finding.verdicts.values()}
     deliver(_writers(summary, replay), format_, outputs)
     if summary.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
@@ -169,7 +168,7 @@ def command(
 
 
 def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:
-    """Whether a campaign found what `--fail-on` names. Only findings about PyTorch and data count (`Seen.counts`)."""
+    """Whether a campaign found what `--fail-on` names. Only findings that `Seen.counts` selects count."""
     bugs = [seen for seen in summary.findings if seen.counts]
     match fail_on:
         case "new":
@@ -188,7 +187,7 @@ def _writers(summary: Summary, replay: str) -> dict[str, Writer]:
 
 
 def _budget(context: click.Context, budget: str, max_examples: int | None) -> Budget:
-    """What was typed has the last word over what is set elsewhere."""
+    """The budget. A typed option overrides one that is set elsewhere."""
     if max_examples is None:
         return parse_budget(budget)
     if context.get_parameter_source("budget") is ParameterSource.COMMANDLINE:

@@ -1,4 +1,4 @@
-"""A campaign's summary as text for people: what it found, how its runs ended, what to type next."""
+"""A campaign's summary as text: what it found, how its runs ended, what to type next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.ledger import SiteCount
 
 NUMBERS = ("cases", "steps", "conf")
-"""Cases that showed it, operations of its smallest program, cold replays that showed it again."""
+"""The columns of numbers: cases that showed the finding, size of its smallest program, confirmations."""
 
 
 def summary_page(summary: Summary, replay: str, page: Page) -> str:
@@ -80,7 +80,7 @@ def _row(seen: Seen) -> Detailed:
 
 
 def _runs(summary: Summary, page: Page) -> RenderableType:
-    """How the runs of each stage ended: the verdicts, and where another outcome than ok came up, by semantics."""
+    """How the runs of each stage ended: verdicts, and other outcomes than ok by semantics."""
     rows = []
     for stage, by_semantics in summary.outcomes.items():
         verdicts = summary.verdicts.get(stage, {})

@@ -1,4 +1,4 @@
-"""A campaign's progress: how much of the budget is used, what was found, and each new finding as a line of its own."""
+"""A campaign's progress: how much of the budget is used, what was found, and a line for each new finding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ddefuzz.cli.progress import LiveLine
 
 @contextmanager
 def campaign_progress(plan: Plan, replay: str) -> Iterator[Listener]:
-    """What is to be called with each event of a campaign; `replay` is the command that draws the same cases again."""
+    """A listener for a campaign's events. `replay` is the command that draws the same cases again."""
     began = time.monotonic()
     with LiveLine(f"starting {counted(plan.jobs, 'worker')} (importing torch takes some seconds)") as live:
         live.say(Text.assemble(("$", "bold"), " ", plain(replay)))

@@ -1,4 +1,4 @@
-"""Defaults of options from the environment and files; the option checks the value, and `--help` shows what holds."""
+"""Defaults of options from the environment and from files. The options check the values, and `--help` shows them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ PREFIX = "DDEFUZZ_"
 
 
 class Variables(sources.EnvSettingsSource):
-    """Hands over variables that are no setting too, for the model to forbid them as it does keys of files."""
+    """Returns unknown variables too, so that the model rejects them as it rejects unknown keys of files."""
 
     def __call__(self) -> dict[str, Any]:
-        prefix, debug = PREFIX.lower(), "ddefuzz_debug"  # which is of no option
+        prefix, debug = PREFIX.lower(), "ddefuzz_debug"  # not the variable of an option
         names = [name for name in self.env_vars if name.startswith(prefix) and name != debug]
         return {name.removeprefix(prefix): self.env_vars[name] for name in names}
 
 
 class TomlFile(sources.TomlConfigSettingsSource):
-    """`ddefuzz.toml`, read as every file is."""
+    """`ddefuzz.toml`, read with the size limit of all files."""
 
     def _read_file(self, file_path: Path | Traversable) -> dict[str, Any]:
         return read_toml(Path(str(file_path)))
 
 
 class PyprojectFile(sources.PyprojectTomlConfigSettingsSource):
-    """`[tool.ddefuzz]` of `pyproject.toml`, read as every file is."""
+    """`[tool.ddefuzz]` of `pyproject.toml`, read with the size limit of all files."""
 
     def _read_file(self, file_path: Path | Traversable) -> dict[str, Any]:
         return read_toml(Path(str(file_path)))
@@ -46,7 +46,7 @@ PLACES: dict[str, type[Variables | TomlFile | PyprojectFile]] = {
     "ddefuzz.toml": TomlFile,
     "[tool.ddefuzz] of pyproject.toml": PyprojectFile,
 }
-"""Where settings are looked for, in this order; files are those of the current folder."""
+"""The places of settings, in order of precedence. Files are those of the current folder."""
 
 Text = Annotated[str, Field(description="a string")]
 Number = Annotated[StrictInt | str, Field(description="a number or a string")]
@@ -54,7 +54,7 @@ Words = Annotated[list[str], BeforeValidator(lambda v: v.replace(",", " ").split
 
 
 class Settings(sources.BaseSettings):
-    """The keys; the alias is the parameter that a key is the default of, in every command that has it."""
+    """The keys. An alias is the name of the parameter that the key sets in every command that has it."""
 
     model_config = sources.SettingsConfigDict(
         extra="forbid",
@@ -79,7 +79,7 @@ class Settings(sources.BaseSettings):
 
 
 def read() -> dict[str, Any]:
-    """Parameter → value. Raises InputError for a file that is no TOML, an unknown key or a value of no option."""
+    """The settings by parameter. Raises InputError for invalid TOML, an unknown key, or a value of the wrong type."""
     try:
         return Settings().model_dump(by_alias=True, exclude_unset=True)
     except ValidationError as error:
@@ -94,13 +94,13 @@ def read() -> dict[str, Any]:
 
 
 def default_map(command: click.Command, found: dict[str, Any]) -> dict[str, Any]:
-    """Click's `default_map`: of a command and, if it is a group, of each of its commands."""
+    """Click's `default_map` of a command and, for a group, of its commands."""
     commands = command.commands if isinstance(command, click.Group) else {}
     return found | {name: default_map(one, found) for name, one in commands.items()}
 
 
 def origin(context: click.Context, parameter: click.Parameter) -> str:
-    """Where the wrong value of a parameter came from, if it was not typed: ` (jobs in ddefuzz.toml)`."""
+    """The place of a wrong value that was not typed: ` (jobs in ddefuzz.toml)`."""
     typed = context.get_parameter_source(parameter.name or "") not in (None, ParameterSource.DEFAULT_MAP)
     keys = {field.serialization_alias or key: key for key, field in Settings.model_fields.items()}
     place, name = _found(keys.get(parameter.name or "", ""))
@@ -108,7 +108,7 @@ def origin(context: click.Context, parameter: click.Parameter) -> str:
 
 
 def _found(key: str) -> tuple[str, str]:
-    """The first place that has a key, and what the key is called there."""
+    """The first place that has a key, and the name of the key there."""
     place = next((place for place in PLACES if key in _source(place)()), "")
     return place, _name(key, place)
 
@@ -120,5 +120,5 @@ def _name(key: str, place: str) -> str:
 def _source(place: str) -> sources.PydanticBaseSettingsSource:
     try:
         return PLACES[place](Settings)
-    except (OSError, ValueError, AttributeError) as error:  # the last is of a [tool.ddefuzz] that is no table
+    except (OSError, ValueError, AttributeError) as error:  # AttributeError: [tool.ddefuzz] is no table
         raise InputError(f"{place}: found what cannot be read ({error}), expected a table in TOML") from error

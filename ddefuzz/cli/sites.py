@@ -1,4 +1,4 @@
-"""`ddefuzz sites`: the guard sites of torch, reached or not; it never imports torch."""
+"""`ddefuzz sites`: the guard sites of torch, reached or not. It never imports torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ddefuzz.instrument.events import Language
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which sites to show; what is empty asks nothing."""
+    """Which sites to show. An empty field selects all."""
 
     files: tuple[str, ...] = ()
     languages: tuple[Language, ...] = ()
@@ -29,7 +29,7 @@ class Filter(msgspec.Struct, frozen=True):
     uncovered: bool = False
 
     def keeps(self, site: GuardSite) -> bool:
-        """Whether a site is to be shown."""
+        """Whether a site is shown."""
         return (
             (not self.files or any(fnmatchcase(site.file, pattern) for pattern in self.files))
             and (not self.languages or site.language in self.languages)
@@ -124,15 +124,15 @@ def command(
     deliver(_writers(page), format_, outputs)
 
 
-def _version(asked: str | None, here: str, known: tuple[str, ...], database: str) -> str:
-    """The version to show; raises InputError where the database knows others, but not it."""
-    wanted = asked or here
-    if wanted in known or (not known and asked in (None, here)):
+def _version(typed: str | None, here: str, known: tuple[str, ...], database: str) -> str:
+    """The version of torch to show. Raises InputError if the database has sites of other versions only."""
+    wanted = typed or here
+    if wanted in known or (not known and typed in (None, here)):
         return wanted
     others = ", ".join(known) or "none"
-    if asked is not None:
+    if typed is not None:
         raise InputError(
-            f"--torch: found {asked!r}, expected {here} or a version that {database} has sites of: {others}"
+            f"--torch: found {typed!r}, expected {here} or a version that {database} has sites of: {others}"
         )
     raise InputError(
         f"{database}: found sites of torch {others}, expected some of the installed {here}; use --torch {known[-1]}"
@@ -162,7 +162,7 @@ def _writers(page: SitesPage) -> dict[str, Writer]:
 
 
 def _write_html(page: SitesPage, inventory: Inventory | None, folder: Path) -> None:
-    # Late: jinja2 and pygments take longer to import than all else that a reading command does.
+    # Imported here, because jinja2 and pygments take longer to import than the rest of the command.
     from ddefuzz.cli.sites_html import write_pages  # noqa: PLC0415
 
     index = write_pages(page, inventory.folder if inventory else None, folder)

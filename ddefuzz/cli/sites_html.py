@@ -1,6 +1,6 @@
-"""Guard sites as pages: an index, torch's source with its sites colored, and the sites that have no source here.
+"""Guard sites as HTML pages: an index, torch's source with its sites colored, and sites without source.
 
-Every page is whole in itself: no script, no network. Lines of blocks without sites are folded away, not left out.
+Each page is self-contained: no script, no network. Blocks of lines without sites are folded, not left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pygments.lexers.python import PythonLexer
 from rich.progress import track
 
 from ddefuzz.cli.output import progress_console
-from ddefuzz.cli.sites_page import SitesPage, asks, closing_lines, fell_back, old, part_cells, place
+from ddefuzz.cli.sites_page import SitesPage, call_text, closing_lines, fell_back, old, part_cells, place
 from ddefuzz.coverage.guard_sites import GuardSite
 from ddefuzz.errors import InputError
 from ddefuzz.files import write_atomically
@@ -27,20 +27,20 @@ from ddefuzz.files import write_atomically
 TEMPLATES = Path(__file__).parent / "templates"
 
 NO_SOURCE = "elsewhere.html"
-"""The page of what has no file in the package: C++ and programs."""
+"""The page of sites that have no file in the package: C++ and programs."""
 
 STATES = {"fell": "● fell back", "raised": "✕ raised an error", "never": "○ not reached"}
-"""Class of a line and what it says; a line of several sites has the last of these that one of them has."""
+"""The CSS class of a line, and its meaning. A line with several sites has the last of these that applies."""
 
 LIGHT, DARK = "default", "github-dark"
-"""Styles of pygments."""
+"""Pygments styles."""
 
 _BLOCK = re.compile(r"@|def |class |async def ")
-"""What a block begins with, at the margin and after an empty line."""
+"""The beginning of a block: such a line without indent, after an empty line."""
 
 
 class Note(NamedTuple):
-    """What is said of a site below its line; `example` is the id of its program on the page, empty without."""
+    """The text below the line of a site. `example` is the id of its program on the page, or empty."""
 
     site: GuardSite
     state: str
@@ -59,7 +59,7 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Lines that stand together; of those without sites only `text` is given, to be folded, with their numbers."""
+    """Adjacent lines. A block without sites has only `text` and the line numbers, and is folded."""
 
     first: int
     last: int
@@ -80,9 +80,9 @@ class FileEntry(NamedTuple):
 
 
 def write_pages(page: SitesPage, folder: Path | None, target: Path) -> Path:
-    """Write the pages of the chosen sites into `target`; returns the index. `folder` holds the torch package.
+    """Write pages of the chosen sites into `target`, and return the index. `folder` has the torch package.
 
-    Without one every site is on the page of those without source. Raises InputError where a page cannot be written.
+    Without `folder` all sites are on the page of sites without source. Raises InputError if a page cannot be written.
     """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -92,7 +92,13 @@ def write_pages(page: SitesPage, folder: Path | None, target: Path) -> Path:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        states=STATES, styles=_styles(), torch=page.totals.torch, place=place, asks=asks, fell_back=fell_back, old=old
+        states=STATES,
+        styles=_styles(),
+        torch=page.totals.torch,
+        place=place,
+        call_text=call_text,
+        fell_back=fell_back,
+        old=old,
     )
     by_file = {
         file: list(sites)
@@ -149,7 +155,7 @@ def _entry(file: str, page: str, sites: Sequence[GuardSite]) -> FileEntry:
 
 
 def state_of(site: GuardSite) -> str:
-    """The class of its line."""
+    """The CSS class of the line of a site."""
     if site.raised:
         return "raised"
     return "fell" if site.reached else "never"
@@ -181,9 +187,9 @@ def _examples(sites: Sequence[GuardSite]) -> Iterator[tuple[str, GuardSite, Mark
 
 
 def _blocks(path: Path, sites: Sequence[GuardSite]) -> Iterator[Block]:
-    """The file in blocks; only those with sites are highlighted, which takes most of the time."""
+    """The file in blocks. Only blocks with sites are highlighted, because highlighting takes most of the time."""
     try:
-        # Not splitlines, which also breaks at a form feed: Python counts lines by their ends alone.
+        # splitlines would also break at form feeds, which Python does not count as line ends.
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}, expected Python source of torch") from error
@@ -206,13 +212,13 @@ def _line(number: int, code: Markup, sites: Sequence[GuardSite]) -> Line:
     notes = [_note(site) for site in sites if site.line <= number <= site.last_line]
     states = [note.state for note in notes]
     state = next((name for name in reversed(STATES) if name in states), "")
-    tip = "\n".join(f"{asks(note.site)}: {'; '.join(note.facts)}" for note in notes)
+    tip = "\n".join(f"{call_text(note.site)}: {'; '.join(note.facts)}" for note in notes)
     ending = {note.facts: note for note in notes if note.site.last_line == number}
     return Line(number, code, state, tip, tuple(ending.values()))
 
 
 def _highlighted(lines: Sequence[str]) -> list[Markup]:
-    """Markup of each line. Every line needs its end: pygments drops an empty last one without."""
+    """The markup of each line. Every line needs its newline: pygments drops an empty last line without one."""
     lexer = PythonLexer(stripnl=False, ensurenl=False)
     text = "".join(f"{line}\n" for line in lines)
     marked = highlight(text, lexer, HtmlFormatter(nowrap=True)).removesuffix("\n").split("\n")

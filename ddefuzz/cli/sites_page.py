@@ -28,7 +28,7 @@ MEANING = (
 
 
 class SitesPage(msgspec.Struct, frozen=True):
-    """What to show: the chosen sites, and what all of them come to."""
+    """The content of the page: the chosen sites, and the totals over all sites."""
 
     sites: tuple[GuardSite, ...]
     totals: Totals
@@ -38,12 +38,12 @@ class SitesPage(msgspec.Struct, frozen=True):
 
 
 def place(site: GuardSite) -> str:
-    """Where it is: `torch/_refs/__init__.py:448`."""
+    """The place of a site: `torch/_refs/__init__.py:448`."""
     return f"{site.file}:{site.line}"
 
 
-def asks(site: GuardSite) -> str:
-    """The source of the call, or its name where the source is not known."""
+def call_text(site: GuardSite) -> str:
+    """The source of the call, or the function's name if the source is unknown."""
     return site.text or site.call
 
 
@@ -62,7 +62,7 @@ def _numbers(items: Iterable[tuple[str, int]]) -> str:
 
 
 def text_page(page: SitesPage, on: Page) -> str:
-    """For a terminal."""
+    """The page for a terminal."""
     parts = [] if page.summary else [_sites_text(page, on)]
     parts.append(rendered(_parts_table(page.totals, on), on))
     parts.append("".join(f"{folded(line, on.width)}\n" for line in closing_lines(page)))
@@ -71,7 +71,7 @@ def text_page(page: SitesPage, on: Page) -> str:
 
 def _sites_text(page: SitesPage, on: Page) -> str:
     if not page.sites:
-        return "no such site is left unreached\n" if page.uncovered else "no such sites\n"
+        return "every such site was reached\n" if page.uncovered else "no such sites\n"
     titles = UNCOVERED_TITLES if page.uncovered else TITLES
     rows = [Detailed([plain(cell) for cell in row_cells(site, uncovered=page.uncovered)]) for site in page.sites]
     shown = rendered(table(titles, rows, on.width, right=RIGHT, folding=FOLDING), on)
@@ -81,7 +81,7 @@ def _sites_text(page: SitesPage, on: Page) -> str:
 
 def row_cells(site: GuardSite, *, uncovered: bool) -> tuple[str, ...]:
     """The cells of a row, under `UNCOVERED_TITLES` or `TITLES`."""
-    head = (site.part, place(site), site.function, asks(site))
+    head = (site.part, place(site), site.function, call_text(site))
     if uncovered:
         return (*head, site.reason)
     return (*head, fell_back(site), old(site), str(site.raised or ""), str(site.cases or ""))
@@ -99,7 +99,7 @@ def _parts_table(totals: Totals, on: Page) -> RenderableType:
 
 
 def closing_lines(page: SitesPage) -> list[str]:
-    """What is said below the tables, a paragraph a line."""
+    """The paragraphs below the tables."""
     totals = page.totals
     lines = [
         f"torch {totals.torch}. listed: calls of guard_or_false and guard_or_true in its Python source. reached: "
@@ -110,7 +110,7 @@ def closing_lines(page: SitesPage) -> list[str]:
     if totals.shared:
         lines.append(
             f"{counted(totals.shared, 'reached call')} on a line with another call of the same name: a stack frame "
-            "tells only the line, so every call of that name there counts as reached."
+            "has only the line, so every call of that name there counts as reached."
         )
     estimates = [f"{name}: {estimate_text(one)}" for name, one in totals.estimates.items() if one.seen]
     if estimates:
@@ -119,7 +119,7 @@ def closing_lines(page: SitesPage) -> list[str]:
 
 
 def estimate_text(one: Estimate) -> str:
-    """What is known of how many there are."""
+    """How many sites were seen, and the estimate of how many there are."""
     chance = "" if one.next_new is None else f"; the next one reached is new with a chance of {one.next_new:.2%}"
     return (
         f"{one.seen} seen, {one.once} of them in one case, {one.twice} in two{chance} (Good-Turing); "
@@ -128,7 +128,7 @@ def estimate_text(one: Estimate) -> str:
 
 
 def markdown_page(page: SitesPage) -> str:
-    """For a file in a repository or a comment."""
+    """The page as Markdown, for a file in a repository or a comment."""
     parts = []
     if not page.summary:
         titles = UNCOVERED_TITLES if page.uncovered else TITLES

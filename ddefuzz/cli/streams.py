@@ -1,4 +1,4 @@
-"""The standard streams where they cannot be written: a full disk, a reader that is gone, a closed descriptor."""
+"""Standard streams that cannot be written: a full disk, a reader that has ended, a closed descriptor."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import Final
 from ddefuzz.errors import UnsupportedError, unsupported_by
 
 EXIT_BROKEN_PIPE: Final = 128 + 13
-"""The exit code that a shell gives to a process that SIGPIPE ended."""
+"""The exit code that a shell reports for a process ended by SIGPIPE."""
 
 
 def check_streams() -> None:
-    """Make standard streams that are closed safe to use; raises `UnsupportedError` of a closed stdout.
+    """Open closed standard streams on the null device. Raises `UnsupportedError` if stdout is closed.
 
-    The next file that is opened would get the number of a closed stream, and what is printed would go into that file.
+    Otherwise the next file that is opened would get the descriptor of the closed stream, and output would go into that
+    file.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # the lowest free number is this one
+            os.open(
+                os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY
+            )  # gets the lowest free descriptor, which is `number`
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 open until the process ends
     if sys.stdout is None:
@@ -30,7 +33,7 @@ def check_streams() -> None:
 
 
 def write_stdout(text: str) -> None:
-    """Write data. A reader that is gone, as `head` is, ends the process without a word."""
+    """Write data. If the reader has ended, as `head` does, end the process without a message."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -43,14 +46,14 @@ def write_stdout(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """Write a line to stderr, if that can be written."""
+    """Write a line to stderr if stderr can be written."""
     with suppress(OSError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
 
 def give_up_streams() -> None:
-    """Let go of what is buffered for streams that cannot be written: Python would write it again at exit, and fail."""
+    """Discard what is buffered for streams that cannot be written. Python would try to write it at exit, and fail."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""`ddefuzz sweep`: every op systematically, ending in the census: what fails, where, and upstream's list beside it."""
+"""`ddefuzz sweep`: test every op systematically and print the census of failures, compared with upstream's list."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def _writers(census: Census) -> dict[str, Writer]:
 
 
 def _show(line: LiveLine, now: Progressed) -> None:
-    """An op done, and how far the sweep is."""
+    """Report an op that is done, and the progress of the sweep."""
     if now.note:
         line.say(now.note)
     line.update(progress_line(now), is_last=not now.left)
 
 
 def progress_line(now: Progressed) -> str:
-    """`120 of 700 ops (20 of them from before), 3 min left, …`: what is left takes as long as what was done, by op."""
+    """`120 of 700 ops (20 of them from before), 3 min left, …`. The time left is estimated from the time per op."""
     seconds = now.seconds / max(now.done, 1) * now.left
     left = f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
     before = f" ({now.kept} from before)" if now.kept else ""

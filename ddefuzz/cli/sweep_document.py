@@ -1,4 +1,4 @@
-"""The census as a document to keep: Markdown for a repository, one self-contained HTML page for a browser."""
+"""The census of a sweep as a document: Markdown for a repository, or one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ trace; **none** no sample could be made. *size-oblivious* is the status with siz
 
 
 def markdown_page(census: Census) -> str:
-    """The page; an op that does not fail is only in the last list."""
+    """The Markdown page. An op that does not fail is only in the last list."""
     selection = f", ops {' '.join(census.selection)}" if census.selection else ""
     parts = [
         f"# Census of data-dependent errors: torch {census.torch}{selection}",
@@ -81,7 +81,7 @@ def _code(text: str) -> str:
 
 
 def html_page(census: Census) -> str:
-    """The page, with nothing from elsewhere: it can be mailed and opened from a disk."""
+    """The HTML page. It loads nothing, so it can be mailed and opened from disk."""
     source = files("ddefuzz.cli").joinpath("sweep.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(source).render(census=census, lines=summary_lines(census)) + "\n"

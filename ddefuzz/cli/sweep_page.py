@@ -1,4 +1,4 @@
-"""The census as text for people: what upstream does not list first, then the ops that fail, then what it adds up to."""
+"""The census of a sweep as text: ops that upstream does not list, ops that fail, totals."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _upstream(upstream: Upstream, page: Page) -> list[RenderableType]:
 
 
 def summary_lines(census: Census) -> list[str]:
-    """What it adds up to, line by line."""
+    """The totals, line by line."""
     totals = census.totals
     lines = [
         f"torch {census.torch}: {counted(totals.ops, 'op')} ({totals.opinfo} of OpInfo, {totals.catalogue} of the "

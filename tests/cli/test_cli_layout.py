@@ -1,4 +1,4 @@
-"""Narrow pages: names break at their joints, rows fit, and the way to a site leaves plumbing out."""
+"""Narrow pages: names break at their joints, rows fit, and the stack to a site leaves plumbing out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from ddefuzz.classify.failure import Failure
-from ddefuzz.cli.frames_page import MARK, way_to_site
+from ddefuzz.cli.frames_page import MARK, stack_to_site
 from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, rendered
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
@@ -129,20 +129,20 @@ def test_the_way_to_a_site_begins_at_the_program_and_marks_the_site() -> None:
     raised = Raised("Eq(u0, 0)", "guard_bool", Place("C++", "aten/src/ATen/x.cpp", 1), python, native=native)
     guard = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
     observation = Observation("export", EXPLICIT, "fail", exceptions=(guard,), raised=raised)
-    way = way_to_site(Failure("dde", observation, "Eq(u0, 0)"))
-    assert way.lines == (
+    stack = stack_to_site(Failure("dde", observation, "Eq(u0, 0)"))
+    assert stack.lines == (
         "  <program>:4 in program",
         "      torch.chunk( x, 2)",
         f"{MARK} at::native::chunk  (C++)",
     )
-    assert way.left_out == len(python) + len(native) - 2
-    assert way.marked
+    assert stack.left_out == len(python) + len(native) - 2
+    assert stack.marked
 
 
 def test_the_call_of_an_op_that_is_the_site_is_marked() -> None:
     line = Frame("<program>", 4, "program", "x.resize_as_(y)")
     refused = ExceptionInfo("torch._dynamo.exc.Unsupported", "Attempted to call function marked as skipped", (line,))
     observation = Observation("compile", EXPLICIT, "fail", exceptions=(refused,))
-    way = way_to_site(Failure("unsupported", observation, refused.message))
-    assert way.lines == (f"{MARK} <program>:4 in program", "      x.resize_as_(y)")
-    assert way.marked
+    stack = stack_to_site(Failure("unsupported", observation, refused.message))
+    assert stack.lines == (f"{MARK} <program>:4 in program", "      x.resize_as_(y)")
+    assert stack.marked
