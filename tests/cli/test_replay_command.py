@@ -38,13 +38,13 @@ KNOWN = Finding(
 PASSING = PROGRAM.replace("torch.chunk(x, 2)", "torch.sin(x)")
 
 
-def test_a_list_in_a_given_folder_is_told_and_not_followed(tmp_path: Path) -> None:
+def test_a_list_in_a_given_folder_is_reported_and_not_executed(tmp_path: Path) -> None:
     (tmp_path / "trusted.toml").write_text('[[module]]\npath = "cases.py"\nexpected = "expected.json"\n')
     (tmp_path / "expected.json").write_text('{"one": {"export": {"outcome": "ok"}}}')
     (tmp_path / "cases.py").write_text("raise SystemExit")
     result = CliRunner().invoke(command, [str(tmp_path)])
     assert isinstance(result.exception, NothingRanError)
-    assert result.stderr == f"not executed, `--trust` executes it: the user module {tmp_path / 'cases.py'}\n"
+    assert result.stderr == f"not executed without --trust: the user module {tmp_path / 'cases.py'}\n"
 
 
 def test_pages_show_control_characters_and_do_not_obey_them() -> None:
