@@ -1,1 +1,1 @@
-"""Test cases: programs as immutable trees, their text form, and how their inputs are made."""
+"""Programs, which are the test cases: immutable trees, their text form, and the construction of their inputs."""

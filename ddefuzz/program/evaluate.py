@@ -1,4 +1,4 @@
-"""Evaluate expressions on concrete values. This runs a program step by step, without its text."""
+"""Evaluates expressions on concrete values, to run a program step by step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ddefuzz.program.model import (
 
 
 def run_steps(program: Program, inputs: Mapping[str, object]) -> object:
-    """The value that the program returns for `inputs`; raises whatever a step raises."""
+    """The value that the program returns for `inputs`. Raises what a step raises."""
     env = dict(inputs)
     for step in program.steps:
         env.update(run_step(step, env))
@@ -38,7 +38,7 @@ def run_steps(program: Program, inputs: Mapping[str, object]) -> object:
 
 
 def run_step(step: Step, env: Mapping[str, object]) -> dict[str, object]:
-    """The targets of one step with their values; ValueError where the value does not unpack into them."""
+    """The targets of one step with their values. Raises ValueError if the value does not unpack into them."""
     value: Any = evaluate(step.value, env)
     if step.unpack:
         return dict(zip(step.targets, value, strict=True))
@@ -46,7 +46,7 @@ def run_step(step: Step, env: Mapping[str, object]) -> dict[str, object]:
 
 
 def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
-    """The value of `expr` with the names of `env`, in Python's order of evaluation."""
+    """The value of `expr` with the names of `env`, evaluated in Python's order."""
     match expr:
         case Name(id):
             return env[id]
@@ -78,11 +78,12 @@ def evaluate(expr: Expr, env: Mapping[str, object]) -> Any:
 
 @cache
 def resolve(name: str) -> Any:
-    """The function or constant of a catalogue name: `torch.chunk`, `torch.float32`, `int`, `Tensor.view` (unbound).
+    """The function or constant of a catalogue name: `torch.chunk`, `torch.float32`, `int`, `Tensor.view`
+    (unbound).
 
     `torch.vmap(torch.cat)` is the mapped function.
 
-    UnsupportedError where this torch does not have it.
+    Raises UnsupportedError if this torch does not have it.
     """
     if name in BUILTINS:
         return BUILTINS[name]

@@ -1,6 +1,7 @@
-"""The text of one expression: the vocabulary of programs, and printing and reading as inverses of each other.
+"""The text form of one expression: the vocabulary of programs, and a printer and a parser that are inverses.
 
-Reading works on Python's own syntax tree and executes nothing: what is not in the tables below is an error.
+The parser works on Python's own syntax tree and executes nothing. Anything that is not in the tables below is an
+error.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from ddefuzz.program.model import (
 
 METHOD_PREFIX: Final = "Tensor."
 MAPPED_PREFIX: Final = "torch.vmap("
-"""A mapped function is named as it is written: `torch.vmap(torch.cat)`, called `torch.vmap(torch.cat)((x, y))`."""
+"""Prefix of mapped functions, which are named as they are written: `torch.vmap(torch.cat)`, called
+`torch.vmap(torch.cat)((x, y))`.
+"""
 
 BUILTINS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
@@ -51,7 +54,9 @@ ATTRIBUTES: Final = frozenset(
     {"H", "T", "device", "dtype", "grad", "imag", "indices", "itemsize", "layout", "mH", "mT", "nbytes", "ndim", "real"}
     | {"requires_grad", "shape", "values"}
 )
-"""What may be read of a value: tensor properties, and the fields of torch's named tuples (`topk(...).values`)."""
+"""The attributes that a program may read: tensor properties, and the fields of torch's named tuples
+(`topk(...).values`).
+"""
 
 CONSTANTS: Final = frozenset(
     f"torch.{name}"
@@ -74,7 +79,7 @@ _CONDITIONAL, _NOT, _COMPARE, _UNARY, _POWER, _NUMBER, _ATOM = 1, 3, 4, 11, 12, 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator: its Python spelling, its node class, what it computes, how tightly it binds."""
+    """One operator: its Python spelling, its node class, the function that computes it, and its precedence."""
 
     spelling: str
     node: type[ast.operator | ast.cmpop | ast.unaryop]
@@ -122,12 +127,12 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` may be given to a value: an ASCII identifier, not reserved, no dunder."""
+    """Whether `text` may be the name of a value: an ASCII identifier, not reserved, no dunder."""
     return text not in RESERVED and is_keyword_name(text)
 
 
 def is_keyword_name(text: str) -> bool:
-    """Whether `text` may name a keyword argument: an ASCII identifier, no dunder."""
+    """Whether `text` may be the name of a keyword argument: an ASCII identifier, no dunder."""
     return bool(_NAME.fullmatch(text)) and not keyword.iskeyword(text) and not text.startswith("__")
 
 
@@ -140,7 +145,7 @@ def print_expression(expr: Expr) -> str:
 
 
 def _print(expr: Expr, least: int) -> str:
-    """`expr` as text that binds at least as tightly as `least`, in parentheses where it does not by itself."""
+    """The text of `expr`, in parentheses if its precedence is lower than `least`."""
     text, precedence = _text(expr)
     return text if precedence >= least else f"({text})"
 
@@ -167,7 +172,7 @@ def _text(expr: Expr) -> tuple[str, int]:
             return f"{_print(value, _ATOM)}.{name}", _ATOM
         case Binary(op, left, right):
             precedence = BINARY[op].precedence
-            # All associate to the left but `**`, whose right side may also be a bare unary, and comparisons,
+            # All operators associate to the left, except `**`, whose right side may be a bare unary, and comparisons,
             # which would chain.
             loose_left = precedence not in {_COMPARE, _POWER}
             left_text = _print(left, precedence if loose_left else precedence + 1)
@@ -216,7 +221,9 @@ def _index_text_of_item(item: Expr) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression is read against: the file's path for messages, the functions and names it may use."""
+    """The context in which an expression is parsed: the file's path for messages, and the functions and names
+    it may use.
+    """
 
     path: str
     callables: Container[str]
@@ -233,14 +240,14 @@ EVERYTHING: Final[Container[str]] = _Everything()
 
 
 def parse_expression(source: str, path: str = "<template>", callables: Container[str] = EVERYTHING) -> Expr:
-    """The expression that a short text of ddefuzz's own spells; any name may occur in it."""
+    """Parse a short text of ddefuzz's own. Any name may occur in it."""
     return read_expression(ast.parse(source, path, mode="eval").body, Scope(path, callables, EVERYTHING))
 
 
 def read_expression(node: ast.expr, scope: Scope) -> Expr:
-    """The expression that `node` spells; ProgramError for whatever a program may not say.
+    """The expression of a syntax node. Raises ProgramError for everything that a program may not contain.
 
-    `-3` is `Literal(-3)` and `1.5 + 2j` is one complex literal; all else keeps its form.
+    `-3` is `Literal(-3)` and `1.5 + 2j` is one complex literal. Everything else keeps its form.
     """
 
     def inner(child: ast.expr) -> Expr:
@@ -289,7 +296,7 @@ def read_expression(node: ast.expr, scope: Scope) -> Expr:
 
 
 def refuse(node: ast.AST, path: str, expected: str) -> NoReturn:
-    """Raise the ProgramError that names the place and the source of `node`."""
+    """Raise the ProgramError with the position and the source of `node`."""
     found = " ".join(ast.unparse(node).split())
     shown = found if len(found) <= 60 else f"{found[:57]}..."
     raise ProgramError(path, getattr(node, "lineno", 1), repr(shown), expected)
@@ -335,7 +342,7 @@ def _read_call(node: ast.Call, scope: Scope) -> Expr:
 
 
 def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]:
-    """The catalogue's name of the called function, and the receiver where it is a method."""
+    """The catalogue's name of the called function, and the receiver if it is a method."""
     match node.func:
         case ast.Name(id):
             return id, ()
@@ -353,7 +360,7 @@ def _read_function(node: ast.Call, scope: Scope) -> tuple[str, tuple[Expr, ...]]
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """`torch.a.b` as text; None for what does not start at the name `torch`, and for what is read of a constant."""
+    """`torch.a.b` as text; None if it does not start at the name `torch`, or reads an attribute of a constant."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -1,4 +1,4 @@
-"""The tensors that a program is run on, and programs at other data sizes."""
+"""Makes the tensors that a program is run on, and programs with other data sizes."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _GENERATOR: Final = Name("generator")
 
 
 def materialize(program: Program) -> dict[str, torch.Tensor]:
-    """The program's inputs by name, as fresh tensors of the same values at every call.
+    """The program's inputs by name, as new tensors with the same values at every call.
 
-    Random values are seeded by the position of the input; the global generators are not touched.
+    Random values are seeded by the position of the input. torch's global generators are not used.
     """
     return {item.name: materialize_input(item, position) for position, item in enumerate(program.inputs)}
 
 
 def materialize_input(item: Input, position: int) -> torch.Tensor:
-    """The tensor of one input, the `position`-th of its program."""
+    """The tensor of one input, which is at `position` in its program."""
     generator = torch.Generator().manual_seed(position)
     tensor: torch.Tensor = evaluate(input_expression(item, _GENERATOR), {"generator": generator})
     return tensor
 
 
 def at_data_size(program: Program, data_size: CallSize) -> Program:
-    """The program with every size that its data decides set to `data_size`, as far as possible.
+    """The program with every data-dependent size set to `data_size`, as far as possible.
 
-    These sizes are the k of `trues(k)` and `distinct(k)`, each entry of `sizes(...)`, and the dims with a
-    symbol. All dims of one symbol change together. `equal` is the size of a static dim of another input, or of
-    the same input if no other has one. `all` is every element for `trues` and `distinct`, else the largest of
-    the example size and the static dims. `random-1` and `random-2` draw each size on its own.
+    Data-dependent sizes are the k of `trues(k)` and `distinct(k)`, each entry of `sizes(...)`, and the dims
+    with a symbol. All dims of one symbol change together. `equal` is the size of a static dim of another input,
+    or of the same input if no other has one. `all` is every element for `trues` and `distinct`, else the
+    largest of the example size and the static dims. `random-1` and `random-2` draw each size independently.
     """
     if data_size == "example":
         return program

@@ -1,7 +1,7 @@
-"""The records a program is made of: an immutable expression tree, its steps and its inputs.
+"""Records that make up a program: an immutable expression tree, its steps and its inputs.
 
-Nothing here imports torch. The one text form of these records is Python itself (`text`), the values of the
-inputs come from their recipes (`inputs`), and steps are run by `evaluate`.
+Nothing here imports torch. The text form of these records is Python (`text`). Recipes describe the values of inputs
+(`inputs`), and `evaluate` runs steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
 DEFAULT_UNBACKED_SIZE = 6
-"""The example size of an input dim written `u0` without a size (`u0=3` gives one)."""
+"""The example size of an input dim written `u0` without a size. `u0=3` gives one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Name:
 class Literal:
     """A Python constant. Floats are finite (`torch.inf` and `torch.nan` are `Constant`s).
 
-    Equality is by type and text, because `1 == True == 1.0` and `-0.0 == 0.0` in Python but not in a program.
+    Equality is by type and text, because in Python `1 == True == 1.0` and `-0.0 == 0.0`, but in a program these
+    differ.
     """
 
     value: int | float | bool | str | complex | None
@@ -74,7 +75,7 @@ class Call:
     """A call of a catalogue function.
 
     `function` is the catalogue's name: `torch.chunk`, `torch.nn.functional.pad`, `int`, or `Tensor.view` for a
-    method, whose receiver is `args[0]` and which prints as `x.view(...)`.
+    method. The receiver of a method is `args[0]`, and it prints as `x.view(...)`.
     """
 
     function: str
@@ -100,7 +101,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Arithmetic, bitwise or comparison operator: `a + b`, `a // b`, `a >= b`; `op` is its Python spelling."""
+    """Arithmetic, bitwise or comparison operator: `a + b`, `a // b`, `a >= b`. `op` is its Python spelling."""
 
     op: str
     left: Expr
@@ -117,7 +118,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """`body if test else orelse`, the one branch: a Python branch of the user's own code."""
+    """`body if test else orelse`, the only kind of branch: a Python branch of the user's own code."""
 
     test: Expr
     body: Expr
@@ -131,7 +132,7 @@ Expr: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement: `target = value`, `a, b = value` (`unpack`), or a bare call when there is no target."""
+    """One statement: `target = value`, `a, b = value` (`unpack`), or a bare call if there is no target."""
 
     targets: tuple[str, ...]
     value: Expr
@@ -140,9 +141,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One dim of an input: its example size and, where it is to be made unbacked, its symbol (`u0`).
+    """One dim of an input: its example size and, if it is to be unbacked, its symbol (`u0`).
 
-    Dims of one symbol share one unbacked size.
+    Dims with the same symbol share one unbacked size.
     """
 
     size: int
@@ -151,7 +152,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an input's values are made, e.g. `normal`, `trues(4)`, `sizes(3, 4)`; the kinds are listed in `recipes`."""
+    """How the values of an input are made: `normal`, `trues(4)`, `sizes(3, 4)`. `recipes` lists the kinds."""
 
     kind: str
     args: tuple[int | float | bool, ...] = ()
@@ -159,7 +160,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A tensor argument. `dtype` is torch's name of it (`float32`); `layout` is one of `recipes.LAYOUTS`."""
+    """A tensor argument. `dtype` is its name in torch (`float32`). `layout` is one of `recipes.LAYOUTS`."""
 
     name: str
     dtype: str
@@ -171,7 +172,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A straight-line function over torch: the test case."""
+    """A straight-line function over torch functions: one test case."""
 
     inputs: tuple[Input, ...]
     steps: tuple[Step, ...]
@@ -198,7 +199,7 @@ def children(expr: Expr) -> Iterator[Expr]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """`expr` and all below it, outermost first."""
+    """`expr` and all of its subexpressions, outermost first."""
     yield expr
     for child in children(expr):
         yield from walk(child)
@@ -210,7 +211,7 @@ def names_in(expr: Expr) -> frozenset[str]:
 
 
 def mapped(expr: Expr, inner: Callable[[Expr], Expr]) -> Expr:
-    """`expr` with `inner` of each of its direct subexpressions in its place; a negated number is a number."""
+    """`expr` with `inner` applied to each of its direct subexpressions. A negated number becomes a number."""
     match expr:
         case Name() | Literal() | Constant() | Ellipsis_():
             return expr

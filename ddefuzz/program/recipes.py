@@ -1,6 +1,7 @@
-"""What an input can be: dtypes, layouts and recipes of values. Each is the expression that makes it.
+"""Tables of what an input can be: dtypes, layouts and recipes of values. Each is given by the expression that makes
+it.
 
-`inputs.materialize` evaluates these expressions, and the stand-alone repro prints the same text. Nothing here
+`inputs.materialize` evaluates these expressions, and the stand-alone scripts contain the same text. Nothing here
 imports torch.
 """
 
@@ -29,21 +30,22 @@ DTYPES: Final[dict[str, str]] = {
     "Int8": "int8",
     "UInt8": "uint8",
 }
-"""The annotation's name of a dtype (jaxtyping's) to torch's."""
+"""Maps the annotation's name of a dtype (jaxtyping's) to torch's name."""
 
 ANNOTATIONS: Final[dict[str, str]] = {dtype: annotation for annotation, dtype in DTYPES.items()}
 
 MAX_ELEMENTS: Final = 2**22
 MAX_LISTED: Final = 1_024
-"""How many values `values([...])` and `sizes(...)` may list."""
+"""How many values `values([...])` and `sizes(...)` may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the elements lie in memory, valid for `min_rank` to `max_rank` dims of any size.
+    """A memory layout, valid for `min_rank` to `max_rank` dims of any size.
 
-    `source` lays `values` out; the names `dims` (the dims reversed) and `shape` may occur in it. No input is a
-    view (hence `detach` here and `clone` below): torch fakes a view by way of its base, which a program does not mean.
+    `source` is the expression that brings `values` into this layout. It may use the names `dims` (the dims
+    reversed) and `shape`. No input is a view (hence `detach` here and `clone` below), because torch makes the
+    fake tensor of a view from its base.
     """
 
     source: str
@@ -59,20 +61,22 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "channels_last": Layout("values.contiguous(memory_format=torch.channels_last)", min_rank=4, max_rank=4),
     "channels_last_3d": Layout("values.contiguous(memory_format=torch.channels_last_3d)", min_rank=5, max_rank=5),
 }
-"""transposed: the memory order of the dims reversed; expanded: dim 0 with stride 0; sliced: every second element of
-the last dim, from storage offset 1."""
+"""transposed: the memory order of the dims is reversed. expanded: dim 0 has stride 0. sliced: every second element
+of the last dim, from storage offset 1.
+"""
 
 Fault: TypeAlias = tuple[str, str]
-"""What was found and what was expected."""
+"""What is wrong with an input: what was found, and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecipeKind:
-    """How values are made from its `parameters`, `args`, `n` (how many), `shape`, `batch`, `dtype` and `generator`.
+    """One kind of recipe. Its expressions use `parameters`, `args`, `n` (how many), `shape`, `batch`, `dtype`
+    and `generator`.
 
-    `source` gives the values, `integral` where given those of integer and bool dtypes (from `low` to below `high`).
-    They come in `dtype` if it is None, and flat rather than in `shape` if `flat`.
-    `fault` says what is wrong with the recipe of an input, beyond the number of its arguments.
+    `source` makes the values. `integral`, if given, makes those of integer and bool dtypes (from `low` to below
+    `high`). The values come in the input's dtype if `dtype` is None, and flat rather than in `shape` if `flat`.
+    `fault` says what is wrong with the recipe of an input, other than the number of its arguments.
     """
 
     source: str
@@ -148,7 +152,7 @@ RANGES: Final = {
     "int64": (-(2**63), 2**63 - 1),
     "uint8": (0, 2**8 - 1),
 }
-"""The values of an integer dtype: torch refuses any other."""
+"""The values that an integer dtype can hold."""
 DIFFERENTIABLE: Final = FLOATS | {"complex64", "complex128"}
 
 RECIPES: Final[dict[str, RecipeKind]] = {
@@ -163,7 +167,7 @@ RECIPES: Final[dict[str, RecipeKind]] = {
     "ones": RecipeKind("torch.ones(shape, dtype=dtype)"),
     "zeros": RecipeKind("torch.zeros(shape, dtype=dtype)"),
     "arange": RecipeKind("torch.arange(n)", dtype="int64", flat=True),
-    # i * k % n falls below k exactly k times over i < n, at even distances.
+    # i * k % n is below k exactly k times for i < n, at even distances.
     "trues": RecipeKind("torch.arange(n) * k % n < k", parameters=("k",), dtype="bool", flat=True, fault=_count_fault),
     "distinct": RecipeKind(
         "torch.arange(n) * k // n", parameters=("k",), dtype="int64", flat=True, fault=_distinct_fault
@@ -181,10 +185,11 @@ RECIPES: Final[dict[str, RecipeKind]] = {
     ),
     "values": RecipeKind("torch.tensor(args, dtype=dtype)", variadic=True, flat=True, fault=_values_fault),
 }
-"""normal and uniform: random, seeded by the input's position, small whole numbers where the dtype has no others.
-arange: 0, 1, 2 … trues(k): k nonzero elements spread evenly. distinct(k): k different values, in order.
-sizes(a, b, …): whole numbers that serve as sizes. index(n): whole numbers from 0 to below n. spd(n): symmetric positive
-definite matrices of n by n. values([…]): what must be literal, in row-major order."""
+"""normal and uniform: random, seeded by the input's position; small whole numbers if the dtype has no others.
+arange: 0, 1, 2 … trues(k): k nonzero elements, spread evenly. distinct(k): k different values, in order. sizes(a,
+b, …): whole numbers that are used as sizes. index(n): whole numbers from 0 to below n. spd(n): symmetric positive
+definite matrices of n by n. values([…]): literal values in row-major order.
+"""
 
 
 def elements(item: Input) -> int:
@@ -193,12 +198,12 @@ def elements(item: Input) -> int:
 
 
 def fault_of(item: Input) -> Fault | None:
-    """What makes an input impossible, as what was found and what was expected; None if it is well formed."""
+    """What is wrong with an input, as what was found and what was expected; None if it is well formed."""
     if item.dtype not in ANNOTATIONS:
         return f"the dtype {item.dtype!r}", f"one of {', '.join(ANNOTATIONS)}"
     if any(dim.size < 0 for dim in item.shape):
         return f"a dim of size {min(dim.size for dim in item.shape)}", "sizes from 0"
-    # Dims of size 0 left out: strides are computed of the others all the same, and overflow.
+    # Leave out dims of size 0: strides are computed from the others in any case, and may overflow.
     if (spanned := math.prod(max(dim.size, 1) for dim in item.shape)) > MAX_ELEMENTS:
         return f"an input of {spanned} elements", f"at most {MAX_ELEMENTS}"
     layout = LAYOUTS.get(item.layout)
@@ -218,7 +223,7 @@ def fault_of(item: Input) -> Fault | None:
 
 @lru_cache(maxsize=4_096)
 def input_expression(item: Input, generator: Expr) -> Expr:
-    """The expression that makes an input's tensor; `generator` is what stands for its `torch.Generator`."""
+    """The expression that makes an input's tensor. `generator` is the expression for its `torch.Generator`."""
     kind = RECIPES[item.recipe.kind]
     is_integral = item.dtype in INTEGERS or item.dtype == "bool"
     shape = Sequence(tuple(Literal(dim.size) for dim in item.shape))

@@ -1,4 +1,4 @@
-"""The names of the sizes at which a program is run: what the data decides is set to them."""
+"""The data sizes at which a program is run, by name. Dims and numbers that depend on data get these sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DATA_SIZES: Final[tuple[DataSize, ...]] = ("0", "1", "2", "equal", "all")
 
 CallSize: TypeAlias = Literal["example", "0", "1", "2", "equal", "all", "random-1", "random-2"]
 CALL_SIZES: Final[tuple[CallSize, ...]] = get_args(CallSize)
-"""The sizes at which a captured program is called: as written, at each data size, and at two random ones."""
+"""The sizes at which a captured program is called: the example sizes, each data size, and two random ones."""
 
 LARGEST_RANDOM: Final = 9
 
@@ -18,8 +18,8 @@ LARGEST_RANDOM: Final = 9
 def size_of(name: CallSize, key: str, example: int, statics: tuple[int, ...], limit: int | None) -> int:
     """The size called `name` as a number, at most `limit`.
 
-    `example` is the size that the program has now, `statics` are the sizes of its static dims. `key` names what has
-    the size: random sizes of two keys are drawn independently, and the same at every call.
+    `example` is the program's present size, and `statics` are the sizes of its static dims. `key` identifies
+    what has the size. Random sizes of two keys are independent, and the same at every call.
     """
     match name:
         case "example":
@@ -27,12 +27,12 @@ def size_of(name: CallSize, key: str, example: int, statics: tuple[int, ...], li
         case "0" | "1" | "2":
             size = int(name)
         case "equal":
-            # A size of 0, 1 or 2 has its own data size, and all of them is `all`: prefer any other.
+            # The sizes 0, 1 and 2 and the whole size have data sizes of their own, so prefer another.
             telling = [static for static in statics if static > 2 and static != limit]
             size = next(iter([*telling, *statics]), example)
         case "all":
             size = max((example, *statics)) if limit is None else limit
         case "random-1" | "random-2":
-            # A string seeds Random by its hash with SHA-512, which no PYTHONHASHSEED changes.
+            # Random hashes a string seed with SHA-512, so it does not depend on PYTHONHASHSEED.
             size = random.Random(f"{name} {key}").randint(0, LARGEST_RANDOM if limit is None else limit)
     return size if limit is None else min(size, limit)

@@ -1,4 +1,4 @@
-"""The one text form of a program, which is Python: printed, parsed and hashed here, and never executed to be read.
+"""The text form of a program, which is Python: printed, parsed and hashed here. Parsing never executes it.
 
     # ddefuzz program v1
     # expect: export/explicit dde at::native::chunk
@@ -8,8 +8,8 @@
         parts = torch.chunk(kept, 2)
         return parts[0]
 
-`parse(print_program(p))` is `p` for every well-formed program, and printing what was parsed gives the canonical text.
-Each name is given once, so a step can be moved or inlined without looking at what comes between.
+`parse(print_program(p))` is `p` for every well-formed program, and printing a parsed program gives the canonical text.
+Each name is assigned once, so a step can be moved or inlined without checking the steps between.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _DIM: Final = re.compile(r"(u[0-9]{1,4})(?:=([0-9]{1,9}))?|([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program and what its file says to expect of it, one entry an `# expect:` line."""
+    """A program, and the expectations of its file, one entry for each `# expect:` line."""
 
     program: Program
     expect: tuple[str, ...] = ()
@@ -79,14 +79,14 @@ def print_program(program: Program, expect: tuple[str, ...] = ()) -> str:
 
 
 def print_function(program: Program) -> str:
-    """The canonical text of the function alone, without a last newline."""
+    """The canonical text of the function alone, without a final newline."""
     parameters = ", ".join(map(_print_parameter, program.inputs))
     body = [*map(_print_step, program.steps), f"return {print_expression(program.returns)}"]
     return "\n    ".join([f"def program({parameters}):", *body])
 
 
 def digest(program: Program) -> str:
-    """The identity of a program's content: SHA-256 of its canonical text, without what is expected, in hex."""
+    """The identity of a program: the SHA-256 in hex of its canonical text, without its expectations."""
     return hashlib.sha256(print_program(program).encode()).hexdigest()
 
 
@@ -125,28 +125,32 @@ def _print_values(item: Input) -> str:
 
 
 def is_program(text: str) -> bool:
-    """Whether a `.py` file is a program: its first line is the header of some version. All else is user code."""
+    """Whether a `.py` file is a program: its first line is the header of some version. Any other file is user
+    code.
+    """
     return text.removeprefix(_BYTE_ORDER_MARK).startswith(_HEADER_OF_ANY_VERSION)
 
 
 def read_program(path: Path) -> str | None:
-    """The text of a program's file, yet to be parsed, and None of user code; raises as `read_text`."""
+    """The text of a program's file, not parsed yet; None for user code. Raises as `read_text`."""
     content = _read(path)
     return _decoded(content, path) if is_program(content[:MAX_LINE].decode(errors="replace")) else None
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that has to be a program; ProgramError if it cannot be, InputError if it cannot be read."""
+    """The text of a file that has to be a program. Raises ProgramError if it cannot be one, InputError if it
+    cannot be read.
+    """
     return _decoded(_read(path), path)
 
 
 def read_case(path: Path, callables: Container[str]) -> Case:
-    """The case in a file; ProgramError if it is not one, InputError if it cannot be read."""
+    """The case in a file. Raises ProgramError if it is not one, InputError if it cannot be read."""
     return parse(read_text(path), str(path), callables)
 
 
 def _read(path: Path) -> bytes:
-    """No more of a file than it takes to see that it is too long."""
+    """The bytes of a file, up to the limit at which it is too long."""
     return read_start(path, MAX_BYTES + 1)
 
 
@@ -161,9 +165,9 @@ def _decoded(content: bytes, path: Path) -> str:
 
 
 def parse(text: str, path: str, callables: Container[str] = EVERYTHING) -> Case:
-    """The case that `text` spells; `path` is for messages, `callables` are the catalogue's functions.
+    """Parse the text of a case. `path` is used in messages, `callables` are the catalogue's functions.
 
-    ProgramError for whatever is malformed, unknown or not allowed in a program.
+    Raises ProgramError for everything that is malformed, unknown or not allowed in a program.
     """
     text = text.replace("\r\n", "\n")
     _check_size(text, path)
@@ -175,7 +179,7 @@ def parse(text: str, path: str, callables: Container[str] = EVERYTHING) -> Case:
 
 
 def _check_size(text: str, path: str) -> None:
-    """Refuse what is too long before anything looks at it, so that a hostile file costs nothing."""
+    """Reject a text that is too long before anything parses it, so that a hostile file costs nothing."""
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
         raise ProgramError(path, 1, f"more than {MAX_BYTES} bytes", f"at most {MAX_BYTES}")
     for number, line in enumerate(text.split("\n"), 1):
@@ -185,7 +189,7 @@ def _check_size(text: str, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What the `# inputs:` line says of one input."""
+    """The entry of one input in the `# inputs:` line."""
 
     line: int
     recipe: Recipe
@@ -218,7 +222,7 @@ def _parse_header(lines: list[str], path: str) -> tuple[tuple[str, ...], dict[st
 
 
 def _parse_values(item: str, line: int, path: str) -> tuple[str, _Values]:
-    """One entry of the `# inputs:` line: `x = normal, transposed, grad`."""
+    """Parse one entry of the `# inputs:` line: `x = normal, transposed, grad`."""
     name, equals, source = item.partition("=")
     expected = "'name = recipe', then a layout and 'grad' where wanted, entries divided by ';'"
     if not equals:
@@ -259,10 +263,10 @@ def _read_number(node: ast.expr, path: str) -> int | float | bool:
 
 
 def _parse_python(source: str, mode: str, path: str, line: int) -> ast.AST:
-    """The syntax tree of `source`, no deeper than MAX_DEPTH; `line` is where it starts, for messages."""
+    """The syntax tree of `source`, at most MAX_DEPTH deep. `line` is where it starts, for messages."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # an invalid escape, say, is an error like any other
+            warnings.simplefilter("error")  # warnings, such as for an invalid escape, are errors
             tree = ast.increment_lineno(ast.parse(source, path, mode=mode), line - 1)
     except SyntaxError as error:
         at = line - 1 + (error.lineno or 1)

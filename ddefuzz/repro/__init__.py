@@ -1,1 +1,1 @@
-"""A finding as programs that torch alone runs: a script that recognizes the failure, and a snippet to paste."""
+"""Writes a finding as a program for plain torch: a script that recognizes the failure, and a short snippet."""

@@ -1,4 +1,4 @@
-"""How a program gets its arguments in a stage: their values, and what makes dims unbacked."""
+"""Code for the arguments of a program in a stage: their values, and what makes dims unbacked."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from ddefuzz.program.model import Call, Literal, Program
 from ddefuzz.program.recipes import input_expression
 
 MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor"})
-"""The stages that make dims unbacked by `mark_unbacked`. In export they are in the graph, by selecting all of the dim
-with a mask: non-strict export ignores the mark."""
+"""The stages that make dims unbacked by `mark_unbacked`. Non-strict export ignores that mark. In export, the graph
+selects all elements of the dim by a mask instead.
+"""
 
 COMPILED: Final = frozenset({"compile", "aot", "inductor"})
 
@@ -26,7 +27,7 @@ def symbols_of(program: Program) -> dict[str, list[tuple[int, int]]]:
 
 
 def fresh(name: str, program: Program) -> str:
-    """`name`, or what it becomes where an input has it."""
+    """`name`, or a variant of it if an input has that name."""
     return fresh(f"{name}_", program) if name in {item.name for item in program.inputs} else name
 
 
@@ -47,7 +48,7 @@ def values_of(program: Program, stage: str) -> list[str]:
 
 
 def body_of(program: Program, stage: str) -> list[str]:
-    """What makes unbacked sizes of the arguments' sizes and values, then the call of the program."""
+    """The statements that make unbacked sizes from the arguments' sizes and values, then the call of the program."""
     names = [item.name for item in program.inputs]
     lines: list[str] = []
     for symbol, places in symbols_of(program).items():

@@ -1,6 +1,6 @@
-"""A stand-alone script's part that recognizes an exception by its message and the op that it is about.
+"""The part of a stand-alone script that recognizes an exception by its message and the op that the message names.
 
-Scripts carry this source from the line `# ---` on: it is written for Python 3.9 and later, and for torch 2.6 and later.
+The source from the line `# ---` on is copied into scripts. It is written for Python 3.9 and torch 2.6, and later.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[
 
 
 def lasting(text: str) -> list[str]:
-    """The words of a message that stay from run to run: without numbers, symbols, addresses and folders."""
+    """The message's words that are the same in every run: without numbers, symbols, addresses and folders."""
     return re.findall(r"\b[A-Za-z_.]+\b", re.sub(r"\S*/\S*|0x\w+|\w*\d\w*", " ", text))

@@ -1,6 +1,6 @@
-"""A stand-alone script's part that recognizes a C++ function and the expression that it evaluated.
+"""The part of a stand-alone script that recognizes a C++ function and the expression that it evaluated.
 
-Scripts carry this source from the line `# ---` on: it is written for Python 3.9 and later, and for torch 2.6 and later.
+The source from the line `# ---` on is copied into scripts. It is written for Python 3.9 and torch 2.6, and later.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ TAKING_THE_STACK = ("torch::unwind::", "torch::CapturedTraceback::", "pybind11::
 
 
 def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[str, ...]) -> dict[str, str]:
-    """The innermost C++ function that is not internal to guards and dispatch, and what it evaluated.
+    """The innermost C++ function that is not internal to guards and dispatch, and the expression that it
+    evaluated.
 
-    Where the exception carries no C++ frames, what was evaluated has to do.
+    If the exception has no C++ frames, only the expression is compared.
     """
-    asked = question_of(errors[-1])
-    known = expected.get("question", asked)
-    question = known if words(asked) == words(known) else asked
+    evaluated = question_of(errors[-1])
+    known = expected.get("question", evaluated)
+    question = known if words(evaluated) == words(known) else evaluated
     names = [head for error in reversed(errors) for head in native_functions(str(error))]
     for name in names:
         if re.search(rf"(^|[\s*&]){re.escape(expected['function'])}$", name):
@@ -33,8 +34,8 @@ def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[
 def question_of(error: BaseException) -> str:
     """The expression of a data-dependent error, or of one that the message quotes; else the message's first line."""
     quoted = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
-    asked = quoted[1] if quoted else str(error).partition("\n")[0]
-    return str(getattr(error, "cond", asked))
+    text = quoted[1] if quoted else str(error).partition("\n")[0]
+    return str(getattr(error, "cond", text))
 
 
 def native_functions(message: str) -> list[str]:
@@ -42,14 +43,14 @@ def native_functions(message: str) -> list[str]:
     stack = message.partition("C++ stack trace:\n")[2]
     names = re.findall(r"^frame #\d+: (.+?)(?: \+ 0x|$)", message, re.MULTILINE)
     names += reversed(re.findall(r'^  File "[^"\n]*", line \d+, in (.+)$', stack, re.MULTILINE))
-    names = [plain(name) for name in names if "(" in name]  # functions of Python print without parameters
+    names = [plain(name) for name in names if "(" in name]  # Python's own functions print without parameters
     names = list(itertools.dropwhile(lambda name: name.startswith(TAKING_THE_STACK), names))
     start = [at for at, name in enumerate(names) if "PythonSymNodeImpl" in name]
     call: list[str] = []
     for name in names[min(start, default=0) :]:
         call.append(name)
         if name.startswith(BINDINGS):
-            # A functional tensor asks in Python for the sizes of the tensor that it wraps: the call around it asked.
+            # A functional tensor reads the sizes of the tensor that it wraps through Python: the call around it guards.
             if not any("FunctionalTensorWrapper" in name for name in call):
                 break
             call.clear()
@@ -57,7 +58,7 @@ def native_functions(message: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """A printed C++ function without its parameters and the arguments of templates."""
+    """A printed C++ function without its parameters and template arguments."""
     count = 1
     while count:
         name, count = re.subn(r"(?<!operator)<[^<>]*>", "", name)
@@ -65,6 +66,6 @@ def plain(name: str) -> str:
 
 
 def words(expression: str) -> list[str]:
-    """The parts of an expression, whatever its symbols are called and in which order and direction it is printed."""
+    """The parts of an expression, independent of symbol names, order and direction."""
     expression = re.sub(r"\b(u|s|zf|zuf)\d+\b", "u", expression.replace("Ne(", "Eq("))
     return sorted(re.findall(r"\w+|[-+*/%&|<]+", re.sub("[<>]=?", "<", expression)))

@@ -1,6 +1,6 @@
-"""A stand-alone script's part that recognizes a Python function and the expression in it that was evaluated.
+"""The part of a stand-alone script that recognizes a Python function and the expression in it that was evaluated.
 
-Scripts carry this source from the line `# ---` on: it is written for Python 3.9 and later, and for torch 2.6 and later.
+The source from the line `# ---` on is copied into scripts. It is written for Python 3.9 and torch 2.6, and later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 # ---
 class Frame(NamedTuple):
-    """A Python frame: the file, its function, and the first and last place (line, column) of what was running."""
+    """A Python frame: the file, its function, and the start and end (line, column) of the code that was running."""
 
     path: str
     function: str
@@ -37,7 +37,9 @@ def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[
 
 
 def frames_of(error: BaseException) -> list[Frame]:
-    """The frames of an exception, outermost first. Where dynamo interprets code, that code's frame follows."""
+    """The frames of an exception, outermost first. If dynamo interprets code, the frame of that code follows
+    dynamo's.
+    """
     frames = []
     trace = error.__traceback__
     while trace is not None:
@@ -60,7 +62,9 @@ def frame_of(code: CodeType, line: int, span: Any) -> Frame:
 
 
 def evaluates(frame: Frame, question: str) -> bool:
-    """Whether what was running in a frame is the expression (or method, `.name`), holds it, or is a part of it."""
+    """Whether the code that was running in a frame is the expression (or method, `.name`), contains it, or is
+    part of it.
+    """
     for node in ast.walk(ast.parse("".join(linecache.getlines(frame.path)))):
         at: Any = node
         if hasattr(node, "lineno") and (at.lineno, at.col_offset) < frame.stop:

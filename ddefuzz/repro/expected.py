@@ -1,4 +1,4 @@
-"""What a finding's stand-alone script has to recognize: the function that is blamed and what it evaluated."""
+"""What a stand-alone script has to recognize: the blamed function, and the expression that it evaluated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PYTHON_INTERNAL: tuple[str, ...] = (
     "sympy/",
     "<",
 )
-"""Python files through which guards and tracing go in any torch. The blamed function may be in one of them."""
+"""Python files that guards and tracing pass through in any torch. The blamed function may be in one of them."""
 
 NATIVE_INTERNAL: tuple[str, ...] = (
     "c10::",
@@ -55,11 +55,13 @@ NATIVE_INTERNAL: tuple[str, ...] = (
     "at::FunctionalTensorWrapper::",
     "pybind11::",
 )
-"""C++ names through which guards and dispatch go in any torch. The blamed function may be one of them."""
+"""C++ names that guards and dispatch pass through in any torch. The blamed function may be one of them."""
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What is recognized, and how: `seen` is what the script states, `internal` are the frames that it passes over."""
+    """The expected failure. `recognizer` names the method, `seen` is what the script compares, `internal` are
+    frames to skip.
+    """
 
     recognizer: Recognizer
     seen: dict[str, str]
@@ -67,10 +69,10 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 def expected_of(failure: Failure, *, same_program: bool = True) -> Expected:
-    """What a failure is recognized by, with torch alone.
+    """The facts by which plain torch can recognize a failure.
 
-    Without `same_program` the script's program is another one with the same signature, whose C++ evaluates the same
-    question of another expression.
+    Without `same_program`, the script has another program with the same signature. Its C++ code evaluates the
+    same guard on another expression.
     """
     classified = classify(failure)
     raised, frame = failure.observation.raised, classified.frame
@@ -91,7 +93,7 @@ def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected
         function = site.function if site.module == frame.file else frame.function
         place, question = f"{frame.file}:{function}", python_anchor(frame)
     else:
-        # The program's own names differ from script to script, the op that it calls does not.
+        # Names of the program differ between scripts, but the op that it calls does not.
         place, question = frame.function, callee(frame)
     frames = (*raised.traced, *inside_tracer(raised.python))
     inside = (f"{one.file}:{one.function}" for one in frames[_last(frame, frames) + 1 :])
@@ -106,7 +108,9 @@ def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected
 
 
 def _by_message(failure: Failure) -> Expected:
-    """By the message of the exception that decides; by that of the first cause where that only says what was done."""
+    """Recognize by the message of the exception that decides; by that of the first cause if the former only
+    names the activity.
+    """
     observation = failure.observation
     exception = decisive(observation)[1]
     if failure.kind == "internal-error" and observation.exceptions:

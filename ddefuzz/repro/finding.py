@@ -1,4 +1,4 @@
-"""The stand-alone script of a finding."""
+"""Writes the stand-alone script of a finding."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from ddefuzz.repro.script import repro_script
 
 
 def finding_script(finding: Finding, stage: Stage | None = None) -> str:
-    """The script of a finding's smallest program, in the stage in which that was confirmed unless another is asked for.
+    """The script of a finding's smallest program, in the stage in which it was confirmed unless `stage` is
+    given.
 
     Raises `InputError` for a finding without a program or a failure.
     """
     evidence = finding.evidence
     if evidence is None:
-        raise InputError(f"{finding.id}: has no failure, so nothing says what its script would have to show")
+        raise InputError(f"{finding.id}: has no failure that its script could show")
     same_program = finding.minimal is None or finding.shown is not None
     expected = expected_of(evidence, same_program=same_program)
     return repro_script(program_of(finding), stage or evidence.observation.stage, expected, finding.title)
 
 
 def program_of(finding: Finding) -> Program:
-    """The smallest program of a finding, else the original one; raises `InputError` where there is none."""
+    """The smallest program of a finding, else the original one. Raises `InputError` if there is none."""
     text = finding.minimal or finding.original
     if text is None:
-        raise InputError(f"{finding.id}: has no program: it is of a user's own code")
+        raise InputError(f"{finding.id}: has no program, because it was found in a user's own code")
     return catalogue.parse(text, f"{finding.id}.py").program

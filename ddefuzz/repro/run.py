@@ -1,4 +1,4 @@
-"""Running the stand-alone scripts of findings by an interpreter of its own each, several at a time."""
+"""Runs the stand-alone scripts of findings, each in its own interpreter, several at a time."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.repro.finding import finding_script
 
 SECONDS: Final = 120.0
-"""How long one script may take; most take 5 s, of which 4 s are importing torch."""
+"""The time limit of one script. Most take 5 s, of which 4 s are the import of torch."""
 
 ScriptStatus: TypeAlias = Literal["shows", "passes", "fails otherwise", "not judged"]
 """
 shows            the failure is the finding's
 passes           it can be captured
-fails otherwise  another failure; also a script that dies, or does not end
-not judged       eager refuses the program, this torch has no such op or stage, or there is no script
+fails otherwise  another failure, or a script that dies or does not end
+not judged       eager raises for the program, this torch has no such op or stage, or there is no script
 """
 
 
 class ScriptResult(msgspec.Struct, frozen=True):
-    """What the script of one finding said. `expected` and `seen` are its own facts; `reason` is why it said nothing."""
+    """The result of one finding's script. `expected` and `seen` are what it printed; `reason` says why it
+    printed nothing.
+    """
 
     finding: str
     status: ScriptStatus
@@ -44,7 +46,7 @@ class ScriptResult(msgspec.Struct, frozen=True):
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """The line that a script prints."""
+    """The JSON line that a script prints."""
 
     torch: str
     stage: str
@@ -54,8 +56,8 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 def torch_of(python: str) -> str:
-    """The version of torch that an interpreter has; raises `InputError` without an interpreter, `UnsupportedError`
-    without a torch.
+    """The version of torch that an interpreter has. Raises `InputError` without an interpreter,
+    `UnsupportedError` without torch.
     """
     code = "import torch; print(torch.__version__)"
     try:
@@ -76,7 +78,9 @@ def run_scripts(
     listen: Callable[[ScriptResult], None],
     seconds: float = SECONDS,
 ) -> tuple[ScriptResult, ...]:
-    """The results of the findings' scripts, in order; `listen` hears each when it is there."""
+    """Run the findings' scripts, and return the results in order. `listen` is called with each as soon as it is
+    known.
+    """
     runner = _Runner(python, seconds)
     lock = Lock()
 
@@ -97,7 +101,7 @@ def run_scripts(
 
 
 class _Runner:
-    """The processes at work, so that an interrupt ends them."""
+    """The running processes, so that an interrupt can end them."""
 
     def __init__(self, python: str, seconds: float) -> None:
         self.folder = Path()
@@ -115,7 +119,7 @@ class _Runner:
         path.write_text(script, encoding="utf-8")
         if self._stopped.is_set():
             return ScriptResult(finding.id, "not judged", reason="interrupted")
-        # A group of its own: inductor starts processes.
+        # A process group of its own, because inductor starts processes.
         process = subprocess.Popen(
             [self._python, str(path)],
             stdin=subprocess.DEVNULL,

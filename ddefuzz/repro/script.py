@@ -1,8 +1,9 @@
-"""The stand-alone script that shows a program's failure with torch alone, and says whether it is the expected one.
+"""Writes a stand-alone script: it shows a program's failure with torch alone, and checks that it is the expected
+one.
 
-It has only the parts that the stage, the program and the failure need, works unchanged under any torch from 2.6 on,
-prints one JSON line, and exits 1 when the failure shows, 0 when capturing passes, 3 when it fails otherwise, and 4 when
-that cannot be judged.
+The script has only the parts that the stage, the program and the failure need. It works unchanged under any torch
+from 2.6 on. It prints one JSON line, and exits with 1 if the failure shows, 0 if the capture passes, 3 if it fails
+otherwise, and 4 if that cannot be judged.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def capture():
     from torch.export import export
 
     config.verbose = True  # keeps the frames of causes
-    config.fake_tensor_cache_enabled = False  # evaluates what the cache may know
+    config.fake_tensor_cache_enabled = False  # evaluates guards that the cache may hide
     export(Captured(), $inputs, strict=True)
 """
 
@@ -41,7 +42,7 @@ def capture():
     from torch._dynamo import config
 
     config.verbose = True  # keeps the frames of causes
-    config.fake_tensor_cache_enabled = False  # evaluates what the cache may know
+    config.fake_tensor_cache_enabled = False  # evaluates guards that the cache may hide
     config.capture_scalar_outputs = True
     config.capture_dynamic_output_shape_ops = True
     torch.compile(Captured(), backend="$backend", fullgraph=True)(*$inputs)
@@ -81,7 +82,7 @@ CAPTURES: Final[dict[str, str]] = {
     "aot": _COMPILE.replace("$backend", "aot_eager"),
     "inductor": _COMPILE.replace("$backend", "inductor"),
 }
-"""How each stage takes the program."""
+"""How each stage captures the program."""
 
 _MARKING: Final = """
 def marked_inputs():
@@ -101,7 +102,7 @@ Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, an
   1  it shows: the failure is the one described at EXPECTED
   0  it passes
   3  it fails otherwise
-  4  it cannot be judged: eager PyTorch refuses the program, or this torch has no such op or stage
+  4  it cannot be judged: eager PyTorch raises for the program, or this torch has no such op or stage
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def make_inputs():
 $marking
 $capture
 
-# What follows only tells this failure from others.
+# The rest only distinguishes this failure from others.
 
 EXPECTED = $expected
 
@@ -181,7 +182,7 @@ _RECOGNIZERS: Final = {"by_python": by_python, "by_native": by_native, "by_messa
 
 
 def repro_script(program: Program, stage: str, expected: Expected, title: str) -> str:
-    """The script for one of the stages in `CAPTURES`, which recognizes what is expected."""
+    """The script for one of the stages in `CAPTURES` and an expected failure."""
     symbols = symbols_of(program)
     is_marked = bool(symbols) and stage in MARKED
     inputs = "marked_inputs()" if is_marked else "make_inputs()"
@@ -206,7 +207,7 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
 
 
 def _source(recognizer: Recognizer) -> tuple[str, str]:
-    """The imports of a script that recognizes in one of the ways, and the functions that do."""
+    """The imports and the functions of a script that uses this recognizer."""
     header, _, functions = inspect.getsource(_RECOGNIZERS[recognizer]).partition("# ---\n")
     own = [line for line in header.splitlines() if line.startswith(("import ", "from ")) and "__future__" not in line]
     lines = {*own, "import contextlib", "import json", "import sys"}

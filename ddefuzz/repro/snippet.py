@@ -1,4 +1,6 @@
-"""The few lines that show a finding to a reader: imports, the function, its inputs, one call of export or compile."""
+"""Writes the snippet of a finding: a few lines with the imports, the function, its inputs, and one call of export
+or compile.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from ddefuzz.repro.finding import program_of
 MOST_LINES: Final = 15
 
 WIDTH: Final = 100
-"""Inputs that are longer than this in one line get a line each, where there is room."""
+"""Inputs that are longer than this in one line get a line each, if the limit of lines allows it."""
 
 _CALLS: Final[dict[str, str]] = {
     "export": "torch.export.export(Program(), inputs, strict=False)",
@@ -32,21 +34,23 @@ _CONFIG: Final = (
     "torch._dynamo.config.capture_scalar_outputs = True",
     "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
 )
-"""What torch.compile needs for sizes that are values of data; export needs nothing."""
+"""The settings that torch.compile needs for data-dependent sizes. Export needs none."""
 
 _DEFAULT_FLOAT: Final = ("torch.randn(", "torch.rand(", "torch.ones(", "torch.zeros(")
 
 
 def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
-    """The lines for a finding's smallest program, in the stage in which that was confirmed unless another is asked for.
+    """The lines for a finding's smallest program, in the stage in which it was confirmed unless `stage` is
+    given.
 
-    Raises `InputError` where they would be more than `MOST_LINES`, and for a finding that no capture shows.
+    Raises `InputError` if there would be more than `MOST_LINES` lines, and for a finding of a stage without a
+    capture.
     """
     program, shown = program_of(finding), stage or finding.stage
     if shown not in CAPTURE_STAGES:
         raise InputError(f"{finding.id}: was found in the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
     spread, narrow = (_lines(program, shown, spread=spread) for spread in (True, False))
-    # Blank lines are worth more than a line for each input.
+    # Blank lines are preferred to a line for each input.
     for lines in (spread, narrow, [line for line in spread if line], [line for line in narrow if line]):
         if len(lines) <= MOST_LINES:
             return "\n".join(lines) + "\n"
@@ -80,7 +84,9 @@ def _function(program: Program, stage: Stage, statements: list[str]) -> list[str
 
 
 def _unbacked(program: Program, stage: Stage) -> list[str]:
-    """What makes sizes unbacked, without the call of the program; an index that is used once has no line of its own."""
+    """The statements that make sizes unbacked, without the call of the program. An index that is used once has
+    no line of its own.
+    """
     lines = _joined(body_of(program, stage)[:-1])
     short: list[str] = []
     for line in lines:
@@ -94,7 +100,7 @@ def _unbacked(program: Program, stage: Stage) -> list[str]:
 
 
 def _joined(lines: list[str]) -> list[str]:
-    """The lines with all checks of one size as one loop."""
+    """The lines, with all checks of one size combined in a loop."""
     joined: list[str] = []
     for size, group in groupby(lines, key=lambda line: line.partition(" == ")[0] if " == " in line else ""):
         checks = list(group)
@@ -118,13 +124,13 @@ def _inputs(program: Program, stage: Stage, *, spread: bool) -> list[str]:
 
 
 def _value(item: Input) -> str:
-    """An input with the values of this run: a person needs no generator."""
+    """An input with the values of this run, so that no generator is needed."""
     text = print_expression(input_expression(item, Constant("None"))).replace(", generator=None", "")
     return text.replace(", dtype=torch.float32", "", 1) if text.startswith(_DEFAULT_FLOAT) else text
 
 
 def _marks(program: Program) -> list[str]:
-    """A line for each set of dims, with all inputs that have just these unbacked."""
+    """A line for each set of dims, with all inputs that have exactly these dims unbacked."""
     inputs: dict[tuple[int, ...], list[int]] = {}
     places = sorted(place for places in symbols_of(program).values() for place in places)
     for position, group in groupby(places, key=lambda place: place[0]):

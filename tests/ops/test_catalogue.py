@@ -86,7 +86,7 @@ def test_slots_are_the_names_of_their_template_or_serve_a_later_slot() -> None:
             assert referred <= set(names[:position]), spec
 
 
-def test_a_case_reads_with_the_callables_of_the_catalogue_alone() -> None:
+def test_a_case_parses_with_the_callables_of_the_catalogue_only() -> None:
     text = (
         '# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "4"]):\n    y = {}\n    return y\n'
     )

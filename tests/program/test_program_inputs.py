@@ -79,7 +79,7 @@ def test_every_layout_is_valid_at_any_size_and_is_no_view(layout: str) -> None:
         ("channels_last_3d", (2, 3, 2, 4, 5), (120, 1, 60, 15, 3), 0),
     ],
 )
-def test_layouts_lie_in_memory_as_said(
+def test_layouts_have_the_stated_strides(
     layout: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> None:
     tensor = made(Input("x", "float32", dims(*shape), Recipe("arange"), layout))
@@ -89,7 +89,7 @@ def test_layouts_lie_in_memory_as_said(
 
 
 @pytest.mark.parametrize("count", range(9))
-def test_trues_and_distinct_count_what_they_say(count: int) -> None:
+def test_trues_and_distinct_have_the_stated_count(count: int) -> None:
     for dtype in ("bool", "int64", "float32", "bfloat16"):
         trues = made(Input("x", dtype, dims(2, 4), Recipe("trues", (count,))))
         assert torch.count_nonzero(trues) == count
@@ -138,7 +138,7 @@ CHAIN = program_of(
         ("all", 7, 14, 7, (7, 7)),
     ],
 )
-def test_dialling_moves_every_data_dependent_size(
+def test_at_data_size_changes_every_data_dependent_size(
     data_size: DataSize, size: int, trues: int, distinct: int, lengths: tuple[int, ...]
 ) -> None:
     resized = at_data_size(CHAIN, data_size)
@@ -155,7 +155,7 @@ def test_dialling_moves_every_data_dependent_size(
 
 @pytest.mark.parametrize("data_size", DATA_SIZES)
 @pytest.mark.parametrize("kind", RECIPES)
-def test_a_dialled_input_is_well_formed(kind: str, data_size: DataSize) -> None:
+def test_an_input_at_another_data_size_is_well_formed(kind: str, data_size: DataSize) -> None:
     for dtype in sorted(FLOATS | INTEGERS | {"bool"}):
         item = Input("x", dtype, (Dim(3, "u0"), Dim(3, "u0")), Recipe(kind, EXAMPLES[kind]))
         if fault_of(item) is None:
@@ -166,7 +166,7 @@ def test_a_dialled_input_is_well_formed(kind: str, data_size: DataSize) -> None:
             assert made(resized).numel() == elements(resized)
 
 
-def test_a_program_whose_data_decides_nothing_stays_itself() -> None:
+def test_a_program_without_data_dependent_sizes_is_unchanged() -> None:
     program = program_of(Input("x", "float32", dims(2), Recipe("normal")))
     assert all(at_data_size(program, data_size) == program for data_size in DATA_SIZES)
 

@@ -162,9 +162,7 @@ FORBIDDEN_STEPS = [
 
 
 @pytest.mark.parametrize("step", FORBIDDEN_STEPS)
-def test_a_forbidden_step_is_refused_where_it_stands(
-    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forbidden_step_is_rejected_with_its_line(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ProgramError, match=r"^bad\.py:5: found .+, expected .+") as refused:
         parse(with_step(step), "bad.py", CATALOGUE)
@@ -218,7 +216,7 @@ def test_a_forbidden_step_is_refused_where_it_stands(
         ("torch.chunk(kept, 2)", "torch.chunk(kept, dim=0, dim=0)", 6),
     ],
 )
-def test_a_malformed_file_is_refused_where_it_stands(old: str, new: str, line: int) -> None:
+def test_a_malformed_file_is_rejected_with_the_line(old: str, new: str, line: int) -> None:
     assert old in SAMPLE
     with pytest.raises(ProgramError, match=rf"^bad\.py:{line}: found .+, expected .+"):
         parse(SAMPLE.replace(old, new, 1), "bad.py", CATALOGUE)

@@ -1,4 +1,4 @@
-"""The blamed branch of a finding, taken out of torch's source as a maintainer's fix takes it out of a capture."""
+"""Removes the blamed branch of a finding from torch's source, as a maintainer's fix would do."""
 
 from __future__ import annotations
 

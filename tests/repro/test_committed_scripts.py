@@ -1,4 +1,4 @@
-"""The committed findings, by torch alone: their scripts show them, and not once the branch is gone; their snippets."""
+"""Tests the scripts and snippets of the committed findings with plain torch, with and without the blamed branch."""
 
 from __future__ import annotations
 

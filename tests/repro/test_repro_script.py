@@ -1,4 +1,4 @@
-"""The stand-alone script: it shows the failure with torch alone, tells it from others, and makes the same inputs."""
+"""Tests of the stand-alone script: it shows the failure, distinguishes it from others, and makes the same inputs."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ OTHER_BRANCH = Expected("by_python", {**IN_LOSS, "question": "size_average is no
         "another branch",
     ],
 )
-def test_another_failure_is_told_with_both_stated(
+def test_another_failure_is_reported_with_both_stated(
     text: str, expected: Expected, seen: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = repro_script(parse(text, "case.py").program, "export", expected, "a title")

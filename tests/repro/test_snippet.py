@@ -1,4 +1,4 @@
-"""The snippet of a finding: few lines, one capture, nothing of ddefuzz."""
+"""Tests of the snippet of a finding: few lines, one capture, nothing of ddefuzz."""
 
 from __future__ import annotations
 
