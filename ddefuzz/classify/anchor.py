@@ -27,7 +27,7 @@ def native_anchor(raised: Raised) -> str:
         match = _CXX_OPERATOR.match(function_name(frame.function))
         if match:
             return f"{raised.method} {match[1]}"
-    header = _HEADER_OPERATOR.search(raised.asked)
+    header = _HEADER_OPERATOR.search(raised.header_line)
     return f"{raised.method} operator{_OPERATORS[header[1]]}" if header else raised.method
 
 

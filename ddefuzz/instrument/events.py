@@ -114,7 +114,7 @@ class Raised(msgspec.Struct, frozen=True):
     in eager tracing. `native` has the C++ frames as the symbolizer prints them, if C++ evaluated the guard
     (itself, or through Python that runs for it).
 
-    `asked` is the source line at a C++ place, if torch ships that header (`return
+    `header_line` is the source line at a C++ place, if torch ships that header (`return
     sym_eq(o).guard_bool(__FILE__, __LINE__);`). It names the operator where the compiler has inlined it, so
     that no frame does.
     """
@@ -127,4 +127,4 @@ class Raised(msgspec.Struct, frozen=True):
     native: tuple[Frame, ...] = ()
     symbols: tuple[SymbolOrigin, ...] = ()
     withheld: bool = False
-    asked: str = ""
+    header_line: str = msgspec.field(default="", name="asked")

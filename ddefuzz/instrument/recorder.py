@@ -186,7 +186,7 @@ class Recorder:
                 SymbolOrigin(symbol, origin.op, frames.user_frame(origin.stacks)) for symbol, origin in raw.origins
             ),
             withheld=raw.withheld,
-            asked=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
+            header_line=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
         )
 
     def constraints(self, wanted: Callable[[ConstraintKind, str], bool]) -> tuple[Constraint, ...]:

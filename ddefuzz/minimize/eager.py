@@ -61,12 +61,12 @@ def deprecated(program: Program) -> bool:
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             _values(program)
     finally:
         torch.set_warn_always(always)
-    return any("deprecated" in str(warning.message) for warning in told)
+    return any("deprecated" in str(warning.message) for warning in caught)
 
 
 def _inspect(program: Program, *, other_size: bool) -> Mapping[Expr, StandIn] | None:

@@ -106,12 +106,12 @@ def test_each_call_is_counted_where_it_belongs() -> None:
 
 def test_a_guard_that_follows_is_given_a_value_too() -> None:
     def runner(run: Run) -> Observation:
-        told = {one.expression: one.value for one in run.semantics.answers}
-        if "Eq(u0, 0)" not in told:
+        answers = {one.expression: one.value for one in run.semantics.answers}
+        if "Eq(u0, 0)" not in answers:
             return failed("Eq(u0, 0)")
-        if "Eq(u0, 1)" not in told:
+        if "Eq(u0, 1)" not in answers:
             return failed("Eq(u0, 1)")
-        return captured(call("0", "agrees" if told["Eq(u0, 1)"] else "differs"))
+        return captured(call("0", "agrees" if answers["Eq(u0, 1)"] else "differs"))
 
     found = experiment("text", "export", runner)
     assert found.verdict == "guard_or_false here"

@@ -20,8 +20,8 @@ from ddefuzz.oracles.capture import judge
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 
 STAGES_DIFFER = {
-    "branch-on-a-tensor": "dynamo breaks the graph before anybody asks for the truth of the tensor",
-    "iterate": "dynamo asks for the length before it would call unbind",
+    "branch-on-a-tensor": "dynamo breaks the graph before the truth of the tensor is evaluated",
+    "iterate": "dynamo reads the length before it would call unbind",
     "one-hot": "dynamo refuses one_hot without num_classes",
     "skipped-function": "dynamo does not enter torch.ao",
 }

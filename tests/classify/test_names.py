@@ -125,8 +125,8 @@ def test_a_comprehension_is_named_by_its_function() -> None:
 def test_the_operator_is_a_frame_or_the_headers_line() -> None:
     operator = Frame("??", 0, "c10::operator>(long, c10::SymInt const&)")
     assert native_anchor(raised(native=(BOUND, DIFF, operator, BOOL, SYM_NODE))) == "guard_bool operator>"
-    asked = "return sym_lt(o).guard_bool(__FILE__, __LINE__);"
-    assert native_anchor(raised(native=(BOUND, DIFF, BOOL, SYM_NODE), asked=asked)) == "guard_bool operator<"
+    line = "return sym_lt(o).guard_bool(__FILE__, __LINE__);"
+    assert native_anchor(raised(native=(BOUND, DIFF, BOOL, SYM_NODE), header_line=line)) == "guard_bool operator<"
     assert native_anchor(raised(native=(BOUND, DIFF, SYM_NODE), method="guard_or_false")) == "guard_or_false"
 
 

@@ -135,7 +135,7 @@ def test_the_place_and_stacks_of_a_guard_in_cpp(call: Callable[[torch.Tensor], o
         raised = caught(recorder, lambda: call(x))
     assert raised.place.language == "C++"
     assert raised.place.file == "c10/core/SymInt.h"
-    assert "guard_bool(__FILE__, __LINE__)" in raised.asked
+    assert "guard_bool(__FILE__, __LINE__)" in raised.header_line
     assert any(frame.function.startswith(function) for frame in raised.native)
     assert all("PyEval" not in frame.function for frame in raised.native)
 

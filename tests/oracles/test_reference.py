@@ -46,24 +46,24 @@ def test_a_site_may_differ_between_versions(torch: str, site: str) -> None:
 
 
 def test_a_program_may_pass_from_a_version_on() -> None:
-    mended = ROLLS._replace(passes_since="2.15")
+    fixed = ROLLS._replace(passes_since="2.15")
     passed = Observation("export", EXPLICIT, "ok")
-    assert compared(mended, passed, "2.15.0").ok
-    assert mended.expected("2.15.0") == PASSES
-    told = compared(mended, passed, "2.14.1")
-    assert (told.ok, told.detail) == (False, f"expected dde at {ROLL.site}, cause avoidable; seen ok")
+    assert compared(fixed, passed, "2.15.0").ok
+    assert fixed.expected("2.15.0") == PASSES
+    check = compared(fixed, passed, "2.14.1")
+    assert (check.ok, check.detail) == (False, f"expected dde at {ROLL.site}, cause avoidable; seen ok")
 
 
 def test_a_site_that_moved_is_reported_with_its_program() -> None:
     seen = failure_of(ROLL).observation
     there = compared(ROLLS, seen, "2.13.0")
     assert (there.ok, there.detail) == (True, f"dde at {ROLL.site}, cause avoidable")
-    told = compared(MOVED, seen, "2.14.0")
-    assert not told.ok
-    assert "torch.roll(x, 1) in export" in told.name
-    assert told.detail == f"expected dde at at::native::roll, cause avoidable; seen {there.detail}"
+    check = compared(MOVED, seen, "2.14.0")
+    assert not check.ok
+    assert "torch.roll(x, 1) in export" in check.name
+    assert check.detail == f"expected dde at at::native::roll, cause avoidable; seen {there.detail}"
 
 
 def test_a_lost_worker_is_reported() -> None:
-    told = compared(ROLLS, msgspec.structs.replace(failure_of(ROLL).observation, outcome="timeout"), "2.13.0")
-    assert (told.ok, "seen timeout at" in told.detail) == (False, True)
+    check = compared(ROLLS, msgspec.structs.replace(failure_of(ROLL).observation, outcome="timeout"), "2.13.0")
+    assert (check.ok, "seen timeout at" in check.detail) == (False, True)
