@@ -38,7 +38,7 @@ def control(
     such variant.
     """
     called = shown.observation.calls
-    if called:  # what is wrong at this size must be so where it is the only one
+    if called:  # the failure shows at this size, so make it the example size
         program = at_data_size(program, called[0].size)
     form = without_sources(program) if shown.kind not in DEADLY else None
     if form is None or _lost(program, form, ops):

@@ -1,4 +1,4 @@
-"""Judge one program: run it, ask the chosen oracles, and ask whether it shows a known failure."""
+"""Judges one program: runs it in a stage, applies the chosen oracles, and checks whether it shows a known failure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CAPTURE: tuple[str, ...] = ("capture",)
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A program that is said to show a signature in a stage under a semantics, when it is called at the sizes."""
+    """A program that should show a signature in a stage under a semantics, when it is called at the given sizes."""
 
     program: str
     signature: Signature
@@ -45,13 +45,15 @@ class Suspect(msgspec.Struct, frozen=True):
 
 
 def suspect_of(program: str, signature: Signature, failure: Failure) -> Suspect:
-    """A program that is said to show a signature as in a failure that was observed."""
+    """A program that should show a signature in the way of an observed failure: the same stage, semantics and
+    sizes.
+    """
     seen = failure.observation
     return Suspect(program, signature, seen.stage, seen.semantics, tuple(call.size for call in seen.calls))
 
 
 def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
-    """The failure by which a program shows the signature that is suspected; None if it does not."""
+    """The failure by which a program shows the suspected signature; None if it does not."""
     run = Run(ProgramSubject(text), suspect.stage, suspect.semantics, calls=suspect.calls)
     seen = Seen(text, runner(run))
     oracle = oracle_of(suspect.signature.kind)
@@ -61,7 +63,9 @@ def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
 
 
 def kept(failure: Failure) -> Failure:
-    """The failure with only those of its calls that tell of a failure: at their sizes it is looked for again."""
+    """The failure with only the calls that show a failure. Later runs call the program at the sizes of these
+    calls.
+    """
     calls = tuple(filter(telling, failure.observation.calls))
     return msgspec.structs.replace(failure, observation=msgspec.structs.replace(failure.observation, calls=calls))
 
@@ -69,8 +73,8 @@ def kept(failure: Failure) -> Failure:
 class Judged(NamedTuple):
     """A program in one stage under one semantics.
 
-    `second` is the run under size-oblivious semantics, where the verdict needed one. `verdict` is empty where both
-    mechanisms were not compared.
+    `second` is the run under size-oblivious semantics, if the verdict needed one. `verdict` is empty if the two
+    semantics were not compared.
     """
 
     observation: Observation
@@ -88,7 +92,9 @@ def judge_program(
     oracles: tuple[str, ...] = CAPTURE,
     compare: bool = True,
 ) -> tuple[Judged, ...]:
-    """Run a program in every stage and semantics; without `compare` nothing is judged beside the old mechanism."""
+    """Run a program in every stage and semantics. Without `compare`, there is no verdict on size-oblivious
+    semantics.
+    """
     return tuple(_judged(text, stage, one, runner, oracles, compare) for stage in stages for one in semantics)
 
 
@@ -110,7 +116,9 @@ def _judged(
 
 
 def calls_in(stage: Stage, subject: Subject, oracles: Iterable[str]) -> tuple[CallSize, ...]:
-    """The sizes at which the oracles want what a stage captured called. The user's own code has but its own."""
+    """The sizes at which the oracles need calls of what a stage captured. User code is called with its own
+    arguments only.
+    """
     if stage not in CHEAP_TO_CALL:
         return ()
     wanted = calls_of(oracles)
@@ -118,14 +126,14 @@ def calls_in(stage: Stage, subject: Subject, oracles: Iterable[str]) -> tuple[Ca
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A run to do and to judge by the named oracles."""
+    """A run to do, and the names of the oracles that judge it."""
 
     run: Run
     oracles: tuple[str, ...] = CAPTURE
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """A run that was done, and what the oracles call wrong in it."""
+    """A run that was done, and the failures that the oracles report for it."""
 
     observation: Observation
     failures: tuple[Classified, ...] = ()
@@ -141,5 +149,5 @@ def judge_run(trial: Trial) -> Tried:
 
 
 def tried_of(observation: Observation) -> Tried:
-    """An observation that nothing is called in, such as that of a worker that was lost, judged."""
+    """Judge an observation without calls, such as that of a lost worker."""
     return Tried(observation, tuple(map(classify, capture.judge([observation]))))

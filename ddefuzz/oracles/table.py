@@ -61,7 +61,7 @@ def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tupl
 
 
 def named(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
-    """What an oracle calls wrong, with the place that it blames."""
+    """A failure that an oracle reports, with its site."""
     if oracle.locate is None:
         return classify(failure)
     located = oracle.locate(failure, seen, runner)
