@@ -1,4 +1,4 @@
-"""How much a campaign may do: a time, a number of cases or CPU seconds, and which cases belong to this shard."""
+"""The budget of a campaign (a time, a number of cases or CPU seconds), and which cases belong to a shard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOSING_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One is set: wall-clock `seconds` of the whole campaign, `cases` over all shards, the workers' `cpu_seconds`."""
+    """Exactly one is set: `seconds` of wall-clock time, `cases` over all shards, or `cpu_seconds` of the workers."""
 
     seconds: float | None = None
     cases: int | None = None
@@ -28,7 +28,7 @@ class Budget:
 
     @property
     def drawing_seconds(self) -> float | None:
-        """When to stop drawing, so that findings up to then are minimized and confirmed within the budget."""
+        """When to stop drawing, so that findings until then can be minimized and confirmed within the budget."""
         if self.seconds is None:
             return None
         return self.seconds - min(CLOSING_SECONDS, CLOSING_SHARE * self.seconds)
@@ -47,7 +47,7 @@ class Shard:
     total: int = 1
 
     def cases(self, budget: Budget, start: int = 0) -> Iterator[int]:
-        """The case indices of this shard, at or after `start`, in order."""
+        """The indices of this shard's cases from `start` on, in order."""
         for index in count(start):
             if budget.cases is not None and index >= budget.cases:
                 return
@@ -63,7 +63,7 @@ WHOLE = Shard()
 
 
 def parse_budget(text: str) -> Budget:
-    """`90s`, `10m`, `1h30m`, `1000x` or `600cpu`; raises `InputError`."""
+    """Parse `90s`, `10m`, `1h30m`, `1000x` or `600cpu`. Raises `InputError`."""
     if (match := CPU_SECONDS.fullmatch(text)) and float(match[1]) > 0:
         return Budget(cpu_seconds=float(match[1]))
     if match := CASES.fullmatch(text):
@@ -80,7 +80,7 @@ def parse_budget(text: str) -> Budget:
 
 
 def parse_shard(text: str) -> Shard:
-    """`1/2` is the first of two; raises `InputError`."""
+    """Parse `1/2`, the first of two shards. Raises `InputError`."""
     match = re.fullmatch(r"([0-9]{1,12})/([0-9]{1,12})", text)
     if match and 1 <= int(match[1]) <= int(match[2]):
         return Shard(int(match[1]), int(match[2]))

@@ -1,8 +1,7 @@
-"""All of it, for a budget: cases in order, failures recorded at once, then minimized and confirmed cold.
+"""The main loop of a campaign: submit cases, record failures at once, then minimize and confirm them.
 
-One loop owns the database and the budget. It keeps a short queue of work with the workers, in which new cases and what
-follows up findings take turns by the time they have had (`campaign.pace`), and stops drawing a little before a time
-budget ends.
+One loop owns the database and the budget. It keeps a short queue of tasks for the workers. New cases and follow-ups of
+findings share the CPU time (`campaign.pace`). Drawing stops a little before the end of a time budget.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ from ddefuzz.findings.model import Finding, Sighting
 from ddefuzz.oracles.program import Suspect, suspect_of
 
 QUEUE_PER_JOB = 2
-"""Tasks handed out at a time for each worker: one running, one waiting so that no worker is ever idle."""
+"""The number of submitted tasks per worker: one that runs, and one that waits so that the worker is never idle."""
 
 WARM, COLD = False, True
-"""The two kinds of workers: each has a queue of its own, so that what waits for one never idles the other."""
+"""The two kinds of workers. Each has its own queue, so that no worker waits for the other kind."""
 
 TICK_SECONDS = 0.2
 
 LOST_BEFORE_BEGUN = 20
-"""How many tasks may be lost before any worker took them up, until the workers are taken to be unable to start."""
+"""How many tasks may be lost before a worker begins them. With more, the campaign ends: workers cannot start."""
 
 GRACE_SECONDS = 2.0
-"""How long after the end of a time budget the last results are waited for."""
+"""How long to wait for the last results after the end of a time budget."""
 
 
 class Workers(Protocol):
-    """What does the work: tasks in a warm worker, or in a process that has captured nothing yet."""
+    """Runs tasks in a warm worker, or in a process that has captured nothing yet."""
 
     def submit(
         self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
@@ -68,14 +67,14 @@ class Workers(Protocol):
 
 
 Event: TypeAlias = tuple[Literal["case", "found", "smaller", "confirmed", "lost"], str]
-"""What has just happened: a kind, and for all but `case` the finding or a line to show."""
+"""What has just happened: a kind and, except for `case`, the id of a finding or a line to show."""
 
 Listener: TypeAlias = Callable[[Event, Tally], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time as an argument: seconds since the start, and the date."""
+    """Sources of time: seconds since the start, and the current date."""
 
     seconds: Callable[[], float]
     now: Callable[[], datetime]
@@ -83,7 +82,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Campaign:
-    """A running campaign: what is out with the workers, what is to follow, what has been counted."""
+    """A running campaign: submitted tasks, waiting follow-ups, and counts."""
 
     plan: Plan
     database: Database
@@ -100,7 +99,7 @@ class Campaign:
     begun: dict[int, CaseTask] = field(default_factory=dict)
     minimizing: dict[str, MinimizeTask] = field(default_factory=dict)
     lost_before_begun: int = 0
-    told: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     followed: set[str] = field(default_factory=set)
     to_minimize: deque[Callable[[], None]] = field(default_factory=deque)
     to_confirm: deque[Callable[[], None]] = field(default_factory=deque)
@@ -117,14 +116,14 @@ class Campaign:
         self.pace = Pace(self.plan.budget, self.plan.jobs)
 
     def run(self) -> Summary:
-        """Work until the budget is spent or somebody stops it, with all that was found saved."""
+        """Work until the budget is spent or a stop is requested. Everything found is saved."""
         cases = Upcoming(self.plan.cases())
         self.ahead = set(self.plan.ahead)
         self.next_undone = self.plan.start
         self.start_seconds = self.clock.seconds()
         if self.plan.start:
             self._go_on_with_findings()
-        while self._hand_out(cases) or self.out.total():
+        while self._submit_work(cases) or self.out.total():
             self._take_in()
             self.interrupted = self.stopped()
             if self.interrupted or self._over(self.plan.budget.seconds, GRACE_SECONDS):
@@ -137,7 +136,7 @@ class Campaign:
         return self.summary()
 
     def summary(self) -> Summary:
-        """The campaign so far."""
+        """The summary of the campaign so far."""
         plan, tally = self.plan, self.tally
         return Summary(
             seed=plan.seed,
@@ -171,8 +170,8 @@ class Campaign:
         spent = cpu is not None and self.tally.total_cpu_seconds() > cpu
         return spent or (limit is not None and self.clock.seconds() > limit + grace)
 
-    def _hand_out(self, cases: Upcoming) -> bool:
-        """Fill the queue with cases and follow-ups, by the campaign's pace; False when nothing is left to begin."""
+    def _submit_work(self, cases: Upcoming) -> bool:
+        """Fill the queue with cases and follow-ups. False if nothing is left to submit."""
         in_time = not self._over(self.plan.budget.seconds)
         spent = self.tally.total_cpu_seconds()
         waiting = 2 * len(self.to_minimize) + len(self.minimizing) + len(self.to_confirm) + self.out[COLD]
@@ -192,7 +191,7 @@ class Campaign:
         return True
 
     def _take_in(self) -> None:
-        """Wait a tick for a result, and take in all that are there, in one transaction; tell once that is saved."""
+        """Wait a moment for a result, and save all that have arrived in one transaction. Then send the events."""
         try:
             ready = [self.results.get(timeout=TICK_SECONDS)]
         except Empty:
@@ -204,9 +203,9 @@ class Campaign:
                 take()
             self.database.add_sites(self.torch, self.tally.ledger.drain())
             self.database.advance(self.number, self.next_undone, self.clock.now(), self.ahead)
-        for event in self.told:
+        for event in self.events:
             self.listen(event, self.tally)
-        self.told.clear()
+        self.events.clear()
 
     def _send(
         self,
@@ -227,7 +226,7 @@ class Campaign:
         future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
 
     def _result(self, done: Future[Any]) -> Any:
-        """What a task returned, or what ended it; re-raises only what every other task would meet as well."""
+        """What a task returned, or what ended it. Raises only an error that every other task would raise too."""
         try:
             return done.result()
         except UnsupportedError:
@@ -246,13 +245,13 @@ class Campaign:
             semantics=plan.semantics,
             origin=case.origin,
             screen=plan.screen,
-            anyway=plan.captures_anyway(index),
+            capture=plan.is_sampled(index),
             known=case.known,
             alarms=case.alarms,
         )
-        self._hand_out_case(task)
+        self._submit_case(task)
 
-    def _hand_out_case(self, task: CaseTask) -> None:
+    def _submit_case(self, task: CaseTask) -> None:
         self.begun[task.index] = task
         self._send(run_case, task, self.plan.case_seconds, lambda result: self._end_case(task, result))
 
@@ -264,7 +263,7 @@ class Campaign:
             self.tally.lost += 1
             result = lost_case(task, result, self.journal, self.torch)
         elif isinstance(result, OwnError):
-            self.told.append(("lost", f"case {task.index}: {result.reason}"))
+            self.events.append(("lost", f"case {task.index}: {result.reason}"))
             result = undone_case(task, self.journal)
         self.tally.add(result)
         if self.guide is not None:
@@ -274,14 +273,14 @@ class Campaign:
         self.ahead = {index for index in (*self.ahead, task.index) if index >= self.next_undone}
         for name in dict.fromkeys(map(self._record, result.sightings)):
             self._update(name, cases=self.tally.findings[name].cases + 1)
-        self.told.append(("case", ""))
+        self.events.append(("case", ""))
 
     def _begin_again(self, task: CaseTask, lost: Lost) -> None:
-        """Hand out once more what no worker had taken up: whatever ended the worker, this case did not."""
+        """Submit a case again that was lost before any worker had begun it."""
         self.lost_before_begun += 1
         if self.lost_before_begun > LOST_BEFORE_BEGUN:
             raise DdefuzzError(f"the workers end before they begin: {lost.reason}; `ddefuzz doctor` says more")
-        self._hand_out_case(task)
+        self._submit_case(task)
 
     def _record(self, sighting: Sighting) -> str:
         recorded = self.database.record(sighting, self.clock.now())
@@ -290,21 +289,22 @@ class Campaign:
             finding, seconds = self.database.get(name), round(self.clock.seconds(), 2)
             seen = Seen(name, sighting.signature, sighting.cause, recorded.is_new, seconds)
             self.tally.findings[name] = msgspec.structs.replace(seen, data_dependent=finding.data_dependent)
-            self.told.append(("found", name))
+            self.events.append(("found", name))
             self._follow(finding)
         return name
 
     def _go_on_with_findings(self) -> None:
-        """Follow up what is open and not confirmed, of this campaign before it was cut short or of another.
+        """Follow up all open findings that are not confirmed, of this campaign before an interruption or of another
+        one.
 
-        It counts as seen by this campaign only once a case shows it.
+        A finding counts as seen by this campaign only if a case shows it.
         """
         for finding in self.database.findings():
             self._follow(finding)
             self._control(finding)
 
     def _follow(self, finding: Finding) -> None:
-        """Queue, once, what an open finding lacks: to be made smaller, unless that cannot be, and confirmed."""
+        """Queue the missing follow-up of an open finding, once: minimization if it is possible, else confirmation."""
         program, failure = finding.minimal or finding.original, finding.evidence
         lacking = finding.confirmed is None and finding.state == "open" and finding.cause != "user"
         if not (self.plan.minimize and lacking) or program is None or failure is None or finding.id in self.followed:
@@ -330,24 +330,24 @@ class Campaign:
             kept = "the smallest program so far" if best else "the original program"
             stage = lost_in(task, self.journal)
             what = f"its smallest program was lost in {stage}" if stage else "minimizing was cut short"
-            self.told.append(("lost", f"{name}: {what}: {result.reason}; {kept} is kept"))
+            self.events.append(("lost", f"{name}: {what}: {result.reason}; {kept} is kept"))
         if best is not None:
             self.tally.cpu_seconds["minimize"] += best.cpu_seconds
             self.pace.followed(best.cpu_seconds)
             self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
             self._update(name, steps=best.steps)
-            self.told.append(("smaller", name))
+            self.events.append(("smaller", name))
             self.elsewhere[name] = best.sightings
             suspect = msgspec.structs.replace(suspect, program=best.program)
         self.to_confirm.append(lambda: self._confirm(name, suspect))
 
     def _record_elsewhere(self, name: str) -> None:
-        """Save what the smallest program of a finding showed in other stages."""
+        """Save the failures of the smallest program of a finding in other stages."""
         for sighting in self.elsewhere.pop(name, ()):
             self._record(sighting)
 
     def _keep_what_is_smaller(self) -> None:
-        """Save how far the minimizations have come that the end of the campaign cuts short."""
+        """Save the smallest programs so far of minimizations that the end of the campaign cuts short."""
         for name, task in self.minimizing.items():
             best = smallest_so_far(task, self.journal)
             if best is not None:
@@ -366,14 +366,14 @@ class Campaign:
             case Lost(outcome=outcome):
                 shown, failure = outcome == suspect.signature.kind, None
             case OwnError(reason=reason):
-                # It says nothing of the finding, which stays unconfirmed.
-                self.told.append(("lost", f"{name}: {reason}"))
+                # A bug of ddefuzz says nothing about the finding, which stays unconfirmed.
+                self.events.append(("lost", f"{name}: {reason}"))
                 return
-        # Not before: a finding that is not confirmed is minimized again when the campaign is resumed.
+        # Only now, because an unconfirmed finding is minimized again when the campaign is resumed.
         self._record_elsewhere(name)
         self.database.set_confirmed(name, int(shown), 1, failure)
         self._update(name, confirmed=f"{int(shown)}/1")
-        self.told.append(("confirmed", name))
+        self.events.append(("confirmed", name))
         self._control(self.database.get(name))
 
     def _control(self, finding: Finding) -> None:
@@ -392,7 +392,7 @@ class Campaign:
         self._update(name, data_dependent=self.database.get(name).data_dependent)
 
     def _update(self, name: str, **changes: object) -> None:
-        """Count what became of a finding, if this campaign has seen it."""
+        """Update the counts of a finding, if this campaign has seen it."""
         seen = self.tally.findings.get(name)
         if seen is not None:
             self.tally.findings[name] = msgspec.structs.replace(seen, **changes)

@@ -1,4 +1,4 @@
-"""One case, as a worker does it: draw the program, run it through the stages, judge and classify what failed."""
+"""Run one case in a worker: draw the program, run it in its stages, judge and classify the failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from ddefuzz.campaign.tasks import Answer, Ask, CaseResult, CaseTask, StageOutcome, StageReached
+from ddefuzz.campaign.tasks import CaseResult, CaseTask, DescribeTask, StageOutcome, StageReached, Versions
 from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
@@ -27,14 +27,14 @@ from ddefuzz.program.model import functions_in
 from ddefuzz.program.text import digest, print_program
 
 
-def describe(ask: Ask) -> Answer:
-    """The versions here, and whether this torch can be watched at all: an UnsupportedError is better than blindness."""
+def describe(task: DescribeTask) -> Versions:
+    """The versions in this worker. Raises UnsupportedError if this torch cannot be watched."""
     require()
-    return Answer(generator_key(ask.profile, ask.seed), str(torch.__version__), tuple(entries()), torch.__path__[0])
+    return Versions(generator_key(task.profile, task.seed), str(torch.__version__), tuple(entries()), torch.__path__[0])
 
 
 def run_case(task: CaseTask) -> CaseResult:
-    """Draw a case and put it through its stages; the journal is told of each thing before it is done."""
+    """Draw a case and run it in its stages. The journal is written before each thing is done."""
     started = time.process_time()
     note(Entry(task.index, "draw"))
     program, origin = program_of(
@@ -77,9 +77,10 @@ def _note_step(index: int, step: str) -> None:
 
 
 class Seen(NamedTuple):
-    """A program's runs: how each ended, one sighting for each that failed, and what the explicit ones reached.
+    """The results of a program: the outcome of each run, one sighting for each failure, and the guard sites of explicit
+    runs.
 
-    `screened` are the keys of what the fake stage showed before the captures.
+    `screened` are the keys of the signatures that the fake stage showed before the captures.
     """
 
     outcomes: tuple[StageOutcome, ...] = ()
@@ -89,7 +90,7 @@ class Seen(NamedTuple):
 
 
 def seen_of(text: str, judged: Iterable[Judged]) -> Seen:
-    """The judged runs of a program, as a campaign counts them."""
+    """Convert the judged runs of a program to the records of a campaign."""
     outcomes: list[StageOutcome] = []
     sightings: list[Sighting] = []
     sites: list[StageReached] = []
@@ -106,13 +107,15 @@ def _outcome(run: Observation, judged: str) -> StageOutcome:
 
 
 def see_screened(text: str, task: CaseTask, runner: Runner) -> Seen:
-    """The fake stage first, which costs a fifth of any other: what it refuses for a new reason goes on, and some more.
+    """Run the fake stage first, which costs a fifth of a capture. Capture the program if it fails there with a new
+    signature.
 
-    Only a capture makes a finding: what the fake stage refuses and a capture takes is an alarm of the fake stage alone.
+    Every `SAMPLED`-th case is captured in any case. A failure is only a finding if a capture shows it. A failure that
+    FakeTensorMode shows and a capture does not is a false alarm of the fake stage.
     """
     screened = seen_of(text, judge_program(text, (SCREEN,), task.semantics, runner, compare=False))
     is_new = any(one.signature.key not in task.known for one in screened.sightings)
-    if not (is_new or task.anyway):
+    if not (is_new or task.capture):
         return screened._replace(
             sightings=tuple(one for one in screened.sightings if one.signature.key not in task.alarms)
         )

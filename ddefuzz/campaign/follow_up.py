@@ -1,4 +1,4 @@
-"""What follows a finding, as a worker does it: make its program smaller, and show it once more in a fresh process."""
+"""Follow up a finding in a worker: minimize its program, confirm it in a fresh process, make control runs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from ddefuzz.program.text import print_program
 def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult:
     """Make the suspect's program as small as its signature allows.
 
-    Where the fake stage shows the same signature it is asked instead of the suspect's own, for a fifth of the cost;
-    what it leads to has to show it in the suspect's own as well. Then it goes through other stages.
+    If the fake stage shows the same signature, candidates run there, for a fifth of the cost. The result then has to
+    show the signature in the suspect's own stage too. At the end it is run in other stages.
     """
     started = time.process_time()
     suspect = task.suspect
@@ -44,7 +44,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
             found = None
     found = found or _smallest(task, suspect, runner)
     text = print_program(found.program)
-    # What is known by now is kept, should another stage end the process.
+    # The journal keeps the result in case another stage ends the process.
     note(Entry(NO_CASE, TAKEN, text, operations(found.program), finding=task.finding))
 
     def noted(run: Run) -> Observation:
@@ -93,7 +93,7 @@ def _smallest(task: MinimizeTask, suspect: Suspect, runner: Runner) -> Minimized
 
 
 def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
-    """Run the suspect's program as it is; the process has to be a fresh one."""
+    """Run the suspect's program as it is. This has to be a fresh process."""
     started = time.process_time()
     shown = shows(suspect, suspect.program, runner)
     return ConfirmResult(shown and slim(shown), time.process_time() - started)

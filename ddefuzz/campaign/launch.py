@@ -16,7 +16,7 @@ from ddefuzz.campaign.campaign import Campaign, Clock, Listener
 from ddefuzz.campaign.guide import STRATEGIES, Guide
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary
-from ddefuzz.campaign.tasks import Answer, Ask, describe
+from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
 from ddefuzz.campaign.workers import Workers
 from ddefuzz.coverage.inventory import lines_in
 from ddefuzz.errors import InputError
@@ -99,12 +99,12 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
         return campaign.run()
 
 
-def _versions(plan: Plan, workers: Workers, stopped: Stopped) -> Answer:
+def _versions(plan: Plan, workers: Workers, stopped: Stopped) -> Versions:
     """The versions in the workers. Raises KeyboardInterrupt if stopped before they are known."""
-    return first_answer(workers.submit(describe, Ask(plan.profile, plan.seed), START_SECONDS), stopped)
+    return first_answer(workers.submit(describe, DescribeTask(plan.profile, plan.seed), START_SECONDS), stopped)
 
 
-def _enter(plan: Plan, database: Database, versions: Answer, clock: Clock, entry: CampaignEntry | None) -> int:
+def _enter(plan: Plan, database: Database, versions: Versions, clock: Clock, entry: CampaignEntry | None) -> int:
     if entry is None:
         return database.start_campaign(
             profile=plan.profile,

@@ -1,4 +1,4 @@
-"""The options of a campaign, and which case comes next."""
+"""The options of a campaign, and the order of its cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MINIMIZE_SECONDS = 60.0
 CONFIRM_SECONDS = 30.0
 """Time limit of a confirmation, and of the control runs after it."""
 
-ANYWAY = 16
+SAMPLED = 16
 """With screening, every sixteenth case (of each stage) is captured even if it passes the fake stage."""
 
 SLOW_TO_START: frozenset[Stage] = frozenset({"inductor"})
@@ -27,10 +27,11 @@ The first use costs 2.5 CPU seconds in every process.
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The options of a campaign. `start` is the first case, for a resumed one; cases `ahead` of it are done.
+    """The options of a campaign. `start` is the first case, for a resumed campaign. Later cases in `ahead` are done
+    already.
 
-    With `in_turn` each case goes through one of the stages, by its index; else through all of them. With
-    `screen` a case is captured only if it fails in the fake stage, and every `ANYWAY`-th case besides. `guided`
+    With `in_turn` each case is run in one of the stages, by its index, else in all of them. With `screen` a case is
+    captured only if it fails in the fake stage; every `SAMPLED`-th case is captured in any case. With `guided` the
     cases come from a `Guide`.
     """
 
@@ -53,31 +54,33 @@ class Plan:
         """The indices of the cases to do, in order."""
         return (index for index in self.shard.cases(self.budget, self.start) if index not in self.ahead)
 
-    def captures_anyway(self, index: int) -> bool:
-        """Whether a case is captured whatever the fake stage showed. Each stage gets its turn."""
-        return index // len(self.stages) % ANYWAY == 0
+    def is_sampled(self, index: int) -> bool:
+        """Whether a case is captured independently of the fake stage. Each stage is sampled equally."""
+        return index // len(self.stages) % SAMPLED == 0
 
     def stages_of(self, index: int) -> tuple[Stage, ...]:
-        """The stages that a case goes through. A case that fails in the fake stage skips the slow stages,
-        because other stages show the same failure.
+        """The stages of a case.
+
+        A case that is captured because it fails in the fake stage skips the slow stages: other stages show the same
+        failure.
         """
         if not self.in_turn:
             return self.stages
         stages = self.stages
-        if self.screen and not self.captures_anyway(index):
+        if self.screen and not self.is_sampled(index):
             stages = tuple(stage for stage in stages if stage not in SLOW_TO_START) or stages
         return (stages[index % len(stages)],)
 
 
 class Upcoming:
-    """The cases to come: the next one's `index`, None if there is none. It stays until it is taken."""
+    """The cases to come. `index` is the next one, None if there is none."""
 
     def __init__(self, indices: Iterator[int]) -> None:
         self._indices = indices
         self.index = next(indices, None)
 
     def take(self) -> int:
-        """The next case, which must be there."""
+        """Return the next case, which must exist, and advance."""
         assert self.index is not None
         taken, self.index = self.index, next(self._indices, None)
         return taken

@@ -1,4 +1,4 @@
-"""What a campaign asks of its workers and what they answer, as records; nothing here imports torch."""
+"""The tasks of a campaign's workers and their results, as records. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ddefuzz.oracles.program import Suspect
 
 
 class CaseTask(msgspec.Struct, frozen=True):
-    """Which case to do: it is made where it is run, from its profile, seed, index and origin (None: drawn).
+    """A case to run. The worker makes its program from profile, seed, index and origin (None: drawn).
 
-    With `screen`, the stages are only gone through if `anyway` is set or the fake stage fails, with another signature
-    than those whose keys are `known`. Of these, captures have taken what shows the `alarms`.
+    With `screen`, the stages are run only if `capture` is set or the fake stage fails with a signature that is not
+    among `known`. `alarms` are those of the known signatures that only the fake stage showed.
     """
 
     profile: str
@@ -28,13 +28,13 @@ class CaseTask(msgspec.Struct, frozen=True):
     semantics: tuple[Semantics, ...] = (EXPLICIT,)
     origin: Origin | None = None
     screen: bool = False
-    anyway: bool = True
+    capture: bool = True
     known: frozenset[str] = frozenset()
     alarms: frozenset[str] = frozenset()
 
 
 class StageOutcome(msgspec.Struct, frozen=True):
-    """How one run ended; `verdict` is set on the explicit run, which stands for the comparison of both mechanisms."""
+    """How one run ended. `verdict` compares explicit and size-oblivious semantics, and is set on the explicit run."""
 
     stage: Stage
     semantics: str
@@ -51,11 +51,12 @@ class StageReached(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True):
-    """What one case did: its digest, how each run ended, what failed, classified, and which guard sites it reached.
+    """The results of one case: its digest, the outcome of each run, the classified failures, and the guard sites
+    reached.
 
-    `program` is its text, empty where it was lost while it was drawn. `draw_seconds` and `cpu_seconds` are CPU seconds
-    of the worker: for drawing, and for everything. `screened` are the keys of what the fake stage showed ahead of a
-    capture, `functions` what the program calls.
+    `program` is its text, or empty if it was lost while it was drawn. `draw_seconds` and `cpu_seconds` are CPU seconds
+    of the worker, for drawing and in total. `screened` are the keys of the signatures that the fake stage showed before
+    a capture. `functions` are those that the program calls.
     """
 
     index: int
@@ -73,10 +74,10 @@ class CaseResult(msgspec.Struct, frozen=True):
 
 
 class MinimizeTask(msgspec.Struct, frozen=True):
-    """Make `suspect` smaller, in at most `max_attempts` captures; `ops` are tried on their own first.
+    """Minimize `suspect`, in at most `max_attempts` captures. The functions `ops` are tried alone first.
 
-    What is found is run through the stages `also` as well. `finding` is the name under which the journal keeps what was
-    reached, should the worker be lost. The programs `avoid` are not tried: they ended a worker.
+    The result is also run in the stages `also`. `finding` is the name under which the journal records progress, in case
+    the worker is lost. The programs `avoid` are not tried, because they ended a worker.
     """
 
     suspect: Suspect
@@ -88,7 +89,7 @@ class MinimizeTask(msgspec.Struct, frozen=True):
 
 
 class MinimizeResult(msgspec.Struct, frozen=True):
-    """The smallest program and its number of operations; `sightings` are what it showed in other stages."""
+    """The smallest program and its number of operations. `sightings` are its failures in other stages."""
 
     program: str
     steps: int
@@ -99,14 +100,16 @@ class MinimizeResult(msgspec.Struct, frozen=True):
 
 
 class ConfirmResult(msgspec.Struct, frozen=True):
-    """The failure that a process that had captured nothing before saw, if it is the same."""
+    """The failure in a process that had captured nothing before, if it is the same one."""
 
     shown: Failure | None = None
     cpu_seconds: float = 0.0
 
 
 class ControlTask(msgspec.Struct, frozen=True):
-    """See whether what `program` shows is about data; `shown` is its failure, `ops` are the functions that fail."""
+    """Test whether the failure of `program` depends on data. `shown` is that failure, `ops` are the functions that
+    fail.
+    """
 
     program: str
     shown: Failure
@@ -114,23 +117,23 @@ class ControlTask(msgspec.Struct, frozen=True):
 
 
 class ControlResult(msgspec.Struct, frozen=True):
-    """What the control runs showed."""
+    """The results of the control runs."""
 
     control: Control
     cpu_seconds: float = 0.0
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """What a worker is asked about itself before the first case."""
+class DescribeTask(msgspec.Struct, frozen=True):
+    """Return the versions in a worker. It runs before the first case."""
 
     profile: str
     seed: int
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Versions(msgspec.Struct, frozen=True):
     """What decides a campaign's cases and observations: the generator's key (see `generate.draw`) and torch.
 
-    `samples` are the ops that torch has samples of, `package` is the folder of its Python source.
+    `samples` are the ops that torch has samples of. `package` is the folder of its Python source.
     """
 
     generator: str
@@ -139,20 +142,20 @@ class Answer(msgspec.Struct, frozen=True):
     package: str = ""
 
 
-def describe(ask: Ask) -> Answer:
-    """The versions in the workers; raises UnsupportedError where this torch cannot be watched."""
-    result: Answer = late("ddefuzz.campaign.case").describe(ask)
+def describe(task: DescribeTask) -> Versions:
+    """The versions in the workers. Raises UnsupportedError if this torch cannot be watched."""
+    result: Versions = late("ddefuzz.campaign.case").describe(task)
     return result
 
 
 def run_case(task: CaseTask) -> CaseResult:
-    """Draw a case and put it through its stages."""
+    """Draw a case and run it in its stages."""
     result: CaseResult = late("ddefuzz.campaign.case").run_case(task)
     return result
 
 
 def run_minimize(task: MinimizeTask) -> MinimizeResult:
-    """Make a suspect's program as small as its signature allows, and see what it does in other stages."""
+    """Minimize a suspect's program, then run the result in other stages."""
     result: MinimizeResult = late("ddefuzz.campaign.follow_up").run_minimize(task)
     return result
 

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Workers:
-    """`jobs` warm workers, and as many cold processes at a time; use it in a `with` block."""
+    """`jobs` warm workers, and up to as many cold processes at a time. Use it in a `with` block."""
 
     def __init__(self, jobs: int, journal: Path) -> None:
         self._stack = ExitStack()
@@ -31,5 +31,5 @@ class Workers:
         self._stack.__exit__(kind, error, traceback)
 
     def submit(self, function: Callable[[A], R], argument: A, timeout: float, *, cold: bool = False) -> Future[R]:
-        """Run `function(argument)` for at most `timeout` seconds, in a fresh process when `cold`."""
+        """Run `function(argument)` for at most `timeout` seconds, in a fresh process if `cold`."""
         return (self._cold if cold else self._warm).submit(function, argument, timeout)

@@ -16,11 +16,11 @@ from ddefuzz.findings.database import Database
 from ddefuzz.sweep.census import Census, Upstream, compared, rows_of, totals_of
 from ddefuzz.sweep.sweep import Listener, Sweep, selected
 from ddefuzz.sweep.tasks import (
-    Answer,
-    Ask,
     Caps,
+    DescribeTask,
     UpstreamResult,
     UpstreamTask,
+    Versions,
     describe,
     run_upstream,
 )
@@ -59,12 +59,12 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
         TemporaryDirectory(prefix="journal-", dir=scratch_folder()) as folder,
         Pool(plan.jobs, Path(folder), tasks_per_worker=OPS_PER_WORKER) as pool,
     ):
-        answer = first_answer(pool.submit(describe, Ask(plan.upstream), START_SECONDS), stopped)
+        versions = first_answer(pool.submit(describe, DescribeTask(plan.upstream), START_SECONDS), stopped)
         running = Sweep(
-            ops=selected(answer, plan.globs),
+            ops=selected(versions, plan.globs),
             caps=plan.caps,
             jobs=plan.jobs,
-            answer=answer,
+            versions=versions,
             database=database,
             workers=pool,
             journal=Path(folder),
@@ -77,10 +77,10 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
         swept = tuple(running.done.values())
         upstream = None
         if plan.upstream and not running.interrupted:
-            upstream = _compared(running, answer, pool, note, stopped)
+            upstream = _compared(running, versions, pool, note, stopped)
     return Census(
-        torch=answer.torch,
-        generator=answer.generator,
+        torch=versions.torch,
+        generator=versions.generator,
         selection=plan.globs,
         seconds=round(time.monotonic() - begun, 1),
         totals=totals_of(swept),
@@ -90,11 +90,11 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
     )
 
 
-def _compared(running: Sweep, answer: Answer, pool: Pool, note: Note, stopped: Stopped) -> Upstream:
+def _compared(running: Sweep, versions: Versions, pool: Pool, note: Note, stopped: Stopped) -> Upstream:
     """Run upstream's own test on the ops about which the two lists disagree."""
     swept = tuple(one for one in running.done.values() if one.source == "opinfo")
     failing = {one.op for one in swept if one.explicit == "dde"}
-    listed = set(answer.listed)
+    listed = set(versions.listed)
     disputed = sorted(failing.symmetric_difference(listed) & {one.op for one in swept})
     note(f"putting {len(disputed)} ops on which upstream's list differs through upstream's own test")
     tasks = (UpstreamTask(op) if op in listed else UpstreamTask(op, samples=FEW_SAMPLES) for op in disputed)
@@ -103,4 +103,4 @@ def _compared(running: Sweep, answer: Answer, pool: Pool, note: Note, stopped: S
     for op, future in futures.items():
         result = waited(future, stopped)
         tests[op] = UpstreamResult(op, "lost", message=result.reason) if isinstance(result, Lost) else result
-    return compared(swept, answer.listed, answer.skipped, tests)
+    return compared(swept, versions.listed, versions.skipped, tests)

@@ -29,7 +29,7 @@ from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec
 from ddefuzz.program.text import digest
 from ddefuzz.sweep.status import with_status
-from ddefuzz.sweep.tasks import Answer, Caps, Source, SweepResult, SweepTask, Swept, run_sweep
+from ddefuzz.sweep.tasks import Caps, Source, SweepResult, SweepTask, Swept, Versions, run_sweep
 
 OP_SECONDS = 300.0
 """Time limit of one op. The longest measured op takes a tenth of it."""
@@ -64,13 +64,13 @@ class Op(msgspec.Struct, frozen=True):
         return any(fnmatchcase(name, pattern) for name in (self.name, *self.calls, *short))
 
 
-def selected(answer: Answer, globs: Iterable[str]) -> tuple[Op, ...]:
+def selected(versions: Versions, globs: Iterable[str]) -> tuple[Op, ...]:
     """The ops that the globs match, all if there are none. They are shuffled, so that the time spent predicts
     the time left.
 
     InputError for a glob that matches none.
     """
-    ops = [Op(name, "opinfo") for name in answer.entries]
+    ops = [Op(name, "opinfo") for name in versions.entries]
     ops += (_of_catalogue(name, specs) for name, specs in by_template().items())
     patterns = tuple(globs)
     for pattern in patterns:
@@ -95,9 +95,9 @@ def _of_catalogue(name: str, specs: list[OpSpec]) -> Op:
     return Op(name, "catalogue", specs[0].callables, filled)
 
 
-def key_of(answer: Answer, caps: Caps) -> str:
+def key_of(versions: Versions, caps: Caps) -> str:
     """Everything that decides what a sweep finds of an op. Results with the same key are the same."""
-    decisive = f"{answer.generator} torch={answer.torch} {msgspec.json.encode(caps).decode()}"
+    decisive = f"{versions.generator} torch={versions.torch} {msgspec.json.encode(caps).decode()}"
     return hashlib.sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
 
 
@@ -132,7 +132,7 @@ class Sweep:
     ops: tuple[Op, ...]
     caps: Caps
     jobs: int
-    answer: Answer
+    versions: Versions
     database: Database
     workers: Workers
     journal: Path
@@ -167,7 +167,7 @@ class Sweep:
 
     def _take_kept(self) -> None:
         wanted = {op.key for op in self.ops}
-        for name, result in self.database.swept(key_of(self.answer, self.caps)).items():
+        for name, result in self.database.swept(key_of(self.versions, self.caps)).items():
             if name in wanted:
                 self.done[name] = with_status(msgspec.json.decode(result, type=Swept))
         self.kept = len(self.done)
@@ -221,7 +221,7 @@ class Sweep:
             stage, SIZE_OBLIVIOUS if doing.semantics == str(SIZE_OBLIVIOUS) else EXPLICIT, lost.outcome, lost.reason
         )
         reasons = (*before, f"{lost.outcome} in {stage}: {lost.reason}")
-        self._record(sightings_of(observation, doing.program, self.answer.torch), ())
+        self._record(sightings_of(observation, doing.program, self.versions.torch), ())
         if len(reasons) > LOST_AT_MOST:
             self._keep(op, SweepResult(_given_up(op, reasons)), reasons[-1])
             return
@@ -233,13 +233,13 @@ class Sweep:
             self.findings.add(recorded.finding_id)
             if recorded.is_new:
                 self.new.add(recorded.finding_id)
-        self.database.add_sites(self.answer.torch, sites)
+        self.database.add_sites(self.versions.torch, sites)
 
     def _keep(self, op: Op, result: SweepResult, note: str = "") -> None:
         with self.database.transaction():
             self._record(result.sightings, result.sites)
             encoded = msgspec.json.encode(result.swept).decode()
-            self.database.save_swept(key_of(self.answer, self.caps), op.key, encoded)
+            self.database.save_swept(key_of(self.versions, self.caps), op.key, encoded)
         self._done(op, result.swept, note)
 
     def _done(self, op: Op, swept: Swept, note: str) -> None:

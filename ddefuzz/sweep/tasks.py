@@ -62,10 +62,10 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """One way in which samples of an op fail under explicit semantics.
+    """A signature with which samples of an op fail under explicit semantics.
 
-    `forms` are the forms that showed it, `dtypes` the dtypes, `runs` the number of runs. `confirmed` is the
-    result of capture stages on `program`, the shortest one.
+    `forms` are the forms that showed it, `dtypes` the dtypes, `runs` the number of runs. `confirmed` is the result of
+    capture stages on `program`, the shortest one.
     """
 
     signature: Signature
@@ -94,7 +94,7 @@ class Failed(msgspec.Struct, frozen=True):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is a finding: some capture stage was tried and refuses the program too."""
+        """Whether it is a finding: it was run in some capture stage, and that failed too."""
         return bool(self.confirmed) and self.counts
 
 
@@ -132,14 +132,14 @@ class SweepResult(msgspec.Struct, frozen=True):
     sites: tuple[SiteRecord, ...] = ()
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """What a worker is asked before the first op."""
+class DescribeTask(msgspec.Struct, frozen=True):
+    """Return the versions in a worker, and upstream's lists if `upstream`. It runs before the first op."""
 
     upstream: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """The versions that decide what a sweep does, the entries of OpInfo, and upstream's lists where asked for."""
+class Versions(msgspec.Struct, frozen=True):
+    """The versions that decide what a sweep does, the entries of OpInfo, and upstream's lists if requested."""
 
     torch: str
     generator: str
@@ -170,9 +170,9 @@ class UpstreamResult(msgspec.Struct, frozen=True):
     cpu_seconds: float = 0.0
 
 
-def describe(ask: Ask) -> Answer:
+def describe(task: DescribeTask) -> Versions:
     """The versions in the workers; raises UnsupportedError where this torch cannot be swept."""
-    result: Answer = late("ddefuzz.sweep.worker").describe(ask)
+    result: Versions = late("ddefuzz.sweep.worker").describe(task)
     return result
 
 

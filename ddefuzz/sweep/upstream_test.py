@@ -69,7 +69,7 @@ def _failure(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[st
         with tolerant_eager():
             op(*copy.deepcopy(args), **copy.deepcopy(kwargs))
         copied = copy.deepcopy((args, kwargs))
-    except Exception as error:  # noqa: BLE001 upstream's code: that it fails before any capture is the answer
+    except Exception as error:  # noqa: BLE001 upstream's code: that it fails before any capture is a result
         return "eager", f"{type(error).__name__} in eager", str(error).partition("\n")[0]
     observation = observe_in(partial(_stage, op, *copied), lambda: Prepared(op, ()), UPSTREAM)
     failures = judge([observation])

@@ -29,7 +29,7 @@ from ddefuzz.program.model import Attribute, Index, Program, functions_in
 from ddefuzz.program.text import print_program
 from ddefuzz.sweep.select import Chosen, chosen
 from ddefuzz.sweep.status import with_status
-from ddefuzz.sweep.tasks import Answer, Ask, Failed, Shown, SweepResult, SweepTask, Swept
+from ddefuzz.sweep.tasks import DescribeTask, Failed, Shown, SweepResult, SweepTask, Swept, Versions
 
 SWEEP_VERSION: Final = 3
 """Raised when the code of `sweep` or `generate` changes what is tried of an op."""
@@ -38,14 +38,14 @@ CONFIRMING: Final[tuple[Stage, ...]] = ("export", "compile")
 """The stages that confirm a failure. The first that shows the signature ends the search."""
 
 
-def describe(ask: Ask) -> Answer:
+def describe(task: DescribeTask) -> Versions:
     """The versions here, and what there is to sweep."""
     torch_api.require()
     problem = torch_api.OP_DB.problem()
     if problem:
         raise UnsupportedError(problem)
-    listed, skipped = _upstream() if ask.upstream else ((), ())
-    return Answer(str(torch.__version__), f"sweep={SWEEP_VERSION}", tuple(entries()), listed, skipped)
+    listed, skipped = _upstream() if task.upstream else ((), ())
+    return Versions(str(torch.__version__), f"sweep={SWEEP_VERSION}", tuple(entries()), listed, skipped)
 
 
 def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:

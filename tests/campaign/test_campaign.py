@@ -369,7 +369,7 @@ def test_a_slow_stage_takes_no_case_for_being_refused_by_the_screen() -> None:
     stages: tuple[Stage, ...] = ("export", "inductor")
     plan = Plan("default", 7, Budget(cases=4), 1, stages, (EXPLICIT,), in_turn=True, screen=True)
     for index in range(100):
-        expected = stages[index % 2] if plan.captures_anyway(index) else "export"
+        expected = stages[index % 2] if plan.is_sampled(index) else "export"
         assert plan.stages_of(index) == (expected,)
     assert any(plan.stages_of(index) == ("inductor",) for index in range(100))
     assert replace(plan, screen=False).stages_of(3) == ("inductor",)

@@ -38,8 +38,8 @@ class Runner:
         return observe(run)
 
 
-def task(*, known: frozenset[str] = frozenset(), anyway: bool = False) -> CaseTask:
-    return CaseTask("default", 7, 0, ("export",), screen=True, anyway=anyway, known=known)
+def task(*, known: frozenset[str] = frozenset(), capture: bool = False) -> CaseTask:
+    return CaseTask("default", 7, 0, ("export",), screen=True, capture=capture, known=known)
 
 
 def signature_in(stage: Stage) -> Signature:
@@ -61,7 +61,7 @@ def test_what_the_screen_takes_is_not_captured() -> None:
 
 def test_now_and_then_it_is_captured_all_the_same() -> None:
     runner = Runner()
-    see_screened(PASSING, task(anyway=True), runner)
+    see_screened(PASSING, task(capture=True), runner)
     assert runner.stages[:2] == [SCREEN, "export"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from ddefuzz.campaign import case as case_module
 from ddefuzz.campaign.case import describe, run_case
 from ddefuzz.campaign.summary import Summary
-from ddefuzz.campaign.tasks import Ask, CaseResult, CaseTask
+from ddefuzz.campaign.tasks import CaseResult, CaseTask, DescribeTask
 from ddefuzz.campaign.tasks import run_case as run_case_task
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
@@ -146,4 +146,4 @@ def test_a_case_is_in_the_journal_before_it_is_drawn_and_its_program_before_it_i
 def test_a_torch_that_cannot_be_watched_is_an_error_and_not_blindness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.__version__", "2.6.0")
     with pytest.raises(UnsupportedError, match=r"torch 2\.6\.0 is older than 2\.13"):
-        describe(Ask("default", 7))
+        describe(DescribeTask("default", 7))

@@ -9,18 +9,18 @@ from ddefuzz.generate.spread import spread
 from ddefuzz.generate.variants import variants
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.text import digest, print_program
-from ddefuzz.sweep.tasks import Ask, Caps, SweepTask, UpstreamTask, describe, run_sweep, run_upstream
+from ddefuzz.sweep.tasks import Caps, DescribeTask, SweepTask, UpstreamTask, describe, run_sweep, run_upstream
 from ddefuzz.sweep.worker import forward_of
 
 FEW = Caps(full=1, some=1, samples=2, others=0, confirmed=1)
 
 
 def test_the_workers_say_what_there_is() -> None:
-    answer = describe(Ask(upstream=True))
+    answer = describe(DescribeTask(upstream=True))
     assert len(answer.entries) >= 560
     assert {"chunk", "linalg.lstsq.grad_oriented"} <= set(answer.listed)
     assert "arange" in answer.skipped
-    assert describe(Ask()).listed == ()
+    assert describe(DescribeTask()).listed == ()
 
 
 def test_an_op_that_fails() -> None:

@@ -21,10 +21,10 @@ from ddefuzz.findings.model import Sighting
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.text import digest
 from ddefuzz.sweep.sweep import LOST_AT_MOST, Op, Progressed, Sweep, key_of, selected
-from ddefuzz.sweep.tasks import Answer, Caps, SweepResult, SweepTask
+from ddefuzz.sweep.tasks import Caps, SweepResult, SweepTask, Versions
 from tests.sweep.made_by_hand import CHUNK, PROGRAM, failed, swept
 
-ANSWER = Answer("2.13.0", "sweep=1", ("add", "chunk", "unsafe_chunk"))
+VERSIONS = Versions("2.13.0", "sweep=1", ("add", "chunk", "unsafe_chunk"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -83,10 +83,10 @@ def begin(
 ) -> tuple[Sweep, list[Progressed]]:
     told: list[Progressed] = []
     sweep = Sweep(
-        ops=tuple(Op(name, "opinfo") for name in ANSWER.entries),
+        ops=tuple(Op(name, "opinfo") for name in VERSIONS.entries),
         caps=Caps(),
         jobs=1,
-        answer=ANSWER,
+        versions=VERSIONS,
         database=database,
         workers=workers,
         journal=folder,
@@ -127,8 +127,8 @@ def test_a_fresh_sweep_does_all_of_it(database: Database, tmp_path: Path) -> Non
 
 
 def test_other_caps_are_another_sweep() -> None:
-    assert key_of(ANSWER, Caps()) != key_of(ANSWER, Caps(full=1))
-    assert key_of(ANSWER, Caps()) != key_of(msgspec.structs.replace(ANSWER, torch="2.15.0"), Caps())
+    assert key_of(VERSIONS, Caps()) != key_of(VERSIONS, Caps(full=1))
+    assert key_of(VERSIONS, Caps()) != key_of(msgspec.structs.replace(VERSIONS, torch="2.15.0"), Caps())
 
 
 def test_a_program_that_ends_its_worker_is_a_finding_and_left_out(database: Database, tmp_path: Path) -> None:
@@ -163,12 +163,12 @@ def test_a_bug_of_ours_ends_one_op(database: Database, tmp_path: Path) -> None:
     sweep.run()
     assert len(sweep.done) == 3
     assert [now.note for now in told if now.note] == ["add: an error of ddefuzz, please report it: ValueError: x"]
-    assert sorted(database.swept(key_of(ANSWER, Caps()))) == ["opinfo:chunk", "opinfo:unsafe_chunk"]
+    assert sorted(database.swept(key_of(VERSIONS, Caps()))) == ["opinfo:chunk", "opinfo:unsafe_chunk"]
 
 
 def test_globs() -> None:
     def names(*globs: str) -> set[str]:
-        return {op.name for op in selected(ANSWER, globs)}
+        return {op.name for op in selected(VERSIONS, globs)}
 
     assert {"chunk", "torch.chunk(x, k, d)"} <= names("chunk*")
     assert "unsafe_chunk" not in names("chunk*")
@@ -178,4 +178,4 @@ def test_globs() -> None:
 
 def test_a_glob_of_nothing_is_an_error() -> None:
     with pytest.raises(InputError, match="--ops: found 'chnk', which names none of"):
-        selected(ANSWER, ["chunk", "chnk"])
+        selected(VERSIONS, ["chunk", "chnk"])
