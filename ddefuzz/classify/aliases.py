@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 
 class Inlined(NamedTuple):
-    """In `caller`, the guard `question` is evaluated by the inlined `function`, defined in torch's `source`.
+    """In `caller`, the guard `guard` is evaluated by the inlined `function`, defined in torch's `source`.
 
-    `question` is the beginning of an anchor, or of the message of an exception.
+    `guard` is the beginning of an anchor, or of the message of an exception.
     """
 
     caller: str
-    question: str
+    guard: str
     function: str
     source: str
 
@@ -102,9 +102,9 @@ SAME_DECISIONS: tuple[SameDecision, ...] = (
 )
 
 
-def outlined(caller: str, question: str) -> str:
+def outlined(caller: str, guard: str) -> str:
     """The C++ function that evaluates the guard: an inlined function of the table, else `caller`."""
-    found = (row.function for row in INLINED if row.caller == caller and question.startswith(row.question))
+    found = (row.function for row in INLINED if row.caller == caller and guard.startswith(row.guard))
     return next(found, caller)
 
 

@@ -19,19 +19,19 @@ def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[
 
     If the exception has no C++ frames, only the expression is compared.
     """
-    evaluated = question_of(errors[-1])
-    known = expected.get("question", evaluated)
-    question = known if words(evaluated) == words(known) else evaluated
+    expression = expression_of(errors[-1])
+    known = expected.get("evaluated", expression)
+    evaluated = known if words(expression) == words(known) else expression
     names = [head for error in reversed(errors) for head in native_functions(str(error))]
     for name in names:
         if re.search(rf"(^|[\s*&]){re.escape(expected['function'])}$", name):
-            return {"function": expected["function"], "question": question}
+            return {"function": expected["function"], "evaluated": evaluated}
         if not any(re.search(rf"(^|[\s*&]){re.escape(prefix)}", name) for prefix in internal):
-            return {"function": name, "question": question}
-    return {"function": names[-1] if names else expected["function"], "question": question}
+            return {"function": name, "evaluated": evaluated}
+    return {"function": names[-1] if names else expected["function"], "evaluated": evaluated}
 
 
-def question_of(error: BaseException) -> str:
+def expression_of(error: BaseException) -> str:
     """The expression of a data-dependent error, or of one that the message quotes; else the message's first line."""
     quoted = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
     text = quoted[1] if quoted else str(error).partition("\n")[0]

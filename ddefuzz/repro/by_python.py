@@ -28,11 +28,11 @@ def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[
     for frame in reversed(frames):
         place = f"{frame.path.rpartition('site-packages/')[2]}:{frame.function}"
         place = frame.function if frame.path == __file__ else place
-        if place == expected["function"] and evaluates(frame, expected["question"]):
-            return {"function": place, "question": expected["question"]}
+        if place == expected["function"] and evaluates(frame, expected["evaluated"]):
+            return {"function": place, "evaluated": expected["evaluated"]}
         if place == expected["function"] or not place.startswith(internal):
             lines = linecache.getlines(frame.path)[frame.start[0] - 1 : frame.stop[0]]
-            return {"function": place, "question": " ".join("".join(lines).split())}
+            return {"function": place, "evaluated": " ".join("".join(lines).split())}
     return {"function": "an unknown place"}
 
 
@@ -61,7 +61,7 @@ def frame_of(code: CodeType, line: int, span: Any) -> Frame:
     return Frame(code.co_filename, name.rpartition(".")[2], (first, left), (last, right))
 
 
-def evaluates(frame: Frame, question: str) -> bool:
+def evaluates(frame: Frame, expression: str) -> bool:
     """Whether the code that was running in a frame is the expression (or method, `.name`), contains it, or is
     part of it.
     """
@@ -69,6 +69,6 @@ def evaluates(frame: Frame, question: str) -> bool:
         at: Any = node
         if hasattr(node, "lineno") and (at.lineno, at.col_offset) < frame.stop:
             text = ast.unparse(node) if frame.start < (at.end_lineno, at.end_col_offset) else ""
-            if text == question or (question.startswith(".") and text.endswith(question)):
+            if text == expression or (expression.startswith(".") and text.endswith(expression)):
                 return True
     return False

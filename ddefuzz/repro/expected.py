@@ -83,7 +83,7 @@ def expected_of(failure: Failure, *, same_program: bool = True) -> Expected:
         return _by_python(classified, raised, frame)
     expected = _by_native(classified, raised, frame)
     if not same_program:
-        del expected.seen["question"]
+        del expected.seen["evaluated"]
     return expected
 
 
@@ -91,13 +91,13 @@ def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected
     site = classified.signature.site
     if is_framework(frame):
         function = site.function if site.module == frame.file else frame.function
-        place, question = f"{frame.file}:{function}", python_anchor(frame)
+        place, expression = f"{frame.file}:{function}", python_anchor(frame)
     else:
         # Names of the program differ between scripts, but the op that it calls does not.
-        place, question = frame.function, callee(frame)
+        place, expression = frame.function, callee(frame)
     frames = (*raised.traced, *inside_tracer(raised.python))
     inside = (f"{one.file}:{one.function}" for one in frames[_last(frame, frames) + 1 :])
-    return Expected("by_python", _facts(classified, place, question), _with(PYTHON_INTERNAL, inside))
+    return Expected("by_python", _facts(classified, place, expression), _with(PYTHON_INTERNAL, inside))
 
 
 def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected:
@@ -122,9 +122,9 @@ def _by_message(failure: Failure) -> Expected:
     return Expected("by_message", facts)
 
 
-def _facts(classified: Classified, function: str, question: str) -> dict[str, str]:
+def _facts(classified: Classified, function: str, expression: str) -> dict[str, str]:
     name = decisive(classified.failure.observation)[1].name
-    return {"exception": name, "function": function, "question": question}
+    return {"exception": name, "function": function, "evaluated": expression}
 
 
 def _last(frame: Frame, frames: tuple[Frame, ...]) -> int:

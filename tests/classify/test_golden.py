@@ -114,7 +114,7 @@ def test_every_row_for_cxx_is_used_by_a_golden_file(row: plumbing.Row) -> None:
 @pytest.mark.parametrize("row", aliases.INLINED, ids=lambda row: row.caller)
 def test_every_inlined_function_is_the_site_of_a_golden_file(row: aliases.Inlined) -> None:
     found = {case.expected.signature for case in cases() if case.expected.signature.site.function == row.function}
-    assert any(signature.anchor.startswith(row.question) for signature in found)
+    assert any(signature.anchor.startswith(row.guard) for signature in found)
 
 
 def test_a_decision_under_another_name_is_one_of_a_golden_file() -> None:

@@ -27,16 +27,16 @@ drawn = st.sampled_from([case("default", 11, index) for index in range(40)])
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[Program, str]:
+def problems(draw: st.DrawFn) -> tuple[Program, str]:
     """A program and one of the functions that it calls."""
     one = draw(drawn.filter(lambda made: bool(functions_in(made))))
     return one, draw(st.sampled_from(functions_in(one)))
 
 
 @FEW
-@given(questions())
-def test_the_result_is_accepted_valid_never_larger_and_a_fixed_point(question: tuple[Program, str]) -> None:
-    start, function = question
+@given(problems())
+def test_the_result_is_accepted_valid_never_larger_and_a_fixed_point(problem: tuple[Program, str]) -> None:
+    start, function = problem
     accepts = calls(function)
     improvements: list[Program] = []
     found = minimize(start, accepts, inspect=inspect, on_improvement=improvements.append)
@@ -51,9 +51,9 @@ def test_the_result_is_accepted_valid_never_larger_and_a_fixed_point(question: t
 
 
 @FEW
-@given(questions(), st.randoms(use_true_random=False))
-def test_a_single_call_is_found_in_any_order_of_passes(question: tuple[Program, str], random: Random) -> None:
-    start, function = question
+@given(problems(), st.randoms(use_true_random=False))
+def test_a_single_call_is_found_in_any_order_of_passes(problem: tuple[Program, str], random: Random) -> None:
+    start, function = problem
     shuffled = random.sample(PASSES, len(PASSES))
     by_order = minimize(start, calls(function), inspect=inspect, max_attempts=2_000)
     by_chance = minimize(start, calls(function), inspect=inspect, passes=tuple(shuffled), max_attempts=2_000)

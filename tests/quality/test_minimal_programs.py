@@ -1,6 +1,6 @@
 """Which program minimizing ends at, exactly, and in how many attempts; each attempt is a capture in earnest.
 
-The predicates stand for signatures: a plain question about the program, so nothing is captured here.
+The predicates stand for signatures: a plain condition on the program, so nothing is captured here.
 """
 
 from __future__ import annotations

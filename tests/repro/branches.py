@@ -12,7 +12,7 @@ PACKAGE = Path(torch.__file__).parents[1]
 BOOLEAN_CALLS = frozenset({"all", "any", "is_contiguous", "maybe_guard_or_false", "maybe_guard_or_true"})
 
 
-def patches(file: str, line: int, question: str) -> list[str]:
+def patches(file: str, line: int, expression: str) -> list[str]:
     """The sources of a module of torch in which an expression at a line is answered without evaluating it.
 
     First as `guard_or_false` answers what it cannot decide, then as `guard_or_true` does; of `min(a, b)` as one of the
@@ -24,7 +24,7 @@ def patches(file: str, line: int, question: str) -> list[str]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.expr)
         and node.lineno <= line <= (node.end_lineno or node.lineno)
-        and ast.unparse(node) == question
+        and ast.unparse(node) == expression
     ]
     return [_answered(source, near, answer) for answer in answers(near[0])] if near else []
 

@@ -87,7 +87,7 @@ def branch_of(finding: Finding) -> tuple[str, list[str]] | None:
     frame = classified.frame if classified is not None else None
     if evidence is None or frame is None or not frame.file.startswith("torch/"):
         return None
-    return str(PACKAGE / frame.file), patches(frame.file, frame.line, expected_of(evidence).seen.get("question", ""))
+    return str(PACKAGE / frame.file), patches(frame.file, frame.line, expected_of(evidence).seen.get("evaluated", ""))
 
 
 def test_no_script_shows_a_branch_that_is_gone(tmp_path: Path) -> None:

@@ -54,12 +54,12 @@ def program(mask: Bool[Tensor, "6"]):
 
 
 GUARD = "GuardOnDataDependentSymNode"
-ZERO_CHUNKS = {"exception": GUARD, "function": "at::native::chunk", "question": "Eq(0, (u7 + 1)//2)"}
+ZERO_CHUNKS = {"exception": GUARD, "function": "at::native::chunk", "evaluated": "Eq(0, (u7 + 1)//2)"}
 IN_CHUNK = Expected("by_native", ZERO_CHUNKS, NATIVE_INTERNAL)
 """What dynamo and export say of `torch.chunk`, with another symbol, order and direction."""
 
 IN_EXPAND = Expected("by_native", {**ZERO_CHUNKS, "function": "at::native::expand"}, NATIVE_INTERNAL)
-ANOTHER_QUESTION = Expected("by_native", {**ZERO_CHUNKS, "question": "u0 < 3"}, NATIVE_INTERNAL)
+ANOTHER_EXPRESSION = Expected("by_native", {**ZERO_CHUNKS, "evaluated": "u0 < 3"}, NATIVE_INTERNAL)
 DIFFERENT = Expected(
     "by_message", {"exception": "PendingUnbackedSymbolNotFound", "message": "Pending unbacked symbols"}
 )
@@ -73,7 +73,7 @@ def program(x: Float32[Tensor, "u0=3 4"], y: Float32[Tensor, "u1=3 4"]):
 IN_LOSS = {
     "exception": GUARD,
     "function": "torch/nn/functional.py:l1_loss",
-    "question": "target.size() != input.size()",
+    "evaluated": "target.size() != input.size()",
 }
 
 
@@ -118,17 +118,17 @@ def test_the_failure_shows_with_torch_alone(text: str, stage: str, expected: Exp
 
 
 ELSEWHERE = Expected("by_python", {**IN_LOSS, "function": "torch/nn/functional.py:mse_loss"}, PYTHON_INTERNAL)
-OTHER_BRANCH = Expected("by_python", {**IN_LOSS, "question": "size_average is not None"}, PYTHON_INTERNAL)
+OTHER_BRANCH = Expected("by_python", {**IN_LOSS, "evaluated": "size_average is not None"}, PYTHON_INTERNAL)
 
 
 @pytest.mark.parametrize(
     ("text", "expected", "seen"),
     [
         (CHUNK_OF_INPUT, IN_EXPAND, ZERO_CHUNKS),
-        (CHUNK_OF_INPUT, ANOTHER_QUESTION, {**ZERO_CHUNKS, "question": "Eq(((u0 + 1)//2), 0)"}),
+        (CHUNK_OF_INPUT, ANOTHER_EXPRESSION, {**ZERO_CHUNKS, "evaluated": "Eq(((u0 + 1)//2), 0)"}),
         (CHUNK_OF_INPUT, DIFFERENT, {"exception": GUARD}),
-        (LOSS, ELSEWHERE, {**IN_LOSS, "question": "if target.size() != input.size():"}),
-        (LOSS, OTHER_BRANCH, {**IN_LOSS, "question": "if target.size() != input.size():"}),
+        (LOSS, ELSEWHERE, {**IN_LOSS, "evaluated": "if target.size() != input.size():"}),
+        (LOSS, OTHER_BRANCH, {**IN_LOSS, "evaluated": "if target.size() != input.size():"}),
     ],
     ids=[
         "another C++ function",
