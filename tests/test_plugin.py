@@ -1,4 +1,4 @@
-"""The pytest plugin in pytest sessions of its own: what becomes of known, gone, changed and crashing cases."""
+"""The pytest plugin in pytest sessions of its own: known, fixed, changed and crashing cases."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_each_case_is_an_item_that_says_what_became_of_it(pytester: pytest.Pytes
 
 
 @pytest.mark.slow
-def test_what_got_fixed_fails_no_session(pytester: pytest.Pytester, corpus: Path) -> None:
+def test_a_fixed_case_fails_no_session(pytester: pytest.Pytester, corpus: Path) -> None:
     result = pytester.runpytest_subprocess(str(corpus / "gone.py"))
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(xpassed=1)

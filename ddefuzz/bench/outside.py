@@ -1,13 +1,13 @@
-"""Measuring what is not ddefuzz by ddefuzz's own instrument: a hook for any Python command, for its whole life.
+"""Measure any Python command with ddefuzz's hook: which guard sites its processes reach.
 
     export DDEFUZZ_SITES=sites.jsonl
     python -m ddefuzz.bench.outside fuzzer.py ARGS
     python -m ddefuzz.bench.outside -m some.module ARGS
     python -m pytest -p ddefuzz.bench.outside test/test_it.py
 
-Or `import ddefuzz.bench.outside` first in a script. Each guard site is a JSON line (`sites.SiteLine`) as soon as it
-shows, in one write, so that a kill loses nothing. Processes that the command forks write to the same file.
-torch's FakeTensor cache is off, as in a campaign: with it on, sites depend on what ran before.
+Alternatively, `import ddefuzz.bench.outside` first in a script. Each guard site is written as a JSON line
+(`sites.SiteLine`) when it is first reached, in one write, so a kill loses nothing. Processes that the command forks
+write to the same file. torch's FakeTensor cache is off, as in a campaign: with it, sites depend on what ran before.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ USAGE = f"{ENVIRONMENT}=SITES.jsonl python -m ddefuzz.bench.outside (SCRIPT | -m
 
 @dataclass(slots=True)
 class Hook:
-    """What has been written so far. `descriptor` belongs to a file to which every write appends."""
+    """The sites written so far. Every write to the file of `descriptor` appends."""
 
     descriptor: int
     watching: ExitStack = field(default_factory=ExitStack)
@@ -62,7 +62,7 @@ class Hook:
             self._write_new(Reached(place, blamed.function or "", raised.method, "raised", blamed=blamed))
 
     def process(self) -> None:
-        """Write how much this process has used so far."""
+        """Write the CPU seconds that this process has used."""
         self._write(ProcessLine(os.getpid(), *_now(), str(torch.__version__)))
 
     def _write_new(self, reached: Reached) -> None:
@@ -79,8 +79,8 @@ def _now() -> tuple[float, float]:
 
 
 def install(path: Path) -> None:
-    """Watch this process until it ends; raises InputError where the file cannot be written, UnsupportedError without
-    a torch that can be watched.
+    """Watch this process until it ends. Raises InputError if the file cannot be written, UnsupportedError if torch
+    cannot be watched.
     """
     torch_api.require()
     os.environ.setdefault(SYMBOLIZER, long_lived_symbolizer())

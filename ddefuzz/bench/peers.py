@@ -34,7 +34,7 @@ START_SECONDS = 120.0
 
 
 class Command(msgspec.Struct, frozen=True):
-    """An outside command: `{seed}` in its words is replaced, and the hook is told by DDEFUZZ_SITES where to write."""
+    """A command of another tool. `{seed}` is replaced. DDEFUZZ_SITES names the file for the hook's output."""
 
     name: str
     words: tuple[str, ...]

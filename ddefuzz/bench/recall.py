@@ -178,12 +178,12 @@ def judge_fault(fault: Planted, seen: Observation) -> Planted:
     )
 
 
-def names(classified: Classified, planted: Place, asked: Place) -> bool:
+def names(classified: Classified, planted: Place, evaluated: Place) -> bool:
     """Whether a failure is blamed on exactly the planted place: the frame for Python, the place of the guard
     for C++.
     """
     if planted.language == "C++":
-        return classified.signature.site.language == "C++" and asked == planted
+        return classified.signature.site.language == "C++" and evaluated == planted
     frame = classified.frame
     return frame is not None and Place("Python", frame.file, frame.line) == planted
 

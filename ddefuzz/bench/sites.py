@@ -1,4 +1,4 @@
-"""The guard sites that a process reached, as the hook for outside commands writes them, and how they grow."""
+"""The guard sites that a process reached, as the hook for outside commands writes them, and growth curves of them."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Throughput(msgspec.Struct, frozen=True):
 
 def run_bare(task: BareTask) -> BareResult:
     """The worker's side of the comparison."""
-    # What runs in a worker imports torch; whoever hands it out need not.
+    # Imported in the worker only, so that this process does not import torch.
     result: BareResult = late("ddefuzz.bench.bare").run_bare(task)
     return result
 

@@ -1,6 +1,6 @@
-"""The records of exercising: what a captured program did when it was called, beside eager.
+"""The records of calling a captured program, next to a call of eager.
 
-No torch here: oracles judge these records, and their tests make them by hand.
+No torch here. Oracles judge these records, and their tests make them by hand.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call of a captured program beside eager, at data sizes of this name.
+    """One call of a captured program and of eager, at the data sizes of this name.
 
-    `symbols` are the values of the capture's unbacked symbols in this call, as far as they are known.
-    `agreement` is None if one of the two did not return. `accepted` are differences that explicit unbacked semantics
-    allow. `why` says why results are incomparable.
+    `symbols` are the values of the capture's unbacked symbols in this call, as far as they are known. `agreement` is
+    None if one of the two did not return. `accepted` are differences that explicit unbacked semantics allow. `why` says
+    why results are incomparable.
     """
 
     size: CallSize

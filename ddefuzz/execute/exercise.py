@@ -1,7 +1,7 @@
-"""Call what a stage captured, beside eager, at stated data sizes.
+"""Call what a stage captured, and eager with the same inputs, at stated data sizes.
 
-Every call gets new inputs, the same for both, and the same seeds. What was captured is only called here: hooks are
-not installed, and nothing of torch leaves this module.
+Every call gets new inputs, the same for both, and the same seeds. What was captured is only called here: hooks are not
+installed, and nothing of torch leaves this module.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _ended(error: Exception) -> Ended:
 
 
 def _gradients(value: Any, fresh: Prepared) -> Iterator[Any]:
-    """The gradients of the inputs that want one, of the sum of what is returned."""
+    """The gradients of the inputs that require one, of the sum of what is returned."""
     wanted = [arg for arg in fresh.args if isinstance(arg, torch.Tensor) and arg.requires_grad and arg.is_leaf]
     parts = [part for part in _floats(value) if part.requires_grad]
     if wanted and parts:
@@ -167,7 +167,7 @@ def _differences(expected: _Result, found: _Result) -> Iterator[Difference]:
 
 
 def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
-    """Whether float64 says that the captured values are as right as eager's: both round, in another order.
+    """Whether a run in float64 shows that both results are equally right and differ only by rounding.
 
     The subject runs in eager once more with its float inputs in float64.
     """

@@ -11,7 +11,7 @@ from unittest import mock
 from ddefuzz.instrument import torch_api
 
 _SETTINGS: dict[str, Any] = {
-    # A graph that was seen before would be taken from memory or disk, and its guards never asked.
+    # A graph that was seen before would be taken from memory or disk, without evaluating its guards.
     torch_api.NO_INDUCTOR_CACHES.key: True,
     # Whether the machine has vector instructions is tried by compiling a file. No guard depends on it.
     torch_api.VECTOR_ISA.key: True,

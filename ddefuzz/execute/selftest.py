@@ -82,7 +82,7 @@ def _planted(pool: Pool) -> Iterator[Check]:
 
 def _faults(pool: Pool) -> Iterator[Check]:
     died = pool.submit(crash, "", _SECONDS).result()
-    yield Check("a worker that crashes is told", isinstance(died, Lost) and died.outcome == "crash", str(died))
+    yield Check("the crash of a worker is detected", isinstance(died, Lost) and died.outcome == "crash", str(died))
     hung = pool.submit(hang, "", 1.0).result()
     yield Check("a worker that hangs is stopped", isinstance(hung, Lost) and hung.outcome == "timeout", str(hung))
 

@@ -14,7 +14,7 @@ from ddefuzz.program.inputs import materialize
 from ddefuzz.program.model import Call, Expr, Index, Program, walk
 
 DATA = frozenset({"Tensor.item", "Tensor.tolist"})
-"""Their result is data. FakeTensor has a `tolist` of its own and refuses that of Tensor."""
+"""Ops whose result is data. FakeTensor has a `tolist` of its own, and that of Tensor fails."""
 
 
 class Source(NamedTuple):
@@ -25,9 +25,9 @@ class Source(NamedTuple):
 
 
 def first_source(program: Program) -> Source | None:
-    """The first operation that makes an unbacked size out of inputs whose sizes are all static; None if none does.
+    """The first operation that makes an unbacked size out of inputs with static sizes. None if there is none.
 
-    The program is run in one FakeTensorMode. A step that this refuses ends the search.
+    The program is run in one FakeTensorMode. A step that fails there ends the search.
     """
     env_of_shapes = torch_api.bound(torch_api.SHAPE_ENV)()
     mode = torch_api.bound(torch_api.FAKE_MODE)(shape_env=env_of_shapes, allow_non_fake_inputs=True)
@@ -35,7 +35,7 @@ def first_source(program: Program) -> Source | None:
     env: dict[str, Any] = {
         name: mode.from_tensor(tensor, static_shapes=True) for name, tensor in materialize(program).items()
     }
-    # What torch says of an operation that it refuses, nobody has asked for.
+    # What torch prints about operations that fail is discarded.
     with (
         captured_output(),
         warnings.catch_warnings(action="ignore"),
@@ -48,7 +48,7 @@ def first_source(program: Program) -> Source | None:
                     return Source(place, found)
                 env |= run_step(step, env)
             found = _first_inside(program.returns, env)
-        # Whatever torch raises at what it cannot trace: what fails is no source.
+        # torch raises various exceptions for what it cannot trace. A step that fails is no source.
         except Exception:  # noqa: BLE001
             return None
     return None if found is None else Source(len(program.steps), found)

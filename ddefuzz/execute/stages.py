@@ -68,7 +68,7 @@ class _Captured(torch.nn.Module):
         for place in self.unbacked:
             values[place.arg] = values[place.arg].index_select(place.dim, indices[place.symbol])
             if values[place.arg].requires_grad:
-                values[place.arg].retain_grad()  # a program that asks for its input's gradient finds it
+                values[place.arg].retain_grad()  # a program may read its input's gradient
         if self.clone_scalars:
             # torch.compile reads the value of a 0-d input and would make its .item() a backed integer.
             values = [v.clone() if isinstance(v, torch.Tensor) and v.dim() == 0 else v for v in values]

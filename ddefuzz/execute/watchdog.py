@@ -1,4 +1,4 @@
-"""A watch over the fork server: while it is stopped (SIGSTOP), no worker can start and nobody is told."""
+"""A watchdog for the fork server. While that is stopped (SIGSTOP), no worker can start and nothing reports it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import psutil  # type: ignore[import-untyped]
 POLL_SECONDS: Final = 1.0
 
 STOPPED_POLLS: Final = 5
-"""So many polls in a row find the server stopped before it is told to go on, twice as many before it is killed.
+"""After this many polls in a row that find the server stopped, it is continued; after twice as many it is killed.
 
-Polls are counted, not seconds: a Ctrl-Z in a terminal stops this process as well.
+Polls are counted, not seconds, because Ctrl-Z in a terminal stops this process as well.
 """
 
 
@@ -27,7 +27,7 @@ class Watchdog:
         self._thread.start()
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._ended.set()
         self._thread.join()
 
@@ -41,7 +41,7 @@ class Watchdog:
 
 
 def _fork_server() -> psutil.Process | None:
-    """The process of the fork server, which multiprocessing tells nobody in public."""
+    """The process of the fork server. multiprocessing has no public name for it."""
     number = getattr(vars(forkserver)["_forkserver"], "_forkserver_pid", None)
     try:
         return psutil.Process(number) if number is not None else None

@@ -23,7 +23,7 @@ from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.program.model import Program
 
 GENERATOR_VERSION: Final = 5
-"""Raised when the code of `generate`, or a campaign's guide, changes what an index gives; tables have their digest."""
+"""Raised when the code of `generate` or of a campaign's guide changes the program of an index. Tables have a digest."""
 
 FOCUS_BYTES: Final = 2
 WORD_BYTES: Final = WORD_BITS // 8
@@ -31,7 +31,7 @@ WORDS_OF_CASE: Final = 128
 CASE_BYTES: Final = FOCUS_BYTES + WORD_BYTES * WORDS_OF_CASE
 
 FOCUSED: Final = tuple(position for position, spec in enumerate(OPS) if spec not in GROUPS["pointwise"])
-"""The positions of the ops that take turns in focus: element by element there is little for a guard to ask."""
+"""The positions of the ops that take turns in focus. Pointwise ops are left out, because they evaluate few guards."""
 
 STOPPING: Final = tuple(position for position in FOCUSED if OPS[position].stops)
 """Those of them that usually stop capture."""
@@ -133,10 +133,10 @@ def _fuzzer(profile: str) -> Fuzz:
         fuzz: Callable[[bytes], bytes | None] = keep.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
         return fuzz
 
-    def tell(line: str) -> None:
+    def note(line: str) -> None:
         listeners[-1](line)
 
-    silent, told = test_with(None), test_with(tell)
+    silent, noting = test_with(None), test_with(note)
 
     def run(data: bytes, journal: Journal | None) -> Drawn | None:
         made.clear()
@@ -145,7 +145,7 @@ def _fuzzer(profile: str) -> Fuzz:
         else:
             listeners.append(journal)
             try:
-                told(data)
+                noting(data)
             finally:
                 listeners.pop()
         return made.pop() if made else None

@@ -105,13 +105,13 @@ def draw_shape(lockstep: Lockstep, choices: Choices, rank: int) -> Handle:
     """A shape of that rank with few elements and at least one data-dependent size."""
     sizes: list[Handle] = []
     telling = choices.below(rank)
-    room = MAX_ELEMENTS
+    remaining = MAX_ELEMENTS
     for position in range(rank):
         if position == telling or choices.one_in(4):
-            size = draw_size(lockstep, choices, literal(0), literal(min(MAX_SIZE, room)))
+            size = draw_size(lockstep, choices, literal(0), literal(min(MAX_SIZE, remaining)))
         else:
-            size = literal(choices.between(1, min(4, room)))
-        room //= max(size.left, size.right, 1)
+            size = literal(choices.between(1, min(4, remaining)))
+        remaining //= max(size.left, size.right, 1)
         sizes.append(size)
     return shape(sizes)
 

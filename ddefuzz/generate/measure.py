@@ -101,14 +101,14 @@ def _skeleton_of(expr: Any, made_by: Mapping[str, str]) -> Iterator[str]:
 
 def _traits(drawn: Drawn) -> _Traits:
     program = drawn.program
-    # Lockstep ran the program at one of these two sizes beside its own.
+    # Lockstep ran the program at one of these two sizes and at the example size.
     runs = [_run(at_data_size(program, "2")), _run(at_data_size(program, "1"))]
     left, right = _run(program), next((run for run in runs if run is not None), None)
     if left is None or right is None:
-        return _Traits(len(program.steps) >= drawn.asked, 0, is_valid(program), differs=False)
+        return _Traits(len(program.steps) >= drawn.requested, 0, is_valid(program), differs=False)
     varying = {name for name in left if _size_of(left[name]) != _size_of(right[name])}
     return _Traits(
-        kept=len(program.steps) >= drawn.asked,
+        kept=len(program.steps) >= drawn.requested,
         on_unbacked=sum(not varying.isdisjoint(names_in(step.value)) for step in program.steps),
         valid=is_valid(program),
         differs=_shapes(evaluate(program.returns, left)) != _shapes(evaluate(program.returns, right)),
@@ -145,7 +145,7 @@ def render(record: GenerationRecord) -> str:
     """The record as lines: a number, what it counts and, if there is one, its target."""
     percentages = (
         (record.kept_steps, "have as many steps as requested, none of them dead code"),
-        (record.carried, f"have {STEPS_ON_UNBACKED} steps or more, beside the source, that read a value whose size "
+        (record.carried, f"have {STEPS_ON_UNBACKED} steps or more, without the source, that read a value whose size "
                          "data decides: it differs between two data sizes"),
         (record.kept_and_carried, "both of these; target 80%"),
         (record.valid, "valid: eager accepts the example size and at least one of the data sizes 0, 1, 2, equal, all; "

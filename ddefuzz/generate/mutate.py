@@ -234,9 +234,9 @@ class _Regrown:
             self.names.update({t: Index(targets[0], Literal(number)) for number, t in enumerate(old.targets)})
 
 
-def _renamed(inputs: tuple[Input, ...], beside: tuple[Input, ...]) -> tuple[Input, ...]:
-    """Inputs whose symbols differ from those of the inputs `beside`."""
-    taken = {dim.symbol for item in beside for dim in item.shape}
+def _renamed(inputs: tuple[Input, ...], others: tuple[Input, ...]) -> tuple[Input, ...]:
+    """Inputs whose symbols differ from those of the inputs `others`."""
+    taken = {dim.symbol for item in others for dim in item.shape}
     own = {dim.symbol for item in inputs for dim in item.shape if dim.symbol is not None}
     free = (name for name in map("u{}".format, count()) if name not in taken)
     names = dict(zip(sorted(own), free, strict=False))

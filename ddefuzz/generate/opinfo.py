@@ -165,7 +165,7 @@ def _program(info: Any, sample: Any) -> Program:
         program = Program(inputs, tuple(steps), returns)
         if accepts(program):
             return program
-    raise DroppedError("eager refuses it with other values")
+    raise DroppedError("eager fails with other values")
 
 
 def accepts(program: Program) -> bool:
@@ -194,14 +194,14 @@ class _Watch(TorchFunctionMode):
         return self.note(func, args, kwargs or {})
 
     def call(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function as torch would hand it to this mode."""
+        """Call a function as torch would call it through this mode."""
         with torch_api.bound(torch_api.NO_TORCH_FUNCTION)():
             return self.note(func, args, kwargs)
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call, and keep what was called and its result."""
         result = func(*args, **kwargs)
-        if isinstance(result, torch.Tensor | list | tuple):  # else asked in passing, as the device is
+        if isinstance(result, torch.Tensor | list | tuple):  # not queries such as that of the device
             self.calls.append(Made(name_of(func) or f"?{func}", args, kwargs, result))
         return result
 
@@ -212,14 +212,14 @@ def _calls(info: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Mad
     if name is not None:
         return [Made(name, args, kwargs, None)]
     watch = _Watch()
-    # A Python function that no tensor can override would be seen from inside: the watch takes its place.
+    # Of a Python function that tensors cannot override only inner calls are seen. So `watch.call` replaces it.
     own = getattr(torch, info.name, None)
     stand_in = patch.object(torch, info.name, partial(watch.call, own)) if isfunction(own) else nullcontext()
     try:
         with watch, stand_in:
             info.op(*args, **kwargs)
     except Exception as error:
-        raise DroppedError(f"eager refuses it: {type(error).__name__}") from error
+        raise DroppedError(f"eager fails: {type(error).__name__}") from error
     unknown = [made.function for made in watch.calls if made.function.startswith("?")]
     if unknown or not 1 <= len(watch.calls) <= MAX_STEPS:
         raise DroppedError(f"calls what has no name: {unknown[0][1:60]}" if unknown else f"{len(watch.calls)} calls")

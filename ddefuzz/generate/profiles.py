@@ -14,12 +14,12 @@ from ddefuzz.ops.catalogue import GROUPS
 from ddefuzz.ops.spec import OpSpec
 
 STOPS_WEIGHT: Final = 0.15
-"""How often an op that usually stops capture is drawn, beside others of its group."""
+"""The weight of an op that usually stops capture, compared with other ops of its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Relative weights of op groups (1 if not named) and of ways to start, and the range of the number of
+    """Relative weights of op groups (1 if not named) and of the starts, and the range of the number of
     steps.
 
     `unbacked_input` is the chance in 16 that a program starts from an input with unbacked dims rather than from

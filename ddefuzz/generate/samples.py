@@ -26,29 +26,29 @@ FROM_DATA: Final = frozenset({"mask", "item"})
 """Kinds of forms whose inputs are static: a step makes what is unbacked."""
 
 TRIES = 8
-"""How many samples of an op are tried, the one that was asked for first, until eager accepts one."""
+"""How many samples of an op are tried, the requested one first, until eager accepts one."""
 
 SPECS: Final[dict[str, list[OpSpec]]] = defaultdict(list)
-"""The catalogue by what its ops are called: one template may be filled in several ways."""
+"""The ops of the catalogue by template. One template may have several rows."""
 
 for _spec in OPS:
     SPECS[str(_spec)].append(_spec)
 
 
-def sampled(asked: Sample) -> tuple[Program, Sample] | None:
+def sampled(wanted: Sample) -> tuple[Program, Sample] | None:
     """The requested sample, else another of the op's samples, by `word`. None if eager accepts none of a few."""
-    for form, number in islice(_choices(asked), TRIES):
-        candidates = _forms(asked.op, form)[number:][:1]
+    for form, number in islice(_choices(wanted), TRIES):
+        candidates = _forms(wanted.op, form)[number:][:1]
         program = next((one for group in candidates for one in group if opinfo.accepts(one)), None)
         if program is not None:
-            return program, Sample(asked.op, form, number, asked.word)
+            return program, Sample(wanted.op, form, number, wanted.word)
     return None
 
 
-def _choices(asked: Sample) -> Iterator[tuple[str, int]]:
-    yield asked.form, asked.number
-    known = [(form, number) for form in UNBACKED_FORMS for number in range(len(_forms(asked.op, form)))]
-    at = asked.word % len(known) if known else 0
+def _choices(wanted: Sample) -> Iterator[tuple[str, int]]:
+    yield wanted.form, wanted.number
+    known = [(form, number) for form in UNBACKED_FORMS for number in range(len(_forms(wanted.op, form)))]
+    at = wanted.word % len(known) if known else 0
     yield from (*known[at:], *known[:at])
 
 

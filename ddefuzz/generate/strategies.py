@@ -38,7 +38,7 @@ class Drawn:
     """A program, and the number of steps that was requested."""
 
     program: Program
-    asked: int
+    requested: int
 
 
 def programs(profile: Profile) -> st.SearchStrategy[Program]:
@@ -55,9 +55,9 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
 
     focus = OPS[draw(FOCUS) % len(OPS)]
     first = choices()
-    asked = first.between(profile.min_steps, profile.max_steps)
+    requested = first.between(profile.min_steps, profile.max_steps)
     lockstep = Lockstep(first.pick(OTHER_SIZES), journal)
-    due = 0 if first.one_in(2) else first.between(0, asked - 1)
+    due = 0 if first.one_in(2) else first.between(0, requested - 1)
     with strict_eager():
         if focus in GROUPS["sources"]:
             attempt(lockstep, choices(), focus)
@@ -69,8 +69,8 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
             start = choices()
             attempt(lockstep, start, start.pick(STARTS))
         is_focus_due = focus not in GROUPS["sources"]
-        for _ in range(SPARE_ATTEMPTS + ATTEMPTS_PER_STEP * asked):
-            if len(lockstep.steps) >= asked:
+        for _ in range(SPARE_ATTEMPTS + ATTEMPTS_PER_STEP * requested):
+            if len(lockstep.steps) >= requested:
                 break
             step = choices()
             if is_focus_due and len(lockstep.steps) >= due:
@@ -79,7 +79,7 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
                 attempt(lockstep, step, pick(profile, step))
     program = lockstep.program()
     assume(program.steps and len(program.inputs) == len(inputs_read(program)))
-    return Drawn(program, asked)
+    return Drawn(program, requested)
 
 
 def inputs_read(program: Program) -> frozenset[str]:

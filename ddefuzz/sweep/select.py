@@ -42,7 +42,7 @@ def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
 def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
     caps = task.caps
     if task.source == "catalogue":
-        specs = [spec for spec in OPS if str(spec) == task.op]  # one template may be filled in several ways
+        specs = [spec for spec in OPS if str(spec) == task.op]  # one template may have several rows
         drawn = (program for spec in specs for program in singles(spec, caps.drawn))
         for number, program in enumerate(drawn):
             dtype = program.inputs[0].dtype if program.inputs else ""

@@ -83,7 +83,7 @@ def selected(versions: Versions, globs: Iterable[str]) -> tuple[Op, ...]:
 
 
 def by_template() -> dict[str, list[OpSpec]]:
-    """The ops of the catalogue by their template, which may be filled in several ways."""
+    """The ops of the catalogue by their template. One template may have several rows."""
     found: dict[str, list[OpSpec]] = {}
     for spec in OPS:
         found.setdefault(str(spec), []).append(spec)

@@ -1,4 +1,4 @@
-"""Curves side by side: steps on one grid, means and intervals over the seeds, a table and a chart."""
+"""Growth curves: a common grid of steps, means and intervals over seeds, the table and the chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any Python command under the hook: its sites are there, whoever runs it and however it ends."""
+"""The hook for Python commands: sites are written for scripts, modules and pytest, also after a kill."""
 
 from __future__ import annotations
 

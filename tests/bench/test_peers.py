@@ -1,4 +1,4 @@
-"""Peers as typed: outside commands under the hook, stopped at their budget, and what is no such command."""
+"""Commands of other tools: parsing, the budget, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted faults: drawn by a seed, read off a campaign, blamed on exactly their place or said why not."""
+"""Planted faults: drawing by seed, finding in a campaign's results, and judging of what was blamed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_fault_that_is_blamed_on_another_line_is_misnamed() -> None:
     assert judged.why == "evaluated at torch/_refs/__init__.py:4026"
 
 
-def test_a_fault_in_cxx_is_exact_when_cxx_at_that_place_asked() -> None:
+def test_a_fault_in_cxx_is_exact_when_cxx_at_that_place_evaluated_it() -> None:
     seen = failed(EXPAND, native="at::inferExpandGeometry(at::Tensor const&)")
     assert judge_fault(Planted(EXPAND, ""), seen).exact
     elsewhere = Place("C++", EXPAND.file, 99)

@@ -1,4 +1,4 @@
-"""Tasks for workers to do in tests: importable there, unlike what a test defines."""
+"""Tasks for workers in tests. They are in a module because a worker has to import them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaigns as a user starts them, in processes of their own, and what a test does to those processes."""
+"""Run campaigns in processes of their own, as a user does, and disturb those processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets and shards: what is read, what is refused, and that shards share the cases out."""
+"""Budgets and shards: parsing, errors, and that shards partition the cases."""
 
 from __future__ import annotations
 

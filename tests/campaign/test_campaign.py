@@ -1,4 +1,4 @@
-"""The campaign's loop against workers made by hand: no torch, no processes."""
+"""The campaign's loop with workers made by hand: no torch, no processes."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_a_worker_that_dies_is_a_finding_and_not_the_end(tmp_path: Path) -> None
     assert finding.kind == "crash"
 
 
-def test_a_case_that_no_worker_took_up_is_handed_out_again_but_not_for_ever(tmp_path: Path) -> None:
+def test_a_case_that_no_worker_began_is_submitted_again_a_limited_number_of_times(tmp_path: Path) -> None:
     workers = Workers(("",), lost=frozenset({1}))
     with pytest.raises(DdefuzzError, match="end before they begin"):
         run(tmp_path, workers, Budget(cases=4))
@@ -340,7 +340,7 @@ def test_what_another_campaign_left_is_followed_up_once_and_counts_when_it_is_se
     assert all(finding.confirmed for finding in database.findings())
 
 
-def test_what_is_told_is_saved(tmp_path: Path) -> None:
+def test_events_are_sent_after_results_are_saved(tmp_path: Path) -> None:
     other = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
     told: list[bool] = []
 
@@ -365,7 +365,7 @@ def test_stages_in_turn_are_one_a_case() -> None:
     assert replace(plan, in_turn=False).stages_of(1) == ("export", "compile")
 
 
-def test_a_slow_stage_takes_no_case_for_being_refused_by_the_screen() -> None:
+def test_a_case_that_fails_in_the_fake_stage_skips_slow_stages() -> None:
     stages: tuple[Stage, ...] = ("export", "inductor")
     plan = Plan("default", 7, Budget(cases=4), 1, stages, (EXPLICIT,), in_turn=True, screen=True)
     for index in range(100):

@@ -1,4 +1,4 @@
-"""What a campaign says of its minimizing."""
+"""The summary of a campaign: counts of minimized findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_findings_that_were_minimized_are_counted_and_no_others() -> None:
     assert minimized(findings, seconds) == Minimized(4, 1.5, 4, 2, 1.5)
 
 
-def test_nothing_minimized_is_nothing_said() -> None:
+def test_without_minimized_findings_there_is_no_count() -> None:
     assert minimized([], {}) is None
     assert minimized([seen("c", None, "1/1")], {"confirm": 1.0}) is None
 

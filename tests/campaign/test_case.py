@@ -1,4 +1,4 @@
-"""What a worker does with one case: the screen, the stages behind it, and minimizing by way of the screen."""
+"""One case in a worker: screening in the fake stage, the captures after it, and minimizing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def key_of_failing() -> str:
     return signature_in(SCREEN).key
 
 
-def test_what_the_screen_takes_is_not_captured() -> None:
+def test_a_case_that_passes_the_fake_stage_is_not_captured() -> None:
     runner = Runner()
     judged = see_screened(PASSING, task(), runner)
     assert runner.stages == [SCREEN]
@@ -59,13 +59,13 @@ def test_what_the_screen_takes_is_not_captured() -> None:
     assert not judged.sightings
 
 
-def test_now_and_then_it_is_captured_all_the_same() -> None:
+def test_a_sampled_case_is_captured_although_it_passes_the_fake_stage() -> None:
     runner = Runner()
     see_screened(PASSING, task(capture=True), runner)
     assert runner.stages[:2] == [SCREEN, "export"]
 
 
-def test_what_the_screen_refuses_is_captured_once() -> None:
+def test_a_failure_in_the_fake_stage_is_captured_once() -> None:
     runner = Runner()
     judged = see_screened(FAILING, task(), runner)
     assert "export" in runner.stages
@@ -78,7 +78,7 @@ def test_what_the_screen_refuses_is_captured_once() -> None:
     assert [one.signature.key for one in judged.sightings] == [key_of_failing()]
 
 
-def test_what_only_the_screen_refuses_is_no_finding() -> None:
+def test_a_failure_of_the_fake_stage_alone_is_no_finding() -> None:
     judged = see_screened(FAILING, task(), Runner(passing=["export"]))
     assert not judged.sightings
     assert judged.screened == (key_of_failing(),)
@@ -91,7 +91,7 @@ def suspect() -> Suspect:
     return Suspect(FAILING, signature_in("export"), "export", EXPLICIT)
 
 
-def test_minimizing_asks_the_screen_and_shows_the_result_in_its_own_stage() -> None:
+def test_minimizing_runs_the_fake_stage_and_then_the_suspects_own_stage() -> None:
     runner = Runner()
     found = run_minimize(MinimizeTask(suspect()), runner)
     assert found.steps == 1
@@ -99,7 +99,7 @@ def test_minimizing_asks_the_screen_and_shows_the_result_in_its_own_stage() -> N
     assert set(runner.stages[:-1]) == {SCREEN}
 
 
-def test_what_the_screen_does_not_show_is_minimized_in_its_own_stage() -> None:
+def test_without_a_failure_in_the_fake_stage_minimizing_runs_the_suspects_own_stage() -> None:
     runner = Runner(passing=[SCREEN])
     found = run_minimize(MinimizeTask(suspect()), runner)
     assert found.steps == 1

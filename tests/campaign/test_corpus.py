@@ -1,4 +1,4 @@
-"""Which cases are replayed and what is expected of them; nothing is executed to find that out."""
+"""Selection of the cases to replay, and their expectations. Nothing is executed for it."""
 
 from __future__ import annotations
 

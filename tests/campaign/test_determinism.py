@@ -1,4 +1,4 @@
-"""What a campaign draws and observes does not depend on the number of jobs, on shards, or on what ran before."""
+"""Cases and observations of a campaign do not depend on the number of jobs, on shards, or on what ran before."""
 
 from __future__ import annotations
 

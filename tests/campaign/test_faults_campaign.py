@@ -1,4 +1,4 @@
-"""Whatever happens to the campaign itself, what was recorded stays: killed, stopped, without disk or torch."""
+"""Faults of the campaign process (killed, stopped, full disk, wrong torch): what was recorded is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine does to a campaign or to `check`: a stopped fork server, no file descriptors, a folder that goes."""
+"""Faults of the machine: a stopped fork server, too few file descriptors, a removed folder or database."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_fork_server_that_is_stopped_is_told_to_go_on(tmp_path: Path) -> None:
+def test_a_stopped_fork_server_is_continued(tmp_path: Path) -> None:
     with begun(tmp_path, tmp_path / "ddefuzz.db", *CASES, "--max-examples", "6") as campaign:
         wait_until(lambda: any(entry.stage in STAGES for entry in journal(tmp_path)))
         server(campaign.pid).suspend()
@@ -104,7 +104,7 @@ def test_a_semaphore_that_a_module_makes_is_not_left_behind(tmp_path: Path) -> N
     assert not list(tmp_path.glob("ddefuzz-*"))
 
 
-def test_a_database_that_goes_ends_the_campaign_with_its_findings_beside_it(tmp_path: Path) -> None:
+def test_a_deleted_database_ends_the_campaign_and_its_findings_are_saved_as_text(tmp_path: Path) -> None:
     database = tmp_path / "ddefuzz.db"
     with begun(tmp_path, database, "--seed", "1", "--max-examples", "400", "--no-minimize") as campaign:
         wait_until(lambda: database.exists() and bool(findings(database)))
@@ -117,7 +117,7 @@ def test_a_database_that_goes_ends_the_campaign_with_its_findings_beside_it(tmp_
     assert read_findings(folder, datetime.now(UTC))
 
 
-def test_a_database_that_goes_ends_a_sweep(tmp_path: Path) -> None:
+def test_a_deleted_database_ends_a_sweep(tmp_path: Path) -> None:
     database = tmp_path / "ddefuzz.db"
     words = ("sweep", "--ops", "c*", "-j", "1", "--db", url(database))
     with subprocess.Popen(

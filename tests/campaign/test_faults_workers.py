@@ -1,4 +1,4 @@
-"""Whatever happens to a worker, the campaign goes on: real workers, killed, stopped and starved while they capture."""
+"""Faults of workers: killed, stopped or out of memory during a capture. The campaign goes on."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_worker_that_is_lost_is_a_finding_with_the_program_that_it_captured(
 
 
 @pytest.mark.slow
-def test_a_worker_that_wants_eight_gigabytes_is_told_and_ends_nothing(
+def test_an_allocation_of_eight_gigabytes_fails_without_ending_the_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Summary
 ) -> None:
     class Greedy(Workers):

@@ -1,4 +1,4 @@
-"""What comes next depends on what cases showed, in order of index, and on nothing else."""
+"""The guide: its choice depends only on the results of earlier cases, in order of index."""
 
 from __future__ import annotations
 

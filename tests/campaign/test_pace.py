@@ -1,4 +1,4 @@
-"""The budget is shared: drawing goes on while there is room for what waits, and follow-ups have their part."""
+"""The budget is shared between drawing and follow-ups."""
 
 from __future__ import annotations
 

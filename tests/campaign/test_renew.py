@@ -1,4 +1,4 @@
-"""Minimizing findings anew, with workers that answer from a table: what is saved, what stays, what is tried again."""
+"""Minimizing findings again, with workers that return rows of a table."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_smaller_program_that_is_not_shown_does_not_replace_it(tmp_path: Path)
     assert workers.confirmed == ["new", "old"]
 
 
-def test_what_is_never_shown_is_not_controlled(tmp_path: Path) -> None:
+def test_a_program_that_is_not_confirmed_has_no_control_runs(tmp_path: Path) -> None:
     workers = Workers(made("new"), made("new"), shown=())
     found = renewed(workers, tmp_path)
     assert (found.status, found.shown, workers.controlled) == ("not shown", None, [])
@@ -165,7 +165,7 @@ def test_what_ends_a_worker_or_has_no_program_is_left_out() -> None:
     assert can_be_minimized(msgspec.structs.replace(FINDING, minimal=None))
 
 
-def test_results_come_in_order_and_before_all_is_handed_out(tmp_path: Path) -> None:
+def test_results_come_in_order_and_before_all_are_submitted(tmp_path: Path) -> None:
     findings = [msgspec.structs.replace(FINDING, id=f"dde-{number}") for number in range(9)]
     workers = Workers(*(made("new") for _ in findings))
     found = renew(findings, workers, tmp_path, max_attempts=7, timeout=9.0)

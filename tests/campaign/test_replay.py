@@ -1,4 +1,4 @@
-"""What becomes of a kept case, from observations made by hand."""
+"""The status of a replayed case, from observations made by hand."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def case(expect: Expectation) -> KeptCase:
         (FAILS, NOT_JUDGED, "not judged", "export/explicit not judged"),
     ],
 )
-def test_what_is_seen_is_held_against_what_is_expected(
+def test_the_status_compares_the_result_with_the_expectation(
     expect: Expectation, observation: Observation, status: Status, seen: str
 ) -> None:
     replayed = compare(case(expect), tried_of(observation))
@@ -58,10 +58,10 @@ def test_the_evidence_is_that_of_the_failure_or_the_reason() -> None:
     assert compare(case(PASSES), tried_of(OK)).evidence == ""
 
 
-def test_good_news_is_no_mismatch() -> None:
+def test_a_fixed_case_is_no_mismatch() -> None:
     assert {"gone", "as expected"}.isdisjoint(MISMATCHES)
 
 
-def test_a_lost_worker_is_what_became_of_its_case() -> None:
+def test_a_lost_worker_is_the_result_of_its_case() -> None:
     lost = arrived(case(PASSES), Lost("timeout", "stopped after 60 s"))
     assert compare(case(PASSES), lost).seen.startswith("export/explicit timeout at ")

@@ -1,4 +1,4 @@
-"""Which strategy comes next: by its own record, and before it has one by that of all."""
+"""The yields of strategies, and the sampler: rates, decay, and the choice of ops and forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""User code that the tests of `ddefuzz check` put through it."""
+"""User code for the tests of `ddefuzz check`."""
 
 from __future__ import annotations
 

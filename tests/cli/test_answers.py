@@ -1,4 +1,4 @@
-"""`ddefuzz answers`, in earnest: captures run in workers."""
+"""`ddefuzz answers` with real captures in workers."""
 
 from __future__ import annotations
 

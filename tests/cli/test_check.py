@@ -1,4 +1,4 @@
-"""`ddefuzz check`: what it prints and how it ends."""
+"""`ddefuzz check`: its output and exit codes."""
 
 from __future__ import annotations
 

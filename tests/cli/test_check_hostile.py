@@ -1,4 +1,4 @@
-"""`ddefuzz check` of code that does what it should not: each ends in one line, or in a row of the table, and soon."""
+"""`ddefuzz check` of hostile code: each case ends soon, with one line or a row of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Narrow pages: names break at their joints, rows fit, and the stack to a site leaves plumbing out."""
+"""The layout of pages: names are folded at separators, rows fit, and stacks leave out plumbing."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_table_fits_and_loses_nothing_but_space(
     )
 
 
-def test_the_way_to_a_site_begins_at_the_program_and_marks_the_site() -> None:
+def test_the_stack_to_a_site_begins_at_the_program_and_marks_the_site() -> None:
     python = (
         Frame("torch/export/_trace.py", 1, "_export", "f()"),
         Frame("<program>", 4, "program", "torch.chunk(\n    x, 2)"),

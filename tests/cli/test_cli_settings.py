@@ -1,4 +1,4 @@
-"""Settings: defaults of options from files and the environment, and what is said of wrong ones."""
+"""Defaults of options from files and the environment, and errors in them."""
 
 from __future__ import annotations
 

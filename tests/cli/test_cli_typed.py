@@ -1,4 +1,4 @@
-"""The command line as it is typed: its help, its errors, its exit codes, and what it does not import."""
+"""The command line as it is typed: help, errors, exit codes, and imports."""
 
 from __future__ import annotations
 

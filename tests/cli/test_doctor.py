@@ -1,4 +1,4 @@
-"""`ddefuzz doctor` says of this torch that it can be watched, and of another that it cannot."""
+"""`ddefuzz doctor` accepts this torch and rejects an unsupported one."""
 
 from __future__ import annotations
 

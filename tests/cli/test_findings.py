@@ -1,4 +1,4 @@
-"""`ddefuzz findings`: what people and scripts see, and that it needs no torch."""
+"""`ddefuzz findings`: text and JSON output, triage, and that torch is not imported."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_json_lists_all_fields(url: str) -> None:
     assert by_id[ROLL.key]["program"] is None
 
 
-def test_files_are_written_beside_stdout(url: str, tmp_path: Path) -> None:
+def test_files_are_written_in_addition_to_stdout(url: str, tmp_path: Path) -> None:
     result = findings(url, "list", "--output", f"json={tmp_path}/a.json", "--output", f"text={tmp_path}/a.txt")
     assert len(json.loads((tmp_path / "a.json").read_text())) == 2
     assert (tmp_path / "a.txt").read_text() == result.stdout

@@ -1,4 +1,4 @@
-"""`ddefuzz minimize`, in earnest: captures run in workers."""
+"""`ddefuzz minimize` with real captures in workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress on stderr: a live line on a terminal, plain and whole lines elsewhere."""
+"""Progress on stderr: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ddefuzz findings reclassify`: what it says, and that it saves only when it is told to."""
+"""`ddefuzz findings reclassify`: its output, and that it saves only with --write."""
 
 from __future__ import annotations
 

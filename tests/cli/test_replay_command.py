@@ -1,4 +1,4 @@
-"""`ddefuzz replay` executes nothing that a given folder brings along, and its page obeys nothing that a case says."""
+"""`ddefuzz replay`: it does not execute modules of a given folder, and its page escapes control characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ddefuzz replay --scripts`: the verdicts of stand-alone scripts, whatever an interpreter does with them."""
+"""`ddefuzz replay --scripts`: the verdicts of stand-alone scripts under different interpreters."""
 
 from __future__ import annotations
 

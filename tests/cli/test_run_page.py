@@ -1,4 +1,4 @@
-"""A campaign's page: it fits, keeps the names whole, and says what minimizing came to."""
+"""A campaign's page: it fits its width, keeps names whole, and counts what was minimized."""
 
 from __future__ import annotations
 

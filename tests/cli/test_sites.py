@@ -1,4 +1,4 @@
-"""`ddefuzz sites`: what people and scripts see, its pages, and that it needs no torch."""
+"""`ddefuzz sites`: text, JSON and HTML output, and that torch is not imported."""
 
 from __future__ import annotations
 

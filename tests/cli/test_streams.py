@@ -1,4 +1,4 @@
-"""Output that cannot be written, as a user meets it: one line and exit code 4, or silence where nobody reads on."""
+"""Output that cannot be written: one line and exit code 4, or no message if the reader has ended."""
 
 from __future__ import annotations
 

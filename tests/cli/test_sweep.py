@@ -1,4 +1,4 @@
-"""`ddefuzz sweep` as a user calls it."""
+"""`ddefuzz sweep` with real workers."""
 
 from __future__ import annotations
 

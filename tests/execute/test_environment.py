@@ -1,4 +1,4 @@
-"""The environment that is kept with observations."""
+"""The environment that is stored with observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captured programs called beside eager: real torch, every stage whose program is cheap to call."""
+"""Captured programs are called and compared with eager: real torch, every stage that is cheap to call."""
 
 from __future__ import annotations
 

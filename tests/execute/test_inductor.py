@@ -1,4 +1,4 @@
-"""The inductor stage ends with the generated code: no compiler, no file, no cache that hides a site from the next."""
+"""The inductor stage ends at the generated code: no compiler, no files, no cache."""
 
 from __future__ import annotations
 

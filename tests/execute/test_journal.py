@@ -1,4 +1,4 @@
-"""The journal tells what a worker was doing, whatever ended it."""
+"""The journal records what a worker was doing, however it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run as one record, in every stage, whatever ran before it."""
+"""One run is one record, in every stage, and independent of what ran before."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def module_with(tmp_path: Path, body: str) -> CallableSubject:
 
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage != "inductor"])
-def test_a_program_that_torch_takes(stage: Stage) -> None:
+def test_a_program_that_captures(stage: Stage) -> None:
     seen = observe(Run(ProgramSubject(OK), stage, graph=True, calls=("example", "all")))
     assert (seen.stage, seen.outcome, seen.exceptions, seen.raised) == (stage, "ok", (), None)
     assert (seen.graph is not None) == (stage in CAPTURE_STAGES)
@@ -128,7 +128,7 @@ def test_an_observation_survives_the_wire() -> None:
         assert msgspec.json.decode(msgspec.json.encode(seen), type=Observation) == seen
 
 
-def test_the_old_mechanism_and_planted_faults_are_semantics() -> None:
+def test_size_oblivious_and_planted_faults_are_semantics() -> None:
     program = f"""{HEADER}# inputs: n = sizes(3); x = normal
 def program(n: Int64[Tensor, "1"], x: Float32[Tensor, "6 4"]):
     return x[:n.item()]

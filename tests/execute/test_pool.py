@@ -1,4 +1,4 @@
-"""Workers: JSON in and out, and every way of losing one is a value."""
+"""Workers: tasks and results as JSON, and losses as values."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_a_task_raises_is_raised_here(pool: Pool) -> None:
         pool.submit(fail, "said there", SECONDS).result()
 
 
-def test_a_crash_is_told_with_what_was_being_done(pool: Pool, folder: Path) -> None:
+def test_a_crash_is_reported_with_the_last_journal_entry(pool: Pool, folder: Path) -> None:
     lost = pool.submit(crash_in_case, 41, SECONDS).result()
     assert isinstance(lost, Lost)
     assert (lost.outcome, lost.reason.split()[0]) == ("crash", "SIGSEGV")
@@ -142,7 +142,7 @@ def test_a_lost_run_is_an_observation(
 
 
 @pytest.mark.parametrize("cold", [False, True])
-def test_eight_gigabytes_are_refused(pool: Pool, subject: str, cold: bool) -> None:
+def test_an_allocation_of_eight_gigabytes_fails(pool: Pool, subject: str, cold: bool) -> None:
     run = Run(CallableSubject(subject, name="allocate"), "eager")
     seen = pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
     assert seen.outcome == "fail"

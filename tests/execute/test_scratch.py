@@ -1,4 +1,4 @@
-"""The temporary folder of a process: locked while it lives, removed by the next start where it was killed."""
+"""The temporary folder of a process: locked while it lives, removed by a later start after a kill."""
 
 from __future__ import annotations
 

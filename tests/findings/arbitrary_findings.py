@@ -1,4 +1,4 @@
-"""Hypothesis strategies of findings, as databases and text forms may hold them."""
+"""Hypothesis strategies for findings in databases and text forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded is there: plain use, a model of it under random use, and merging."""
+"""The findings database: plain use, random use against a model, migrations, and merging."""
 
 from __future__ import annotations
 

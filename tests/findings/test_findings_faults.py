@@ -1,4 +1,4 @@
-"""A database that cannot be used is one clear line, and what was recorded before is still there."""
+"""A database that cannot be used gives one clear line, and what was recorded is kept."""
 
 from __future__ import annotations
 
@@ -173,6 +173,6 @@ def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_check_tells_the_doctor(tmp_path: Path) -> None:
+def test_check_returns_a_line_for_doctor(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ddefuzz.db"
     assert check(url(path)) == f"sqlite:///{path}: schema 0006, 0 findings, writable"

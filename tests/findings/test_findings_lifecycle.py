@@ -1,4 +1,4 @@
-"""The table of changes of state."""
+"""The table of state changes."""
 
 from __future__ import annotations
 

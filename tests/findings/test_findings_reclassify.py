@@ -1,4 +1,4 @@
-"""New rules move, merge and split findings, and nothing that people or campaigns said is lost."""
+"""New rules move, merge and split findings without losing data of people or campaigns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text form says what the database says, in the same bytes each time, and is read strictly."""
+"""The text form has the content of the database, in the same bytes each time, and is read strictly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Titles say op, site and question; what they do not know they leave out."""
+"""Titles have op, site and expression, and leave out what is unknown."""
 
 from __future__ import annotations
 

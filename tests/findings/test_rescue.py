@@ -1,4 +1,4 @@
-"""A database file that goes while it is written: said at the next transaction, with the findings written beside it."""
+"""A database file that disappears while it is written: an error, with the findings saved as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def without_its_log(path: Path) -> None:
 
 
 @pytest.mark.parametrize("done", [Path.unlink, moved, replaced, without_its_log])
-def test_what_was_found_is_kept_beside_a_database_that_goes(tmp_path: Path, done: object) -> None:
+def test_findings_of_a_deleted_database_are_saved_as_text(tmp_path: Path, done: object) -> None:
     path = tmp_path / "new.db"
     with Database.open(f"sqlite:///{path}") as database:
         database.record(sighting(CHUNK), START)

@@ -1,4 +1,4 @@
-"""Drawing is a pure function of its key and index, and every program drawn is well formed."""
+"""Drawing is a pure function of its key and index, and every drawn program is well formed."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_the_key_names_all_that_decides_the_cases() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_profile_keeps_the_number_of_steps(profile: str) -> None:
     drawn = [drawn_case(profile, SEED, index) for index in range(10)]
-    assert all(PROFILES[profile].min_steps <= one.asked <= PROFILES[profile].max_steps for one in drawn)
+    assert all(PROFILES[profile].min_steps <= one.requested <= PROFILES[profile].max_steps for one in drawn)
     # A program may run out of attempts (0.3% do): one in ten is more than that, two would be a change.
-    assert sum(one.asked <= len(one.program.steps) <= one.asked + 8 for one in drawn) >= 9
+    assert sum(one.requested <= len(one.program.steps) <= one.requested + 8 for one in drawn) >= 9
 
 
 def test_no_step_is_dead(programs: list[Program]) -> None:
@@ -97,7 +97,7 @@ def test_what_is_returned_is_read_by_no_step(programs: list[Program]) -> None:
         assert read.isdisjoint(names_in(program.returns))
 
 
-def test_the_journal_is_told_each_step_before_it_runs() -> None:
+def test_each_step_is_in_the_journal_before_it_runs() -> None:
     told: list[str] = []
     program = case("default", SEED, 3, told.append)
     assert program == case("default", SEED, 3)

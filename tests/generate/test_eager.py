@@ -1,4 +1,4 @@
-"""Running eager torch while programs are made says nothing to anybody."""
+"""Running eager torch during generation prints nothing."""
 
 from __future__ import annotations
 

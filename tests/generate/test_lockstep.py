@@ -1,4 +1,4 @@
-"""A growing program is run on two data sizes at once, and a step that does not work out leaves no trace."""
+"""A growing program runs at two data sizes at once, and a step that fails is removed completely."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_unbacked_input_varies() -> None:
     assert (tuple(handle.left.shape), tuple(handle.right.shape)) == ((5, 3), (1, 3))
 
 
-def test_a_step_that_one_side_refuses_is_not_added() -> None:
+def test_a_step_that_raises_at_one_size_is_not_added() -> None:
     lockstep = nonzero_of_mask()
     assert lockstep.add_step(parse_expression("t0[3]")) is None
     assert len(lockstep.steps) == 1

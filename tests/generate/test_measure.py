@@ -1,4 +1,4 @@
-"""Programs are what campaigns need: long enough, on unbacked sizes, valid, and not all alike."""
+"""Properties of drawn programs: long enough, on unbacked sizes, valid, and varied."""
 
 from __future__ import annotations
 

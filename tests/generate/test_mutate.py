@@ -1,4 +1,4 @@
-"""A changed program is a program: valid in eager, other than it was, and the same for the same word."""
+"""A mutated program is valid in eager, differs from the original, and is the same for the same word."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def changed(how: How, word: int) -> list[tuple[Program, Program]]:
     return [(parent, child) for parent, child in pairs if child is not None]
 
 
-def test_every_way_is_in_the_table() -> None:
+def test_every_mutation_is_in_the_table() -> None:
     assert tuple(MUTATIONS) == HOW
 
 

@@ -1,4 +1,4 @@
-"""Samples of torch's own and of the catalogue's ops, in forms."""
+"""Samples of torch's ops and of the catalogue's ops, in forms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_NAME = "(x, torch._debug_has_internal_overlap(x[:, ::2]))[0]"
 
 @pytest.mark.parametrize("op", ["diff", "torch.narrow(x, d, a, x.shape[d] - a)", BY_NAME])
 @pytest.mark.parametrize("form", UNBACKED_FORMS)
-def test_what_is_asked_for_or_another_form_of_the_op(op: str, form: str) -> None:
+def test_the_requested_sample_or_another_form_of_the_op(op: str, form: str) -> None:
     found = sampled(Sample(op, form, 0, 12_345))
     assert found is not None
     program, origin = found
@@ -54,7 +54,7 @@ def text(shape: str, step: str) -> str:
         (text("", "torch.relu(x)"), text("", "torch.relu(x)")),
     ],
 )
-def test_what_has_no_size_in_doubt_gets_all_of_them(before: str, after: str) -> None:
+def test_a_program_without_unbacked_dims_gets_all_of_them(before: str, after: str) -> None:
     assert print_program(in_doubt(parse(before, "a").program)) == print_program(parse(after, "a").program)
 
 

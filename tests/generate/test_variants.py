@@ -1,4 +1,4 @@
-"""The forms of a program: named, well formed, printed and read back, and what each makes unbacked."""
+"""The forms of a program: names, well-formedness, text, and which dims are unbacked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for advice, over trials that are plain functions."""
+"""The search for advice, with trials that are plain functions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_only_what_passes_eager_and_a_stage_is_suggested() -> None:
     assert advice.origins == ("u0 comes from `nonzero` at /home/user/model.py:2: x[keep]",)
 
 
-def test_a_change_that_moves_the_failure_is_gone_on_with() -> None:
+def test_a_change_that_moves_the_failure_is_extended() -> None:
     source = SOURCE.replace("return x\n", "return x if kept.shape[0] == 1 else kept\n")
 
     def trial(text: str, stage: Stage) -> Observation:
@@ -59,7 +59,7 @@ def test_a_change_that_moves_the_failure_is_gone_on_with() -> None:
     assert suggestion.code == ("torch._check(kept.shape[0] <= 2)", "torch._check(kept.shape[0] != 1)")
 
 
-def test_the_same_promise_in_other_words_is_not_tried_again() -> None:
+def test_an_equivalent_assertion_is_not_tried_again() -> None:
     source = SOURCE.replace("> 2", ">= 1")
 
     def trial(text: str, stage: Stage) -> Observation:
@@ -100,7 +100,7 @@ def test_the_search_ends() -> None:
 
 
 @pytest.mark.parametrize("cause", MEANINGS)
-def test_every_cause_says_whose_it_is(cause: Cause) -> None:
+def test_the_summary_says_whether_the_cause_is_in_pytorch(cause: Cause) -> None:
     """Of real failures: PyTorch's own, unless an op lacks a kernel, which may be anybody's."""
     shown = next(case.expected.observation for case in cases() if case.expected.cause == cause)
     summary = advise([reclassified(shown)], "model.py", "", lambda _source, stage: passing(stage)).summary

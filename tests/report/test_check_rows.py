@@ -20,7 +20,7 @@ RAISED = Raised(
 FAILED = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=RAISED)
 
 
-def test_a_failure_is_told_as_the_issue_asks() -> None:
+def test_a_failure_has_guard_site_cause_and_symbols() -> None:
     (row,) = [one.row for one in check_case("c", [EAGER, FAILED]) if one.row.stage == "export"]
     told = msgspec.to_builtins(row)
     assert told["schema"] == "ddefuzz.check/1"
@@ -41,7 +41,7 @@ def test_rows_are_json_and_back() -> None:
     assert msgspec.json.decode(msgspec.json.encode(row), type=Row) == row
 
 
-def test_what_eager_refuses_is_not_judged() -> None:
+def test_a_program_that_fails_in_eager_is_not_judged() -> None:
     refused = Observation("eager", EXPLICIT, "fail", exceptions=(ExceptionInfo("builtins.ValueError", "no"),))
     eager, export = (one.row for one in check_case("c", [refused, FAILED]))
     assert (eager.outcome, export.outcome, export.verdict, export.kind) == ("fail", "not-judged", "not-judged", None)
@@ -57,7 +57,7 @@ def test_what_hangs_in_eager_as_well_is_not_judged() -> None:
     assert second.reason == "the program fails in eager: stopped after 60 s"
 
 
-def test_the_old_mechanisms_failures_are_no_reproach() -> None:
+def test_failures_under_size_oblivious_semantics_do_not_count() -> None:
     guard = Guard(Place("C++", "x.cpp", 1), "guard_or_false", "Eq(u0, 1)", False, "undecided")
     rescued = msgspec.structs.replace(OK, guards=(guard,))
     rows = check_case("c", [EAGER, rescued, msgspec.structs.replace(FAILED, semantics=SIZE_OBLIVIOUS)])

@@ -1,4 +1,4 @@
-"""The rewrites: each row's edits of a source, and how sizes get their names."""
+"""The rewrites: the edits of each row, and the names of sizes."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_goes_before_an_elif_goes_before_its_if() -> None:
         ("((u0", None),
     ],
 )
-def test_a_question_is_said_in_the_users_words(question: str, said: str | None) -> None:
+def test_an_expression_is_written_with_the_users_sizes(question: str, said: str | None) -> None:
     found = in_user_words(question, {"u0": "kept.shape[0]", "u1": "n"})
     assert (ast.unparse(found) if found is not None else None) == said
 
@@ -155,6 +155,6 @@ def test_parameters_are_those_of_the_innermost_function() -> None:
         ("z.shape[0] == 1", "z.shape[0] > 0", False),
     ],
 )
-def test_what_two_promises_mean(first: str, second: str, is_same: bool) -> None:
+def test_equivalent_assertions_have_one_meaning(first: str, second: str, is_same: bool) -> None:
     one, two = (meaning(f"x = 1\ntorch._check({condition})\n") for condition in (first, second))
     assert (one == two) == is_same

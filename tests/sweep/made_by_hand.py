@@ -1,4 +1,4 @@
-"""Results of sweeps as tests make them, without torch."""
+"""Results of sweeps made by hand, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an op fares, what the census adds up to, and how it is held against upstream's list."""
+"""The census: status of an op, totals, and the comparison with upstream's list."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_stage_that_shows_another_signature_confirms_nothing() -> None:
     assert row_of(swept("chunk", failed(CHUNK, confirmed=other))).failures[0].confirmed == ()
 
 
-def test_what_only_the_old_mechanism_cannot_decide_has_its_place() -> None:
+def test_a_guard_that_only_size_oblivious_semantics_cannot_decide_is_counted() -> None:
     assert (
         row_of(swept("add", rescued=("aten/src/ATen/ExpandUtils.cpp:34",))).site == "aten/src/ATen/ExpandUtils.cpp:34"
     )

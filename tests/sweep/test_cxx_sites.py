@@ -52,5 +52,5 @@ def test_a_row_reaches_the_sites_that_it_is_for(template: str) -> None:
     assert {file: min(found[file], count) for file, count in expected.items()} == expected
 
 
-def test_no_row_is_there_for_nothing() -> None:
+def test_every_row_is_needed() -> None:
     assert {str(spec) for group in ("gradients", "mapped") for spec in GROUPS[group]} <= set(REACHED)

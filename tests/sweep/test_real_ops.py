@@ -1,4 +1,4 @@
-"""A few ops swept on real torch, and upstream's own test of them."""
+"""A few ops swept on real torch, and upstream's own test on them."""
 
 from __future__ import annotations
 

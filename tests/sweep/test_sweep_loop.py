@@ -1,4 +1,4 @@
-"""The sweep's loop against workers made by hand: no torch, no processes."""
+"""The sweep's loop with workers made by hand: no torch, no processes."""
 
 from __future__ import annotations
 
