@@ -4,7 +4,8 @@ frames.
 They are sent between processes and stored. Nothing here interprets them.
 
 C++ files are given as torch writes them (`aten/src/ATen/ExpandUtils.cpp`). Python files of torch are relative to
-the folder that holds the torch package (`torch/_refs/__init__.py`). Other files have their full path.
+the folder that holds the torch package (`torch/_refs/__init__.py`), and those of the standard library or the
+current folder relative to these. Other files have their full path.
 """
 
 from __future__ import annotations

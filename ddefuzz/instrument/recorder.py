@@ -41,7 +41,7 @@ _OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
 
 
 TRUTHS = frozenset({"guard_bool", "guard_or_false", "guard_or_true"})
-"""The SymNode methods that return a truth value. The others return a number."""
+"""The SymNode methods that return a truth value, unlike `guard_int` and `guard_float`."""
 
 
 MAKERS = 8

@@ -78,10 +78,10 @@ def drop_dims(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def tie_sizes(program: Program, facts: Facts) -> Iterator[Program]:
-    """Reduce all dims of one size together, unbacked or not, and with them the numbers in the program that are
-    that size.
+    """Set all dims of one size to a smaller size together, unbacked or not, and with them the numbers in the
+    program that are that size.
 
-    Then also reduce the dims that are multiples of it: a size of 3 * n changes with n.
+    Then also scale the dims that are multiples of it: a size of 3 * n changes with n.
     """
     del facts
     for size in sorted({dim.size for one in program.inputs for dim in one.shape} - {0, 1}, reverse=True):

@@ -91,8 +91,8 @@ def _alone(
 
 
 def _one_by_one(choices: list[list[Replacement]]) -> Iterator[tuple[Replacement, ...]]:
-    """Combinations of choices: the first of each, then one changed at a time. All combinations would need too
-    many captures.
+    """Combinations of choices: all first choices, then all second choices, and so on. Trying every combination
+    would need too many captures.
     """
     for place in range(max(map(len, choices), default=1)):
         yield tuple(options[min(place, len(options) - 1)] for options in choices)
@@ -142,8 +142,8 @@ def stand_ins(program: Program, facts: Facts, value: Expr, stem: str = "new") ->
 
 
 def _recipes(tensor: Input) -> Iterator[Recipe]:
-    """Recipes that could replace the values of an input: for whole numbers a range from 0, then random ones
-    with the same bound, then the values themselves.
+    """Recipes that could replace the values of an input: for listed indices a random `index` with the same
+    bound, then the input's own recipe.
     """
     listed = [value for value in tensor.recipe.args if isinstance(value, int)]
     if tensor.recipe.kind == "values" and listed and min(listed) >= 0:
@@ -192,7 +192,9 @@ def _is_call(expr: Expr, functions: tuple[str, ...]) -> bool:
 
 
 def return_less(program: Program, facts: Facts) -> Iterator[Program]:
-    """Return one of several values, or all but one. If the result does not matter, return an input."""
+    """Return one of several values, or all but one. If the result does not need all steps, return an input
+    instead.
+    """
     del facts
     returns = program.returns
     if isinstance(returns, Sequence):

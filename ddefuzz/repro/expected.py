@@ -108,8 +108,8 @@ def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected
 
 
 def _by_message(failure: Failure) -> Expected:
-    """Recognize by the message of the exception that decides; by that of the first cause if the former only
-    names the activity.
+    """Recognize by the message of the exception that decides the kind; for an internal error, by that of the
+    root cause.
     """
     observation = failure.observation
     exception = decisive(observation)[1]

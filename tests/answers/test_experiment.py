@@ -18,7 +18,7 @@ HEADER = "# ddefuzz program v1\n"
 
 
 def row(answer: Given, *, agrees: str = "", refuses: str = "", differs: str = "", accepts: str = "") -> Row:
-    """A row of a program that was captured, if any size is named; else of one that the op's own error stopped."""
+    """A row of a captured program, if any size is named; else of one that its op's own error stopped."""
     captured = any((agrees, refuses, differs, accepts))
     return Row(
         SITE,

@@ -46,7 +46,7 @@ A person determined the cause of these functions from PyTorch's source, because 
 
 
 def causes() -> str:
-    """A row for each cause."""
+    """A table row for each cause."""
     return table(
         TITLES,
         [(f"`{row.cause}`", row.meaning, row.fix, "yes" if row.counts else "no", f"`{row.example}`") for row in CAUSES],
@@ -73,14 +73,14 @@ def page() -> str:
 
 
 def readme(text: str) -> str:
-    """The README with its table as it has to be."""
+    """The README with its table as it should be."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{causes()}{END}{after}"
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """A Markdown table."""
     cells = [titles, ["---"] * len(titles), *rows]
     escaped = [[cell.replace("|", r"\|") for cell in row] for row in cells]
     return "".join(f"| {' | '.join(row)} |\n" for row in escaped)

@@ -2,11 +2,11 @@
 
     python tests/classify/collect.py [ID ...]
 
-A file is named after its case. Under another torch than 2.13 the version is behind the name (`kron@2.15.json`), and
-without an ID only `OTHER_TORCHES` are collected.
+A file is named after its case. Under another torch than 2.13, the version follows the name (`kron@2.15.json`).
+Without an ID, only `OTHER_TORCHES` are collected under such a torch.
 
-Rerun it for another torch or after a change of rules, then read the difference: it shows which failures a change
-merges, splits or blames elsewhere.
+Run it again for another torch or after a change of rules, and read the difference. It shows which failures the
+change merges, splits or attributes to another site.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ from ddefuzz.instrument.events import Raised  # noqa: E402
 from ddefuzz.oracles.capture import judge  # noqa: E402
 
 INNER = 30
-"""Frames kept of a stack."""
+"""How many frames of a stack are kept."""
 
 LOCAL = re.compile(r"[\w./-]*tests/classify/")
-"""This folder as torch writes it: the end of a path of the machine that collects."""
+"""This folder as torch writes it: the end of a path on the machine that collects."""
 
 MESSAGE = 1600
-"""Characters kept of a message: its title, explanation and context, or the inner end of the C++ stack in it."""
+"""How many characters of a message are kept: its title, explanation and context, or the inner end of the C++ stack
+in it.
+"""
 
 
 def main(ids: list[str]) -> None:
-    """Write the files of these cases, of all without any."""
+    """Write the files of the given cases, or of all cases."""
     path = Path(golden_cases.__file__).resolve().relative_to(ROOT)
     os.environ.setdefault(SYMBOLIZER, long_lived_symbolizer())
     ids = ids or (list(golden_cases.OTHER_TORCHES) if version() else [])
@@ -72,13 +74,13 @@ def main(ids: list[str]) -> None:
 
 
 def version() -> str:
-    """What a file's name says of this torch."""
+    """The part of a file's name that depends on this torch."""
     release = torch.__version__.rpartition(".")[0]
     return "" if release == "2.13" else f"@{release}"
 
 
 def trimmed(observation: Observation) -> Observation:
-    """What classification reads, without what differs from run to run."""
+    """The parts of an observation that classification reads, without what differs from run to run."""
     return msgspec.structs.replace(
         observation,
         exceptions=tuple(
@@ -98,7 +100,7 @@ def trimmed(observation: Observation) -> Observation:
 
 
 def innermost(raised: Raised) -> Raised:
-    """The inner ends of the stacks: what is outside of them is the same for all."""
+    """The inner ends of the stacks. The outer frames are the same for all cases."""
     return msgspec.structs.replace(raised, python=raised.python[-INNER:], native=raised.native[-INNER:])
 
 

@@ -1,6 +1,7 @@
 """The programs whose raw failures are the golden files: one for each rule, plumbing row or shape of frames.
 
-`collect.py` runs them. Each entry's `rule` is what it is there for; `CASES` is the form that `ddefuzz check` reads.
+`collect.py` runs them. The `rule` of an entry says why it is there. `CASES` has the form that `ddefuzz check`
+reads.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ OTHER_TORCHES = (
     "strides",
     "vmap-strides",
 )
-"""The cases of which other versions of torch have a golden file too: one a kind of plumbing."""
+"""The cases that have golden files for other versions of torch too: one for each kind of plumbing."""
 
 
 def case(

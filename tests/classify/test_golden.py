@@ -99,7 +99,7 @@ def test_every_cause_rule_has_a_golden_file(rule: str) -> None:
 
 
 def cxx_names(observation: Observation) -> set[str]:
-    """The C++ functions of the native call that guards, and of an op that refuses."""
+    """The C++ functions of the native call that guards, and of an op that raised."""
     frames = list(native_call(observation.raised.native)) if observation.raised is not None else []
     frames += [frame for error in observation.exceptions for frame in error.native]
     return {function_name(frame.function) for frame in frames}

@@ -1,4 +1,4 @@
-"""Which op of a program led to a failure."""
+"""Tests of finding the op of a program that led to a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reported cases: outcome, kind and site of every case and stage, as expected.json has them for torch 2.13.0."""
+"""Tests the reported cases: outcome, kind and site of every case and stage, against expected.json for torch 2.13.0."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ MECHANISMS: tuple[Mechanism, ...] = ("explicit", "size-oblivious", "aggressive-1
 
 @contextmanager
 def fake_input() -> Iterator[torch.Tensor]:
-    """A fake tensor of shape (u0, 4), its mode entered."""
+    """A fake tensor of shape (u0, 4), with its mode entered."""
     with torch_api.bound(torch_api.FAKE_MODE)(shape_env=ShapeEnv()) as mode:
         mode.allow_scalar_outputs = True
         yield torch.ones(6).nonzero().expand(-1, 4)

@@ -18,7 +18,7 @@ SITES = 50
 
 @lru_cache(maxsize=3)
 def sites(stage: Stage) -> tuple[tuple[Place, str], ...]:
-    """The places that fell back in one watched pass over the calls, each with the first call that reached it."""
+    """The places that took a fallback in one pass over the calls, each with the first call that reached it."""
     found: dict[Place, str] = {}
     for case in case_ids(CALLS):
         seen = observe(Run(CallableSubject(CALLS, case=case), stage))

@@ -1,4 +1,6 @@
-"""The table of torch's private names holds for this torch, says so where it does not, and is their only place."""
+"""Tests that this torch has every private name of the table, that a missing one is reported, and that no other
+module has any.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,15 @@ ALLOWED = {
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/expected.py": "the plumbing of these scripts: data about torch's source",
 }
-"""The modules that may spell private names, and why."""
+"""The modules that may contain private names, and why."""
 
 DOCUMENTED = frozenset({"torch._check"})
-"""Public in spite of the underscore: https://docs.pytorch.org/docs/stable/generated/torch._check.html."""
+"""Public although it has an underscore: https://docs.pytorch.org/docs/stable/generated/torch._check.html."""
 
 INTERNAL = re.compile(
     r"\btorch(?:[./]\w+)*?[./](?:_(?!_)\w+|fx[./]experimental\b)(?:[./]\w+)*|\btorch[./](?:utils|testing)[./]_(?!_)\w+"
 )
-"""A dotted name or a path with a part that begins with one underscore, or of torch.fx.experimental."""
+"""A dotted name or a path with a part that begins with one underscore, or one in torch.fx.experimental."""
 
 
 def private_names(source: str) -> Iterator[str]:
@@ -79,7 +81,7 @@ def test_every_row_is_named_once() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_private_names_are_in_the_table_alone(path: Path) -> None:
+def test_private_names_are_in_the_table_only(path: Path) -> None:
     if str(path.relative_to(PACKAGE)) not in ALLOWED:
         assert not list(private_names(path.read_text()))
 

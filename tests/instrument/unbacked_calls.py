@@ -1,6 +1,7 @@
-"""Calls that between them reach more than 50 sites whose guards fall back: `x` is (6, 4), its first dim unbacked.
+"""Calls that together reach more than 50 sites whose guards take their fallback: `x` is (6, 4), its first dim
+unbacked.
 
-The module has the form that `ddefuzz check` takes of user code: a list CASES.
+The module has the form of user code for `ddefuzz check`: a list CASES.
 """
 
 from __future__ import annotations

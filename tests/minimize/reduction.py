@@ -28,7 +28,7 @@ CHAIN = """
 
 
 def program(text: str) -> Program:
-    """A program by its text without the header."""
+    """The program with this text, without the header."""
     body = dedent(text).strip()
     if body.startswith("return") or not body.startswith(("def ", "# inputs")):
         raise AssertionError(f"not a program: {body!r}")
@@ -36,14 +36,14 @@ def program(text: str) -> Program:
 
 
 def one_way(origin: str, accepts: Predicate, look: Inspect = inspect, **options: object) -> Minimized:
-    """`minimize`, of a text."""
+    """`minimize` applied to a text."""
     start = program(origin)
     assert accepts(start), "the predicate does not accept the program to start from"
     return minimize(start, accepts, inspect=look, **options)  # type: ignore[arg-type]
 
 
 def assert_reduces_to(origin: str, target: str, accepts: Predicate, *, within: int = 60) -> None:
-    """Minimizing `origin` ends at exactly `target`, in at most so many attempts."""
+    """Minimizing `origin` ends at exactly `target`, in at most this many attempts."""
     found = one_way(origin, accepts)
     assert found.program == program(target), f"ended at\n{print_program(found.program)}"
     assert found.attempts <= within, f"{found.attempts} attempts"
@@ -56,12 +56,12 @@ def nodes(one: Program) -> list[Expr]:
 
 
 def calls(function: str) -> Predicate:
-    """The program calls this function."""
+    """Whether the program calls this function."""
     return lambda one: any(isinstance(node, Call) and node.function == function for node in nodes(one))
 
 
 def unbacked(one: Program) -> frozenset[str]:
-    """The names whose size is decided by the data, roughly: inputs with a symbol, and all that depends on a mask."""
+    """The names whose size depends on data, approximately: inputs with a symbol, and all that depends on a mask."""
     tainted = {item.name for item in one.inputs if any(dim.symbol for dim in item.shape) or item.dtype == "bool"}
     for step in one.steps:
         if any(isinstance(node, Name) and node.id in tainted for node in walk(step.value)):
@@ -70,7 +70,7 @@ def unbacked(one: Program) -> frozenset[str]:
 
 
 def calls_on_unbacked(function: str) -> Predicate:
-    """The program calls this function on something whose size is decided by the data."""
+    """Whether the program calls this function on a value whose size depends on data."""
 
     def accepts(one: Program) -> bool:
         tainted = unbacked(one)

@@ -1,4 +1,4 @@
-"""Every op of the catalogue exists in torch, reads as a program, and can be drawn and run."""
+"""Tests that every op of the catalogue exists in torch, parses as a program, and can be drawn and run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATTEMPTS = 40
 
 
 def has_call_of(program: Program, spec: OpSpec) -> bool:
-    """Whether a step of the program is the op, its slots filled in."""
+    """Whether a step of the program is the op, with its slots filled."""
     return any(matches(parse_expression(spec.template), step.value) for step in program.steps)
 
 
@@ -38,7 +38,7 @@ def matches(template: Expr, found: Expr) -> bool:
 
 
 def called(expr: Expr) -> str:
-    """The function, operator or attribute that an expression applies to what it holds."""
+    """The function, operator or attribute at the root of an expression."""
     match expr:
         case Call(name) | Binary(name) | Unary(name) | Attribute(_, name):
             return name

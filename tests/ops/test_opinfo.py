@@ -1,4 +1,4 @@
-"""The names that samples of OpInfo call, held against torch's own database of them."""
+"""Tests of the names that samples of OpInfo call, compared with torch's own database."""
 
 from __future__ import annotations
 

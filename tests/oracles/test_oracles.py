@@ -168,7 +168,7 @@ def test_a_healthy_program_has_no_failure(stage: Stage) -> None:
 
 @pytest.mark.slow
 def test_every_planted_answer_that_changes_a_result_is_named() -> None:
-    """Each fallback of a program turned round: what differs is blamed on the very place."""
+    """Invert each fallback of a program. If the result differs, the failure is located at exactly that guard."""
     text = f"""{HEADER}# inputs: x = sizes(3, 4, 3)
 def program(x: Int64[Tensor, "3"]):
     t0 = torch.bincount(x).float()

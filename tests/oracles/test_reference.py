@@ -1,6 +1,6 @@
 """Tests of the reference programs of `ddefuzz doctor`: each parses, and a wrong site is reported by name.
 
-That they fail as the table says is `tests/cli/test_doctor.py`.
+`tests/cli/test_doctor.py` tests that they fail as the table says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluating a program's steps gives what Python gives for its text."""
+"""Tests that evaluating a program's steps gives the same as running its text in Python."""
 
 from __future__ import annotations
 import __future__

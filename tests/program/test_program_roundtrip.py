@@ -1,4 +1,4 @@
-"""Printing and parsing are inverse over arbitrary well-formed programs, which need not make sense to torch."""
+"""Tests that printing and parsing are inverse for any well-formed program, even if it makes no sense to torch."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _over(expr: Expr, known: list[str]) -> Expr:
 
 @st.composite
 def inputs(draw: st.DrawFn, name: str, symbols: dict[str, int]) -> Input:
-    """A well-formed input; dims of one of the `symbols` have its size."""
+    """A well-formed input. Dims of one of the `symbols` have its size."""
     dim = st.integers(0, 4).map(Dim)
     if symbols:
         dim |= st.sampled_from(sorted(symbols)).map(lambda symbol: Dim(symbols[symbol], symbol))
@@ -114,7 +114,7 @@ def inputs(draw: st.DrawFn, name: str, symbols: dict[str, int]) -> Input:
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """A well-formed program, its names distinct and each read after it is given."""
+    """A well-formed program with distinct names, each read only after it was assigned."""
     symbols = {"u0": draw(st.integers(0, 7)), "u1": 6}
     names = draw(st.lists(NAMES, max_size=6, unique=True))
     cut = draw(st.integers(0, len(names)))

@@ -13,10 +13,11 @@ BOOLEAN_CALLS = frozenset({"all", "any", "is_contiguous", "maybe_guard_or_false"
 
 
 def patches(file: str, line: int, expression: str) -> list[str]:
-    """The sources of a module of torch in which an expression at a line is answered without evaluating it.
+    """The sources of a module of torch in which an expression at a line is replaced by a constant result.
 
-    First as `guard_or_false` answers what it cannot decide, then as `guard_or_true` does; of `min(a, b)` as one of the
-    two. Empty where the expression decides no branch. Lines stay where they are, and the expression stays in the text.
+    First by the result of `guard_or_false` for an undecided guard, then by that of `guard_or_true`; for `min(a,
+    b)`, by either operand. Empty if the expression decides no branch. Line numbers stay the same, and the
+    expression stays in the text.
     """
     source = (PACKAGE / file).read_text()
     near = [
@@ -30,7 +31,7 @@ def patches(file: str, line: int, expression: str) -> list[str]:
 
 
 def answers(node: ast.expr) -> list[str]:
-    """What a fix may put in place of an expression."""
+    """The values that a fix may use in place of an expression."""
     match node:
         case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Name():
             return ["False", "True"]
@@ -44,14 +45,14 @@ def answers(node: ast.expr) -> list[str]:
 
 def _answered(source: str, nodes: list[ast.expr], answer: str) -> str:
     lines = source.splitlines(keepends=True)
-    # From the last on, so that the places of the others stay.
+    # From the last to the first, so that the positions of the others stay valid.
     for node in sorted(nodes, key=lambda one: (one.lineno, one.col_offset), reverse=True):
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         end = lines[node.end_lineno - 1].encode()
         lines[node.end_lineno - 1] = (end[: node.end_col_offset] + b")" + end[node.end_col_offset :]).decode()
         start = lines[node.lineno - 1].encode()
-        # Not a constant: the compiler would drop the functions in the expression.
+        # Not a constant, because the compiler would drop the functions in the expression.
         before = f"({answer} if __name__ else ".encode()
         lines[node.lineno - 1] = (start[: node.col_offset] + before + start[node.col_offset :]).decode()
     return "".join(lines)

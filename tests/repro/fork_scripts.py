@@ -1,9 +1,11 @@
 """Runs stand-alone scripts in children of one process that has imported torch: `python fork_scripts.py < TASKS`.
 
-A plain `python` takes 5 s a script, of which 4 s are importing torch; a child takes 0.6 s, and has captured nothing, as
-a new process has not. A task is a line, a JSON object with `script`, a path, and where a module of torch is to be
-another, `file`, its path, and `text`, its source. Of each task a line says `script`, `code` and `result`: the last line
-that the script printed, or the classes of the exceptions that ended it.
+A plain `python` needs 5 s per script, of which 4 s are the import of torch. A child needs 0.6 s, and like a new
+process it has captured nothing yet.
+
+A task is a line with a JSON object: `script` is a path. If a module of torch is to be changed, `file` is its path
+and `text` its new source. For each task a line is printed with `script`, `code` and `result`: the last line that
+the script printed, or the classes of the exceptions that ended it.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def forked(task: dict[str, str], output: int) -> int:
 
 
 def run_changed(task: dict[str, str]) -> None:
-    """Run a script whose eager run sees torch as it is, and whose capture sees the changed module."""
+    """Run a script with torch unchanged in its eager run, and with the changed module in its capture."""
     script = ModuleType("script")
     script.__file__ = task["script"]
     sys.modules["script"] = script
@@ -83,7 +85,7 @@ def run_changed(task: dict[str, str]) -> None:
 
 
 def classes(error: BaseException | None) -> list[str]:
-    """The names of the classes of an exception and of what led to it."""
+    """The names of the classes of an exception and of its causes."""
     chain: list[BaseException] = []
     while error is not None and error not in chain:
         chain.append(error)
@@ -92,10 +94,10 @@ def classes(error: BaseException | None) -> list[str]:
 
 
 def replace_source(file: str, text: str) -> None:
-    """Give every function of a module the code that the text has for it.
+    """Replace the code of every function of a module by the code that the text has for it.
 
-    The functions are found wherever they are: decorators keep them in closures and tables. The text has as many lines
-    as the file.
+    All functions are found, also those that decorators keep in closures and tables. The text must have as many
+    lines as the file.
     """
     before, after = (
         list(codes(compile(source, file, "exec", dont_inherit=True))) for source in (Path(file).read_text(), text)
@@ -115,12 +117,12 @@ def module_of(file: str) -> str:
 
 
 def name_of(code: CodeType) -> tuple[str, int]:
-    """What names a function in its file."""
+    """The key that identifies a function in its file."""
     return code.co_qualname, code.co_firstlineno
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of all functions in a code, outer ones first."""
+    """The code objects of all functions in a code object, outer ones first."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant

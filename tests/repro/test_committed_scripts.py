@@ -35,7 +35,9 @@ JOBS = 2
 FINDINGS = read_findings(ROOT / "findings", datetime(2025, 1, 1, tzinfo=UTC))
 
 COLD = FINDINGS[:: len(FINDINGS) // 6]
-"""Some are run by a plain interpreter, which takes 5 s each; all of them in children of one that has imported torch."""
+"""The findings whose scripts are also run by a plain interpreter, which needs 5 s each. All scripts are run in
+children of one process that has imported torch.
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -81,7 +83,7 @@ def test_a_plain_interpreter_says_the_same() -> None:
 
 
 def branch_of(finding: Finding) -> tuple[str, list[str]] | None:
-    """The file of torch with the branch that is blamed, and its sources without the branch."""
+    """The file of torch with the blamed branch, and its sources without that branch."""
     evidence = finding.evidence
     classified = classify(evidence) if evidence is not None and evidence.kind == "dde" else None
     frame = classified.frame if classified is not None else None
@@ -93,7 +95,7 @@ def branch_of(finding: Finding) -> tuple[str, list[str]] | None:
 def test_no_script_shows_a_branch_that_is_gone(tmp_path: Path) -> None:
     branches = {finding.id: branch for finding in FINDINGS if (branch := branch_of(finding)) is not None}
     rest = {name: (file, texts) for name, (file, texts) in branches.items() if texts}
-    # What is left decides no branch: a number that C++ wants as an int, the length of a range, a sort.
+    # The others decide no branch: a number that C++ needs as an int, the length of a range, a sort.
     assert len(rest) > 0.8 * len(branches)
     paths = {finding.id: script_of(finding, tmp_path) for finding in FINDINGS if finding.id in rest}
     for number in range(2):

@@ -56,7 +56,7 @@ def program(mask: Bool[Tensor, "6"]):
 GUARD = "GuardOnDataDependentSymNode"
 ZERO_CHUNKS = {"exception": GUARD, "function": "at::native::chunk", "evaluated": "Eq(0, (u7 + 1)//2)"}
 IN_CHUNK = Expected("by_native", ZERO_CHUNKS, NATIVE_INTERNAL)
-"""What dynamo and export say of `torch.chunk`, with another symbol, order and direction."""
+"""The message of dynamo and export for `torch.chunk`, with another symbol, order and direction."""
 
 IN_EXPAND = Expected("by_native", {**ZERO_CHUNKS, "function": "at::native::expand"}, NATIVE_INTERNAL)
 ANOTHER_EXPRESSION = Expected("by_native", {**ZERO_CHUNKS, "evaluated": "u0 < 3"}, NATIVE_INTERNAL)
@@ -186,7 +186,7 @@ def test_every_stage_has_a_script_that_compiles(stage: str, expected: Expected) 
     compile(script, "repro.py", "exec", dont_inherit=True)
     assert ("mark_unbacked" in script) == (stage not in {"eager", "export"})
     assert "ddefuzz" not in script
-    # The title stands alone, and the program comes before what recognizes.
+    # The title is a paragraph of its own, and the program comes before the recognizer.
     assert script.startswith('"""A \'quoted\' \\\\ title\n\n')
     assert script.index("def program") < script.index("EXPECTED =")
 
