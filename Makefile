@@ -1,4 +1,4 @@
-# The two commands of the README, and what they are made of. Everything else is a script in ci/.
+# `make fuzz` and `make test` install what they need into .venv and run the scripts in ci/.
 .PHONY: fuzz test check clean
 
 PYTHON ?= python3

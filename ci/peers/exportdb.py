@@ -1,8 +1,8 @@
-"""The example programs of torch.export's own documentation, exported one after the other: a peer to measure against.
+"""Export the examples of torch.export's documentation (ExportDB), for comparison with ddefuzz.
 
     DDEFUZZ_SITES=sites.jsonl python -m ddefuzz.bench.outside ci/peers/exportdb.py
 
-Prints one line of JSON at the end: examples, and how they ended.
+It prints one line of JSON at the end: the number of examples, and their outcomes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch._export.db.examples import all_examples
 
 
 def main() -> None:
-    """Each example as its own case says, strict as the documentation has it and not strict."""
+    """Export each example with its own inputs, in strict and in non-strict mode."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)

@@ -1,9 +1,9 @@
-"""PyTorch's OpInfo samples with every dim unbacked, in one FakeTensorMode each: a peer to measure ddefuzz against.
+"""Run PyTorch's OpInfo samples under FakeTensorMode with every dim unbacked, for comparison with ddefuzz.
 
     DDEFUZZ_SITES=sites.jsonl python -m ddefuzz.bench.outside ci/peers/opinfo.py --samples 6
 
-Needs the package expecttest, as torch.testing._internal does. Prints one line of JSON at the end: calls, how they
-ended, and how many ops met a data-dependent error. `--seconds` stops after so many CPU seconds of this process.
+It needs the package expecttest, as torch.testing._internal does. It prints one line of JSON at the end: the number of
+calls, their outcomes, and the number of ops with a data-dependent error. `--seconds` limits the CPU seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_map
 
 
 def main() -> None:
-    """Each op with its first samples, in the order of the database or drawn by a seed."""
+    """Run each op with its first samples, in the order of the database or in an order drawn by a seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=6, help="the most samples of an op")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="CPU seconds after which to stop")
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def samples(op: Any, limit: int) -> Iterator[Any]:
-    """The first samples of an op, on the CPU, of the first dtype that it has of those that models use."""
+    """The first samples of an op on the CPU, of its first dtype among those that models use."""
     dtypes = op.supported_dtypes("cpu")
     wanted = (torch.float32, torch.complex64, torch.int64, torch.bool)
     dtype = next((one for one in wanted if one in dtypes), None) or next(iter(sorted(dtypes, key=str)), None)
@@ -80,7 +80,7 @@ def samples(op: Any, limit: int) -> Iterator[Any]:
 
 
 def call(op: Any, sample: Any) -> BaseException | None:
-    """Run the op on its sample, all dims of all tensors unbacked; returns what it raised."""
+    """Run the op on its sample with all dims of all tensors unbacked. Returns the exception it raised."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     mode.allow_scalar_outputs = True
     numbers = itertools.count()
@@ -104,7 +104,7 @@ def call(op: Any, sample: Any) -> BaseException | None:
 
 
 def is_data_dependent(error: BaseException | None) -> bool:
-    """Whether a data-dependent error is the error or what led to it."""
+    """Whether the error or one of its causes is a data-dependent error."""
     while error is not None:
         if isinstance(error, GuardOnDataDependentSymNode) or "data-dependent" in str(error):
             return True
