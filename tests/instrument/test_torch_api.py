@@ -20,7 +20,7 @@ from ddefuzz.instrument.torch_api import Api, TorchFile
 
 PACKAGE = Path(__file__).parents[2] / "ddefuzz"
 
-SOURCE_DATA = "a table of what persons read in torch's source: places that are compared with recorded frames, not used"
+SOURCE_DATA = "a reviewed table of places in torch's source, which are compared with recorded frames and not used"
 
 ALLOWED = {
     "instrument/torch_api.py": "the table",
@@ -29,8 +29,9 @@ ALLOWED = {
     "classify/aliases.py": SOURCE_DATA,
     "oracles/reference.py": SOURCE_DATA,
     "coverage/unreached.py": SOURCE_DATA,
-    "ops/references.py": "names under test: what programs may call; a row whose function this torch lacks is not drawn",
+    "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
+    "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
     "repro/expected.py": "the plumbing of these scripts: data about torch's source",
 }
 """The modules that may contain private names, and why."""
