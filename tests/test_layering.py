@@ -66,19 +66,19 @@ def imports(path: Path) -> Iterator[tuple[str, ast.stmt]]:
                     yield (whole if whole in MODULES else module), node
 
 
-def test_every_room_is_in_the_order() -> None:
-    assert {room for room in map(package_of, MODULES) if room is not None} <= set(PACKAGES)
+def test_every_package_is_in_the_order() -> None:
+    assert {package for package in map(package_of, MODULES) if package is not None} <= set(PACKAGES)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_go_downstream_only(module: str) -> None:
-    room = package_of(module)
-    if room is None:
+    package = package_of(module)
+    if package is None:
         return
     wrong = [
         f"{module} imports {target}"
         for target, _ in imports(MODULES[module])
-        if (other := package_of(target)) is not None and PACKAGES.index(other) > PACKAGES.index(room)
+        if (other := package_of(target)) is not None and PACKAGES.index(other) > PACKAGES.index(package)
     ]
     assert not wrong
 

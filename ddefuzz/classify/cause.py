@@ -117,18 +117,18 @@ RULES: tuple[Rule, ...] = (
         evidence.no_unbacked_output,
     ),
     Rule(
-        "answer-wanted-in-cxx",
+        "data-read-in-cxx",
         "avoidable",
         "C++ of PyTorch calls an op that returns a Python value of data",
         "torch.cov(x, fweights=w)",
-        evidence.answer_wanted_in_cxx,
+        evidence.data_read_in_cxx,
     ),
     Rule(
-        "answer-is-data",
+        "op-returns-data",
         "python-value",
         "the program calls an op that returns a Python value of data",
         "torch.equal(x, y)",
-        evidence.answer_is_data,
+        evidence.op_returns_data,
     ),
     Rule(
         "branch-on-a-tensor",

@@ -69,26 +69,26 @@ def reviewed_as(cause: Cause) -> Callable[[Evidence], bool]:
 
 def outputs_by_argument(evidence: Evidence) -> bool:
     raised = _guard(evidence)
-    op = bound_op(raised.native) if raised is not None and int_in_schema(evidence) else _refusing_op(evidence)
+    op = bound_op(raised.native) if raised is not None and int_in_schema(evidence) else _rejecting_op(evidence)
     return op in OUTPUTS_BY_ARGUMENT
 
 
 def no_kernel(evidence: Evidence) -> bool:
-    return _refuses_output(evidence, "UnsupportedOperatorException") or _says(evidence, _NO_FAKE_IMPL)
+    return _raised_for_output(evidence, "UnsupportedOperatorException") or _says(evidence, _NO_FAKE_IMPL)
 
 
 def no_unbacked_output(evidence: Evidence) -> bool:
-    return _refuses_output(evidence, "DynamicOutputShapeException")
+    return _raised_for_output(evidence, "DynamicOutputShapeException")
 
 
-def answer_wanted_in_cxx(evidence: Evidence) -> bool:
-    if not _refuses_output(evidence, "DataDependentOutputException"):
+def data_read_in_cxx(evidence: Evidence) -> bool:
+    if not _raised_for_output(evidence, "DataDependentOutputException"):
         return False
     return caller(decisive(evidence.failure.observation)[1].native) is not None
 
 
-def answer_is_data(evidence: Evidence) -> bool:
-    return _refuses_output(evidence, "DataDependentOutputException")
+def op_returns_data(evidence: Evidence) -> bool:
+    return _raised_for_output(evidence, "DataDependentOutputException")
 
 
 def branch_on_a_tensor(evidence: Evidence) -> bool:
@@ -129,7 +129,7 @@ def symint_refused(evidence: Evidence) -> bool:
     """The same, detected when the call was matched with the op's schema (torch/csrc/jit,
     `FunctionSchema::checkArg`).
     """
-    return _refusing_op(evidence) is not None
+    return _rejecting_op(evidence) is not None
 
 
 def number_of_data(evidence: Evidence) -> bool:
@@ -150,11 +150,11 @@ def own_branch(evidence: Evidence) -> bool:
 
 
 def int_in_kernel(evidence: Evidence) -> bool:
-    return _wants_a_number(evidence) and evidence.site.language == "C++"
+    return _needs_a_number(evidence) and evidence.site.language == "C++"
 
 
 def int_in_python(evidence: Evidence) -> bool:
-    return _wants_a_number(evidence) and _in_torch(evidence)
+    return _needs_a_number(evidence) and _in_torch(evidence)
 
 
 def sizes_as_ints(evidence: Evidence) -> bool:
@@ -180,7 +180,7 @@ def _is_truth(raised: Raised) -> bool:
     return raised.method not in NUMBER_METHODS and bool(_TRUTH.search(raised.expression))
 
 
-def _wants_a_number(evidence: Evidence) -> bool:
+def _needs_a_number(evidence: Evidence) -> bool:
     raised = _guard(evidence)
     return raised is not None and not _is_truth(raised)
 
@@ -197,7 +197,7 @@ def _converts(raised: Raised, bindings: tuple[str, ...]) -> bool:
     return any(function_name(frame.function).startswith(bindings) for frame in native_call(raised.native))
 
 
-def _refuses_output(evidence: Evidence, name: str) -> bool:
+def _raised_for_output(evidence: Evidence, name: str) -> bool:
     if evidence.failure.kind != "data-dependent-output":
         return False
     return decisive(evidence.failure.observation)[1].name == name
@@ -218,7 +218,7 @@ def _root_message(evidence: Evidence) -> str:
     return exceptions[-1].message if exceptions else ""
 
 
-def _refusing_op(evidence: Evidence) -> str | None:
+def _rejecting_op(evidence: Evidence) -> str | None:
     """The op whose schema does not accept a symbol."""
     if evidence.failure.kind != "internal-error":
         return None

@@ -87,8 +87,8 @@ def _stand_in(program: Program, known: StandIn | None) -> tuple[Program, Expr] |
             sized = Input(name, "float32", (Dim(value, symbol or f"u_{name}"),), Recipe("normal"))
             return _with_input(program, sized), Index(Attribute(Name(name), "shape"), Literal(0))
         case Input():
-            wants_grad = known.dtype in DIFFERENTIABLE and any(one.requires_grad for one in program.inputs)
-            return _with_input(program, replace(known, name=name, requires_grad=wants_grad)), Name(name)
+            needs_grad = known.dtype in DIFFERENTIABLE and any(one.requires_grad for one in program.inputs)
+            return _with_input(program, replace(known, name=name, requires_grad=needs_grad)), Name(name)
         case _:
             return None
 

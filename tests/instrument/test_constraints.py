@@ -39,7 +39,7 @@ def test_a_failed_assertion_has_the_code_that_made_it(stage: Stage) -> None:
     assert innermost(made) == "torch/__init__.py"
 
 
-def test_what_no_call_failed_is_left_out() -> None:
+def test_constraints_that_every_call_satisfies_are_left_out() -> None:
     assert seen(OWN_BROADCAST, "export", "1").constraints == ()
     assert seen(OWN_BROADCAST, "export").constraints == ()
 

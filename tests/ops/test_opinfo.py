@@ -16,21 +16,21 @@ from ddefuzz.program.text import print_program
 DANGEROUS = ("load", "save", "compile", "export", "jit", "from_file", "map_", "apply_", "numpy", "storage", "_C")
 
 
-def test_every_name_is_there() -> None:
+def test_every_name_exists_in_torch() -> None:
     assert [name for name in OPINFO if not callable(resolve(name))] == []
 
 
-def test_nothing_runs_code_or_touches_files() -> None:
+def test_no_name_runs_code_or_accesses_files() -> None:
     assert [name for name in OPINFO if any(name.rpartition(".")[2].startswith(word) for word in DANGEROUS)] == []
     assert {name.split(".")[0] for name in OPINFO} == {"torch", "Tensor"}
 
 
-def test_what_takes_out_is_a_function() -> None:
+def test_no_method_accepts_out() -> None:
     assert TAKES_OUT <= OPINFO
     assert not any(name.startswith("Tensor.") for name in TAKES_OUT)
 
 
-def test_the_table_has_what_samples_call() -> None:
+def test_the_table_has_the_names_that_samples_call() -> None:
     called: set[str] = set()
     for op in opinfo.entries():
         for program in islice(opinfo.samples(op), 2):

@@ -68,7 +68,7 @@ def test_a_crash_or_hang_of_eager_is_reported_for_eager_only(outcome: Outcome) -
 
 
 @pytest.mark.parametrize("outcome", ["ok", "not-judged"])
-def test_nothing_is_wrong_without_evidence(outcome: Outcome) -> None:
+def test_ok_and_not_judged_are_no_failures(outcome: Outcome) -> None:
     assert judge([failed(outcome=outcome)]) == ()
 
 

@@ -77,7 +77,7 @@ def test_every_script_shows_its_finding(tmp_path: Path) -> None:
     assert {name: result for name, (code, result) in results.items() if code != 1} == {}
 
 
-def test_a_plain_interpreter_says_the_same() -> None:
+def test_a_plain_interpreter_gives_the_same_verdicts() -> None:
     results = run_scripts(COLD, sys.executable, JOBS, lambda _: None)
     assert [(result.finding, result.status) for result in results] == [(one.id, "shows") for one in COLD]
 
@@ -92,7 +92,7 @@ def branch_of(finding: Finding) -> tuple[str, list[str]] | None:
     return str(PACKAGE / frame.file), patches(frame.file, frame.line, expected_of(evidence).seen.get("evaluated", ""))
 
 
-def test_no_script_shows_a_branch_that_is_gone(tmp_path: Path) -> None:
+def test_no_script_shows_a_branch_that_was_removed(tmp_path: Path) -> None:
     branches = {finding.id: branch for finding in FINDINGS if (branch := branch_of(finding)) is not None}
     rest = {name: (file, texts) for name, (file, texts) in branches.items() if texts}
     # The others decide no branch: a number that C++ needs as an int, the length of a range, a sort.

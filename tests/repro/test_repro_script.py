@@ -154,11 +154,11 @@ def test_an_error_of_the_capture_itself_is_no_failure_of_torch(
     namespace = namespace_of(repro_script(parse(ADD, "case.py").program, "export", expected, "a title"))
 
     def capture() -> None:
-        raise KeyError("what nobody expects")
+        raise KeyError("an unexpected error")
 
     namespace["capture"] = capture
     assert namespace["main"]() == 3
-    assert json.loads(capsys.readouterr().out)["seen"] == {"exception": "KeyError", "message": "'what nobody expects'"}
+    assert json.loads(capsys.readouterr().out)["seen"] == {"exception": "KeyError", "message": "'an unexpected error'"}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_error_of_the_capture_itself_is_no_failure_of_torch(
     ],
     ids=["no failure", "a gradient of an input", "an op that this torch does not have"],
 )
-def test_what_does_not_fail(
+def test_scripts_that_pass_or_cannot_be_judged(
     text: str, code: int, said: str, exception: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = repro_script(parse(text, "case.py").program, "export", DIFFERENT, "a title")

@@ -69,7 +69,7 @@ def test_the_lines(stage: Stage, snippet: str) -> None:
     assert finding_snippet(FINDING, stage) == snippet
 
 
-def test_what_has_no_short_form() -> None:
+def test_a_finding_without_a_snippet_is_an_input_error() -> None:
     steps = "".join(f"    t{number} = x + {number}\n" for number in range(12))
     long = TIED.replace("    total = ", f"{steps}    total = ")
     with pytest.raises(InputError, match=r"its snippet has 24 lines, expected at most 15: use --repro$"):
