@@ -60,7 +60,7 @@ def read_toml(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
         ) from error
     except ValueError as error:  # that of a syntax error too; Python refuses to read integers of thousands of digits
         said = " ".join(str(error).partition(";")[0].split())
-        raise InputError(f"{path}: found what cannot be read ({said}), expected a table in TOML") from error
+        raise InputError(f"{path}: found an unreadable file ({said}), expected a table in TOML") from error
 
 
 _KINDS: Final = {

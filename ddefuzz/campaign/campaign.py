@@ -279,7 +279,7 @@ class Campaign:
         """Submit a case again that was lost before any worker had begun it."""
         self.lost_before_begun += 1
         if self.lost_before_begun > LOST_BEFORE_BEGUN:
-            raise DdefuzzError(f"the workers end before they begin: {lost.reason}; `ddefuzz doctor` says more")
+            raise DdefuzzError(f"the workers end before they run any task: {lost.reason}; `ddefuzz doctor` says more")
         self._submit_case(task)
 
     def _record(self, sighting: Sighting) -> str:

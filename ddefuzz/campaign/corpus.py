@@ -42,7 +42,7 @@ EXPECTATION = re.compile(r"(?P<stage>[a-z-]+)/(?P<mechanism>[a-z0-9-]+) (?:ok|(?
 class Expectation(msgspec.Struct, frozen=True):
     """What a case does in one stage: the `kind` and `site` of its failure, or no kind if it has to pass.
 
-    What is captured is called at the sizes `calls`.
+    The captured program is called at the sizes `calls`.
     """
 
     stage: Stage
@@ -54,11 +54,11 @@ class Expectation(msgspec.Struct, frozen=True):
 
     @property
     def oracles(self) -> tuple[str, ...]:
-        """What judges it: where nothing is called, the capture alone."""
+        """The oracles that judge it. If nothing is called, only those of the capture."""
         return NAMES if self.calls else CAPTURE
 
     def fits(self, signature: Signature) -> bool:
-        """Whether it is the failure that is expected."""
+        """Whether a failure is the expected one."""
         same_site = not self.site or str(signature.site) == self.site
         return signature.kind == self.kind and same_site and self.anchor in (None, signature.anchor)
 
@@ -123,7 +123,7 @@ def parse_expectation(text: str, where: str) -> Expectation:
 
 
 def _calls_of(kind: str | None) -> tuple[CallSize, ...]:
-    """The sizes at which a failure of this kind is looked for; nothing is called where there is none."""
+    """The sizes of the calls in which a failure of this kind can show. Empty for failures of the capture."""
     return next((oracle.calls for oracle in ORACLES if kind in oracle.kinds), ())
 
 
@@ -163,8 +163,8 @@ def program_cases(file: Path) -> Iterator[KeptCase]:
     if text is None:
         return
     case = catalogue.parse(text, str(file))
-    beside = file.parent / FINDING
-    if file.name in (MINIMAL, ORIGINAL) and beside.exists():
+    folder_finding = file.parent / FINDING
+    if file.name in (MINIMAL, ORIGINAL) and folder_finding.exists():
         finding = read_finding(file.parent)
         seen = finding.evidence if file.name == MINIMAL else finding.failure
         yield KeptCase(str(file), ProgramSubject(text), expectation_of(finding, seen), finding.id)

@@ -19,11 +19,11 @@ CASE_SECONDS = 60.0
 
 Status: TypeAlias = Literal["as expected", "gone", "fails", "fails otherwise", "not judged"]
 """
-as expected      passes, or fails as it is known to
-gone             was known to fail and passes now
-fails            had to pass
-fails otherwise  fails with another kind, site or anchor than the known one
-not judged       the stage could not say
+as expected      passes as expected, or fails as expected
+gone             was expected to fail and passes
+fails            was expected to pass
+fails otherwise  fails with another kind, site or anchor than expected
+not judged       this torch has no such op or stage, or eager fails
 """
 
 MISMATCHES: frozenset[Status] = frozenset({"fails", "fails otherwise", "not judged"})
@@ -42,7 +42,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 def compare(case: KeptCase, seen: Tried) -> Replayed:
-    """Compare what was seen with what is expected of the case."""
+    """Compare the result with what is expected of the case."""
     observation = seen.observation
     run = f"{observation.stage}/{observation.semantics}"
     if observation.outcome == "not-judged":
@@ -50,9 +50,9 @@ def compare(case: KeptCase, seen: Tried) -> Replayed:
     if not seen.failures:
         return Replayed(case, "gone" if case.expect.kind else "as expected", f"{run} ok")
     found = next((one for one in seen.failures if case.expect.fits(one.signature)), None)
-    told = found or seen.failures[0]
+    first = found or seen.failures[0]
     status: Status = "fails" if case.expect.kind is None else "fails otherwise" if found is None else "as expected"
-    return Replayed(case, status, f"{run} {told.signature.kind} at {told.signature.site}", told.failure.evidence)
+    return Replayed(case, status, f"{run} {first.signature.kind} at {first.signature.site}", first.failure.evidence)
 
 
 def replay(
@@ -100,13 +100,13 @@ def _counted(seen: Iterable[Status]) -> dict[Status, int]:
 
 
 def trial_of(case: KeptCase) -> Trial:
-    """The run that a case asks for, and what judges it."""
+    """The run of a case, and the oracles that judge it."""
     expect = case.expect
     return Trial(Run(case.subject, expect.stage, expect.semantics, calls=expect.calls), expect.oracles)
 
 
 def arrived(case: KeptCase, result: Tried | Lost) -> Tried:
-    """What was seen, also where the worker was lost."""
+    """The judged run. If the worker was lost, one that says so."""
     if isinstance(result, Tried):
         return result
     return tried_of(lost_observation(trial_of(case).run, result))

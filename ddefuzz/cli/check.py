@@ -70,7 +70,7 @@ class Target(msgspec.Struct, frozen=True):
     "advising",
     default=True,
     show_default=True,
-    help="Try changes of the code that may make it capture.",
+    help="Try changes of your code that may let capture succeed.",
 )
 @jobs_option
 @output_options("text", "json")

@@ -122,7 +122,9 @@ def _found_with(finding: Finding) -> Iterator[RenderableType]:
         observation = finding.failure.observation
         expression = observation.raised.expression if observation.raised is not None else ""
         if (observation.stage, expression) != (finding.stage, finding.expression):
-            yield plain(f"  it failed in {observation.stage}{f', by {question(expression)}' if expression else ''}")
+            yield plain(
+                f"  it failed in {observation.stage}{f', evaluating {question(expression)}' if expression else ''}"
+            )
 
 
 def _hanging(line: str, width: int) -> str:

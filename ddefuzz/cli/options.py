@@ -77,7 +77,7 @@ def semantics_option(default: tuple[Mechanism, ...], note: str = "") -> Callable
         multiple=True,
         default=default,
         show_default=True,
-        help="What a guard does that cannot be decided: explicit (take its fallback answer, as torch does), "
+        help="What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
         "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
         f"aggressive_guard_free_semantics). Can be repeated.{note}",
     )

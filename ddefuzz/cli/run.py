@@ -68,8 +68,8 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     "--screen/--no-screen",
     default=True,
     show_default=True,
-    help="Run each case under FakeTensorMode first. Capture it only if it fails there in a new way. Of all other "
-    "cases, capture every 16th. --no-screen captures all cases.",
+    help="Run each case under FakeTensorMode first. Capture it only if it fails there with a new signature. Of all "
+    "other cases, capture every 16th. --no-screen captures all cases.",
 )
 @click.option(
     "--guided/--uniform",

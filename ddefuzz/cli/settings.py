@@ -121,4 +121,4 @@ def _source(place: str) -> sources.PydanticBaseSettingsSource:
     try:
         return PLACES[place](Settings)
     except (OSError, ValueError, AttributeError) as error:  # AttributeError: [tool.ddefuzz] is no table
-        raise InputError(f"{place}: found what cannot be read ({error}), expected a table in TOML") from error
+        raise InputError(f"{place}: found an unreadable file ({error}), expected a table in TOML") from error

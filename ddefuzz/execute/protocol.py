@@ -122,7 +122,7 @@ class Observation(msgspec.Struct, frozen=True):
 
     `exceptions` is the chain of the final failure: the final one first, then by `__cause__`, else
     `__context__`. `guards` are the guards that took their fallback, in order of first visit. `output` is the
-    end of what the run printed. `calls` are the calls of what was captured, beside eager. `constraints` are the
+    end of what the run printed. `calls` are the calls of the captured program and of eager. `constraints` are the
     replacements of unbacked symbols and the assertions and ranges that a call failed. `peak_rss_mb` is the
     resident memory of the worker after the run, in 10^6 bytes.
     """

@@ -83,7 +83,7 @@ def _sendable(error: BaseException) -> Exception:
     """The error if it is one of Python's own with plain arguments, else one of these that says it.
 
     A class or a value of the user's code does not exist in the campaign's process. Pebble's thread that reads results
-    there ended when it met one, and nobody read on.
+    there ended when it met one, and no result was read after that.
     """
     plain = all(isinstance(one, str | bytes | int | float | None) for one in error.args)
     if isinstance(error, OSError) and plain:

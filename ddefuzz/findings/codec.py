@@ -41,7 +41,7 @@ def unpacked(data: bytes, type_: type[Record], most: int = MOST_BYTES) -> Record
     if decompressor.unconsumed_tail or (not decompressor.eof and len(raw) >= most):
         raise PackedError(f"found more than {most // 2**20} MiB when unpacked")
     if not decompressor.eof or decompressor.unused_data:
-        raise PackedError("found a gzip file that is cut short or has more behind its end")
+        raise PackedError("found a gzip file that is cut short or has data after its end")
     try:
         return msgspec.json.decode(raw, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -61,7 +61,7 @@ def open_engine(url: str, *, create: bool = True) -> Engine:
         parsed = make_url(url)
     except exc.ArgumentError as error:
         raise DatabaseError(
-            f"findings database {url!r}: found what is no URL, expected one such as sqlite:///PATH"
+            f"findings database {url!r}: found no valid URL, expected one such as sqlite:///PATH"
         ) from error
     shown = parsed.render_as_string(hide_password=True)
     _check_place(parsed, shown, create=create)

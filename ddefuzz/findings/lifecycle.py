@@ -14,10 +14,10 @@ State: TypeAlias = Literal["open", "known", "fixed", "ignored", "dup"]
 STATES: tuple[State, ...] = get_args(State)
 
 MEANING: dict[State, str] = {
-    "open": "seen, nobody has looked at it yet",
-    "known": "looked at and accepted as a bug; expected to fail until it is fixed",
-    "fixed": "gone in the versions it is marked for; seen there again, it is a new finding",
-    "ignored": "not worth reporting, such as behaviour that is meant to be so",
+    "open": "not reviewed yet",
+    "known": "reviewed and accepted as a bug; expected to fail until it is fixed",
+    "fixed": "fixed in the versions that it names; a failure in one of them is a new finding",
+    "ignored": "not worth reporting, such as intended behaviour",
     "dup": "the same bug as another finding",
 }
 

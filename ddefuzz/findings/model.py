@@ -250,8 +250,8 @@ def stamp(when: datetime) -> str:
 def slim(failure: Failure) -> Failure:
     """The failure as it is stored: the fields that classification reads.
 
-    Guards that took their fallback, the graph and measurements are left out. Paths do not depend on the machine.
-    Of the calls, those stay whose sizes show the failure.
+    Guards that took their fallback, the graph, measurements, and calls that do not show the failure are left out. Paths
+    do not depend on the machine.
     """
     failure = kept(failure)
     observation = msgspec.structs.replace(

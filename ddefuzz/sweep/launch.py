@@ -96,7 +96,7 @@ def _compared(running: Sweep, versions: Versions, pool: Pool, note: Note, stoppe
     failing = {one.op for one in swept if one.explicit == "dde"}
     listed = set(versions.listed)
     disputed = sorted(failing.symmetric_difference(listed) & {one.op for one in swept})
-    note(f"putting {len(disputed)} ops on which upstream's list differs through upstream's own test")
+    note(f"running upstream's own test on {len(disputed)} ops whose result differs from its list")
     tasks = (UpstreamTask(op) if op in listed else UpstreamTask(op, samples=FEW_SAMPLES) for op in disputed)
     futures = {task.op: pool.submit(run_upstream, task, TEST_SECONDS) for task in tasks}
     tests: dict[str, UpstreamResult] = {}

@@ -54,7 +54,7 @@ def test_lists_in_the_environment_are_words_or_comma_separated(monkeypatch: pyte
         ("db = 3", r"ddefuzz.toml: found db = 3, expected a string"),
         ("stage = 3", r"ddefuzz.toml: found stage = 3, expected a list of strings"),
         ("stage = [3]", r"ddefuzz.toml: found stage = \[3\], expected a list of strings"),
-        ("= 3", r"ddefuzz.toml: found what cannot be read \(.*\), expected a table in TOML"),
+        ("= 3", r"ddefuzz.toml: found an unreadable file \(.*\), expected a table in TOML"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_one_line(folder: Path, text: str, said: str) -> None:

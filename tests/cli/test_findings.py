@@ -186,7 +186,7 @@ def test_the_page_of_a_finding_folds_and_cuts_nothing(url: str, columns: int) ->
     assert "…" not in text
     for part in ("u0 == 3", "the_last_argument)", "smallest program", "program that it was found with"):
         assert part in text
-    assert "it failed in export, by u0 == 0" in " ".join(text.split())
+    assert "it failed in export, evaluating u0 == 0" in " ".join(text.split())
 
 
 def test_show_prints_programs_alone(url: str) -> None:

@@ -157,7 +157,7 @@ def test_a_database_that_is_held_by_another(tmp_path: Path, monkeypatch: pytest.
     [
         ("sqlite:///{tmp}/none.db", "found no such file, expected a database: `ddefuzz run`"),
         ("sqlite:///{tmp}", "found a folder, expected a file"),
-        ("findings.db", "found what is no URL, expected one such as sqlite:///PATH"),
+        ("findings.db", "found no valid URL, expected one such as sqlite:///PATH"),
         ("nonesuch://x/y", "found no driver"),
         ("mysql+nonesuch://x/y", "found no driver"),
     ],

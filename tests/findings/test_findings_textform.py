@@ -150,7 +150,7 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     (
         "more behind the observations",
         lambda place: observed(place, observed(place) + b"more"),
-        "observed.json.gz: found a gzip file that is cut short or has more behind its end",
+        "observed.json.gz: found a gzip file that is cut short or has data after its end",
     ),
     (
         "observations of another kind",
