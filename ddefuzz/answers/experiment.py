@@ -1,5 +1,4 @@
-"""The experiment: captures a program with each value of its undecided guard, and calls what is captured at all
-sizes.
+"""The experiment: captures a program with each value of its undecided guard, and calls the result at all sizes.
 
 Running is a function (`Runner`), so the tests of the verdicts need no torch. A run may crash torch: a forced value
 has led C++ to divide by zero. So the runner should use processes that may die.

@@ -1,6 +1,4 @@
-"""The records of an experiment on one program: the values tried for the undecided guard, their outcomes, and the
-verdict.
-"""
+"""Records of an experiment on one program: the values tried for the undecided guard, the outcomes and the verdict."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Tables of plumbing: internal C++ and Python frames of torch that only pass a decision on. Each row has its
-reason.
+"""Tables of plumbing: internal C++ and Python frames of torch that only pass a decision on, each with its reason.
 
 Plumbing lies between the function that makes a decision and the guard. Rows are prefixes: of C++ names as
 `cxx.function_name` returns them, and of Python files relative to the folder that holds torch. C++ rows name

@@ -1,6 +1,4 @@
-"""Functions of PyTorch whose cause a person has determined by reading their source, because the rules would give
-another.
-"""
+"""Functions of PyTorch whose cause was determined by reading their source, because the rules would give another."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Records of the raw events of torch's symbolic shapes: guards, constraints and data-dependent errors, with their
-frames.
+"""Records of torch's raw symbolic-shape events: guards, constraints and data-dependent errors, with their frames.
 
 They are sent between processes and stored. Nothing here interprets them.
 

@@ -1,5 +1,4 @@
-"""Detects parts of a program that a maintainer would dismiss: private functions, sizes of 0, arguments that do
-nothing.
+"""Finds parts of a program that a maintainer would dismiss: private functions, sizes of 0, arguments without effect.
 
 The tables list what is odd and what to use instead. The order prefers programs with fewer odd parts. The passes
 `sensible_arguments` and `public_functions` propose replacements.

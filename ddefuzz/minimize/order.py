@@ -1,6 +1,4 @@
-"""The total order of programs: defines which of two programs is smaller, so every sequence of passes ends at the
-same one.
-"""
+"""The total order of programs: defines which of two is smaller, so every sequence of passes ends at the same one."""
 
 from __future__ import annotations
 

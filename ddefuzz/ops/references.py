@@ -1,5 +1,4 @@
-"""Catalogue: torch's reference implementations, called by name. They are decompositions that no stage uses by
-itself.
+"""Catalogue: torch's reference implementations by name, which are decompositions that no stage uses by itself.
 
 They are Python code with the guards that capture evaluates on other devices or under other backends. The last rows
 call C++ functions that torch's own Python does not call with unbacked sizes, although they decide these without an

@@ -1,6 +1,4 @@
-"""Catalogue: ops whose output size depends on data. Unbacked sizes come from these, and from inputs with unbacked
-dims.
-"""
+"""Catalogue: ops whose output size depends on data, so that capture gives it an unbacked symbol."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Catalogue: functions mapped over a batch by vmap: batching rules, and C++ kernels that capture otherwise
-decomposes.
-"""
+"""Catalogue: functions mapped by vmap: batching rules, and C++ kernels that capture otherwise decomposes."""
 
 from __future__ import annotations
 

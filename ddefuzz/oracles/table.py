@@ -1,6 +1,4 @@
-"""The table of oracles: the kinds of failures that each reports, the calls that it needs, and how it locates a
-failure.
-"""
+"""The table of oracles: the kinds of failures that each reports, the calls it needs, and how it locates a failure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Evaluates symbolic expressions that torch printed, at given values of their symbols. They are parsed, never
-executed.
-"""
+"""Evaluates symbolic expressions that torch printed, at given values of their symbols, without executing them."""
 
 from __future__ import annotations
 

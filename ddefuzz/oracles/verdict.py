@@ -1,6 +1,4 @@
-"""Compares explicit and size-oblivious semantics for one stage: gives one of seven verdicts, mostly without a
-second run.
-"""
+"""Compares explicit and size-oblivious semantics for one stage, by one of seven verdicts. One run is mostly enough."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Tables of what an input can be: dtypes, layouts and recipes of values. Each is given by the expression that makes
-it.
+"""Tables of what an input can be: dtypes, layouts and recipes of values, each with the expression that makes it.
 
 `inputs.materialize` evaluates these expressions, and the stand-alone scripts contain the same text. Nothing here
 imports torch.

@@ -1,5 +1,4 @@
-"""Writes a stand-alone script: it shows a program's failure with torch alone, and checks that it is the expected
-one.
+"""Writes a stand-alone script: it shows a program's failure with torch alone, and checks that it is the expected one.
 
 The script has only the parts that the stage, the program and the failure need. It works unchanged under any torch
 from 2.6 on. It prints one JSON line, and exits with 1 if the failure shows, 0 if the capture passes, 3 if it fails

@@ -1,6 +1,4 @@
-"""Writes the snippet of a finding: a few lines with the imports, the function, its inputs, and one call of export
-or compile.
-"""
+"""Writes the snippet of a finding: a few lines with imports, the function, its inputs, and one export or compile."""
 
 from __future__ import annotations
 
