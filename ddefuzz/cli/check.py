@@ -1,4 +1,4 @@
-"""`ddefuzz check`: one program, or the user's own code, through stages and semantics, with advice for what fails."""
+"""`ddefuzz check`: capture a program or the user's own code in several stages, and explain each failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ddefuzz run`: a campaign, with its progress on stderr and its summary on stdout."""
+"""`ddefuzz run`: run a fuzzing campaign, with progress on stderr and a summary on stdout."""
 
 from __future__ import annotations
 

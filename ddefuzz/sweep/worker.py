@@ -1,6 +1,4 @@
-"""One op in a worker of a sweep: every form of its samples in the fake stage, and each failure in a capture stage
-too.
-"""
+"""Sweep one op in a worker: run every form of its samples in the fake stage, and each failure in a capture stage."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_reading_findings_never_imports_torch(url: str) -> None:
 def test_exit_codes_and_one_line_errors(tmp_path: Path) -> None:
     for args, code, line in (
         (["--db", f"sqlite:///{tmp_path}/none.db"], 4, "no such file"),
-        (["--db", "none"], 4, "what is no URL"),
+        (["--db", "none"], 4, "no valid URL"),
         (["--format", "xml"], 2, "Invalid value for '--format'"),
     ):
         result = subprocess.run(

@@ -1,4 +1,4 @@
-"""The first schema: findings with what belongs to them, and campaigns."""
+"""The first schema: tables of findings and campaigns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "findings",
         sa.Column("id", sa.Text, primary_key=True),

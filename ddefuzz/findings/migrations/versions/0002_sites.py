@@ -1,4 +1,4 @@
-"""Guard sites reached, and what sweeps have done."""
+"""Add the tables of guard sites reached, and of results of sweeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "sites",
         *(sa.Column(name, sa.Text, primary_key=True) for name in ("torch", "language", "file")),

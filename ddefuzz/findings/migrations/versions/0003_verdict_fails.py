@@ -1,4 +1,4 @@
-"""The verdict `open` is called `fails`: `open` is the name of a finding's state."""
+"""Rename the verdict `open` to `fails`, because `open` is also a state of a finding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Give the verdicts their old name."""
+    """Restore the old name."""
     _rename("fails", "open")
 
 
