@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from ddefuzz.generate.choices import WORD_BITS
 from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.origin import Draw
-from ddefuzz.generate.profiles import PROFILES, profile_named
+from ddefuzz.generate.profiles import PROFILES, drawable, profile_named
 from ddefuzz.generate.strategies import Drawn, drawn_programs
 from ddefuzz.ops.catalogue import GROUPS, OPS
 from ddefuzz.ops.conversions import TEMPLATES
@@ -61,7 +61,7 @@ def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = No
     """The same, with the number of steps that were requested. `focus` is the position of the op in focus,
     instead of the one that the index gives.
     """
-    chosen = _focus(seed, index) if focus is None else focus
+    chosen = _focus(profile, seed, index) if focus is None else focus
     drawn = (_fuzzer(profile)(_spelling(profile, seed, index, attempt, chosen), journal) for attempt in count())
     return next(found for found in drawn if found is not None)
 
@@ -72,7 +72,7 @@ def respelled(
     """The bytes of a case, with some words (counted modulo) drawn again from numbers. None if the bytes give no
     program.
     """
-    focus = _focus(seed, base.index) if base.focus is None else base.focus
+    focus = _focus(profile, seed, base.index) if base.focus is None else base.focus
     data = bytearray(_spelling(profile, seed, base.index, 0, focus))
     for word, number in changes:
         begin = FOCUS_BYTES + word % WORDS_OF_CASE * WORD_BYTES
@@ -96,17 +96,22 @@ def from_bytes(profile: str, data: bytes, journal: Journal | None = None) -> Pro
 
 
 @lru_cache(maxsize=8)
-def _round(seed: int, number: int) -> tuple[int, ...]:
+def _round(seed: int, number: int, focused: tuple[int, ...]) -> tuple[int, ...]:
     """The ops in focus in one round of cases, each once, so that a campaign reaches every op early."""
-    return tuple(random.Random(f"{seed}:{number}").sample(FOCUSED, len(FOCUSED)))
+    return tuple(random.Random(f"{seed}:{number}").sample(focused, len(focused)))
 
 
-def _focus(seed: int, index: int) -> int:
+def _focus(profile: str, seed: int, index: int) -> int:
     """The op in focus. At the start of a campaign every second case has an op that usually stops capture, each
     such op once.
 
-    So a short campaign sees the known failures, and a long one is as even as its rounds.
+    So a short campaign sees the known failures, and a long one is as even as its rounds. A profile without
+    ops that stop capture has none of them in focus.
     """
+    if not profile_named(profile).stops:
+        focused = tuple(position for position in FOCUSED if OPS[position] in drawable(profile))
+        rounds, position = divmod(index, len(focused))
+        return _round(seed, rounds, focused)[position]
     opening = len(STOPPING)
     place, is_odd = divmod(index, 2)
     if place < opening:
@@ -115,7 +120,7 @@ def _focus(seed: int, index: int) -> int:
         rounds, position = divmod(place, len(FOCUSED))
     else:
         rounds, position = divmod(index - opening, len(FOCUSED))
-    return _round(seed, rounds)[position]
+    return _round(seed, rounds, FOCUSED)[position]
 
 
 @cache

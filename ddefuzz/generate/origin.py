@@ -14,6 +14,9 @@ HOW: tuple[How, ...] = get_args(How)
 SHORT = "short"
 """The profile of short programs, which cost less; also what a summary calls them."""
 
+CAPTURES = "captures"
+"""The profile of programs that capture, for the oracles that call what was captured."""
+
 
 class Draw(msgspec.Struct, frozen=True, tag="draw"):
     """Drawn at an index of the campaign's stream.
@@ -76,7 +79,7 @@ def name_of(origin: Origin) -> str:
     """
     match origin:
         case Draw(focus=None, profile=profile):
-            return SHORT if profile else "draw"
+            return profile or "draw"
         case Draw():
             return "aim"
         case Respell():

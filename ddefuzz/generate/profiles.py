@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Final
 
 from ddefuzz.errors import InputError
-from ddefuzz.generate.origin import SHORT
+from ddefuzz.generate.origin import CAPTURES, SHORT
 from ddefuzz.ops.catalogue import GROUPS
 from ddefuzz.ops.spec import OpSpec
 
@@ -23,7 +23,7 @@ class Profile:
     steps.
 
     `unbacked_input` is the chance in 16 that a program starts from an input with unbacked dims rather than from
-    a source.
+    a source. `stops` is how often an op that usually stops capture is drawn, beside others of its group.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Profile:
     min_steps: int = 6
     max_steps: int = 10
     unbacked_input: int = 5
+    stops: float = STOPS_WEIGHT
 
 
 _RARE: Final = {
@@ -41,6 +42,10 @@ _RARE: Final = {
     "losses": 0.6,
     "references": 0.3,
 }
+
+
+_NOT_CAPTURED: Final = ("branches", "references", "gradients", "normalization", "losses", "attention")
+"""Groups whose ops stop capture more often than others: dynamo refuses them, or a size decides between kernels."""
 
 
 def _focused(name: str, *groups: str) -> Profile:
@@ -73,6 +78,7 @@ PROFILES: Final[dict[str, Profile]] = {
         _focused("reductions", "reductions", "decompositions", "transforms"),
         _focused("nn", "normalization", "attention", "convolution", "pooling", "resampling", "losses"),
         Profile(SHORT, _RARE, min_steps=2, max_steps=4),
+        Profile(CAPTURES, {**_RARE, **dict.fromkeys(_NOT_CAPTURED, 0.0)}, min_steps=3, max_steps=6, stops=0.0),
         Profile("long", {**_RARE, "attention": 0.1}, min_steps=16, max_steps=24),
     )
 }
@@ -92,8 +98,15 @@ def cumulative_weights(name: str) -> tuple[tuple[OpSpec, ...], tuple[int, ...]]:
     ops: list[OpSpec] = []
     weights: list[int] = []
     for group, specs in GROUPS.items():
-        each = [STOPS_WEIGHT if spec.stops else 1.0 for spec in specs]
-        share = profile.weights.get(group, 1.0) / sum(each)
+        each = [profile.stops if spec.stops else 1.0 for spec in specs]
+        share = profile.weights.get(group, 1.0) / (sum(each) or 1.0)
         ops += specs
-        weights += [max(1, round(1_000_000 * share * weight)) for weight in each]
+        weights += [max(1, round(1_000_000 * share * weight)) if share * weight else 0 for weight in each]
     return tuple(ops), tuple(accumulate(weights))
+
+
+@cache
+def drawable(name: str) -> frozenset[OpSpec]:
+    """The ops that a profile draws at all."""
+    ops, sums = cumulative_weights(name)
+    return frozenset(spec for spec, before, after in zip(ops, (0, *sums), sums, strict=False) if after > before)
