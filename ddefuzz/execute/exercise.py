@@ -34,6 +34,9 @@ MOST_DIFFERENCES = 5
 
 _ASSERTION = re.compile(r"Runtime assertion failed for expression (.+?) on node", re.DOTALL)
 
+_UNBACKED = re.compile(r"u\d+")
+"""An unbacked symbol alone, as torch prints it."""
+
 ROUNDED: frozenset[What] = frozenset({"values", "number", "gradient"})
 """Differences that may be of rounding alone."""
 
@@ -220,4 +223,14 @@ class _Symbols(Interpreter):
         for symbol, path in (n.meta.get("unbacked_bindings") or {}).items():
             bound = torch_api.bound(torch_api.KEY_GET)(value, path)
             self.known[str(symbol)] = int(bound)
+        if n.op == "placeholder":
+            self._bind(n.meta.get("example_value", n.meta.get("val")), value)
         return value
+
+    def _bind(self, fake: Any, value: Any) -> None:
+        """Note the symbols of an input with unbacked dims: nothing in the graph binds them."""
+        if isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor):
+            for one, size in zip(fake.shape, value.shape, strict=False):
+                self._bind(one, size)
+        elif isinstance(fake, torch.SymInt) and isinstance(value, int) and _UNBACKED.fullmatch(str(fake)):
+            self.known[str(fake)] = value
