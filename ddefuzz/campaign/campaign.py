@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from ddefuzz.campaign.guide import Case, Guide
+from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.lost import OwnError, lost_case, lost_in, smallest_so_far, undone_case, was_begun
 from ddefuzz.campaign.pace import Pace
 from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming
@@ -235,21 +235,8 @@ class Campaign:
             return OwnError(f"an error of ddefuzz, please report it: {type(error).__name__}: {error}")
 
     def _begin_case(self, index: int) -> None:
-        plan = self.plan
-        case = Case(None, frozenset(), frozenset()) if self.guide is None else self.guide.take(index)
-        task = CaseTask(
-            profile=plan.profile,
-            seed=plan.seed,
-            index=index,
-            stages=plan.stages_of(index),
-            semantics=plan.semantics,
-            origin=case.origin,
-            screen=plan.screen,
-            capture=plan.is_sampled(index),
-            known=case.known,
-            alarms=case.alarms,
-        )
-        self._submit_case(task)
+        case = None if self.guide is None else self.guide.take(index)
+        self._submit_case(self.plan.task_of(index, case))
 
     def _submit_case(self, task: CaseTask) -> None:
         self.begun[task.index] = task

@@ -13,7 +13,7 @@ from ddefuzz.campaign.tasks import CaseResult, CaseTask, DescribeTask, StageOutc
 from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, Run, Runner
+from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Runner
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
@@ -47,7 +47,8 @@ def run_case(task: CaseTask) -> CaseResult:
 
     def runner(run: Run) -> Observation:
         nonlocal rss
-        note(Entry(task.index, run.stage, text, semantics=str(run.semantics)))
+        tried = run.subject.text if isinstance(run.subject, ProgramSubject) else text
+        note(Entry(task.index, run.stage, tried, semantics=str(run.semantics)))
         observation = observe(run)
         rss = max(rss, observation.peak_rss_mb)
         return observation
@@ -55,7 +56,7 @@ def run_case(task: CaseTask) -> CaseResult:
     if task.screen:
         seen = see_screened(text, task, runner)
     else:
-        seen = seen_of(text, judge_program(text, task.stages, task.semantics, runner))
+        seen = seen_of(text, judge_program(text, task.stages, task.semantics, runner, oracles=task.oracles))
     return CaseResult(
         task.index,
         digest(program),
@@ -119,7 +120,7 @@ def see_screened(text: str, task: CaseTask, runner: Runner) -> Seen:
         return screened._replace(
             sightings=tuple(one for one in screened.sightings if one.signature.key not in task.alarms)
         )
-    captured = seen_of(text, judge_program(text, task.stages, task.semantics, runner))
+    captured = seen_of(text, judge_program(text, task.stages, task.semantics, runner, oracles=task.oracles))
     return Seen(
         screened.outcomes + captured.outcomes,
         captured.sightings,

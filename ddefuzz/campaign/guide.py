@@ -89,7 +89,7 @@ class Guide:
 
     `samples` are the ops that torch has samples of. `sites_in` returns the lines of the guard sites in a file of torch.
     The cases before `start`, and those in `ahead`, are done: a resumed campaign continues after them. It does not know
-    their results, so it starts its records anew.
+    their results, so it starts its records anew. `apart` returns the origin of a case that the guide does not choose.
     """
 
     seed: int
@@ -98,6 +98,7 @@ class Guide:
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
     start: int = 0
     ahead: frozenset[int] = frozenset()
+    apart: Callable[[int], Origin | None] = lambda index: None
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Kept] = field(default_factory=list)
     strategies: dict[str, Yield] = field(init=False)
@@ -186,6 +187,11 @@ class Guide:
         self.sampler.decay()
         for index in range(first, first + ROUND):
             opening = self._is_opening()
+            apart = self.apart(index)
+            if apart is not None:
+                self._chosen[index] = Chosen(name_of(apart), apart, opening=True)
+                self._planned[index] = Case(apart, known, alarms)
+                continue
             strategy = OPENING[index % len(OPENING)] if opening else pick(self.strategies, random)
             origin = self._decide(strategy, index, random, aims)
             self._chosen[index] = Chosen(strategy, origin, opening)

@@ -25,6 +25,7 @@ from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Campaign as CampaignEntry
+from ddefuzz.oracles.program import CAPTURE
 
 START_SECONDS = 120.0
 """How long the workers may take to import torch."""
@@ -49,6 +50,7 @@ def options_of(plan: Plan) -> dict[str, object]:
         "in_turn": plan.in_turn,
         "screen": plan.screen,
         "guided": plan.guided,
+        "oracles": list(plan.oracles),
         "semantics": [one.mechanism for one in plan.semantics],
         "shard": str(plan.shard),
         "budget": str(plan.budget),
@@ -71,6 +73,7 @@ def plan_of(entry: CampaignEntry, plan: Plan, *, own_budget: bool) -> Plan:
         in_turn=bool(entry.options["in_turn"]),
         screen=bool(entry.options.get("screen")),
         guided=bool(entry.options.get("guided")),
+        oracles=msgspec.convert(entry.options.get("oracles", CAPTURE), tuple[str, ...]),
     )
 
 
@@ -95,6 +98,7 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
                 partial(lines_in, Path(versions.package)),
                 plan.start,
                 plan.ahead,
+                plan.apart,
             )
         return campaign.run()
 

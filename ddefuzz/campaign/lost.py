@@ -37,7 +37,8 @@ class OwnError(msgspec.Struct, frozen=True):
 def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResult:
     """The result of a case that ended its worker, with one sighting of the crash or hang.
 
-    A case that was still being drawn has no program yet. Its last step is the evidence, in the stage `eager`.
+    A case that was still being drawn has no program yet. Its last step is the evidence, in the stage `eager`. A run
+    with forced answers, by which an oracle looks for the place to blame, says nothing of torch.
     """
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
@@ -45,7 +46,8 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
     reason = lost.reason if drawn else f"{lost.reason} while drawing {doing.program or 'the first step'}"
     observation = Observation(stage, semantics, lost.outcome, reason)
     outcome = StageOutcome(stage, str(semantics), lost.outcome, "", 0.0)
-    sightings = sightings_of(observation, doing.program if drawn else None, torch)
+    forced = drawn and " with " in doing.semantics
+    sightings = () if forced else sightings_of(observation, doing.program if drawn else None, torch)
     return CaseResult(
         task.index,
         _digest(doing, lost.outcome),

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
-from ddefuzz.execute.protocol import Semantics, Stage
+from ddefuzz.campaign.guide import Case
+from ddefuzz.campaign.tasks import CaseTask
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, Semantics, Stage
+from ddefuzz.generate.origin import CAPTURES, Draw
+from ddefuzz.oracles.program import CAPTURE
+from ddefuzz.oracles.table import calls_of
 
 CASE_SECONDS = 30.0
 """Time limit of one case in all its stages, unless a plan sets its own."""
@@ -17,6 +22,11 @@ CONFIRM_SECONDS = 30.0
 
 SAMPLED = 16
 """With screening, every sixteenth case (of each stage) is captured even if it passes the fake stage."""
+
+CALLED = 7
+"""Every seventh case is for the oracles that call captured programs. It is not run in the fake stage first. Each stage
+gets its turn: 7 has no divisor in common with the number of stages.
+"""
 
 SLOW_TO_START: frozenset[Stage] = frozenset({"inductor"})
 """Stages that are skipped for cases that fail in the fake stage, and for findings of other stages.
@@ -32,7 +42,8 @@ class Plan:
 
     With `in_turn` each case is run in one of the stages, by its index, else in all of them. With `screen` a case is
     captured only if it fails in the fake stage; every `SAMPLED`-th case is captured in any case. With `guided` the
-    cases come from a `Guide`.
+    cases come from a `Guide`. `oracles` judge what is captured; if one of them calls it, every `CALLED`-th case is a
+    program that captures.
     """
 
     profile: str
@@ -49,6 +60,7 @@ class Plan:
     in_turn: bool = False
     screen: bool = False
     guided: bool = False
+    oracles: tuple[str, ...] = CAPTURE
 
     def cases(self) -> Iterator[int]:
         """The indices of the cases to do, in order."""
@@ -58,15 +70,38 @@ class Plan:
         """Whether a case is captured independently of the fake stage. Each stage is sampled equally."""
         return index // len(self.stages) % SAMPLED == 0
 
+    def apart(self, index: int) -> Draw | None:
+        """The origin of a case for the oracles that call what was captured; None for all other cases."""
+        wanted = calls_of(self.oracles) and not set(CHEAP_TO_CALL).isdisjoint(self.stages)
+        return Draw(index, profile=CAPTURES) if wanted and index % CALLED == 0 else None
+
+    def task_of(self, index: int, case: Case | None) -> CaseTask:
+        """The task of a case, which the guide has chosen, if there is one."""
+        return CaseTask(
+            profile=self.profile,
+            seed=self.seed,
+            index=index,
+            stages=self.stages_of(index),
+            semantics=self.semantics,
+            origin=case.origin if case is not None else self.apart(index),
+            screen=self.screen and self.apart(index) is None,
+            capture=self.is_sampled(index),
+            known=case.known if case is not None else frozenset(),
+            alarms=case.alarms if case is not None else frozenset(),
+            oracles=self.oracles,
+        )
+
     def stages_of(self, index: int) -> tuple[Stage, ...]:
         """The stages of a case.
 
         A case that is captured because it fails in the fake stage skips the slow stages: other stages show the same
         failure.
         """
-        if not self.in_turn:
-            return self.stages
         stages = self.stages
+        if self.apart(index) is not None:
+            stages = tuple(stage for stage in stages if stage in CHEAP_TO_CALL)
+        if not self.in_turn:
+            return stages
         if self.screen and not self.is_sampled(index):
             stages = tuple(stage for stage in stages if stage not in SLOW_TO_START) or stages
         return (stages[index % len(stages)],)

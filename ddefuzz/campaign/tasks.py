@@ -11,14 +11,15 @@ from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.origin import Draw, Origin
-from ddefuzz.oracles.program import Suspect
+from ddefuzz.oracles.program import CAPTURE, Suspect
 
 
 class CaseTask(msgspec.Struct, frozen=True):
     """A case to run. The worker makes its program from profile, seed, index and origin (None: drawn).
 
     With `screen`, the stages are run only if `capture` is set or the fake stage fails with a signature that is not
-    among `known`. `alarms` are those of the known signatures that only the fake stage showed.
+    among `known`. `alarms` are those of the known signatures that only the fake stage showed. The `oracles` judge what
+    is captured.
     """
 
     profile: str
@@ -31,6 +32,7 @@ class CaseTask(msgspec.Struct, frozen=True):
     capture: bool = True
     known: frozenset[str] = frozenset()
     alarms: frozenset[str] = frozenset()
+    oracles: tuple[str, ...] = CAPTURE
 
 
 class StageOutcome(msgspec.Struct, frozen=True):

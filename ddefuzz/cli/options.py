@@ -10,6 +10,7 @@ import rich_click as click
 
 from ddefuzz.execute.protocol import STAGES, Stage
 from ddefuzz.instrument.events import Mechanism
+from ddefuzz.oracles.table import NAMES
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 
@@ -80,4 +81,20 @@ def semantics_option(default: tuple[Mechanism, ...], note: str = "") -> Callable
         help="What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
         "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
         f"aggressive_guard_free_semantics). Can be repeated.{note}",
+    )
+
+
+def oracles_option(note: str) -> Callable[[Command], Command]:
+    """Give a command the parameter `oracles`."""
+    return click.option(
+        "--oracle",
+        "oracles",
+        type=click.Choice(NAMES),
+        metavar="NAME",
+        multiple=True,
+        default=NAMES,
+        show_default=True,
+        help="What counts as wrong: capture (the capture fails), agreement (the captured program computes something "
+        "else than eager), specialization (an unbacked size is fixed), assertions (it refuses what eager takes, or "
+        f"takes what eager refuses). {note} Can be repeated.",
     )

@@ -15,7 +15,7 @@ from ddefuzz.campaign.launch import plan_of, resume, start
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.cli.invocation import Invocation, current_invocation
-from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, semantics_option, stages_option
+from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, oracles_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import stop_on_interrupt
 from ddefuzz.cli.run_page import summary_page
@@ -25,6 +25,8 @@ from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism
+from ddefuzz.oracles.program import CAPTURE
+from ddefuzz.oracles.table import NAMES
 
 FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 
@@ -78,6 +80,7 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     help="Choose cases by what earlier ones reached: single ops first, then PyTorch's samples of ops, and mutations of "
     "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
 )
+@oracles_option("capture is always among them.")
 @semantics_option(DEFAULT_SEMANTICS, " Verdicts always compare explicit with size-oblivious.")
 @click.option(
     "--shard", default="1/1", metavar="I/N", show_default=True, help="Run only the I-th of N parts of the cases."
@@ -113,6 +116,7 @@ def command(
     in_turn: bool,
     screen: bool,
     guided: bool,
+    oracles: tuple[str, ...],
     mechanisms: tuple[Mechanism, ...],
     shard: str,
     resuming: bool,
@@ -140,6 +144,7 @@ def command(
         minimize=minimize,
         in_turn=in_turn,
         screen=screen,
+        oracles=tuple(name for name in NAMES if name in {*CAPTURE, *oracles}),
         guided=guided and shard == "1/1",
     )
     with Database.open(db) as database:
@@ -200,6 +205,8 @@ def _replay_command(plan: Plan, call: Invocation) -> str:
     words = ["run", "--seed", str(plan.seed), "--budget", str(plan.budget), "--profile", plan.profile]
     for stage in plan.stages if plan.stages != DEFAULT_STAGES else ():
         words += ["--stage", stage]
+    for oracle in plan.oracles if plan.oracles != NAMES else ():
+        words += ["--oracle", oracle]
     for semantics in plan.semantics if plan.semantics != (Semantics(),) else ():
         words += ["--semantics", semantics.mechanism]
     if not plan.in_turn:

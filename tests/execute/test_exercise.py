@@ -30,6 +30,11 @@ OWN_BROADCAST = f"""{HEADER}# inputs: x = normal
 def program(x: Float32[Tensor, "u0=3 4"]):
     return x[:1] + x
 """
+BY_MINIMUM = f"""{HEADER}# inputs: x = normal
+def program(x: Float32[Tensor, "u0=3 4"]):
+    ones = torch.ones((3, torch.sym_min(x.shape[0], 3), 2, 2))
+    return torch.vmap(torch.matmul)(ones, ones[:, :1])
+"""
 
 
 def calls_of(text: str, stage: Stage, sizes: tuple[CallSize, ...] = CALL_SIZES) -> dict[str, Call]:
@@ -45,8 +50,10 @@ def test_a_right_capture_agrees_at_every_size(text: str, stage: Stage) -> None:
     assert all(call.eager.returned and call.captured.returned and not call.recompiled for call in calls.values())
 
 
-def test_a_refusal_of_the_captured_program_has_its_expression_and_the_symbols_values() -> None:
-    call = calls_of(OWN_BROADCAST, "aot")["example"]
+@pytest.mark.parametrize("stage", ["aot", "export", "compile"])
+@pytest.mark.parametrize("text", [OWN_BROADCAST, BY_MINIMUM], ids=["read later", "of the input alone"])
+def test_a_refusal_of_the_captured_program_has_its_expression_and_the_symbols_values(text: str, stage: Stage) -> None:
+    call = calls_of(text, stage)["example"]
     assert call.eager.returned
     assert call.agreement is None
     assert call.captured.error.startswith("RuntimeError: Runtime assertion failed")
