@@ -16,6 +16,7 @@ from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import verdicts_line
 from ddefuzz.cli.output import Page, plain, printable, rendered
+from ddefuzz.execute.calls import Ended
 from ddefuzz.findings.lifecycle import MEANING
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.title import question
@@ -156,6 +157,7 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("site", f"{finding.site} ({finding.site.language})"),
         ("code there", finding.anchor),
         ("undecided", _undecided(finding.expression)),
+        ("called", "\n".join(_calls(finding))),
         ("reached by", ", ".join(finding.shown_ops)),
         ("also by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
         ("about data", _about_data(finding)),
@@ -172,6 +174,19 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("once called", ", ".join(finding.former)),
         ("links", "\n".join(finding.links)),
     )
+
+
+def _calls(finding: Finding) -> Iterator[str]:
+    """What the captured program did beside eager, at each size that shows the failure."""
+    for call in finding.evidence.observation.calls if finding.evidence is not None else ():
+        ends = [f"eager {_ended(call.eager)}, captured {_ended(call.captured)}"]
+        ends += [f"{one.what} of {one.where}: {one.how}" for one in call.differences]
+        symbols = ", ".join(f"{name} = {value}" for name, value in call.symbols)
+        yield f"at size {call.size}{f' ({symbols})' if symbols else ''}: {'; '.join(ends)}"
+
+
+def _ended(ended: Ended) -> str:
+    return "returns" if ended.returned else f"raises {ended.error}"
 
 
 def _undecided(expression: str) -> str:

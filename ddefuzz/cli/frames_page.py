@@ -14,6 +14,7 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import Frame
+from ddefuzz.oracles.capture import KINDS
 
 MARK = "→"
 
@@ -31,6 +32,8 @@ class StackLines(NamedTuple):
 
 def stack_to_site(failure: Failure) -> StackLines:
     """The frames from the user's line on that are not plumbing, C++ after Python. The site is marked."""
+    if failure.kind not in KINDS:
+        return _to_constraint(failure.observation)
     observation, found = failure.observation, classify(failure)
     site = found.frame if found.frame is not None and _shows(found.frame, found.signature.site) else None
     real, traced, native = _stacks(observation)
@@ -44,6 +47,19 @@ def stack_to_site(failure: Failure) -> StackLines:
     lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]
     return StackLines(
         tuple(lines), any(frame == site for frame in shown), len(real) + len(traced) + len(native) - len(shown)
+    )
+
+
+def _to_constraint(observation: Observation) -> StackLines:
+    """The frames from the user's line to what made the assertion that a captured program failed, if it is known."""
+    failed = {call.captured.expression for call in observation.calls}
+    made = next((one for one in observation.constraints if one.text in failed), None)
+    real = () if made is None else (*made.traced, *made.python)
+    frames = _kept(real, None)
+    own = next((index for index, frame in enumerate(frames) if not is_framework(frame)), 0)
+    shown = _without_repeats(frames[own:])
+    return StackLines(
+        tuple(line for frame in shown for line in _lines(frame, marked=False)), False, len(real) - len(shown)
     )
 
 

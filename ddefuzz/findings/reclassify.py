@@ -3,6 +3,7 @@
 The failure of the smallest program, else the first one seen, decides a finding's new identity. Decisions, notes and
 links of people go with it. Each occurrence moves by its own failure; one without a stored failure stays with its
 finding. No occurrence, note or link is lost. When findings merge, the smallest confirmed program is kept.
+Findings of the oracles that call captured programs stay as they are: experiments found their places.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ddefuzz.classify.signature import Signature
 from ddefuzz.findings.merge import first_seen_group, merged_occurrences, smallest_group
 from ddefuzz.findings.model import Finding, HistoryEntry, Occurrence, normalized, stamp
 from ddefuzz.findings.rows import id_of, sequence_of
+from ddefuzz.oracles.capture import KINDS
 
 WHO = "findings reclassify"
 """The name in the history for changes that the rules make."""
@@ -138,7 +140,7 @@ def only_observed(finding: Finding) -> Finding:
 
 
 def _home(finding: Finding, signature_of: Callable[[Failure], Signature]) -> _Home:
-    if finding.evidence is None:
+    if finding.evidence is None or finding.kind not in KINDS:
         return _Home(finding, finding.signature, finding.id)
     signature = signature_of(finding.evidence)
     return _Home(finding, signature, id_of(signature.key, sequence_of(finding.id, finding.signature) or 1))
@@ -173,7 +175,7 @@ def _parts(
     number = sequence_of(whole.id, whole.signature) or 1
 
     def place_of(failure: Failure | None) -> tuple[Signature, str]:
-        signature = home.signature if failure is None else signature_of(failure)
+        signature = home.signature if failure is None or failure.kind not in KINDS else signature_of(failure)
         return signature, whole.id if signature == home.signature else _id_there(signature, number, owned)
 
     sent: dict[str, list[Occurrence]] = defaultdict(list)
@@ -266,7 +268,8 @@ def _together(target: str, pieces: list[Finding], deciding: Finding | None) -> F
 def _with_cause(finding: Finding, classify: Classify, when: datetime | None) -> Finding:
     """The finding with the cause from the rules, unless a person set the cause. A change is logged at `when`."""
     by_hand = any(entry.field == "cause" and entry.who != WHO for entry in finding.history)
-    cause = finding.cause if by_hand or finding.evidence is None else classify(finding.evidence).cause
+    fixed = by_hand or finding.evidence is None or finding.kind not in KINDS
+    cause = finding.cause if fixed else classify(finding.evidence).cause
     if cause == finding.cause:
         return finding
     log = () if when is None else (HistoryEntry(stamp(when), WHO, "cause", finding.cause, cause),)

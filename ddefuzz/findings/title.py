@@ -12,6 +12,7 @@ from ddefuzz.classify.site import USER_SITE
 from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import ExceptionInfo
 from ddefuzz.instrument import torch_api
+from ddefuzz.oracles.table import oracle_of
 
 MOST = 72
 """The maximum number of characters of an expression or a message in a title."""
@@ -88,6 +89,9 @@ def _said(signature: Signature, cause: Cause, failure: Failure) -> str:
             return _without_value(site, decisive(observation)[1], signature.anchor)
         case "internal-error":
             return f"{site} raises {_shortened(signature.anchor)}"
+    titles = oracle_of(signature.kind).titles
+    if signature.kind in titles:
+        return titles[signature.kind].format(site=site, evidence=_shortened(failure.evidence))
     raised = observation.raised
     if raised is None:
         return f"{site} needs a value that depends on the data"

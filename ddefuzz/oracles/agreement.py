@@ -17,6 +17,11 @@ KINDS: Mapping[Kind, str] = {
     "wrong-layout": "the captured program's result has other strides than eager's at some size",
 }
 
+TITLES: Mapping[Kind, str] = {
+    "wrong-result": "{site} makes the captured program wrong {evidence}",
+    "wrong-layout": "{site} gives the captured program's result other strides {evidence}",
+}
+
 UNSPECIFIED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(^|[._])(new_)?empty(_|$)|(^|\.)resize_"), "uninitialized memory"),
     (
@@ -69,7 +74,8 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
         return _differs(call) and (only_layout or any(one.what != "strides" for one in call.differences))
 
     call = next(call for call in failure.observation.calls if shows(call))
-    return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, runner) or unknown(seen)
+    what = next((one.what for one in call.differences if one.what != "strides"), "strides")
+    return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, what, runner) or unknown(seen)
 
 
 def _differs(call: Call) -> bool:

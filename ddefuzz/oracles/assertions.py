@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.shape import expression_shape
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, unknown
@@ -14,6 +15,11 @@ from ddefuzz.oracles.truth import clauses, sides, value_at
 KINDS: Mapping[Kind, str] = {
     "over-strict": "the captured program rejects inputs that eager accepts",
     "missing-assertion": "the captured program accepts inputs that eager rejects",
+}
+
+TITLES: Mapping[Kind, str] = {
+    "over-strict": "{site} makes the captured program refuse inputs {evidence}",
+    "missing-assertion": "{site} lets the captured program take what eager refuses {evidence}",
 }
 
 
@@ -57,7 +63,9 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     maker = next(made, None) if failure.kind == "over-strict" else None
     if maker is not None:
         return at_maker(maker)
-    return op_to_blame(seen, call, shows, runner) or unknown(seen)
+    refused = call.captured if failure.kind == "over-strict" else call.eager
+    anchor = expression_shape(refused.expression) if refused.expression else refused.error.partition(":")[0]
+    return op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
 
 
 def _over_strict(call: Call) -> bool:

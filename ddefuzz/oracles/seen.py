@@ -75,7 +75,7 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
     return at_guard(needed[0][0])
 
 
-def op_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
+def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runner) -> Located | None:
     """The op of the first step whose own result shows the failure; None if no step does.
 
     The program is captured again with each step's targets returned in place of what it returns, in order.
@@ -87,7 +87,7 @@ def op_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located
         again = _again(seen, print_program(shorter), call, runner, ())
         if again is not None and shows(again):
             name = functions[-1] if functions else None
-            return None if name is None else Located(Site("op", None, op_name(name)), None, seen.observation.stage)
+            return None if name is None else Located(Site("op", None, op_name(name)), None, anchor)
     return None
 
 

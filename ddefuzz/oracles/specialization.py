@@ -16,6 +16,8 @@ KINDS: Mapping[Kind, str] = {
     "specialized": "an unbacked size was replaced by a number or another size, but eager accepts inputs of other sizes",
 }
 
+TITLES: Mapping[Kind, str] = {"specialized": "{site} fixes a size {evidence}"}
+
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
     """Report a replacement that is false in a call which eager accepts and the captured program rejects."""

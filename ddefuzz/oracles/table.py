@@ -21,6 +21,8 @@ class Oracle(NamedTuple):
     `calls` are the sizes at which it needs calls of the captured program. Without any, it judges the capture
     itself. `locate` finds the site and may run the program again; None means that the observation is enough
     (`classify`).
+
+    `titles` are the title of a finding of each kind, with its `{site}` and `{evidence}`.
     """
 
     name: str
@@ -28,13 +30,21 @@ class Oracle(NamedTuple):
     judge: Callable[[Seen], tuple[Failure, ...]]
     locate: Callable[[Failure, Seen, Runner], Located] | None = None
     calls: tuple[CallSize, ...] = ()
+    titles: Mapping[Kind, str] = {}
 
 
 ORACLES: tuple[Oracle, ...] = (
     Oracle("capture", capture.KINDS, lambda seen: capture.judge([seen.observation])),
-    Oracle("agreement", agreement.KINDS, agreement.judge, agreement.locate, CALL_SIZES),
-    Oracle("specialization", specialization.KINDS, specialization.judge, specialization.locate, CALL_SIZES),
-    Oracle("assertions", assertions.KINDS, assertions.judge, assertions.locate, CALL_SIZES),
+    Oracle("agreement", agreement.KINDS, agreement.judge, agreement.locate, CALL_SIZES, agreement.TITLES),
+    Oracle(
+        "specialization",
+        specialization.KINDS,
+        specialization.judge,
+        specialization.locate,
+        CALL_SIZES,
+        specialization.TITLES,
+    ),
+    Oracle("assertions", assertions.KINDS, assertions.judge, assertions.locate, CALL_SIZES, assertions.TITLES),
 )
 """All oracles, in the order in which their failures are reported."""
 

@@ -6,6 +6,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.capture import KINDS
 from ddefuzz.program.model import Program
 from ddefuzz.repro.expected import expected_of
 from ddefuzz.repro.script import repro_script
@@ -15,8 +16,13 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
     """The script of a finding's smallest program, in the stage in which it was confirmed unless `stage` is
     given.
 
-    Raises `InputError` for a finding without a program or a failure.
+    Raises `InputError` for a finding without a program or a failure, and for one of a captured program that is wrong.
     """
+    if finding.kind not in KINDS:
+        raise InputError(
+            f"{finding.id}: found the kind {finding.kind}, expected one of a failed capture: a script cannot compare "
+            "the captured program with eager; `ddefuzz replay` can"
+        )
     evidence = finding.evidence
     if evidence is None:
         raise InputError(f"{finding.id}: has no failure that its script could show")
