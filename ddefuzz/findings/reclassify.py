@@ -268,8 +268,9 @@ def _together(target: str, pieces: list[Finding], deciding: Finding | None) -> F
 def _with_cause(finding: Finding, classify: Classify, when: datetime | None) -> Finding:
     """The finding with the cause from the rules, unless a person set the cause. A change is logged at `when`."""
     by_hand = any(entry.field == "cause" and entry.who != WHO for entry in finding.history)
-    fixed = by_hand or finding.evidence is None or finding.kind not in KINDS
-    cause = finding.cause if fixed else classify(finding.evidence).cause
+    if by_hand or finding.evidence is None or finding.kind not in KINDS:
+        return finding
+    cause = classify(finding.evidence).cause
     if cause == finding.cause:
         return finding
     log = () if when is None else (HistoryEntry(stamp(when), WHO, "cause", finding.cause, cause),)

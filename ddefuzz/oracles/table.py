@@ -35,16 +35,10 @@ class Oracle(NamedTuple):
 
 ORACLES: tuple[Oracle, ...] = (
     Oracle("capture", capture.KINDS, lambda seen: capture.judge([seen.observation])),
-    Oracle("agreement", agreement.KINDS, agreement.judge, agreement.locate, CALL_SIZES, agreement.TITLES),
-    Oracle(
-        "specialization",
-        specialization.KINDS,
-        specialization.judge,
-        specialization.locate,
-        CALL_SIZES,
-        specialization.TITLES,
+    *(
+        Oracle(name, one.KINDS, one.judge, one.locate, CALL_SIZES, one.TITLES)
+        for name, one in (("agreement", agreement), ("specialization", specialization), ("assertions", assertions))
     ),
-    Oracle("assertions", assertions.KINDS, assertions.judge, assertions.locate, CALL_SIZES, assertions.TITLES),
 )
 """All oracles, in the order in which their failures are reported."""
 
