@@ -96,7 +96,7 @@ UNREACHED: tuple[Unreached, ...] = (
     Unreached(
         "torch/_inductor/fx_passes/split_cat.py",
         "is_empty_tensor",
-        "a pass that is off by default; an unbacked 1-D tensor beside tensors of another rank is refused before",
+        "a pass that is off by default; an unbacked 1-D tensor next to tensors of another rank is refused before",
     ),
     Unreached(
         "torch/_inductor/ir.py",

@@ -254,7 +254,7 @@ def test_a_worker_that_dies_is_a_finding_and_not_the_end(tmp_path: Path) -> None
 
 def test_a_case_that_no_worker_began_is_submitted_again_a_limited_number_of_times(tmp_path: Path) -> None:
     workers = Workers(("",), lost=frozenset({1}))
-    with pytest.raises(DdefuzzError, match="end before they begin"):
+    with pytest.raises(DdefuzzError, match="end before they run any task"):
         run(tmp_path, workers, Budget(cases=4))
 
 
