@@ -94,7 +94,7 @@ def oracles_option(note: str) -> Callable[[Command], Command]:
         multiple=True,
         default=NAMES,
         show_default=True,
-        help="What counts as wrong: capture (the capture fails), agreement (the captured program computes something "
-        "else than eager), specialization (an unbacked size is fixed), assertions (it refuses what eager takes, or "
-        f"takes what eager refuses). {note} Can be repeated.",
+        help="What counts as a failure: capture (the capture fails), agreement (the captured program and eager have "
+        "different results), specialization (an unbacked size is replaced by a number), assertions (the captured "
+        f"program rejects inputs that eager accepts, or accepts inputs that eager rejects). {note} Can be repeated.",
     )
