@@ -21,7 +21,6 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
-    CHEAP_TO_CALL,
     STAGES,
     CallableSubject,
     Observation,
@@ -32,10 +31,11 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.scratch import scratch_folder
-from ddefuzz.execute.worker import observe_run
 from ddefuzz.files import read_text
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.program import Trial, Tried, calls_in, judge_run, tried_of
+from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.text import read_program
 from ddefuzz.report.advice import advise, own_line
 from ddefuzz.report.check import Checked, Row, check_case, failed
@@ -165,31 +165,34 @@ def _observed(
     live: LiveLine,
 ) -> Iterator[tuple[Checked, ...]]:
     """The rows of each target, in order. All runs are submitted at once."""
-    runs = [
-        Run(
-            target.subject,
-            stage,
-            one,
-            graph=stage != "eager" and len(semantics) > 1,
-            calls=("example",) if stage in CHEAP_TO_CALL and len(semantics) > 1 else (),
+    trials = [
+        Trial(
+            Run(
+                target.subject,
+                stage,
+                one,
+                graph=stage != "eager" and len(semantics) > 1,
+                calls=calls_in(stage, target.subject, NAMES),
+            ),
+            NAMES,
         )
         for target in targets
         for stage in stages
         for one in (semantics if stage != "eager" else semantics[:1])
     ]
-    waiting: list[tuple[Run, Future[Observation]]] = [(run, pool.submit(observe_run, run, timeout)) for run in runs]
-    observations: dict[str, list[Observation]] = {target.case: [] for target in targets}
+    waiting: list[tuple[Run, Future[Tried]]] = [(trial.run, pool.submit(judge_run, trial, timeout)) for trial in trials]
+    tried: dict[str, list[Tried]] = {target.case: [] for target in targets}
     by_subject = {target.subject: target.case for target in targets}
-    counting = [run for run in runs if run.stage != "eager"] or runs
+    counting = [run for run, _ in waiting if run.stage != "eager"] or [run for run, _ in waiting]
     done = 0
     for run, future in waiting:
         found = future.result()
-        observed = lost_observation(run, found) if isinstance(found, Lost) else found
-        observations[by_subject[run.subject]].append(observed)
+        seen = tried_of(lost_observation(run, found)) if isinstance(found, Lost) else found
+        tried[by_subject[run.subject]].append(seen)
         done += run in counting
         live.update(f"{done} of {counted(len(counting), 'run')}")
-    for case, observed_of_case in observations.items():
-        yield check_case(case, observed_of_case)
+    for case, tried_of_case in tried.items():
+        yield check_case(case, tried_of_case)
 
 
 def _advised(
@@ -198,7 +201,8 @@ def _advised(
     """The rows with advice: one search for each of the user's lines that failed under explicit semantics."""
     groups: dict[tuple[str, object], list[Checked]] = {}
     for one in checked:
-        if one.classified is not None and one.observation.semantics.mechanism == "explicit":
+        captured = one.row.outcome == "wrong"
+        if one.classified is not None and not captured and one.observation.semantics.mechanism == "explicit":
             frame = own_line(one.observation)
             line = (frame.file, frame.line) if frame is not None else one.classified.signature
             groups.setdefault((one.row.case, line), []).append(one)

@@ -20,7 +20,14 @@ from ddefuzz.report.check import Row
 NARROW = 120
 """The width below which the semantics of a stage share a row."""
 
-STYLES = {"ok": "green", "fail": "red", "crash": "bold red", "timeout": "bold red", "not-judged": "yellow"}
+STYLES = {
+    "ok": "green",
+    "fail": "red",
+    "crash": "bold red",
+    "timeout": "bold red",
+    "not-judged": "yellow",
+    "wrong": "red",
+}
 
 
 def check_page(rows: list[Row], page: Page) -> str:
@@ -95,7 +102,7 @@ def _failure(group: list[Row], page: Page) -> RenderableType:
     row = group[0]
     stages = ", ".join(dict.fromkeys(one.stage for one in group))
     lines: list[RenderableType] = [plain(f"{row.case}  {stages}", style="bold")]
-    facts = [("error", row.exception or row.reason)]
+    facts = [("error", row.exception or row.reason)] if row.outcome != "wrong" else [("wrong", row.reason)]
     if row.expression is not None:
         facts.append(("guard", row.expression))
     if row.site is not None and row.cause is not None:

@@ -44,12 +44,16 @@ SMALL_FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
 
 class _Result(NamedTuple):
-    """What one side of a call did. `value`, `inputs` and `gradients` belong to a call that returned."""
+    """What one side of a call did. `value`, `inputs` and `gradients` belong to a call that returned.
+
+    `draws` says whether it drew random numbers.
+    """
 
     ended: Ended
     value: Any = None
     inputs: tuple[Any, ...] = ()
     gradients: tuple[Any, ...] = ()
+    draws: bool = False
 
 
 def exercise(subject: Subject, capture: Capture, sizes: tuple[CallSize, ...]) -> tuple[Call, ...]:
@@ -86,12 +90,25 @@ def _call(at: _At, capture: Capture, size: CallSize) -> Call:
     if any(one.what in ROUNDED for one in seen) and _float64_decides(at, capture, found):
         seen = [one for one in seen if one.what not in ROUNDED]
     wrong = tuple(one for one in seen if one.what not in ACCEPTED)
+    why = _undetermined(at, capture, expected) if wrong else ""
+    if why:
+        return msgspec.structs.replace(call, agreement="incomparable", why=why)
     return msgspec.structs.replace(
         call,
         agreement="differs" if wrong else "same",
         differences=wrong,
         accepted=tuple(one for one in seen if one.what in ACCEPTED),
         symbols=_symbols(capture, at.fresh()) if wrong else (),
+    )
+
+
+def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
+    """Why eager's own result is not determined by its inputs; empty if it is."""
+    if expected.draws:
+        return "random numbers"
+    again = _run(capture.reference, at.fresh(), backward=capture.backward)
+    return (
+        "" if again.ended == expected.ended and not any(_differences(expected, again)) else "eager differs from eager"
     )
 
 
@@ -118,12 +135,14 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
 def _run(compute: Callable[[Prepared], Any], fresh: Prepared, *, backward: bool) -> _Result:
     torch.default_generator.manual_seed(0)
     random.seed(0)
+    before = torch.default_generator.get_state()
     try:
         value = compute(fresh)
         gradients = tuple(_gradients(value, fresh)) if backward else ()
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
-    return _Result(Ended(), value, fresh.args, gradients)
+    draws = not torch.equal(before, torch.default_generator.get_state())
+    return _Result(Ended(), value, fresh.args, gradients, draws)
 
 
 def _ended(error: Exception) -> Ended:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
 from ddefuzz.classify.classify import Classified, classify
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Site
+from ddefuzz.execute.calls import Agreement, Call, Difference
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Frame, SymbolOrigin
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import KINDS, judge
+from ddefuzz.oracles.program import Tried
+from ddefuzz.oracles.table import oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
+from ddefuzz.program.sizes import CallSize
 from ddefuzz.report.advice import Advice
 
 SCHEMA = "ddefuzz.check/1"
@@ -26,6 +31,20 @@ class Stacks(msgspec.Struct, frozen=True):
     native: tuple[Frame, ...] = ()
 
 
+class Called(msgspec.Struct, frozen=True):
+    """A call of what was captured, at data sizes of this name. `eager` and `captured` are errors, empty if it returned.
+
+    `agreement` is None if one of the two did not return.
+    """
+
+    sizes: CallSize
+    eager: str
+    captured: str
+    agreement: Agreement | None
+    differences: tuple[Difference, ...] = ()
+    why: str = ""
+
+
 class Row(msgspec.Struct, frozen=True):
     """One run. The fields from `kind` on are set only if it failed.
 
@@ -36,10 +55,11 @@ class Row(msgspec.Struct, frozen=True):
     case: str
     stage: Stage
     semantics: str
-    outcome: Outcome
+    outcome: Outcome | Literal["wrong"]
     reason: str = ""
     verdict: Verdict | None = None
     cpu_seconds: float = 0.0
+    oracle: str | None = None
     kind: Kind | None = None
     site: Site | None = None
     anchor: str | None = None
@@ -50,6 +70,7 @@ class Row(msgspec.Struct, frozen=True):
     exception: str | None = None
     symbols: tuple[SymbolOrigin, ...] = ()
     frames: Stacks | None = None
+    calls: tuple[Called, ...] = ()
     advice: Advice | None = None
     schema: str = SCHEMA
 
@@ -62,16 +83,49 @@ class Checked(msgspec.Struct, frozen=True):
     classified: Classified | None = None
 
 
-def check_case(case: str, observations: Sequence[Observation]) -> tuple[Checked, ...]:
-    """The rows of one case, in the order of its observations, which include one of the stage `eager`.
+def check_case(case: str, tried: Sequence[Tried]) -> tuple[Checked, ...]:
+    """The rows of one case, in the order of its runs, which include one of the stage `eager`.
 
-    The oracle decides which rows are failures: a run that ends as in eager is not judged.
+    The capture oracle decides which captures are failures: a run that ends as in eager is not judged. A captured
+    program that other oracles call wrong has a row for each failure.
     """
+    observations = [one.observation for one in tried]
     failures = judge(observations)
-    return tuple(
-        _checked(case, one, observations, next((failure for failure in failures if failure.observation is one), None))
-        for one in observations
+    refused = any(one.stage == "eager" and one.outcome != "ok" for one in observations)
+    rows: list[Checked] = []
+    for seen, one in zip(observations, tried, strict=True):
+        failure = next((failure for failure in failures if failure.observation is seen), None)
+        checked = _checked(case, seen, observations, failure)
+        wrong = [named for named in one.failures if named.failure.kind not in KINDS and not refused]
+        rows += (_wrong(checked.row, seen, named) for named in wrong)
+        rows += [] if wrong else [checked]
+    return tuple(rows)
+
+
+def _wrong(row: Row, observation: Observation, named: Classified) -> Checked:
+    """The row of a captured program that is wrong."""
+    return Checked(
+        msgspec.structs.replace(_with_name(row, named), outcome="wrong", reason=named.failure.evidence),
+        observation,
+        named,
     )
+
+
+def _with_name(row: Row, named: Classified) -> Row:
+    return msgspec.structs.replace(
+        row,
+        oracle=oracle_of(named.signature.kind).name,
+        kind=named.signature.kind,
+        site=named.signature.site,
+        anchor=named.signature.anchor,
+        cause=named.cause,
+        rule=named.rule,
+        key=named.signature.key,
+    )
+
+
+def _called(call: Call) -> Called:
+    return Called(call.size, call.eager.error, call.captured.error, call.agreement, call.differences, call.why)
 
 
 def failed(checked: Iterable[Checked]) -> bool:
@@ -94,6 +148,7 @@ def _checked(
         verdict=_verdict(observation, observations),
         cpu_seconds=round(observation.cpu_seconds, 4),
         exception=_exception(observation),
+        calls=tuple(map(_called, observation.calls)),
     )
     if failure is None and observation.outcome not in ("ok", "not-judged"):
         if observation.stage == "eager":
@@ -108,13 +163,7 @@ def _checked(
     named = classify(failure)
     raised = observation.raised
     found = msgspec.structs.replace(
-        row,
-        kind=named.signature.kind,
-        site=named.signature.site,
-        anchor=named.signature.anchor,
-        cause=named.cause,
-        rule=named.rule,
-        key=named.signature.key,
+        _with_name(row, named),
         expression=raised.expression if raised is not None else None,
         symbols=raised.symbols if raised is not None else (),
         frames=_stacks(observation),

@@ -99,7 +99,7 @@ def test_the_search_ends() -> None:
     assert advice.tried <= MOST_TRIES
 
 
-@pytest.mark.parametrize("cause", MEANINGS)
+@pytest.mark.parametrize("cause", sorted(MEANINGS.keys() - {"wrong-capture"}))
 def test_the_summary_says_whether_the_cause_is_in_pytorch(cause: Cause) -> None:
     """Of real failures: PyTorch's own, unless an op lacks a kernel, which may be anybody's."""
     shown = next(case.expected.observation for case in cases() if case.expected.cause == cause)

@@ -6,6 +6,7 @@ import msgspec
 
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Guard, Place, Raised
+from ddefuzz.oracles.program import Tried
 from ddefuzz.report.check import Row, check_case, failed
 
 EAGER = Observation("eager", EXPLICIT, "ok")
@@ -20,8 +21,12 @@ RAISED = Raised(
 FAILED = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=RAISED)
 
 
+def tried(*observations: Observation) -> list[Tried]:
+    return [Tried(one) for one in observations]
+
+
 def test_a_failure_has_guard_site_cause_and_symbols() -> None:
-    (row,) = [one.row for one in check_case("c", [EAGER, FAILED]) if one.row.stage == "export"]
+    (row,) = [one.row for one in check_case("c", tried(EAGER, FAILED)) if one.row.stage == "export"]
     told = msgspec.to_builtins(row)
     assert told["schema"] == "ddefuzz.check/1"
     assert told["site"] == {"language": "Python", "module": "torch/_refs/__init__.py", "function": "roll"}
@@ -37,22 +42,22 @@ def test_a_failure_has_guard_site_cause_and_symbols() -> None:
 
 
 def test_rows_are_json_and_back() -> None:
-    row = check_case("c", [EAGER, FAILED])[1].row
+    row = check_case("c", tried(EAGER, FAILED))[1].row
     assert msgspec.json.decode(msgspec.json.encode(row), type=Row) == row
 
 
 def test_a_program_that_fails_in_eager_is_not_judged() -> None:
     refused = Observation("eager", EXPLICIT, "fail", exceptions=(ExceptionInfo("builtins.ValueError", "no"),))
-    eager, export = (one.row for one in check_case("c", [refused, FAILED]))
+    eager, export = (one.row for one in check_case("c", tried(refused, FAILED)))
     assert (eager.outcome, export.outcome, export.verdict, export.kind) == ("fail", "not-judged", "not-judged", None)
     assert export.reason == "the program fails in eager: ValueError: no"
-    assert failed(check_case("c", [refused, FAILED]))
+    assert failed(check_case("c", tried(refused, FAILED)))
 
 
 def test_what_hangs_in_eager_as_well_is_not_judged() -> None:
     eager = Observation("eager", EXPLICIT, "timeout", "stopped after 60 s")
     hang = Observation("export", EXPLICIT, "timeout", "stopped after 60 s")
-    first, second = (one.row for one in check_case("c", [eager, hang]))
+    first, second = (one.row for one in check_case("c", tried(eager, hang)))
     assert (first.outcome, first.kind, second.outcome) == ("timeout", "timeout", "not-judged")
     assert second.reason == "the program fails in eager: stopped after 60 s"
 
@@ -60,7 +65,7 @@ def test_what_hangs_in_eager_as_well_is_not_judged() -> None:
 def test_failures_under_size_oblivious_semantics_do_not_count() -> None:
     guard = Guard(Place("C++", "x.cpp", 1), "guard_or_false", "Eq(u0, 1)", False, "undecided")
     rescued = msgspec.structs.replace(OK, guards=(guard,))
-    rows = check_case("c", [EAGER, rescued, msgspec.structs.replace(FAILED, semantics=SIZE_OBLIVIOUS)])
+    rows = check_case("c", tried(EAGER, rescued, msgspec.structs.replace(FAILED, semantics=SIZE_OBLIVIOUS)))
     assert [one.row.verdict for one in rows] == [None, "rescued", None]
     assert not failed(rows)
 
@@ -69,5 +74,5 @@ def test_a_verdict_that_needs_a_second_run_waits_for_it() -> None:
     guard = Guard(Place("C++", "x.cpp", 1), "guard_or_false", "Eq(u0, 1)", False, "other")
     other = msgspec.structs.replace(OK, guards=(guard,))
     second = msgspec.structs.replace(OK, semantics=SIZE_OBLIVIOUS, graph="b")
-    assert check_case("c", [EAGER, other])[1].row.verdict is None
-    assert check_case("c", [EAGER, other, second])[1].row.verdict == "changed"
+    assert check_case("c", tried(EAGER, other))[1].row.verdict is None
+    assert check_case("c", tried(EAGER, other, second))[1].row.verdict == "changed"
