@@ -15,7 +15,8 @@ from ddefuzz.cli.frames_page import MARK, stack_to_site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import verdicts_line
-from ddefuzz.cli.output import Page, plain, printable, rendered
+from ddefuzz.cli.output import Page, plain, rendered
+from ddefuzz.cli.streams import printable
 from ddefuzz.execute.calls import Ended
 from ddefuzz.findings.lifecycle import MEANING
 from ddefuzz.findings.model import Finding

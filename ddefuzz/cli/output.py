@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from ddefuzz.cli.invocation import Invocation, current_invocation
-from ddefuzz.cli.streams import write_stdout
+from ddefuzz.cli.streams import printable, write_stdout
 from ddefuzz.files import write_atomically
 
 FILE_WIDTH = 160
@@ -106,11 +106,6 @@ def progress_console() -> Console:
     """The console on stderr for progress. It has live lines only on a terminal, and not in a CI log."""
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     return Console(stderr=True, highlight=False, force_terminal=False if in_ci else None)
-
-
-def printable(text: str) -> str:
-    """Text that is safe on a terminal: control characters other than newlines are escaped, as Python does."""
-    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def plain(text: str, style: str = "") -> Text:

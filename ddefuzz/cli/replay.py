@@ -15,9 +15,10 @@ from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, replay, status
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import jobs_option
-from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, printable, rendered
+from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import replay_scripts
+from ddefuzz.cli.streams import printable
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, NothingRanError

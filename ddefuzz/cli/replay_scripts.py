@@ -11,8 +11,9 @@ import msgspec
 from rich.console import Group
 
 from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.output import Page, deliver, plain, printable, rendered
+from ddefuzz.cli.output import Page, deliver, plain, rendered
 from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.streams import printable
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding

@@ -45,10 +45,15 @@ def write_stdout(text: str) -> None:
         raise unsupported_by(error, "stdout cannot be written") or error from error
 
 
+def printable(text: str) -> str:
+    """Text that is safe on a terminal: control characters other than newlines are escaped, as Python does."""
+    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def say(line: str) -> None:
     """Write a line to stderr if stderr can be written."""
     with suppress(OSError):
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{printable(line)}\n")
         sys.stderr.flush()
 
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
 import psutil  # type: ignore[import-untyped]
@@ -21,7 +21,8 @@ import torch
 
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.exercise import exercise
-from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run
+from ddefuzz.execute.intact import kept_intact
+from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, Outcome, Run, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import Prepared, message_of, prepare
 from ddefuzz.instrument import frames, torch_api
@@ -74,7 +75,7 @@ def observe(run: Run) -> Observation:
 
 def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> Observation:
     """The same in a stage and of a subject that `run` does not name, but stands for."""
-    with captured_output() as output, _clean_slate():
+    with captured_output() as output, _subject_kept_apart(run.subject), _clean_slate():
         seen = _watched(stage, make(), run)
     return Observation(
         stage=run.stage,
@@ -92,6 +93,11 @@ def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> 
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
         output=_normalized(output.read())[-OUTPUT_TAIL:],
     )
+
+
+def _subject_kept_apart(subject: Subject) -> AbstractContextManager[None]:
+    """Programs cannot change ddefuzz. User code can."""
+    return kept_intact(subject.path) if isinstance(subject, CallableSubject) else nullcontext()
 
 
 def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:

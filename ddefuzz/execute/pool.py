@@ -30,7 +30,7 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import worker
 from ddefuzz.execute.protocol import Observation, Run
-from ddefuzz.execute.scratch import check_scratch_folder, scratch_folder
+from ddefuzz.execute.scratch import check_folders, scratch_folder
 from ddefuzz.execute.watchdog import Watchdog
 
 A = TypeVar("A")
@@ -114,7 +114,7 @@ class Future(Generic[R]):
             check_workers_can_start(error)
             return Lost("crash", f"no worker is left: {error}")
         except OSError as error:
-            check_scratch_folder()
+            check_folders()
             limited = unsupported_by(error, f"a worker could not use {gettempdir()}")
             if limited is None:
                 raise
@@ -244,7 +244,7 @@ def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:
 
 def check_workers_can_start(error: BrokenProcessPool) -> None:
     """Raises `UnsupportedError` where the environment keeps new workers, or the fork server, from starting."""
-    check_scratch_folder()
+    check_folders()
     limited = unsupported_by(error.__cause__ or error, "no worker can be started")
     if limited is not None:
         raise limited from error

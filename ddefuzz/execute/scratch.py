@@ -38,8 +38,15 @@ def scratch_folder() -> Path:
     return made
 
 
-def check_scratch_folder() -> None:
-    """Raises `UnsupportedError` where the folder has been removed since it was made."""
+def check_folders() -> None:
+    """Raises `UnsupportedError` where this folder or the working folder has been removed."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UnsupportedError(
+            "the working folder has been removed, expected it to stay; "
+            "what removes it may be the code that is run, or a cleaning of the machine"
+        ) from error
     if not scratch_folder().is_dir():
         raise UnsupportedError(
             f"the temporary folder {scratch_folder()} has been removed, expected it to stay; "

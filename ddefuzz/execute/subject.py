@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ddefuzz.errors import DdefuzzError, InputError
+from ddefuzz.execute.intact import kept_intact
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Subject
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.ops import catalogue
@@ -26,6 +27,9 @@ from ddefuzz.program.model import Program
 
 _PROGRAM_MODULE = "ddefuzz_program"
 _USER_MODULE = "ddefuzz_user_code"
+
+SAID_LIMIT = 1000
+"""How many characters of an error of the user's own code are printed."""
 
 
 class UnbackedDim(NamedTuple):
@@ -87,7 +91,7 @@ def _prepared(subject: Subject) -> Prepared:
 
 def case_ids(path: str) -> tuple[str, ...]:
     """The ids of a module's list `CASES`, in order; InputError where there is none."""
-    return tuple(str(case["id"]) for case in _cases(load_module(path), path))
+    return tuple(_cases(load_module(path), path))
 
 
 def load_module(path: str) -> ModuleType:
@@ -110,7 +114,11 @@ def _executed(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with kept_intact(path):
+            spec.loader.exec_module(module)
+    except DdefuzzError:
+        del sys.modules[name]
+        raise
     except BaseException as error:  # whatever the user's module raises is about the user's module
         del sys.modules[name]
         raise InputError(f"{path}: found a module that raises {_said(error)}") from error
@@ -123,7 +131,8 @@ def _file_of(subject: Subject) -> str:
 
 def _said(error: BaseException) -> str:
     """An error of the user's own code in one line."""
-    return " ".join(f"{type(error).__name__}: {message_of(error)}".split())
+    said = " ".join(f"{type(error).__name__}: {message_of(error)}".split())
+    return said if len(said) <= SAID_LIMIT else f"{said[:SAID_LIMIT]}… ({len(said)} characters)"
 
 
 def message_of(error: BaseException) -> str:
@@ -167,9 +176,9 @@ def _compiled(text: str) -> tuple[Program, CodeType]:
 
 def _prepare_case(module: ModuleType, path: str, case: str) -> Prepared:
     cases = _cases(module, path)
-    found = next((entry for entry in cases if entry["id"] == case), None)
-    if found is None:
-        raise InputError(f"{path}: found no case {case!r}, expected one of {', '.join(str(c['id']) for c in cases)}")
+    if case not in cases:
+        raise InputError(f"{path}: found no case {case!r}, expected one of {', '.join(cases)}")
+    found = cases[case]
     shapes = found.get("dynamic_shapes")
     return Prepared(
         _instantiated(found["fn"]),
@@ -179,11 +188,17 @@ def _prepare_case(module: ModuleType, path: str, case: str) -> Prepared:
     )
 
 
-def _cases(module: ModuleType, path: str) -> list[dict[str, Any]]:
+def _cases(module: ModuleType, path: str) -> dict[str, dict[str, Any]]:
+    """The cases of a module's list `CASES` by the text of their ids, in order."""
     cases = getattr(module, "CASES", None)
     if not isinstance(cases, list) or not all(isinstance(c, dict) and {"id", "fn", "args"} <= c.keys() for c in cases):
         raise InputError(f"{path}: found no usable CASES, expected a list of dicts with id, fn and args")
-    return cases
+    by_id: dict[str, dict[str, Any]] = {}
+    for case in cases:
+        if str(case["id"]) in by_id:
+            raise InputError(f"{path}: found two cases with the id {str(case['id'])!r}, expected one of each")
+        by_id[str(case["id"])] = case
+    return by_id
 
 
 def _prepare_named(module: ModuleType, path: str, name: str) -> Prepared:
@@ -234,4 +249,6 @@ def _unbacked(spec: object, where: str) -> tuple[UnbackedDim, ...]:
         if not isinstance(dims, list | tuple) or any(type(number) is not int for number in (arg, *dims)):
             raise wrong
         places += [(arg, dim) for dim in dims]
+    if len(set(places)) < len(places):
+        raise InputError(f"{where}: found {reprlib.repr(spec)}, expected each dim once")
     return tuple(UnbackedDim(arg, dim, f"u{number}") for number, (arg, dim) in enumerate(places))

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 CASES = ("--seed", "7", "--uniform", "--no-minimize", "-j", "1", "--fail-on", "never")
 
-SUBJECT = """import shutil, tempfile
+SUBJECT = """import os, shutil, tempfile
 import multiprocessing
 import torch
 LOCK = multiprocessing.RLock()
@@ -41,7 +41,10 @@ def fine(x):
 def removes(x):
     shutil.rmtree(tempfile.gettempdir())
     return x
-fine_args = removes_args = (torch.ones(3),)
+def leaves_nowhere(x):
+    os.rmdir(os.getcwd())
+    return x
+fine_args = removes_args = leaves_nowhere_args = (torch.ones(3),)
 """
 
 
@@ -50,11 +53,11 @@ def findings(database: Path) -> tuple[Finding, ...]:
         return opened.findings()
 
 
-def check(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+def check(folder: Path, name: str, place: Path | None = None) -> subprocess.CompletedProcess[str]:
     (folder / "user.py").write_text(SUBJECT)
     return subprocess.run(
-        [*DDEFUZZ, "check", f"user.py:{name}", "--stage", "export"],
-        cwd=folder,
+        [*DDEFUZZ, "check", f"{folder / 'user.py'}:{name}", "--stage", "export"],
+        cwd=place or folder,
         env=environment(folder),
         capture_output=True,
         text=True,
@@ -94,6 +97,15 @@ def test_a_temporary_folder_that_the_code_removes_is_one_line(tmp_path: Path) ->
     done = check(tmp_path, "removes")
     assert done.returncode == EXIT_UNSUPPORTED, done.stderr
     assert "has been removed, expected it to stay" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_working_folder_that_the_code_removes_is_one_line(tmp_path: Path) -> None:
+    place = tmp_path / "here"
+    place.mkdir()
+    done = check(tmp_path, "leaves_nowhere", place)
+    assert done.returncode == EXIT_UNSUPPORTED, done.stderr
+    assert "the working folder has been removed, expected it to stay" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 

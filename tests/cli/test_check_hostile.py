@@ -36,6 +36,8 @@ def check(folder: Path, target: str, *words: str) -> subprocess.CompletedProcess
     [
         ("class Own(BaseException): ...\nraise Own('mine')", "found a module that raises Own: mine"),
         ("raise GeneratorExit", "found a module that raises GeneratorExit:"),
+        ("import sys\nsys.modules.clear()", "user.py: found code that removes or replaces ddefuzz in its worker"),
+        ("raise ValueError('\\x1b[31m' * 10**6)", r"ValueError: \x1b[31m\x1b[31m"),
         ("raise KeyboardInterrupt", "found a module that raises KeyboardInterrupt:"),
         (
             SUBJECT.format(body="...") + "f_unbacked = {'x': [0]}",
@@ -51,6 +53,14 @@ def test_a_module_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, sai
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not done.stdout
+
+
+def test_a_call_that_empties_the_loaded_modules_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(SUBJECT.format(body="__import__('sys').modules.clear()"))
+    done = check(tmp_path, "user.py:f")
+    assert done.returncode == 2, done.stderr
+    assert "user.py: found code that removes or replaces ddefuzz in its worker" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_an_interrupt_that_the_code_itself_raises_is_what_it_does(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ddefuzz.errors import InputError, ProgramError
+from ddefuzz.execute import worker
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
 from ddefuzz.execute.subject import UnbackedDim, case_ids, prepare
 
@@ -119,6 +120,8 @@ def test_what_cannot_be_used_is_said_in_one_line(module: str, subject: dict[str,
         ("minus.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {-1: [0]}", "found dim 0 of argument -1 to make unb"),
         ("last.py", f"{ONE_TENSOR}\nf_unbacked = {{0: [-1]}}", "found dim -1 of argument 0 to make unb"),
         ("number.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: [1]}", "found dim 1 of argument 0 to make unb"),
+        ("twice.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: [1, 1]}", r"\[1, 1\]\}, expected each dim once"),
+        ("long.py", "raise ValueError('x' * 10**7)", r"ValueError: x{988}… \(10000012 characters\)$"),
         ("absent.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {3: [0]}", "found dim 0 of argument 3 to make unb"),
         ("data.txt", "x", "expected a Python module"),
         ("bare.py", "def f(x):\n    return x\n", "found no example arguments, expected f_args or example_args"),
@@ -129,6 +132,33 @@ def test_a_module_that_cannot_be_used(tmp_path: Path, name: str, text: str | Non
         (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=message):
         prepare(CallableSubject(str(tmp_path / name), name="f"))
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("sys.modules.clear()", "ddefuzz"),
+        ("import ddefuzz.execute.worker\nddefuzz.execute.worker.perform = None", "ddefuzz.execute.worker.perform"),
+    ],
+)
+def test_a_module_that_changes_ddefuzz_is_named_and_undone(tmp_path: Path, body: str, named: str) -> None:
+    (tmp_path / "user.py").write_text(f"import sys\n{body}\n")
+    before, perform = sys.modules["torch"], worker.perform
+    with pytest.raises(InputError, match=f"found code that removes or replaces {named} in its worker"):
+        prepare(CallableSubject(str(tmp_path / "user.py"), name="f"))
+    assert sys.modules["torch"] is before
+    assert worker.perform is perform
+
+
+def test_ids_of_cases_are_found_by_their_text(tmp_path: Path) -> None:
+    path = tmp_path / "cases.py"
+    path.write_text("CASES = [{'id': 1, 'fn': abs, 'args': tuple}]")
+    assert case_ids(str(path)) == ("1",)
+    assert prepare(CallableSubject(str(path), case="1")).call is abs
+    path = tmp_path / "twice.py"
+    path.write_text("CASES = [{'id': id, 'fn': abs, 'args': tuple} for id in (1, '1')]")
+    with pytest.raises(InputError, match="found two cases with the id '1', expected one of each"):
+        case_ids(str(path))
 
 
 def test_files_of_one_name_do_not_share_globals(tmp_path: Path) -> None:
