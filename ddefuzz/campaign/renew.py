@@ -136,7 +136,7 @@ def _renewed(finding: Finding, result: MinimizeResult | None, workers: Workers, 
         shown, status = _shown(finding, finding.minimal, workers, timeout), "same"
     if shown is None:
         return Renewed(finding, "not shown", result)
-    task = ControlTask(result.program, shown, failing_ops(shown.observation))
+    task = ControlTask(result.program, shown, failing_ops(shown.observation, result.program))
     control = workers.submit(run_control, task, timeout).result()
     return Renewed(finding, status, result, shown, NOT_JUDGED if isinstance(control, Lost) else control.control)
 

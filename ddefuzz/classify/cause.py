@@ -69,7 +69,7 @@ CAUSES: tuple[Meaning, ...] = (
     Meaning(
         "refused",
         "capture rejects it by design or by a default option, whatever its sizes are",
-        "the program: use another function, or set the option",
+        "the program: follow the hint of the error, use another function, or set the option",
         False,
         "x.is_same_size(y), compiled",
     ),

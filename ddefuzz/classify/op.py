@@ -13,6 +13,9 @@ from ddefuzz.classify.cxx import function_name
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame
 
+GRADIENTS = frozenset({"torch.autograd.grad", "Tensor.backward"})
+"""The calls that run the backward formulas of other calls."""
+
 _QUOTED_LINE = re.compile(rf'File "{re.escape(PROGRAM_FILE)}", line \d+, in \w+\s*?\n\s*(?P<code>[^\s~^].*)')
 _BACKWARD = re.compile(r"^torch::autograd::generated::(?P<op>\w+)Backward\w*::apply$")
 
@@ -25,6 +28,10 @@ def failing_ops(observation: Observation, program: str = "") -> tuple[str, ...]:
     """
     frame = _program_frame(observation)
     calls = _called(frame.code, exact=frame.exact) if frame is not None else _quoted(observation)
+    if calls and calls[0] in GRADIENTS:
+        # The backward formula of another call fails, if it is known which.
+        others = tuple(call for call in _called(program) if call not in GRADIENTS)
+        return _of_backward(observation, others) or calls[:1]
     return calls[:1] or _of_backward(observation, _called(program))
 
 

@@ -45,6 +45,9 @@ def stack_to_site(failure: Failure) -> StackLines:
     cxx = [frame for frame in inner if frame is site or not is_cxx_plumbing(function_name(frame.function))]
     shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
     lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]
+    function = found.signature.site.function
+    if site is not None and found.signature.site.language == "C++" and function_name(site.function) != function:
+        lines.append(f"      the compiler inlined {function} into {function_name(site.function)}")
     return StackLines(
         tuple(lines), any(frame == site for frame in shown), len(real) + len(traced) + len(native) - len(shown)
     )

@@ -136,7 +136,7 @@ def command(
             if database.get(finding.id).minimal == text:  # the stored program may be smaller
                 database.set_confirmed(finding.id, confirmed.k, confirmed.n, shown)
                 if shown is not None:
-                    task = ControlTask(text, shown, failing_ops(shown.observation))
+                    task = ControlTask(text, shown, failing_ops(shown.observation, text))
                     database.set_control(finding.id, _control(pool, task, timeout))
     outcome = Outcome(
         id=finding.id if finding else None,

@@ -183,7 +183,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The function by which the smallest program reaches the site. If it is unknown, all functions seen to reach
         it.
         """
-        return (failing_ops(self.evidence.observation) if self.evidence is not None else ()) or self.ops
+        return (
+            failing_ops(self.evidence.observation, self.minimal or self.original or "") if self.evidence else ()
+        ) or self.ops
 
     @property
     def ops(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ddefuzz.classify.op import failing_ops
@@ -63,3 +64,12 @@ def test_the_line_that_torch_quotes_is_the_programs() -> None:
 def test_an_unknown_op_is_empty() -> None:
     assert failing_ops(Observation("aot", EXPLICIT, "fail"), PROGRAM) == ()
     assert failing_ops(at("no python (")) == ()
+
+
+def test_a_gradient_is_that_of_the_call_whose_backward_formula_runs() -> None:
+    program = "def program(x):\n    a = torch.trace(x)\n    return torch.autograd.grad(a, x)\n"
+    one = backward("TraceBackward0")
+    line = Frame(PROGRAM_FILE, 3, "program", "torch.autograd.grad(a, x)", exact=True)
+    raised = msgspec.structs.replace(one.raised, python=(line,)) if one.raised is not None else None
+    assert failing_ops(msgspec.structs.replace(one, raised=raised), program) == ("torch.trace",)
+    assert failing_ops(at("torch.autograd.grad(a, x)"), "") == ("torch.autograd.grad",)
