@@ -72,7 +72,7 @@ def test_a_campaign_killed_twice_counts_each_case_once(tmp_path: Path) -> None:
             os.kill(campaign.pid, signal.SIGKILL)
             wait_until(lambda gone=started: all_gone(gone))  # type: ignore[misc]
     resumed = finished(tmp_path, database, "--resume", "--no-minimize", "-j", "2")
-    assert 0 < summary_in(resumed.stdout).cases < 24 - 12
+    assert 0 < summary_in(resumed.stdout).cases <= 24 - 12
     assert counts(database) == counts(tmp_path / "undisturbed.db")
 
 
