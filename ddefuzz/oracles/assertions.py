@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ddefuzz.classify.chain import Located
@@ -11,6 +12,7 @@ from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, unknown
 from ddefuzz.oracles.truth import clauses, sides, value_at
+from ddefuzz.program.model import Index, Program, Sequence, names_in, walk
 
 KINDS: Mapping[Kind, str] = {
     "over-strict": "the captured program rejects inputs that eager accepts",
@@ -21,6 +23,11 @@ TITLES: Mapping[Kind, str] = {
     "over-strict": "{site} makes the captured program refuse inputs {evidence}",
     "missing-assertion": "{site} lets the captured program take what eager refuses {evidence}",
 }
+
+ABOUT_THE_TAPE = re.compile("appears to not have been used in the graph")
+"""Errors of eager's autograd about its own tape (torch/csrc/autograd/autograd.cpp), not about the inputs. A kernel may
+record another tape for an empty tensor.
+"""
 
 
 def accepted(call: Call) -> bool:
@@ -41,8 +48,10 @@ def accepted(call: Call) -> bool:
 def judge(seen: Seen) -> tuple[Failure, ...]:
     """Report the first call that only the captured program rejects, and the first call that only eager rejects."""
     calls = seen.observation.calls
+    program = seen.program
+    drops = program is not None and has_dead_code(program)
     strict = next((call for call in calls if _over_strict(call)), None)
-    lax = next((call for call in calls if _missing(call)), None)
+    lax = None if drops else next((call for call in calls if _missing(call)), None)
     found = []
     if strict is not None:
         said = strict.captured.expression or strict.captured.error
@@ -73,4 +82,18 @@ def _over_strict(call: Call) -> bool:
 
 
 def _missing(call: Call) -> bool:
-    return not call.eager.returned and call.captured.returned and not call.recompiled
+    refused = not call.eager.returned and not ABOUT_THE_TAPE.search(call.eager.error)
+    return refused and call.captured.returned and not call.recompiled
+
+
+def has_dead_code(program: Program) -> bool:
+    """Whether a program computes something that it does not return. A capture drops that, with its checks."""
+    live = set(names_in(program.returns))
+    for step in reversed(program.steps):
+        if step.targets and live.isdisjoint(step.targets):
+            return True
+        live |= names_in(step.value)
+    expressions = (*(step.value for step in program.steps), program.returns)
+    return any(
+        isinstance(one, Index) and isinstance(one.value, Sequence) for whole in expressions for one in walk(whole)
+    )

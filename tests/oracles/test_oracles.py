@@ -138,6 +138,16 @@ def test_inputs_that_only_eager_rejects_lack_an_assertion() -> None:
     assert (failure.kind, failure.evidence) == ("missing-assertion", "at size 0 eager: RuntimeError: no")
 
 
+def test_what_eager_rejects_in_dead_code_or_of_its_tape_lacks_no_assertion() -> None:
+    call = Call("0", REFUSED, RETURNED)
+    dead = TEXT.replace("torch.neg(t0)", "torch.neg(x)")
+    assert assertions.judge(seen(call, text=dead)) == ()
+    chosen = TEXT.replace("torch.neg(t0)", "(t0, torch.neg(x))[0]")
+    assert assertions.judge(seen(call, text=chosen)) == ()
+    tape = Ended("RuntimeError: The differentiated Tensor at index 0 appears to not have been used in the graph.")
+    assert assertions.judge(seen(Call("0", tape, RETURNED))) == ()
+
+
 def test_a_replacement_is_blamed_on_the_code_that_made_it() -> None:
     frame = Frame("torch/_refs/__init__.py", 3, "cat", "a", exact=True)
     made = Constraint("replacement", "u0 = 4", "expect_true", Place("Python", frame.file, 3), (frame,))
