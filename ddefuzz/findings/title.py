@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import count
 
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
@@ -32,7 +31,6 @@ NO_DATA = {
 }
 """What FakeTensorMode's exceptions mean, by their class. `op` is the overload that they name."""
 
-_SYMBOL = re.compile(r"\b(u|zuf|s|zf)(\d+)\b")
 _NUMBER_FIRST = re.compile(r"(-?\d+) (<|<=|>|>=) ([^<>=&|]+)")
 _COMPARISON = re.compile(r"(\w+)\((.*)\)")
 _END = re.compile(r"[\s,&|)]+(?=\S)")
@@ -60,16 +58,10 @@ def title_of(
 
 
 def question(expression: str) -> str:
-    """A guard's expression for people. `Eq(u3, 0)` becomes `u0 == 0`; symbols are renumbered, long expressions cut."""
-    numbers = {prefix: count() for prefix in ("u", "zuf", "s", "zf")}
-    names: dict[str, str] = {}
-
-    def renamed(match: re.Match[str]) -> str:
-        if match[0] not in names:
-            names[match[0]] = f"{match[1]}{next(numbers[match[1]])}"
-        return names[match[0]]
-
-    return _shortened(_compared(_SYMBOL.sub(renamed, expression)))
+    """A guard's expression for people. `Eq(u1, 0)` becomes `u1 == 0`. Symbols keep the names of torch's
+    message. Long expressions are cut.
+    """
+    return _shortened(_compared(expression))
 
 
 def _said(signature: Signature, cause: Cause, failure: Failure) -> str:
