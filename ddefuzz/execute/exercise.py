@@ -78,9 +78,9 @@ class _At(NamedTuple):
 
 
 def _call(at: _At, capture: Capture, size: CallSize) -> Call:
-    expected = _run(capture.reference, at.fresh(), backward=capture.backward)
+    expected = _run(capture.reference, at.fresh, backward=capture.backward)
     captures = capture.captures()
-    found = _run(capture.compute, at.fresh(), backward=capture.backward)
+    found = _run(capture.compute, at.fresh, backward=capture.backward)
     call = Call(size, expected.ended, found.ended, recompiled=capture.captures() != captures)
     if not expected.ended.returned:
         return call
@@ -106,7 +106,7 @@ def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
     """Why eager's own result is not determined by its inputs; empty if it is."""
     if expected.draws:
         return "random numbers"
-    again = _run(capture.reference, at.fresh(), backward=capture.backward)
+    again = _run(capture.reference, at.fresh, backward=capture.backward)
     return (
         "" if again.ended == expected.ended and not any(_differences(expected, again)) else "eager differs from eager"
     )
@@ -132,9 +132,11 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
     return _At(ProgramSubject(print_program(resized)), kept)
 
 
-def _run(compute: Callable[[Prepared], Any], fresh: Prepared, *, backward: bool) -> _Result:
+def _run(compute: Callable[[Prepared], Any], make: Callable[[], Prepared], *, backward: bool) -> _Result:
+    # Seeded first, as before the capture: what makes the subject may draw weights and arguments.
     torch.default_generator.manual_seed(0)
     random.seed(0)
+    fresh = make()
     before = torch.default_generator.get_state()
     try:
         value = compute(fresh)
@@ -203,7 +205,7 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
         inputs=tuple(replace(one, dtype="float64") if one.dtype in SMALL_FLOATS else one for one in program.inputs),
     )
     exactly = _At(ProgramSubject(print_program(wide)), at.kept)
-    exact = _run(capture.reference, exactly.fresh(), backward=capture.backward)
+    exact = _run(capture.reference, exactly.fresh, backward=capture.backward)
     if not exact.ended.returned:
         return False
     sides = [[*_floats(side.value), *_floats(side.gradients)] for side in (exact, found)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, CallableSubject, ProgramSubject, Run, Stage
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import Prepared, prepare
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -114,3 +115,22 @@ def test_a_mutation_of_an_input_is_compared_by_its_effect() -> None:
     )
     (call,) = exercise(ProgramSubject(writes), capture, ("example",))
     assert "mutation" in {one.what for one in call.differences}
+
+
+@pytest.mark.parametrize("stage", ["export", "compile"])
+def test_user_code_that_draws_its_weights_agrees(tmp_path: Path, stage: Stage) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(
+        "import torch\n"
+        "BIAS = torch.randn(8)\n"
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(8, 8)\n"
+        "    def forward(self, x, mask):\n"
+        "        return self.linear(x)[mask] + BIAS\n"
+        "def make():\n"
+        "    return Model(), (torch.randn(6, 8), torch.rand(6) > 0.5)\n"
+    )
+    (call,) = observe(Run(CallableSubject(str(path), name="make"), stage, calls=("example",))).calls
+    assert (call.agreement, call.differences) == ("same", ())
