@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -78,9 +79,9 @@ class _At(NamedTuple):
 
 
 def _call(at: _At, capture: Capture, size: CallSize) -> Call:
-    expected = _run(capture.reference, at.fresh, backward=capture.backward)
+    expected = _run(capture.reference, at.fresh, capture)
     captures = capture.captures()
-    found = _run(capture.compute, at.fresh, backward=capture.backward)
+    found = _run(capture.compute, at.fresh, capture)
     call = Call(size, expected.ended, found.ended, recompiled=capture.captures() != captures)
     if not expected.ended.returned:
         return call
@@ -106,7 +107,7 @@ def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
     """Why eager's own result is not determined by its inputs; empty if it is."""
     if expected.draws:
         return "random numbers"
-    again = _run(capture.reference, at.fresh, backward=capture.backward)
+    again = _run(capture.reference, at.fresh, capture)
     return (
         "" if again.ended == expected.ended and not any(_differences(expected, again)) else "eager differs from eager"
     )
@@ -132,19 +133,31 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
     return _At(ProgramSubject(print_program(resized)), kept)
 
 
-def _run(compute: Callable[[Prepared], Any], make: Callable[[], Prepared], *, backward: bool) -> _Result:
+def _run(compute: Callable[[Prepared], Any], make: Callable[[], Prepared], capture: Capture) -> _Result:
     # Seeded first, as before the capture: what makes the subject may draw weights and arguments.
     torch.default_generator.manual_seed(0)
     random.seed(0)
     fresh = make()
     before = torch.default_generator.get_state()
     try:
-        value = compute(fresh)
-        gradients = tuple(_gradients(value, fresh)) if backward else ()
+        with _state_kept(capture.module):
+            value = compute(fresh)
+            gradients = tuple(_gradients(value, fresh)) if capture.backward else ()
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
     draws = not torch.equal(before, torch.default_generator.get_state())
     return _Result(Ended(), value, fresh.args, gradients, draws)
+
+
+@contextmanager
+def _state_kept(module: torch.nn.Module | None) -> Iterator[None]:
+    """Undo what a call changes in a module's buffers (running statistics): the other side starts from the same."""
+    kept = {} if module is None else {name: value.clone() for name, value in module.state_dict().items()}
+    try:
+        yield
+    finally:
+        if module is not None:
+            module.load_state_dict(kept)
 
 
 def _ended(error: Exception) -> Ended:
@@ -205,7 +218,7 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
         inputs=tuple(replace(one, dtype="float64") if one.dtype in SMALL_FLOATS else one for one in program.inputs),
     )
     exactly = _At(ProgramSubject(print_program(wide)), at.kept)
-    exact = _run(capture.reference, exactly.fresh, backward=capture.backward)
+    exact = _run(capture.reference, exactly.fresh, capture)
     if not exact.ended.returned:
         return False
     sides = [[*_floats(side.value), *_floats(side.gradients)] for side in (exact, found)]

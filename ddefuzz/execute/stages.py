@@ -24,7 +24,8 @@ class Capture(NamedTuple):
 
     `compute` uses what was captured, `reference` is eager on the same arguments. `graph_inputs` are the arguments of
     the graph itself, None if they are not known. `captures` counts the captures so far. `static_dims` says that only
-    tensors of the example's shapes can be passed, `backward` that the gradient was captured too.
+    tensors of the example's shapes can be passed, `backward` that the gradient was captured too. `module` is the
+    subject itself if it has a state, which eager and what was captured share.
     """
 
     graph: GraphModule
@@ -34,6 +35,7 @@ class Capture(NamedTuple):
     captures: Callable[[], int]
     static_dims: bool = False
     backward: bool = False
+    module: torch.nn.Module | None = None
 
 
 StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
@@ -123,6 +125,7 @@ def export(prepared: Prepared) -> Capture:
         lambda fresh: flat_inputs(program, (*fresh.args, *_masks(fresh)), {}),
         lambda: 1,
         static_dims=True,
+        module=_module(prepared),
     )
 
 
@@ -139,9 +142,10 @@ def export_strict(prepared: Prepared) -> Capture:
     return Capture(
         program.graph_module,
         lambda fresh: runnable()(*fresh.args),
-        lambda fresh: fresh.call(*fresh.args),
+        lambda fresh: prepared.call(*fresh.args),
         lambda fresh: flat_inputs(program, fresh.args, {}),
         lambda: 1,
+        module=_module(prepared),
     )
 
 
@@ -190,10 +194,11 @@ def compiled(backend: str) -> StageFunction:
         return Capture(
             graphs[0],
             compute,
-            lambda fresh: fresh.call(*fresh.args),
+            lambda fresh: prepared.call(*fresh.args),
             graph_inputs,
             lambda: len(graphs),
             backward=backend != "eager",
+            module=_module(prepared),
         )
 
     return stage
@@ -257,6 +262,10 @@ def _masks(prepared: Prepared) -> tuple[torch.Tensor, ...]:
         torch.arange(lengths[symbol]) < prepared.kept.get(symbol, lengths[symbol])
         for symbol in symbols_of(prepared.unbacked)
     )
+
+
+def _module(prepared: Prepared) -> torch.nn.Module | None:
+    return prepared.call if isinstance(prepared.call, torch.nn.Module) else None
 
 
 def _mark(prepared: Prepared) -> None:

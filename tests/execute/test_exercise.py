@@ -126,7 +126,7 @@ def test_user_code_that_draws_its_weights_agrees(tmp_path: Path, stage: Stage) -
         "class Model(torch.nn.Module):\n"
         "    def __init__(self):\n"
         "        super().__init__()\n"
-        "        self.linear = torch.nn.Linear(8, 8)\n"
+        "        self.linear = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))\n"
         "    def forward(self, x, mask):\n"
         "        return self.linear(x)[mask] + BIAS\n"
         "def make():\n"
