@@ -1,0 +1,28 @@
+"""The profile of programs that capture does what its name says."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
+from ddefuzz.generate.draw import case
+from ddefuzz.generate.origin import CAPTURES
+from ddefuzz.generate.profiles import drawable
+from ddefuzz.program.text import print_program
+
+DRAWS = 60
+
+
+def test_it_draws_no_op_that_usually_stops_capture() -> None:
+    assert not any(spec.stops for spec in drawable(CAPTURES))
+    assert any(spec.stops for spec in drawable("default"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["aot", "export"])
+def test_nine_in_ten_of_its_programs_are_captured(stage: Stage) -> None:
+    """With the default profile about half are. The bound leaves room for the chance in 60 draws (91% of 200)."""
+    texts = [print_program(case(CAPTURES, 7, index)) for index in range(DRAWS)]
+    captured = sum(observe(Run(ProgramSubject(text), stage)).outcome == "ok" for text in texts)
+    assert captured >= 0.85 * DRAWS
