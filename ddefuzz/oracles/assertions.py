@@ -11,7 +11,7 @@ from ddefuzz.classify.shape import expression_shape
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, unknown
-from ddefuzz.oracles.truth import clauses, sides, value_at
+from ddefuzz.oracles.truth import Number, addends, clauses, sides, value_at
 from ddefuzz.program.model import Index, Program, Sequence, names_in, walk
 
 KINDS: Mapping[Kind, str] = {
@@ -40,9 +40,15 @@ def accepted(call: Call) -> bool:
     for clause in clauses(call.captured.expression):
         pair = sides(clause)
         values = [value_at(side, symbols) for side in pair] if pair is not None else []
-        if len(values) == 2 and None not in values and (values[0] == 1) != (values[1] == 1):
+        shifts = {0, *(shift for side in pair or () for shift in addends(side))}
+        if len(values) == 2 and None not in values and any(_one_is_1(values, shift) for shift in shifts):
             return True
     return False
+
+
+def _one_is_1(values: list[Number | None], shift: int) -> bool:
+    """Whether just one of two sizes is 1. sympy may have moved a term: `u0 - 1 == n` prints as `u0 == n + 1`."""
+    return (values[0] == 1 + shift) != (values[1] == 1 + shift)
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:

@@ -130,3 +130,20 @@ def sides(clause: str) -> tuple[str, str] | None:
             return ast.unparse(left), ast.unparse(right)
         case _:
             return None
+
+
+def addends(expression: str) -> tuple[int, ...]:
+    """The integers that are added in an expression (`a + 1`)."""
+
+    def of(tree: ast.expr | None) -> tuple[int, ...]:
+        match tree:
+            case ast.BinOp(left, ast.Add(), right):
+                return (*of(left), *of(right))
+            case ast.BinOp(left, ast.Sub(), ast.Constant(int(number))):
+                return (*of(left), -number)
+            case ast.Constant(int(number)):
+                return (number,)
+            case _:
+                return ()
+
+    return of(parsed(expression)) if isinstance(parsed(expression), ast.BinOp) else ()

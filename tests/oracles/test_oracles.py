@@ -121,6 +121,8 @@ def test_a_rejection_is_blamed_on_the_code_that_made_its_assertion() -> None:
     [
         ("Eq(u0, u1)", True),
         ("Eq(u0, Min(1, u0))", True),
+        ("Eq(u0, Min(1, u0 - 1) + 1)", True),
+        ("Eq(u0, Min(2, u0 - 1) + 5)", False),
         ("(u0 < 0) | Eq(u1, u0)", True),
         ("Eq(u0, 4)", False),
         ("u0 < 2", False),
