@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ddefuzz.answers.experiment import experiment
 from ddefuzz.answers.model import Experiment, Row
+from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, rendered
@@ -90,7 +91,7 @@ def _targets(
     ids = [name for name in names if not Path(name).is_file()]
     if ids or everything:
         database = stack.enter_context(Database.open(db, create=False))
-        findings = [database.resolve(name) for name in ids] or [
+        findings = [resolve(database, name) for name in ids] or [
             one for one in database.findings() if one.kind == "dde" and (one.minimal or one.original)
         ]
         found += [_of_finding(finding, stage) for finding in findings]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import re
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +12,9 @@ from typing import Any, TypeVar, get_args
 
 import rich_click as click
 
+from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause
+from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.findings_page import list_page, show_page
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option
@@ -25,6 +29,9 @@ from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import read_findings, write_findings
 
 DEFAULT_TEXT = Path("findings")
+
+VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.(post|dev)\d+)?(\+[\w.]+)?", re.ASCII)
+"""A version of torch as `torch.__version__` has it."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,6 +52,13 @@ def _user() -> str:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _versions(context: click.Context, parameter: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:
+    for one in typed:
+        if not VERSION.fullmatch(one):
+            raise click.BadParameter(f"found {one!r}, expected a version of torch such as 2.14.0", context, parameter)
+    return typed
 
 
 @click.group("findings")
@@ -73,9 +87,10 @@ def command() -> None:
 @click.option(
     "--kind",
     "kinds",
-    multiple=True,
+    type=click.Choice(get_args(Kind)),
     metavar="KIND",
-    help="Only findings of this kind, such as dde or crash. Can be repeated.",
+    multiple=True,
+    help=f"Only findings of this kind: {', '.join(get_args(Kind))}. Can be repeated.",
 )
 @click.option(
     "--op",
@@ -105,9 +120,10 @@ def list_(
     false.
     """
     with Database.open(db, create=False) as database:
+        everything = database.findings()
         found = [
             finding
-            for finding in database.findings()
+            for finding in everything
             if (not states or finding.state in states)
             and (not causes or finding.cause in causes)
             and (not kinds or finding.kind in kinds)
@@ -117,7 +133,9 @@ def list_(
     listed = [finding for finding in found if all_ or finding.data_dependent is not False]
     left_out = len(found) - len(listed)
     documents = json_writers([as_document(one) for one in found])
-    writers = {"text": lambda page: list_page(listed, page, left_out), **documents}
+    typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
+    filters = shlex.join(word for option, values in typed.items() for value in values for word in (option, value))
+    writers = {"text": lambda page: list_page(listed, page, left_out, filters, len(everything)), **documents}
     deliver(writers, format_, outputs)
 
 
@@ -154,7 +172,7 @@ def show(
 ) -> None:
     """Show one finding. The first characters of its ID are enough if no other ID begins with them."""
     with Database.open(db, create=False) as database:
-        finding = database.resolve(finding_id)
+        finding = resolve(database, finding_id)
     for former in finding.former:
         if finding_id in former and finding_id not in finding.id:
             click.echo(f"{former} is now {finding.id}", err=True)
@@ -194,7 +212,9 @@ def _program(finding: Finding, *, minimal: bool) -> str:
     "fixed_in",
     multiple=True,
     metavar="VERSION",
-    help="With the state fixed: a version of torch in which it is fixed. Can be repeated. Default: all.",
+    callback=_versions,
+    help="With the state fixed: a version of torch in which it is fixed, such as 2.14.0. Can be repeated. If the "
+    "finding is fixed already, the version is added. Default: all versions.",
 )
 @click.option("--cause", type=click.Choice(get_args(Cause)), metavar="CAUSE", help="Replace the cause.")
 @click.option("--title", help="Replace the title.")
@@ -209,22 +229,40 @@ def set_(
     db: str,
     who: str,
 ) -> None:
-    """Change the state, cause or title of a finding. The change is kept in its history and can be undone."""
+    """Change the state, cause or title of a finding.
+
+    Each change is kept in the history, with the value before it. To undo a change, set that value again; an empty
+    --title sets the title that ddefuzz makes.
+    """
     if state is None and cause is None and title is None:
         raise click.UsageError("found nothing to set, expected a STATE, --cause or --title")
     if fixed_in and state != "fixed":
-        raise click.UsageError("found --in with another state, expected the state 'fixed'")
+        raise click.UsageError("found --in, expected it with the state fixed: `findings set ID fixed --in VERSION`")
     when = _now()
     with Database.open(db, create=False) as database, database.transaction():
-        finding = database.resolve(finding_id)
+        finding = resolve(database, finding_id)
         if state is not None:
             database.set_state(finding.id, state, who=who, when=when, fixed_in=fixed_in)
         if cause is not None:
             database.set_cause(finding.id, cause, who=who, when=when)
         if title is not None:
             database.set_title(finding.id, title, who=who, when=when)
-    parts = [f"{finding.state} → {state} ({MEANING[state]})" if state else "", cause and f"cause {cause}", title]
+        after = database.get(finding.id)
+    parts = [
+        f"{finding.state} → {_state_of(after)}" if state else "",
+        f"cause {finding.cause} → {cause}" if cause else "",
+        f"title {after.title}" if title is not None else "",
+    ]
     _say(finding.id, "; ".join(part for part in parts if part))
+
+
+def _state_of(finding: Finding) -> str:
+    """The state for people, with the versions in which it is fixed."""
+    if finding.state != "fixed":
+        return f"{finding.state} ({MEANING[finding.state]})"
+    if finding.fixed_in:
+        return f"fixed in {', '.join(finding.fixed_in)} (a failure in one of them is a new finding)"
+    return "fixed in all versions of torch (a failure in any is a new finding); name some with --in 2.14.0"
 
 
 @command.command("note")
@@ -235,7 +273,7 @@ def set_(
 def note(finding_id: str, text: str, db: str, who: str) -> None:
     """Add a note to a finding."""
     with Database.open(db, create=False) as database, database.transaction():
-        finding = database.resolve(finding_id)
+        finding = resolve(database, finding_id)
         database.note(finding.id, text, who=who, when=_now())
     _say(finding.id, f"noted: {text}")
 
@@ -248,7 +286,7 @@ def note(finding_id: str, text: str, db: str, who: str) -> None:
 def dup(finding_id: str, of: str, db: str, who: str) -> None:
     """Mark finding ID as a duplicate of finding OF."""
     with Database.open(db, create=False) as database, database.transaction():
-        finding, original = database.resolve(finding_id), database.resolve(of)
+        finding, original = resolve(database, finding_id), resolve(database, of)
         database.dup(finding.id, original.id, who=who, when=_now())
     _say(finding.id, f"a duplicate of {original.id}")
 
@@ -260,7 +298,7 @@ def dup(finding_id: str, of: str, db: str, who: str) -> None:
 def undup(finding_id: str, db: str, who: str) -> None:
     """Undo `findings dup`."""
     with Database.open(db, create=False) as database, database.transaction():
-        finding = database.resolve(finding_id)
+        finding = resolve(database, finding_id)
         database.undup(finding.id, who=who, when=_now())
         state = database.get(finding.id).state
     _say(finding.id, f"no duplicate of {finding.duplicate_of}; again {state}")
@@ -276,7 +314,7 @@ def link(finding_id: str, url: str, db: str, who: str) -> None:
     if not url.startswith(("https://", "http://")):
         raise InputError(f"URL: found {url!r}, expected one that starts with https://")
     with Database.open(db, create=False) as database, database.transaction():
-        finding = database.resolve(finding_id)
+        finding = resolve(database, finding_id)
         database.link(finding.id, url, who=who, when=_now())
     _say(finding.id, f"linked to {url}")
 

@@ -14,9 +14,10 @@ from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.cli.frames_page import MARK, stack_to_site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.meanings import verdicts_line
+from ddefuzz.cli.meanings import VERDICTS
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.cli.streams import printable
+from ddefuzz.control.model import ControlOutcome
 from ddefuzz.execute.calls import Ended
 from ddefuzz.findings.lifecycle import MEANING
 from ddefuzz.findings.model import Finding
@@ -47,14 +48,32 @@ WIDE = 100
 UNTIL_WIDE = frozenset({"stage", "steps", "confirmed"})
 """The columns that are left out on pages narrower than `WIDE`."""
 
+WIDE_FOR_TITLE = 140
+"""On pages narrower than this, titles are below the rows. A column would break the names in them."""
 
-def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0) -> str:
-    """The table, and what to type next. `left_out` is the number of findings that do not depend on data."""
-    more = f"{counted(left_out, 'finding')} more {'is' if left_out == 1 else 'are'} not about data: --all lists them."
+
+def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0, filters: str = "", total: int = 0) -> str:
+    """The table, and what to type next.
+
+    `left_out` is the number of findings that do not depend on data. `filters` are the options that select findings, and
+    `total` is the number of all findings in the database.
+    """
+    more = (
+        f"{counted(left_out, 'finding')} more {'does' if left_out == 1 else 'do'} not depend on data: "
+        f"--all lists {'it' if left_out == 1 else 'them'}."
+    )
+    if left_out and not findings:
+        return f"no findings that depend on data{f' match {filters}' if filters else ''}\n{more}\n"
+    if not findings and total:
+        return f"no findings match {filters} ({total} in the database)\n"
     if not findings:
-        return "no findings (`ddefuzz run` looks for some)\n" + (f"{more}\n" if left_out else "")
+        return f"no findings (`{page.invocation.command('run')}` looks for some)\n"
     columns = [one for one in COLUMNS if page.width >= WIDE or one.title not in UNTIL_WIDE]
-    rows = [Detailed([plain(column.cell(finding)) for column in columns]) for finding in findings]
+    if page.width < WIDE_FOR_TITLE:
+        columns = [one for one in columns if not one.folding]
+        rows = [Detailed([plain(one.cell(found)) for one in columns], plain(found.title)) for found in findings]
+    else:
+        rows = [Detailed([plain(one.cell(found)) for one in columns]) for found in findings]
     shown = table(
         [column.title for column in columns],
         rows,
@@ -101,6 +120,14 @@ def show_page(finding: Finding, page: Page) -> str:
     commands = "".join(f"  {line}\n" for line in _next_commands(finding, page.invocation))
     return rendered(Group(*parts), page) + "\nNext:\n" + commands
 
+
+RAN: dict[ControlOutcome, str] = {
+    "passes": "passes",
+    "fails": "fails in the same way",
+    "fails otherwise": "fails otherwise",
+    "not judged": "was not judged",
+}
+"""What a control run's outcome reads like in a sentence."""
 
 _THEME = "ansi_dark"
 """Colors of the terminal itself."""
@@ -157,13 +184,12 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("to change", MEANINGS[finding.cause].fix),
         ("site", f"{finding.site} ({finding.site.language})"),
         ("code there", finding.anchor),
-        ("undecided", _undecided(finding.expression)),
+        ("undecided", _undecided(finding)),
         ("called", "\n".join(_calls(finding))),
         ("reached by", ", ".join(finding.shown_ops)),
         ("also by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
-        ("about data", _about_data(finding)),
-        ("verdicts", ", ".join(f"{stage} {verdict}" for stage, verdict in finding.verdicts.items())),
-        ("", verdicts_line(finding.verdicts.values())),
+        ("depends on data", _depends_on_data(finding)),
+        ("verdicts", "\n".join(_verdicts(finding))),
         ("torch", ", ".join(finding.torch_versions)),
         (
             "state",
@@ -190,17 +216,32 @@ def _ended(ended: Ended) -> str:
     return "returns" if ended.returned else f"raises {ended.error}"
 
 
-def _undecided(expression: str) -> str:
-    plain_form = question(expression)
-    return expression if plain_form == expression else f"{plain_form} (torch prints {expression})"
+def _undecided(finding: Finding) -> str:
+    """The guard that failed, as people and as torch write it. Symbols are those of one program, so it is named."""
+    expression, plain_form = finding.expression, question(finding.expression)
+    said = expression if plain_form == expression else f"{plain_form} (torch prints {expression})"
+    if not expression or finding.shown is not None or finding.original is None:
+        return said
+    return f"{said}, in the program that it was found with"
 
 
-def _about_data(finding: Finding) -> str:
+def _depends_on_data(finding: Finding) -> str:
     """The results of the control runs, and what follows from them."""
     said = {True: "yes", False: "no", None: "not known"}[finding.data_dependent]
     if finding.control is None:
         return said if finding.data_dependent is not None else ""
-    return f"{said}; with static sizes: {finding.control.static}; with backed dynamic sizes: {finding.control.backed}"
+    static, backed = (RAN[outcome] for outcome in (finding.control.static, finding.control.backed))
+    if static == backed:
+        return f"{said}: it {static} with static sizes and with backed dynamic sizes"
+    return f"{said}: it {static} with static sizes and {backed} with backed dynamic sizes"
+
+
+def _verdicts(finding: Finding) -> Iterator[str]:
+    """A line for each verdict: its stages and its meaning."""
+    for verdict, meaning in VERDICTS.items():
+        stages = [stage for stage, seen in finding.verdicts.items() if seen == verdict]
+        if stages:
+            yield f"{verdict} in {', '.join(stages)} ({meaning})"
 
 
 def _confirmed(finding: Finding) -> str:
@@ -215,6 +256,7 @@ def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
     program = "--minimal" if finding.minimal else "--original"
     replay = (
         f"{call.command(*show, '--repro')} > repro.py && {call.python} repro.py",
+        f"{call.command(*show, '--snippet')}  # what to paste into an issue",
         f"{call.command(*show, program)} > {name}.py && {call.command('check', f'{name}.py', with_db=False)}",
         call.command("minimize", name),
     )

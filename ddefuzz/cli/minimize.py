@@ -15,6 +15,7 @@ from ddefuzz.campaign.renew import Renewed
 from ddefuzz.campaign.tasks import ControlTask, run_control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
+from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.minimize_all import minimize_all
 from ddefuzz.cli.options import db_option, jobs_option
@@ -122,7 +123,7 @@ def command(
             finding, save = None, None
         else:
             database = stack.enter_context(Database.open(db, create=False))
-            finding = database.resolve(target)
+            finding = resolve(database, target)
             save = partial(_save, database, finding)
         pool = stack.enter_context(Pool(1))
         observe = partial(pool.observe, timeout=timeout)

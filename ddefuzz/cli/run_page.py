@@ -69,7 +69,7 @@ def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
 
 
 def _findings(findings: list[Seen], page: Page) -> RenderableType:
-    titles = ("finding", "cause", "", "site", "anchor", *NUMBERS)
+    titles = ("finding", "cause", "status", "site", "anchor", *NUMBERS)
     return table(titles, [_row(seen) for seen in findings], page.width, right=NUMBERS, folding=("site", "anchor"))
 
 

@@ -91,7 +91,8 @@ def _check_place(url: URL, shown: str, *, create: bool) -> None:
         return
     if not create:
         raise DatabaseError(
-            f"findings database {shown}: found no such file, expected a database: `ddefuzz run` creates one"
+            f"findings database {shown}: found no such file as {path.resolve()}, expected a database: "
+            "`ddefuzz run` creates one, or give --db"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

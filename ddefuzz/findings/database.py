@@ -133,13 +133,16 @@ class Database:
     def set_state(
         self, finding_id: str, state: State, *, who: str, when: datetime, fixed_in: Iterable[str] = ()
     ) -> None:
-        """Change the state as `lifecycle` allows. The state `dup` needs the other finding, so it has its own method."""
+        """Change the state as `lifecycle` allows, but not to `dup`. Setting `fixed` again adds versions."""
         if state == "dup":
             raise InputError(f"{finding_id}: found the state 'dup', expected `findings dup {finding_id} OTHER`")
         with self._writing() as session:
             row = _row(session, finding_id)
             versions = sorted(set(fixed_in))
-            check_transition(finding_id, _state(row), state)
+            if versions and state == _state(row) == "fixed":
+                versions = sorted({*row.fixed_in, *versions})
+            else:
+                check_transition(finding_id, _state(row), state)
             _change(row, "state", state, who, when)
             if row.duplicate_of is not None:
                 _change(row, "duplicate_of", None, who, when)

@@ -8,6 +8,10 @@ from difflib import get_close_matches
 from ddefuzz.errors import InputError
 
 
+class UnknownFindingError(InputError):
+    """No finding has this id, and none has a similar one."""
+
+
 def named(prefix: str, former: Mapping[str, tuple[str, ...]]) -> str:
     """The one current id that `prefix` selects. `former` maps each current id to the former ids of its finding.
 
@@ -24,5 +28,6 @@ def named(prefix: str, former: Mapping[str, tuple[str, ...]]) -> str:
     if fitting and prefix:
         raise InputError(f"{prefix!r}: found {len(fitting)} such findings, expected one of {', '.join(fitting[:5])}")
     near = get_close_matches(prefix, names, n=3, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "; `ddefuzz findings list` shows all"
-    raise InputError(f"{prefix!r}: found no such finding{hint}")
+    if not near:
+        raise UnknownFindingError(f"{prefix!r}: found no such finding")
+    raise InputError(f"{prefix!r}: found no such finding; did you mean {' or '.join(near)}?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +91,9 @@ def test_files_are_written_in_addition_to_stdout(url: str, tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.glob("[!d]*")) == ["a.json", "a.txt"]
 
 
-@pytest.mark.parametrize("args", [["--format", "xml"], ["--output", "xml=a"], ["--output", "json"], ["--state", "new"]])
+@pytest.mark.parametrize(
+    "args", [["--format", "xml"], ["--output", "xml=a"], ["--output", "json"], ["--state", "new"], ["--kind", "zzz"]]
+)
 def test_what_is_not_an_option_is_a_usage_error(url: str, args: list[str]) -> None:
     result = findings(url, "list", *args)
     assert result.exit_code == 2
@@ -120,7 +123,7 @@ def test_show_says_everything_and_what_to_type_next(url: str) -> None:
         "return torch.chunk(x, 2)",
         "3/3 runs of the smallest program in fresh processes show it, in export",
         "u0 == 0 (torch prints Eq(u0, 0))",
-        "about data  yes",
+        "depends on data  yes",
         "Eq(u0, 0)",
         "torch/_refs/__init__.py:4098",
         f"ddefuzz minimize {CHUNK.key}",
@@ -147,7 +150,7 @@ def test_what_is_not_about_data_is_counted_and_not_listed(url: str) -> None:
     name = refused(url)
     listed = findings(url, "list").stdout
     assert name not in listed
-    assert "2 findings. 1 finding more is not about data: --all lists them. Next:" in listed
+    assert "2 findings. 1 finding more does not depend on data: --all lists it. Next:" in listed
     everything = findings(url, "list", "--all").stdout
     assert name in everything
     assert "3 findings. Next:" in everything
@@ -161,13 +164,56 @@ def test_what_is_not_about_data_is_counted_and_not_listed(url: str) -> None:
     assert (alone["stage"], alone["control"]) == ("compile", {"static": "fails", "backed": "fails"})
     assert alone["title"].endswith("(fails with static sizes, too)")
     shown = findings(url, "show", name).stdout
-    assert "no; with static sizes: fails; with backed dynamic sizes: fails" in shown
+    assert "no: it fails in the same way with static sizes and with backed dynamic sizes" in shown
 
 
 def test_only_what_is_not_about_data(url: str) -> None:
     refused(url)
     listed = findings(url, "list", "--kind", "unsupported").stdout
-    assert listed.splitlines()[1] == "1 finding more is not about data: --all lists them."
+    assert listed.splitlines() == [
+        "no findings that depend on data match --kind unsupported",
+        "1 finding more does not depend on data: --all lists it.",
+    ]
+
+
+def test_filters_that_match_nothing_are_named(url: str) -> None:
+    listed = findings(url, "list", "--op", "torch.nope", "--state", "open")
+    assert (listed.exit_code, listed.stdout) == (
+        0,
+        "no findings match --state open --op torch.nope (2 in the database)\n",
+    )
+
+
+def test_a_narrow_table_has_titles_on_lines_of_their_own(url: str) -> None:
+    lines = findings(url, "list", columns=80).stdout.splitlines()
+    at = next(at for at, line in enumerate(lines) if CHUNK.key in line)
+    assert lines[at].split() == [CHUNK.key, "avoidable", "open"]
+    assert lines[at + 1] == "    torch.chunk: at::native::chunk needs u0 == 0"
+
+
+def test_a_fixed_finding_gets_more_versions(url: str) -> None:
+    assert "fixed in all versions of torch" in findings(url, "set", CHUNK.key, "fixed").stderr
+    assert "fixed → fixed in 2.14.0" in findings(url, "set", CHUNK.key, "fixed", "--in", "2.14.0").stderr
+    findings(url, "set", CHUNK.key, "fixed", "--in", "2.15.0")
+    with Database.open(url) as database:
+        assert database.get(CHUNK.key).fixed_in == ("2.14.0", "2.15.0")
+    wrong = findings(url, "set", CHUNK.key, "fixed", "--in", "next")
+    assert (wrong.exit_code, "found 'next', expected a version of torch such as 2.14.0" in wrong.stderr) == (2, True)
+    with pytest.raises(InputError, match="cannot go from 'fixed' to 'fixed'"):
+        findings(url, "set", CHUNK.key, "fixed")
+
+
+def test_an_unknown_id_names_the_command_that_lists_this_database(url: str) -> None:
+    with pytest.raises(InputError, match=f"findings list --db {re.escape(url)}` shows all"):
+        findings(url, "show", "zzz")
+
+
+def test_an_unconfirmed_guard_is_that_of_the_original_program(url: str) -> None:
+    with Database.open(url) as database:
+        name = database.record(sighting(CHUNK, torch="2.13.0"), START).finding_id
+        database.set_minimal(name, PROGRAM + "\n", steps=1, attempts=3)
+    shown = " ".join(findings(url, "show", name).stdout.split())
+    assert "u0 == 0 (torch prints Eq(u0, 0)), in the program that it was found with" in shown
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 160])
@@ -184,7 +230,7 @@ def test_the_page_of_a_finding_folds_and_cuts_nothing(url: str, columns: int) ->
     text = findings(url, "show", CHUNK.key, columns=columns).stdout.partition("\nNext:")[0]
     assert max(map(len, text.splitlines())) <= columns
     assert "…" not in text
-    for part in ("u0 == 3", "the_last_argument)", "smallest program", "program that it was found with"):
+    for part in ("u7 == 3", "the_last_argument)", "smallest program", "program that it was found with"):
         assert part in text
     assert "it failed in export, evaluating u0 == 0" in " ".join(text.split())
 
@@ -275,9 +321,7 @@ def test_a_screen_that_was_not_compared_has_no_verdict(url: str) -> None:
         )
     shown = findings(url, "show", CHUNK.key).stdout
     assert next(line for line in shown.splitlines() if line.startswith("verdicts")).split() == [
-        "verdicts",
-        "export",
-        "fails",
+        *("verdicts", "fails", "in", "export", "(not", "captured)"),
     ]
 
 
