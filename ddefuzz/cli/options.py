@@ -84,7 +84,7 @@ def semantics_option(default: tuple[Mechanism, ...], note: str = "") -> Callable
     )
 
 
-def oracles_option(note: str) -> Callable[[Command], Command]:
+def oracles_option(note: str, default: tuple[str, ...] = NAMES) -> Callable[[Command], Command]:
     """Give a command the parameter `oracles`."""
     return click.option(
         "--oracle",
@@ -92,7 +92,7 @@ def oracles_option(note: str) -> Callable[[Command], Command]:
         type=click.Choice(NAMES),
         metavar="NAME",
         multiple=True,
-        default=NAMES,
+        default=default,
         show_default=True,
         help="What counts as a failure: capture (the capture fails), agreement (the captured program and eager have "
         "different results), specialization (an unbacked size is replaced by a number), assertions (the captured "
