@@ -10,24 +10,34 @@ import re
 
 # ---
 BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
+UNNAMED = ("??", "<unknown function>")
 TAKING_THE_STACK = ("torch::unwind::", "torch::CapturedTraceback::", "pybind11::")
 
 
-def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[str, ...]) -> dict[str, str]:
+def seen(
+    errors: list[BaseException], expected: dict[str, str], internal: tuple[str, ...], callers: tuple[str, ...]
+) -> dict[str, str]:
     """The innermost C++ function that is not internal to guards and dispatch, and the expression that it
     evaluated.
 
-    If the exception has no C++ frames, only the expression is compared.
+    Some builds of torch do not print the names of static functions: then a caller stands for the function, if its
+    innermost call has no name. If the exception has no C++ frames, only the expression is compared.
     """
     expression = expression_of(errors[-1])
     known = expected.get("evaluated", expression)
     evaluated = known if words(expression) == words(known) else expression
     names = [head for error in reversed(errors) for head in native_functions(str(error))]
+    hidden = False
     for name in names:
-        if re.search(rf"(^|[\s*&]){re.escape(expected['function'])}$", name):
+        if name in UNNAMED:
+            hidden = True
+        elif re.search(rf"(^|[\s*&]){re.escape(expected['function'])}$", name) or (hidden and name in callers):
             return {"function": expected["function"], "evaluated": evaluated}
-        if not any(re.search(rf"(^|[\s*&]){re.escape(prefix)}", name) for prefix in internal):
+        elif not any(re.search(rf"(^|[\s*&]){re.escape(prefix)}", name) for prefix in internal):
             return {"function": name, "evaluated": evaluated}
+        else:
+            hidden = False
+    names = [name for name in names if name not in UNNAMED]
     return {"function": names[-1] if names else expected["function"], "evaluated": evaluated}
 
 
@@ -43,8 +53,9 @@ def native_functions(message: str) -> list[str]:
     stack = message.partition("C++ stack trace:\n")[2]
     names = re.findall(r"^frame #\d+: (.+?)(?: \+ 0x|$)", message, re.MULTILINE)
     names += reversed(re.findall(r'^  File "[^"\n]*", line \d+, in (.+)$', stack, re.MULTILINE))
-    names = [plain(name) for name in names if "(" in name]  # Python's own functions print without parameters
-    names = list(itertools.dropwhile(lambda name: name.startswith(TAKING_THE_STACK), names))
+    # Python's own functions print without parameters.
+    names = [plain(name) for name in names if "(" in name or name in UNNAMED]
+    names = list(itertools.dropwhile(lambda name: name in UNNAMED or name.startswith(TAKING_THE_STACK), names))
     start = [at for at, name in enumerate(names) if "PythonSymNodeImpl" in name]
     call: list[str] = []
     for name in names[min(start, default=0) :]:
@@ -59,7 +70,7 @@ def native_functions(message: str) -> list[str]:
 
 def plain(name: str) -> str:
     """A printed C++ function without its parameters and template arguments."""
-    count = 1
+    count = 1 if name not in UNNAMED else 0
     while count:
         name, count = re.subn(r"(?<!operator)<[^<>]*>", "", name)
     return re.split(r"\((?!anonymous)", name)[0]

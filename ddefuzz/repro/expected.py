@@ -27,6 +27,7 @@ PYTHON_INTERNAL: tuple[str, ...] = (
     "torch/_dynamo/",
     "torch/_subclasses/",
     "torch/_ops.py",
+    "torch/_compile.py",
     "torch/_dispatch/",
     "torch/_library/",
     "torch/_functorch/",
@@ -47,9 +48,11 @@ NATIVE_INTERNAL: tuple[str, ...] = (
     "torch::detail::",
     "torch::jit::",
     "torch::PythonArgs::",
+    "torch::handle_torch_function",
     "torch::autograd::THP",
     "THP",
     "torch::autograd::dispatch_",
+    "torch::autograd::to_args_sizes",
     "at::_ops::",
     "at::TensorBase::",
     "at::FunctionalTensorWrapper::",
@@ -58,14 +61,19 @@ NATIVE_INTERNAL: tuple[str, ...] = (
 """C++ names that guards and dispatch pass through in any torch. The blamed function may be one of them."""
 
 
+CALLERS = 3
+"""How many of the functions around a C++ function may stand for it."""
+
+
 class Expected(msgspec.Struct, frozen=True):
     """The expected failure. `recognizer` names the method, `seen` is what the script compares, `internal` are
-    frames to skip.
+    frames to skip, `callers` the functions around a C++ function, innermost first.
     """
 
     recognizer: Recognizer
     seen: dict[str, str]
     internal: tuple[str, ...] = ()
+    callers: tuple[str, ...] = ()
 
 
 def expected_of(failure: Failure, *, same_program: bool = True) -> Expected:
@@ -102,9 +110,12 @@ def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected
 
 def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected:
     frames = native_call(raised.native)
-    inside = (function_name(one.function) for one in frames[: _last(frame, frames)])
+    last = _last(frame, frames)
+    inside = (function_name(one.function) for one in frames[:last])
+    around = dict.fromkeys(function_name(one.function) for one in frames[last + 1 :])
+    callers = [name for name in around if name and not name.startswith(NATIVE_INTERNAL)][:CALLERS]
     facts = _facts(classified, function_name(frame.function), raised.expression)
-    return Expected("by_native", facts, _with(NATIVE_INTERNAL, inside))
+    return Expected("by_native", facts, _with(NATIVE_INTERNAL, inside), tuple(callers))
 
 
 def _by_message(failure: Failure) -> Expected:

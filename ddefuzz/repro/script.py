@@ -8,6 +8,7 @@ otherwise, and 4 if that cannot be judged.
 from __future__ import annotations
 
 import inspect
+import json
 from string import Template
 from typing import Final
 
@@ -47,6 +48,12 @@ def capture():
     torch.compile(Captured(), backend="$backend", fullgraph=True)(*$inputs)
 """
 
+_INDUCTOR: Final = _COMPILE.replace("$backend", "inductor").replace(
+    "config.capture_scalar_outputs",
+    "torch._inductor.config.force_disable_caches = True  # a kept file may pass what fails cold\n"
+    "    config.capture_scalar_outputs",
+)
+
 _FAKE: Final = """
 def capture():
     from torch._dispatch.python import enable_python_dispatcher
@@ -79,7 +86,7 @@ CAPTURES: Final[dict[str, str]] = {
     "export-strict": _EXPORT_STRICT,
     "compile": _COMPILE.replace("$backend", "eager"),
     "aot": _COMPILE.replace("$backend", "aot_eager"),
-    "inductor": _COMPILE.replace("$backend", "inductor"),
+    "inductor": _INDUCTOR,
 }
 """How each stage captures the program."""
 
@@ -127,9 +134,7 @@ $capture
 
 EXPECTED = $expected
 
-INTERNAL = $internal
-
-
+$internal
 $recognizer
 
 
@@ -145,7 +150,7 @@ def verdict_of(error):
     if EXPECTED["exception"] not in names:
         return "fails otherwise", {"exception": names[-1], "message": str(chain[-1]).partition("\\n")[0]}
     errors = chain[: names.index(EXPECTED["exception"]) + 1]
-    found = {"exception": EXPECTED["exception"], **seen(errors, EXPECTED, INTERNAL)}
+    found = {"exception": EXPECTED["exception"], **seen(errors, $known)}
     is_it = all(found.get(name) == value for name, value in EXPECTED.items())
     return ("shows" if is_it else "fails otherwise"), found
 
@@ -155,8 +160,7 @@ def main():
     with contextlib.redirect_stdout(sys.stderr):  # torch prints graphs when it fails
         try:
             $eager
-            verdict = "fails"
-            $native
+            ${native}verdict = "fails"
             capture()
             verdict = "passes"
         except ImportError as error:  # this torch does not have the stage
@@ -175,9 +179,21 @@ if __name__ == "__main__":
     sys.exit(main())
 ''')
 
-_NATIVE_FRAMES: Final = "torch.fx.experimental._config.extended_debug_cpp = True  # C++ frames in the message"
+_NATIVE_FRAMES: Final = """torch.fx.experimental._config.extended_debug_cpp = True  # C++ frames in the message
+            """
+
+WIDTH: Final = 120
+
+_PLACE: Final = "the place of the table of internal names"
 
 _RECOGNIZERS: Final = {"by_python": by_python, "by_native": by_native, "by_message": by_message}
+
+_ARGUMENTS: Final[dict[Recognizer, tuple[str, ...]]] = {
+    "by_python": ("EXPECTED", "INTERNAL"),
+    "by_native": ("EXPECTED", "INTERNAL", "CALLERS"),
+    "by_message": ("EXPECTED",),
+}
+"""The constants of a script that each recognizer gets."""
 
 
 def repro_script(program: Program, stage: str, expected: Expected, title: str) -> str:
@@ -196,13 +212,37 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
         marking=Template(_MARKING).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else "",
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
         expected=repr(expected.seen),
-        internal=repr(expected.internal),
+        internal="\n".join(_constants(expected)),
+        known=", ".join(_ARGUMENTS[expected.recognizer]),
         recognizer=recognizer,
         native=_NATIVE_FRAMES if expected.recognizer == "by_native" else "",
         eager="" if stage == "eager" else _EAGER_CHECK,
         stage=stage,
     )
-    return black.format_str(script, mode=black.Mode(line_length=100))
+    # A table that black would give a line for each name.
+    return black.format_str(script, mode=black.Mode(line_length=WIDTH)).replace(
+        f'"{_PLACE}"', _table(expected.internal)
+    )
+
+
+def _constants(expected: Expected) -> list[str]:
+    arguments = _ARGUMENTS[expected.recognizer]
+    return [
+        *([f'INTERNAL = "{_PLACE}"\n'] if "INTERNAL" in arguments else []),
+        *([f"CALLERS = {expected.callers!r}\n"] if "CALLERS" in arguments else []),
+    ]
+
+
+def _table(names: tuple[str, ...]) -> str:
+    """The source of a tuple of names, with several names a line."""
+    lines: list[str] = []
+    for name in names:
+        item = f"{json.dumps(name)},"
+        if lines and len(f"    {lines[-1]} {item}") <= WIDTH:
+            lines[-1] += f" {item}"
+        else:
+            lines.append(item)
+    return "".join(["(\n", *(f"    {line}\n" for line in lines), ")"])
 
 
 def _source(recognizer: Recognizer) -> tuple[str, str]:

@@ -34,6 +34,12 @@ _CONFIG: Final = (
 )
 """The settings that torch.compile needs for data-dependent sizes. Export needs none."""
 
+_NO_FAKE_CACHE: Final = "torch._dynamo.config.fake_tensor_cache_enabled = False"
+"""For a guard of a tensor's own sizes and strides: a fake tensor from the cache does not evaluate it."""
+
+_NO_KEPT_FILES: Final = "torch._inductor.config.force_disable_caches = True"
+"""For inductor: what another program with equal code left on the disk may pass."""
+
 _DEFAULT_FLOAT: Final = ("torch.randn(", "torch.rand(", "torch.ones(", "torch.zeros(")
 
 
@@ -47,7 +53,8 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     program, shown = program_of(finding), stage or finding.stage
     if shown not in CAPTURE_STAGES:
         raise InputError(f"{finding.id}: was found in the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
-    spread, narrow = (_lines(program, shown, spread=spread) for spread in (True, False))
+    config = _config(finding, shown)
+    spread, narrow = (_lines(program, shown, config, spread=spread) for spread in (True, False))
     # Blank lines are preferred to a line for each input.
     for lines in (spread, narrow, [line for line in spread if line], [line for line in narrow if line]):
         if len(lines) <= MOST_LINES:
@@ -55,7 +62,15 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
 
 
-def _lines(program: Program, stage: Stage, *, spread: bool) -> list[str]:
+def _config(finding: Finding, stage: Stage) -> list[str]:
+    return [
+        *(_CONFIG if stage in COMPILED else ()),
+        *([_NO_FAKE_CACHE] if (finding.site.function or "").startswith("c10::SymbolicShapeMeta::") else ()),
+        *([_NO_KEPT_FILES] if stage == "inductor" else ()),
+    ]
+
+
+def _lines(program: Program, stage: Stage, config: list[str], *, spread: bool) -> list[str]:
     marks = _marks(program) if stage in MARKED else []
     statements = [*_unbacked(program, stage), *print_function(program).splitlines()[1:]]
     statements = [line.strip() for line in statements]
@@ -67,7 +82,7 @@ def _lines(program: Program, stage: Stage, *, spread: bool) -> list[str]:
         "",
         *_inputs(program, stage, spread=spread),
         *marks,
-        *(_CONFIG if stage in COMPILED else []),
+        *config,
         _CALLS[stage],
     ]
 

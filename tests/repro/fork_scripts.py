@@ -24,7 +24,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
-PRELOADED = ("torch.export._trace", "torch._dynamo.convert_frame", "torch._decomp", "torch._export.non_strict_utils")
+PRELOADED = (
+    "torch.export._trace",
+    "torch._dynamo.convert_frame",
+    "torch._decomp",
+    "torch._export.non_strict_utils",
+    "torch._inductor.compile_fx",
+)
 
 SECONDS = 120
 
@@ -103,6 +109,7 @@ def replace_source(file: str, text: str) -> None:
         list(codes(compile(source, file, "exec", dont_inherit=True))) for source in (Path(file).read_text(), text)
     )
     replaced = {name_of(old): new for old, new in zip(before, after, strict=True)}
+    importlib.import_module(module_of(file))  # that capture imports only later
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and function.__code__.co_filename == file:
