@@ -15,9 +15,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ddefuzz.answers.experiment import experiment
-from ddefuzz.answers.model import Experiment, Row
+from ddefuzz.answers.model import Experiment, Row, Verdict
 from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.layout import Detailed, counted, table
+from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
@@ -34,12 +34,26 @@ SCHEMA = "ddefuzz.answers/1"
 TITLES = ("answer", "captured", "agrees", "refuses", "differs", "accepts")
 
 
+LEGEND = (
+    "columns: data sizes at which the captured program agrees with eager, refuses inputs that eager takes, differs "
+    "from eager, or accepts inputs that eager rejects",
+    "sizes: example: as in the inputs; 0, 1, 2; equal: as a static size; all: the largest possible; random-…: drawn",
+)
+
+NOTHING_TO_ANSWER: dict[Verdict, str] = {
+    "needs SymInt": "torch needs a number there, which no answer of a guard provides",
+    "not a guard": "the program does not fail by a guard that cannot be decided",
+}
+"""Verdicts of programs without an experiment, and why there is none."""
+
+
 class Target(NamedTuple):
     """A program to experiment with: the smallest of a finding, or that of a file."""
 
     name: str
     program: str
     stage: Stage
+    is_finding: bool = False
 
 
 @click.command("answers")
@@ -78,8 +92,8 @@ def command(
         done = []
         for target in chosen:
             done.append((target, experiment(target.program, target.stage, partial(pool.observe, timeout=timeout))))
-            live.update(f"{len(done)} of {counted(len(chosen), 'program')}")
-    writers: dict[str, Writer] = {"text": lambda page: _page(done, page), "json": lambda _page: _document(done)}
+            live.update(f"{len(done)} of {counted(len(chosen), 'program')}", is_last=target is chosen[-1])
+    writers: dict[str, Writer] = {"text": lambda page: answers_page(done, page), "json": lambda _page: _document(done)}
     deliver(writers, format_, outputs)
 
 
@@ -103,7 +117,7 @@ def _of_finding(finding: Finding, stage: Stage | None) -> Target:
     if text is None:
         raise InputError(f"{finding.id}: found a finding of user code, expected one with a program")
     own = finding.evidence.observation.stage if finding.evidence is not None else "export"
-    return Target(finding.id, text, stage or (own if own in CHEAP_TO_CALL else "aot"))
+    return Target(finding.id, text, stage or (own if own in CHEAP_TO_CALL else "aot"), is_finding=True)
 
 
 def _document(done: list[tuple[Target, Experiment]]) -> str:
@@ -123,20 +137,37 @@ def _document(done: list[tuple[Target, Experiment]]) -> str:
     return json.dumps({"schema": SCHEMA, "rows": rows, "verdicts": verdicts}, indent=2) + "\n"
 
 
-def _page(done: list[tuple[Target, Experiment]], page: Page) -> str:
+def answers_page(done: list[tuple[Target, Experiment]], page: Page) -> str:
+    """The table of answers of each program, its verdict, and what to type next."""
     parts: list[RenderableType] = []
     for target, found in done:
         needs = f" needs {found.expression}" if found.expression else ""
         parts.append(plain(f"{target.name}  {found.stage}  {found.site or ''}{needs}"))
         if found.rows:
             parts.append(table(TITLES, [_row(row) for row in found.rows], page.width, folding=TITLES[2:]))
-        parts.append(Text(f"verdict: {found.verdict}", style="bold"))
+        parts.append(Text(folded(f"verdict: {_verdict(found)}", page.width), style="bold"))
         parts.append(Text())
+    if any(found.rows for _, found in done):
+        parts += [Text(folded(line, page.width), style="dim") for line in LEGEND]
     if len(done) > 1:
         counts = Counter(found.verdict for _, found in done)
         verdicts = ", ".join(f"{number} {name}" for name, number in counts.most_common())
         parts.append(plain(f"{counted(len(done), 'program')}: {verdicts}"))
-    return rendered(Group(*parts), page)
+    if not done:
+        return "no findings of kind dde with a program\n"
+    first, call = done[0][0], page.invocation
+    show = call.command("findings", "show", first.name)
+    shown = show if first.is_finding else call.command("check", first.name, with_db=False)
+    return f"{rendered(Group(*parts), page)}\nNext:\n  {shown}\n"
+
+
+def _verdict(found: Experiment) -> str:
+    """The verdict, and what it leaves open."""
+    if found.verdict in NOTHING_TO_ANSWER:
+        return f"{found.verdict}: nothing to answer, because {NOTHING_TO_ANSWER[found.verdict]}"
+    right = {row.answer for row in found.rows if row.is_right}
+    both = " (False and True both agree)" if {"False", "True"} <= right else ""
+    return f"{found.verdict}{both}"
 
 
 def _row(row: Row) -> Detailed:

@@ -190,7 +190,7 @@ def _observed(
         seen = tried_of(lost_observation(run, found)) if isinstance(found, Lost) else found
         tried[by_subject[run.subject]].append(seen)
         done += run in counting
-        live.update(f"{done} of {counted(len(counting), 'run')}")
+        live.update(f"{done} of {counted(len(counting), 'run')}", is_last=run is waiting[-1][0])
     for case, tried_of_case in tried.items():
         yield check_case(case, tried_of_case)
 
@@ -215,7 +215,8 @@ def _advised(
         for number, (name, future) in enumerate(futures.items(), 1):
             for one in groups[name]:
                 advice[one.row] = future.result()
-            live.update(f"{number} of {counted(len(futures), 'failure')}: trying changes that may help")
+            said = f"{number} of {counted(len(futures), 'failure')}: tried changes that may help"
+            live.update(said, is_last=number == len(futures))
     rows = [msgspec.structs.replace(one.row, advice=advice.get(one.row)) for one in checked]
     return [msgspec.structs.replace(one, row=row) for one, row in zip(checked, rows, strict=True)]
 

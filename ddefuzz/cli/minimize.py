@@ -15,6 +15,7 @@ from ddefuzz.campaign.renew import Renewed
 from ddefuzz.campaign.tasks import ControlTask, run_control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.minimize_all import minimize_all
@@ -151,8 +152,8 @@ def command(
     )
     more = "; stopped at --max-attempts" if found.exhausted else ""
     click.echo(
-        f"{suspect.signature}: {counted(outcome.steps, 'operation')} after {counted(found.attempts, 'capture')}, "
-        f"shown in {confirmed} fresh processes{more}",
+        f"{_where(suspect.signature)}: {counted(outcome.steps, 'operation')} "
+        f"after {counted(found.attempts, 'capture')}, shown in {confirmed} fresh processes{more}",
         err=True,
     )
     line = msgspec.json.encode(outcome).decode() + "\n"
@@ -160,6 +161,10 @@ def command(
     deliver(writers, format_, outputs)
     if confirmed.k < confirmed.n:
         raise SystemExit(EXIT_FOUND)
+
+
+def _where(of: Signature) -> str:
+    return f"{of.kind} in {of.site} [{of.anchor}]"
 
 
 def _report_text(one: Renewed) -> None:

@@ -89,12 +89,12 @@ def command(
         for module in trusted_modules(paths):
             live.say(f"{said} {module}")
         if not cases:
-            raise NothingRanError("found no case to replay, expected programs in the paths or the database")
+            raise NothingRanError(_nothing(paths, known))
 
         def listen(result: Replayed) -> None:
             nonlocal done
             done += 1
-            live.update(f"{done}/{counted(len(cases), 'case')}")
+            live.update(f"{done} of {counted(len(cases), 'case')}", is_last=done == len(cases))
             if result.status in MISMATCHES:
                 live.say(f"{result.status}: {result.case.id}")
 
@@ -109,6 +109,14 @@ def command(
     deliver(_writers(results), format_, outputs)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)
+
+
+def _nothing(paths: tuple[Path, ...], known: str | None) -> str:
+    if not paths and known is None:
+        names = " or ".join(map(str, DEFAULT_PATHS))
+        return f"found no folder {names} in {Path.cwd()}, expected one of them, a PATH or --db"
+    places = ", ".join([*map(str, paths), *([] if known is None else ["the database"])])
+    return f"found no case to replay in {places}, expected programs there"
 
 
 def _cases_of(url: str) -> tuple[KeptCase, ...]:

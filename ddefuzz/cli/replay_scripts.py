@@ -41,7 +41,7 @@ def replay_scripts(
         def listen(result: ScriptResult) -> None:
             nonlocal done
             done += 1
-            live.update(f"{done}/{counted(len(findings), 'script')}")
+            live.update(f"{done} of {counted(len(findings), 'script')}", is_last=done == len(findings))
             if result.status == "fails otherwise":
                 live.say(f"{result.status}: {result.finding}")
 

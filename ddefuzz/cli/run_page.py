@@ -16,14 +16,21 @@ NUMBERS = ("cases", "steps", "conf")
 """The columns of numbers: cases that showed the finding, size of its smallest program, confirmations."""
 
 
+LONGER = "--budget 5m"
+"""The budget to try if no case ended in a shorter one."""
+
+
 def summary_page(summary: Summary, replay: str, page: Page) -> str:
     """The whole page."""
     bugs = [seen for seen in summary.findings if seen.counts]
     parts: list[RenderableType] = []
     if summary.findings:
         parts.append(_findings(sorted(summary.findings, key=_importance), page))
-    parts += ["", _runs(summary, page)]
+    if summary.outcomes:
+        parts += ["", _runs(summary, page)]
     new = [seen for seen in bugs if seen.is_new]
+    is_run = summary.cases > 0
+    longer = f"{replay.replace(f'--budget {summary.budget}', LONGER, 1)}  # no case ended in {summary.budget}"
     first = f", the first after {min(seen.first_seconds for seen in bugs):.1f} s" if bugs else ""
     lines = [
         verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts),
@@ -31,10 +38,14 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         f"{counted(len(bugs), 'finding')} about PyTorch{first}",
         f"{len(new)} new; {len(bugs) - len(new)} known, which the database had before this campaign" if bugs else "",
         _minimized(summary.minimized) if summary.minimized else "",
-        _sites(summary.sites),
+        _sites(summary.sites) if is_run else "",
         "cases by strategy (new sites): "
-        + ", ".join(f"{name} {strategy.cases} ({strategy.new_sites})" for name, strategy in summary.strategies.items()),
-        "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items()),
+        + ", ".join(f"{name} {strategy.cases} ({strategy.new_sites})" for name, strategy in summary.strategies.items())
+        if is_run
+        else "",
+        "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items())
+        if is_run
+        else "",
     ]
     if summary.interrupted:
         lines.append("interrupted: what was found is saved; run --resume continues")
@@ -46,7 +57,7 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         )
     parts += ["", *(Text(folded(line, page.width)) for line in lines if line)]
     # Commands are never folded: they are there to be copied.
-    commands = [*_next(summary, bugs, page.invocation), replay]
+    commands = [*_next(summary, bugs, page.invocation), replay if is_run or summary.interrupted else longer]
     return rendered(Group(*parts), page) + "\nNext:\n" + "".join(f"  {line}\n" for line in commands)
 
 

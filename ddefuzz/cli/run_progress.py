@@ -39,13 +39,13 @@ def campaign_progress(plan: Plan, replay: str) -> Iterator[Listener]:
 def _line(plan: Plan, tally: Tally, seconds: float) -> str:
     budget, cases = plan.budget, len(tally.digests)
     if budget.cases is not None:
-        done = f"{cases}/{budget.cases} cases"
+        done = f"{cases} of {budget.cases} cases"
     else:
         spent, of = seconds, budget.seconds
         if budget.cpu_seconds is not None:
             spent, of = tally.total_cpu_seconds(), budget.cpu_seconds
         unit = "s" if budget.cpu_seconds is None else "CPU s"
-        done = f"{min(spent, of or spent):.0f}/{of:g} {unit}  {counted(cases, 'case')}"
+        done = f"{min(spent, of or spent):.0f} of {of:g} {unit}, {counted(cases, 'case')}"
     bugs = [seen for seen in tally.findings.values() if seen.counts]
     new = sum(seen.is_new for seen in bugs)
     waiting = sum(seen.is_new and not seen.confirmed for seen in bugs) if plan.minimize else 0

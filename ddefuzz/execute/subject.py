@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -192,13 +192,31 @@ def _cases(module: ModuleType, path: str) -> dict[str, dict[str, Any]]:
     """The cases of a module's list `CASES` by the text of their ids, in order."""
     cases = getattr(module, "CASES", None)
     if not isinstance(cases, list) or not all(isinstance(c, dict) and {"id", "fn", "args"} <= c.keys() for c in cases):
-        raise InputError(f"{path}: found no usable CASES, expected a list of dicts with id, fn and args")
+        named = "".join(f", such as {path}:{name}" for name in _callables(module)[:1])
+        raise InputError(
+            f"{path}: found no usable CASES, expected a list of dicts with id, fn and args, or FILE:NAME{named}"
+        )
     by_id: dict[str, dict[str, Any]] = {}
     for case in cases:
         if str(case["id"]) in by_id:
             raise InputError(f"{path}: found two cases with the id {str(case['id'])!r}, expected one of each")
         by_id[str(case["id"])] = case
     return by_id
+
+
+def _callables(module: ModuleType) -> list[str]:
+    """The names of modules, and of functions and classes that this file defines. Those that make arguments are not."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not name.endswith("_args") and _is_target(value, module.__name__)
+    ]
+
+
+def _is_target(value: object, module: str) -> bool:
+    if issubclass(type(value), torch.nn.Module):
+        return True
+    return issubclass(type(value), FunctionType | type) and value.__module__ == module
 
 
 def _prepare_named(module: ModuleType, path: str, name: str) -> Prepared:
@@ -210,8 +228,9 @@ def _prepare_named(module: ModuleType, path: str, name: str) -> Prepared:
     """
     target = getattr(module, name, None)
     if not callable(target):
-        known = sorted(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
-        raise InputError(f"{path}:{name}: found {target!r}, expected a callable; the module has {', '.join(known)}")
+        found = reprlib.repr(target) if hasattr(module, name) else "no such name"
+        known = ", ".join(_callables(module))
+        raise InputError(f"{path}:{name}: found {found}, expected a callable; the module has {known or 'none'}")
     unbacked = _unbacked(getattr(module, f"{name}_unbacked", {}), f"{path}:{name}_unbacked")
     if inspect.isfunction(target) and not inspect.signature(target).parameters:
         match target():

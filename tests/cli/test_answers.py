@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.cli.answers import command
+from ddefuzz.answers.model import GIVEN, Experiment, Row
+from ddefuzz.classify.signature import Site
+from ddefuzz.cli.answers import Target, answers_page, command
+from ddefuzz.cli.output import Page
 
 DROPOUT = """\
 # ddefuzz program v1
@@ -40,6 +44,36 @@ def test_a_file_is_answered_for(tmp_path: Path) -> None:
     page = run(str(path)).stdout
     assert "verdict: guard_or_false here" in page
     assert "Eq(2*u0, 0)" in page
+    assert "sizes: example: as in the inputs" in page
+    assert page.splitlines()[-2:] == ["Next:", f"  ddefuzz check {path}"]
+
+
+def test_what_is_no_guard_has_nothing_to_answer() -> None:
+    done = [
+        (
+            Target("dde-1", DROPOUT, "export", is_finding=True),
+            Experiment(DROPOUT, "export", None, "", (), "not a guard"),
+        )
+    ]
+    page = answers_page(done, Page(80))
+    assert "verdict: not a guard: nothing to answer, because" in page
+    assert "columns:" not in page
+    assert page.endswith("Next:\n  ddefuzz findings show dde-1\n")
+
+
+def test_answers_that_are_both_right_are_named() -> None:
+    site = Site("C++", None, "at::native::chunk")
+    rows = tuple(Row(site, given, captures=True, agrees=("0", "1")) for given in GIVEN)
+    target = Target("dde-1", DROPOUT, "export", is_finding=True)
+    both = answers_page(
+        [(target, Experiment(DROPOUT, "export", site, "Eq(u0, 0)", rows, "guard_or_false here"))], Page(80)
+    )
+    assert "guard_or_false here (False and True both agree)" in both
+    one = (rows[0], msgspec.structs.replace(rows[1], differs=("2",)), rows[2])
+    alone = answers_page(
+        [(target, Experiment(DROPOUT, "export", site, "Eq(u0, 0)", one, "guard_or_false here"))], Page(80)
+    )
+    assert "both agree" not in alone
 
 
 @pytest.mark.parametrize("args", [(), ("one", "--all")])

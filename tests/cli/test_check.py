@@ -13,7 +13,11 @@ from unittest import mock
 
 import pytest
 
+from ddefuzz.classify.signature import Site
+from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.main import main
+from ddefuzz.cli.output import Page
+from ddefuzz.report.check import Row
 
 HERE = Path(__file__).parent
 SUBJECTS = HERE / "check_subjects.py"
@@ -108,6 +112,19 @@ def test_a_module_of_cases_a_class_and_a_factory() -> None:
     assert all(line.endswith(" runs") for line in done.stderr.splitlines())
 
 
+def test_what_fails_only_with_size_oblivious_semantics_has_no_cause_in_the_table() -> None:
+    site = Site("C++", None, "at::native::chunk")
+    rows = [
+        Row("f", "export", "explicit", "ok", verdict="rescued"),
+        Row("f", "export", "size-oblivious", "fail", kind="dde", site=site, cause="avoidable"),
+    ]
+    lines = [line.split() for line in check_page(rows, Page(80)).splitlines()]
+    assert lines[2:4] == [
+        ["f", "export", "ok", "fail", "rescued"],
+        ["size-oblivious", "only:", "dde", "in", "at::native::chunk"],
+    ]
+
+
 def test_a_crash_is_an_outcome() -> None:
     done = check(f"{SUBJECTS}:dies", "--stage", "export", "--semantics", "explicit")
     assert done.returncode == 1
@@ -128,7 +145,7 @@ def test_text_and_a_file_of_json(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("missing.py",), "missing.py: found no such file"),
-        ((f"{SUBJECTS}:missing",), "check_subjects.py:missing: found None, expected a callable"),
+        ((f"{SUBJECTS}:missing",), "check_subjects.py:missing: found no such name, expected a callable"),
         ((str(SUBJECTS), "--case", "three"), "found no case 'three' among 2, expected one such as one, two"),
         ((f"{SUBJECTS}:fine", "--case", "one"), "found both a name and --case one"),
     ],

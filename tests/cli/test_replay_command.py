@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
+import pytest
 from click.testing import CliRunner
 
 from ddefuzz.campaign.corpus import Expectation, KeptCase
@@ -121,3 +123,11 @@ def test_a_mismatch_of_a_database_is_shown_by_its_finding() -> None:
     )
     page = _page((Replayed(case, "fails otherwise", "seen"),), Page(80))
     assert page.endswith("1 finding: 1 fails otherwise\nNext:\n  ddefuzz findings show dde-0 --db sqlite:///a.db\n")
+
+
+def test_nothing_to_replay_names_what_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        NothingRanError, match=f"found no folder corpora or findings in {re.escape(str(tmp_path))}, exp"
+    ):
+        CliRunner().invoke(command, [], catch_exceptions=False)

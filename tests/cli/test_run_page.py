@@ -125,3 +125,13 @@ def test_nothing_found_is_said_without_findings() -> None:
     assert "known" not in page
     assert "minimized" not in page
     assert page.endswith(f"Next:\n  {REPLAY}\n")
+
+
+def test_a_campaign_without_a_case_suggests_a_longer_budget() -> None:
+    nothing = msgspec.structs.replace(
+        SUMMARY, cases=0, outcomes={}, verdicts={}, strategies={}, findings=(), minimized=None, lost=0
+    )
+    page = summary_page(nothing, REPLAY, Page(80))
+    for part in ("cases by strategy", "guard sites", "CPU seconds", "stage"):
+        assert part not in page
+    assert page.endswith("Next:\n  ddefuzz run --seed 7 --budget 5m  # no case ended in 12x\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def module(tmp_path: Path) -> str:
     return str(path)
 
 
+def test_a_module_without_cases_names_one_of_its_own_callables(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from torch import nn\ndef f_args(): ...\ndef _own(x): ...\ndef branchy(x): ...\n")
+    with pytest.raises(InputError, match=f"or FILE:NAME, such as {re.escape(str(path))}:branchy$"):
+        case_ids(str(path))
+
+
 @pytest.mark.parametrize("name", ["double", "Layer", "layer", "make"])
 def test_each_form_of_user_code(module: str, name: str) -> None:
     prepared = prepare(CallableSubject(module, name=name))
@@ -83,7 +91,7 @@ def test_cases(module: str) -> None:
 @pytest.mark.parametrize(
     ("subject", "message"),
     [
-        ({"name": "nothing"}, "found None, expected a callable; the module has .*double"),
+        ({"name": "nothing"}, "found no such name, expected a callable; the module has .*double"),
         ({"name": "wrong"}, "wrong_args: found int, expected a tuple"),
         ({"case": "three"}, "found no case 'three', expected one of one, two"),
         ({}, "found neither a name nor a case"),
