@@ -66,7 +66,8 @@ def _narrow(rows: list[Row], page: Page) -> RenderableType:
             cells = [plain(case if at == 0 else ""), Text(group[0].stage)]
             cells += [_outcome(by_semantics[name]) if name in by_semantics else Text() for name in semantics]
             verdict = next((row.verdict for row in group if row.verdict), "")
-            cause = next((row.cause for row in group if row.cause and not _only_oblivious(row)), "")
+            judged = [by_semantics["explicit"]] if "explicit" in by_semantics else group
+            cause = next((row.cause for row in judged if row.cause), "")
             is_last = at + 1 == len(stages) or _all_where(stages[at + 1]) != _all_where(group)
             detail = plain(_all_where(group) if is_last else "")
             shown.append(Detailed([*cells, Text(verdict), Text(cause)], detail))
@@ -81,11 +82,6 @@ def _all_where(group: list[Row]) -> str:
     failing = {semantics: where for semantics, where in places.items() if where}
     only = " only" if "explicit" in places and [*failing] == ["size-oblivious"] else ""
     return "; ".join(f"{semantics}{only}: {where}" for semantics, where in failing.items())
-
-
-def _only_oblivious(row: Row) -> bool:
-    """Whether a failure is one of size-oblivious semantics, which torch does not have any more."""
-    return row.semantics == "size-oblivious"
 
 
 def _where(row: Row) -> str:
