@@ -189,6 +189,8 @@ class Guide:
             opening = self._is_opening()
             apart = self.apart(index)
             if apart is not None:
+                # A uniform campaign draws by the index, so that its shards are parts of the whole.
+                self._drawn += self.allowed == ("draw",)
                 self._chosen[index] = Chosen(name_of(apart), apart, opening=True)
                 self._planned[index] = Case(apart, known, alarms)
                 continue

@@ -40,4 +40,7 @@ def kept_intact(path: str) -> Iterator[None]:
 
 
 def _functions(module: ModuleType) -> dict[str, object]:
-    return {key: value for key, value in vars(module).items() if callable(value)}
+    """The module's own functions and classes. Names with two underscores are dynamo's: it compiles into a module, and
+    removes that again.
+    """
+    return {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("__")}
