@@ -155,7 +155,7 @@ def test_a_database_that_is_held_by_another(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("sqlite:///{tmp}/none.db", "found no such file, expected a database: `ddefuzz run`"),
+        ("sqlite:///{tmp}/none.db", "found no such file as .*, expected a database: `ddefuzz run`"),
         ("sqlite:///{tmp}", "found a folder, expected a file"),
         ("findings.db", "found no valid URL, expected one such as sqlite:///PATH"),
         ("nonesuch://x/y", "found no driver"),
