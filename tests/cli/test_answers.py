@@ -45,7 +45,8 @@ def test_a_file_is_answered_for(tmp_path: Path) -> None:
     assert "verdict: guard_or_false here" in page
     assert "Eq(2*u0, 0)" in page
     assert "sizes: example: as in the inputs" in page
-    assert page.splitlines()[-2:] == ["Next:", f"  ddefuzz check {path}"]
+    assert page.splitlines()[-2] == "Next:"
+    assert page.splitlines()[-1].endswith(f"ddefuzz check {path}")
 
 
 def test_what_is_no_guard_has_nothing_to_answer() -> None:
