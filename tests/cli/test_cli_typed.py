@@ -211,5 +211,5 @@ def test_a_campaign_ends_with_one_object(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["schema"], summary["cases"], summary["seed"]) == ("ddefuzz.campaign/1", 2, 7)
-    assert "$ ddefuzz run --seed 7 --budget 2x" in done.stderr
+    assert "ddefuzz run --seed 7 --budget 2x" in done.stderr
     assert "\x1b" not in done.stderr
