@@ -39,6 +39,7 @@ from ddefuzz.control.model import NOT_JUDGED
 from ddefuzz.errors import DdefuzzError, UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, Sighting
 from ddefuzz.oracles.program import Suspect, suspect_of
 
@@ -274,7 +275,9 @@ class Campaign:
         name = recorded.finding_id
         if name not in self.tally.findings:
             finding, seconds = self.database.get(name), round(self.clock.seconds(), 2)
-            seen = Seen(name, sighting.signature, sighting.cause, recorded.is_new, seconds)
+            expired = name in self.plan.known.expired
+            is_new = expired or (recorded.is_new and name not in self.plan.known.known)
+            seen = Seen(name, sighting.signature, sighting.cause, is_new, seconds, expired=expired)
             self.tally.findings[name] = msgspec.structs.replace(seen, data_dependent=finding.data_dependent)
             self.events.append(("found", name))
             self._follow(finding)
@@ -293,7 +296,8 @@ class Campaign:
     def _follow(self, finding: Finding) -> None:
         """Queue the missing follow-up of an open finding, once: minimization if it is possible, else confirmation."""
         program, failure = finding.minimal or finding.original, finding.evidence
-        lacking = finding.confirmed is None and finding.state == "open" and finding.cause != "user"
+        wanted = ROWS[finding.state].followed_up and finding.id not in self.plan.known.known
+        lacking = finding.confirmed is None and wanted and finding.cause != "user"
         if not (self.plan.minimize and lacking) or program is None or failure is None or finding.id in self.followed:
             return
         self.followed.add(finding.id)

@@ -23,7 +23,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.files import read_bytes, read_toml
-from ddefuzz.findings.lifecycle import recurs
+from ddefuzz.findings.lifecycle import ROWS, recurs
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
@@ -42,7 +42,7 @@ EXPECTATION = re.compile(r"(?P<stage>[a-z-]+)/(?P<mechanism>[a-z0-9-]+) (?:ok|(?
 class Expectation(msgspec.Struct, frozen=True):
     """What a case does in one stage: the `kind` and `site` of its failure, or no kind if it has to pass.
 
-    The captured program is called at the sizes `calls`.
+    The captured program is called at the sizes `calls`. With `either` any result is accepted (`lifecycle.Expects`).
     """
 
     stage: Stage
@@ -51,6 +51,7 @@ class Expectation(msgspec.Struct, frozen=True):
     site: str = ""
     anchor: str | None = None
     calls: tuple[CallSize, ...] = ()
+    either: bool = False
 
     @property
     def oracles(self) -> tuple[str, ...]:
@@ -208,7 +209,8 @@ def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
     if recurs(finding.state, finding.fixed_in, version("torch")):
         return Expectation(observation.stage, observation.semantics, calls=calls)
     stage, semantics = observation.stage, observation.semantics
-    return Expectation(stage, semantics, finding.kind, str(finding.site), finding.anchor, calls)
+    either = ROWS[finding.state].expects == "either"
+    return Expectation(stage, semantics, finding.kind, str(finding.site), finding.anchor, calls, either)
 
 
 def trusted_cases(listed: Path) -> Iterator[KeptCase]:

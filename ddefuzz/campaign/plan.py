@@ -9,6 +9,7 @@ from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.guide import Case
 from ddefuzz.campaign.tasks import CaseTask
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, Semantics, Stage
+from ddefuzz.findings.known import NONE, Now
 from ddefuzz.generate.origin import CAPTURES, Draw
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import calls_of
@@ -44,6 +45,9 @@ class Plan:
     captured only if it fails in the fake stage; every `SAMPLED`-th case is captured in any case. With `guided` the
     cases come from a `Guide`. `oracles` judge what is captured; if one of them calls it, every `CALLED`-th case is a
     program that captures.
+
+    `known` has the findings that a list of known findings has: they are not new, and not minimized. Those whose
+    decision has expired are new again.
     """
 
     profile: str
@@ -61,6 +65,7 @@ class Plan:
     screen: bool = False
     guided: bool = False
     oracles: tuple[str, ...] = CAPTURE
+    known: Now = NONE
 
     def cases(self) -> Iterator[int]:
         """The indices of the cases to do, in order."""

@@ -28,7 +28,8 @@ CONFIRMED = "1/1"
 class Seen(msgspec.Struct, frozen=True):
     """A finding that this campaign has seen: in how many cases, and after how many seconds first.
 
-    `data_dependent` is the result of the control runs (`Finding.data_dependent`).
+    `data_dependent` is the result of the control runs (`Finding.data_dependent`). `expired` says that it is new again
+    because a decision on it has expired.
     """
 
     finding: str
@@ -40,6 +41,12 @@ class Seen(msgspec.Struct, frozen=True):
     steps: int | None = None
     confirmed: str = ""
     data_dependent: bool | None = None
+    expired: bool = False
+
+    @property
+    def status(self) -> str:
+        """`new`, `known`, or `expired` if the decision on a known one has expired."""
+        return "expired" if self.expired else "new" if self.is_new else "known"
 
     @property
     def counts(self) -> bool:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
-import re
 import shlex
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import get_args
 
 import rich_click as click
 
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause
+from ddefuzz.cli.decisions import DECISIONS
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.findings_page import list_page, show_page
 from ddefuzz.cli.layout import counted
@@ -24,41 +22,11 @@ from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.lifecycle import MEANING, STATES, State
+from ddefuzz.findings.lifecycle import STATES, is_open
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import read_findings, write_findings
 
 DEFAULT_TEXT = Path("findings")
-
-VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.(post|dev)\d+)?(\+[\w.]+)?", re.ASCII)
-"""A version of torch as `torch.__version__` has it."""
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def who_option(command: Command) -> Command:
-    """The option for the name in the history."""
-    return click.option(
-        "--by", "who", default=_user, metavar="NAME", help="Name for the history. Default: your user name."
-    )(command)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # some containers have no entry for the user
-        return "unknown"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _versions(context: click.Context, parameter: click.Parameter, typed: tuple[str, ...]) -> tuple[str, ...]:
-    for one in typed:
-        if not VERSION.fullmatch(one):
-            raise click.BadParameter(f"found {one!r}, expected a version of torch such as 2.14.0", context, parameter)
-    return typed
 
 
 @click.group("findings")
@@ -75,6 +43,13 @@ def command() -> None:
     metavar="STATE",
     multiple=True,
     help=f"Only findings in this state: {', '.join(STATES)}. Can be repeated.",
+)
+@click.option(
+    "--open",
+    "open_",
+    is_flag=True,
+    help="Only findings with something left to do: not fixed yet in every version of torch in which findings of this "
+    "database were seen.",
 )
 @click.option(
     "--cause",
@@ -106,6 +81,7 @@ def command() -> None:
 def list_(
     db: str,
     states: tuple[str, ...],
+    open_: bool,
     causes: tuple[str, ...],
     kinds: tuple[str, ...],
     ops: tuple[str, ...],
@@ -121,10 +97,12 @@ def list_(
     """
     with Database.open(db, create=False) as database:
         everything = database.findings()
+        tracked = {version for finding in everything for version in finding.torch_versions}
         found = [
             finding
             for finding in everything
-            if (not states or finding.state in states)
+            if (not open_ or is_open(finding.state, finding.fixed_in, tracked))
+            and (not states or finding.state in states)
             and (not causes or finding.cause in causes)
             and (not kinds or finding.kind in kinds)
             and (not ops or set(ops) & set(finding.ops))
@@ -134,7 +112,8 @@ def list_(
     left_out = len(found) - len(listed)
     documents = json_writers([as_document(one) for one in found])
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
-    filters = shlex.join(word for option, values in typed.items() for value in values for word in (option, value))
+    words = [word for option, values in typed.items() for value in values for word in (option, value)]
+    filters = shlex.join([*["--open"] * open_, *words])
     writers = {"text": lambda page: list_page(listed, page, left_out, filters, len(everything)), **documents}
     deliver(writers, format_, outputs)
 
@@ -204,121 +183,6 @@ def _program(finding: Finding, *, minimal: bool) -> str:
     return text
 
 
-@command.command("set")
-@click.argument("finding_id", metavar="ID")
-@click.argument("state", type=click.Choice([state for state in STATES if state != "dup"]), required=False)
-@click.option(
-    "--in",
-    "fixed_in",
-    multiple=True,
-    metavar="VERSION",
-    callback=_versions,
-    help="With the state fixed: a version of torch in which it is fixed, such as 2.14.0. Can be repeated. If the "
-    "finding is fixed already, the version is added. Default: all versions.",
-)
-@click.option("--cause", type=click.Choice(get_args(Cause)), metavar="CAUSE", help="Replace the cause.")
-@click.option("--title", help="Replace the title.")
-@db_option
-@who_option
-def set_(
-    finding_id: str,
-    state: State | None,
-    fixed_in: tuple[str, ...],
-    cause: Cause | None,
-    title: str | None,
-    db: str,
-    who: str,
-) -> None:
-    """Change the state, cause or title of a finding.
-
-    Each change is kept in the history, with the value before it. To undo a change, set that value again; an empty
-    --title sets the title that ddefuzz makes.
-    """
-    if state is None and cause is None and title is None:
-        raise click.UsageError("found nothing to set, expected a STATE, --cause or --title")
-    if fixed_in and state != "fixed":
-        raise click.UsageError("found --in, expected it with the state fixed: `findings set ID fixed --in VERSION`")
-    when = _now()
-    with Database.open(db, create=False) as database, database.transaction():
-        finding = resolve(database, finding_id)
-        if state is not None:
-            database.set_state(finding.id, state, who=who, when=when, fixed_in=fixed_in)
-        if cause is not None:
-            database.set_cause(finding.id, cause, who=who, when=when)
-        if title is not None:
-            database.set_title(finding.id, title, who=who, when=when)
-        after = database.get(finding.id)
-    parts = [
-        f"{finding.state} → {_state_of(after)}" if state else "",
-        f"cause {finding.cause} → {cause}" if cause else "",
-        f"title {after.title}" if title is not None else "",
-    ]
-    _say(finding.id, "; ".join(part for part in parts if part))
-
-
-def _state_of(finding: Finding) -> str:
-    """The state for people, with the versions in which it is fixed."""
-    if finding.state != "fixed":
-        return f"{finding.state} ({MEANING[finding.state]})"
-    if finding.fixed_in:
-        return f"fixed in {', '.join(finding.fixed_in)} (a failure in one of them is a new finding)"
-    return "fixed in all versions of torch (a failure in any is a new finding); name some with --in 2.14.0"
-
-
-@command.command("note")
-@click.argument("finding_id", metavar="ID")
-@click.argument("text")
-@db_option
-@who_option
-def note(finding_id: str, text: str, db: str, who: str) -> None:
-    """Add a note to a finding."""
-    with Database.open(db, create=False) as database, database.transaction():
-        finding = resolve(database, finding_id)
-        database.note(finding.id, text, who=who, when=_now())
-    _say(finding.id, f"noted: {text}")
-
-
-@command.command("dup")
-@click.argument("finding_id", metavar="ID")
-@click.argument("of", metavar="OF")
-@db_option
-@who_option
-def dup(finding_id: str, of: str, db: str, who: str) -> None:
-    """Mark finding ID as a duplicate of finding OF."""
-    with Database.open(db, create=False) as database, database.transaction():
-        finding, original = resolve(database, finding_id), resolve(database, of)
-        database.dup(finding.id, original.id, who=who, when=_now())
-    _say(finding.id, f"a duplicate of {original.id}")
-
-
-@command.command("undup")
-@click.argument("finding_id", metavar="ID")
-@db_option
-@who_option
-def undup(finding_id: str, db: str, who: str) -> None:
-    """Undo `findings dup`."""
-    with Database.open(db, create=False) as database, database.transaction():
-        finding = resolve(database, finding_id)
-        database.undup(finding.id, who=who, when=_now())
-        state = database.get(finding.id).state
-    _say(finding.id, f"no duplicate of {finding.duplicate_of}; again {state}")
-
-
-@command.command("link")
-@click.argument("finding_id", metavar="ID")
-@click.argument("url")
-@db_option
-@who_option
-def link(finding_id: str, url: str, db: str, who: str) -> None:
-    """Add the URL of an issue or pull request to a finding."""
-    if not url.startswith(("https://", "http://")):
-        raise InputError(f"URL: found {url!r}, expected one that starts with https://")
-    with Database.open(db, create=False) as database, database.transaction():
-        finding = resolve(database, finding_id)
-        database.link(finding.id, url, who=who, when=_now())
-    _say(finding.id, f"linked to {url}")
-
-
 @command.command("export")
 @click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
 @db_option
@@ -341,7 +205,7 @@ def import_(folder: Path, db: str) -> None:
 
     FOLDER is one that `findings export` wrote (default: findings). Importing it twice changes nothing.
     """
-    found = read_findings(folder, _now())
+    found = read_findings(folder, datetime.now(UTC))
     with Database.open(db) as database:
         database.merge(found)
     click.echo(f"{counted(len(found), 'finding')} read from {folder}", err=True)
@@ -366,8 +230,5 @@ def merge(others: tuple[str, ...], db: str) -> None:
     click.echo(f"{counted(len(after), 'finding')}, {len(after - before)} of them new", err=True)
 
 
-command.add_command(reclassify)
-
-
-def _say(finding_id: str, what: str) -> None:
-    click.echo(f"{finding_id}: {what}", err=True)
+for one in (*DECISIONS, reclassify):
+    command.add_command(one)

@@ -19,8 +19,9 @@ from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.cli.streams import printable
 from ddefuzz.control.model import ControlOutcome
 from ddefuzz.execute.calls import Ended
-from ddefuzz.findings.lifecycle import MEANING
+from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
+from ddefuzz.findings.rows import id_of, sequence_of
 from ddefuzz.findings.title import question
 
 
@@ -115,7 +116,8 @@ def show_page(finding: Finding, page: Page) -> str:
     if finding.history:
         parts.append(_heading("history"))
     for entry in finding.history:
-        change = f"{entry.field} {entry.before or '-'} → {entry.after or '-'}"
+        change = f"{entry.field.removeprefix('given_')} {entry.before or '-'} → {entry.after or '-'}"
+        change += f" ({entry.why})" if entry.why else ""
         parts.append(plain(_hanging(f"  {entry.when[:16]} {entry.who}: {change}", page.width)))
     commands = "".join(f"  {line}\n" for line in _next_commands(finding, page.invocation))
     return rendered(Group(*parts), page) + "\nNext:\n" + commands
@@ -193,14 +195,29 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("torch", ", ".join(finding.torch_versions)),
         (
             "state",
-            f"{finding.state}{f' of {finding.duplicate_of}' if finding.duplicate_of else ''}: {MEANING[finding.state]}",
+            f"{finding.state}{f' of {finding.duplicate_of}' if finding.duplicate_of else ''}: "
+            f"{ROWS[finding.state].meaning}",
         ),
         ("fixed in", ", ".join(finding.fixed_in)),
+        ("returned", _ancestor(finding)),
+        ("decided for", ", ".join(finding.known_in)),
+        ("decided until", finding.expires),
+        ("owner", finding.owner),
+        ("priority", finding.priority),
+        ("labels", ", ".join(finding.labels)),
         ("confirmed", _confirmed(finding)),
         ("seen", f"{times}, {first[:16]} to {last[:16]}" if first and last else ""),
         ("once called", ", ".join(finding.former)),
         ("links", "\n".join(finding.links)),
     )
+
+
+def _ancestor(finding: Finding) -> str:
+    """The fixed finding of the same signature before this one."""
+    sequence = sequence_of(finding.id, finding.signature)
+    if sequence is None or sequence == 1:
+        return ""
+    return f"{id_of(finding.signature.key, sequence - 1)} was fixed, and the failure occurred again"
 
 
 def _calls(finding: Finding) -> Iterator[str]:
@@ -268,6 +285,6 @@ def _triage(finding: Finding, call: Invocation) -> tuple[str, ...]:
     name = finding.id
     if finding.duplicate_of is not None:
         return call.command("findings", "show", finding.duplicate_of), call.command("findings", "undup", name)
-    after = {"open": "known", "known": "fixed"}.get(finding.state, "open")
+    after = {"new": "triaged", "triaged": "reported"}.get(finding.state) or ROWS[finding.state].to[0]
     link = f"{call.command('findings', 'link', name)} https://…"
     return call.command("findings", "set", name, after), link

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -23,6 +26,7 @@ from ddefuzz.cli.run_progress import campaign_progress
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.known import Known, Now, decided, known_now, read_known
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.program import CAPTURE
@@ -102,9 +106,17 @@ DEFAULT_ORACLES = ("capture", "agreement", "specialization")
     metavar="WHAT",
     default="new",
     show_default=True,
-    help="Which findings make the exit code 1: new (the database did not have it), regression (explicit semantics fail "
-    "and size-oblivious ones do not), any or never. Only findings whose cause is in PyTorch count; the README lists "
-    "the causes.",
+    help="Which findings make the exit code 1: new (neither the database nor --known had it), regression (explicit "
+    "semantics fail and size-oblivious ones do not), any or never. Only findings whose cause is in PyTorch count; the "
+    "README lists the causes.",
+)
+@click.option(
+    "--known",
+    "known_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A list of known findings, such as findings/known.toml: they do not count as new. A decision in it, or in the "
+    "database, that has expired does not hold.",
 )
 @db_option
 @output_options("text", "json")
@@ -126,6 +138,7 @@ def command(
     resuming: bool,
     minimize: bool,
     fail_on: FailOn,
+    known_file: Path | None,
     db: str,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
@@ -151,6 +164,7 @@ def command(
         oracles=tuple(name for name in NAMES if name in {*CAPTURE, *oracles}),
         guided=guided and shard == "1/1",
     )
+    listed = read_known(known_file) if known_file else {}
     with Database.open(db) as database:
         if resuming:
             entry = next(iter(database.unfinished()), None)
@@ -158,6 +172,7 @@ def command(
                 raise InputError(f"--resume: found no interrupted campaign in {database.url}, expected one")
             own_budget = max_examples is None and context.get_parameter_source("budget") is ParameterSource.DEFAULT
             plan = plan_of(entry, plan, own_budget=own_budget)
+        plan = replace(plan, known=_known(listed, database))
         replay = _replay_command(plan, current_invocation())
         with campaign_progress(plan, replay) as progress, stop_on_interrupt() as stopped:
             if resuming and entry is not None:
@@ -174,6 +189,13 @@ def command(
         )
     if fails(summary, regressed, fail_on):
         raise SystemExit(EXIT_FOUND)
+
+
+def _known(listed: dict[str, Known], database: Database) -> Now:
+    """The known findings of a list, and what has expired in it or in the database."""
+    torch, today = version("torch"), datetime.now(UTC).date()
+    stored = known_now(decided(database.findings()) | listed, torch, today)
+    return Now(known_now(listed, torch, today).known, stored.expired)
 
 
 def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:

@@ -36,7 +36,10 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts),
         f"{counted(summary.cases, 'case')} in {summary.seconds:.0f} s on torch {summary.torch}: "
         f"{counted(len(bugs), 'finding')} about PyTorch{first}",
-        f"{len(new)} new; {len(bugs) - len(new)} known, which the database had before this campaign" if bugs else "",
+        f"{len(new)} new; {len(bugs) - len(new)} known: in the database before this campaign, or in --known FILE"
+        if bugs
+        else "",
+        _expired(bugs),
         _minimized(summary.minimized) if summary.minimized else "",
         _sites(summary.sites) if is_run else "",
         "cases by strategy (new sites): "
@@ -68,6 +71,11 @@ def _minimized(of: Minimized) -> str:
     )
 
 
+def _expired(bugs: list[Seen]) -> str:
+    names = [seen.finding for seen in bugs if seen.expired]
+    return f"new again, because the date of their decision has passed: {', '.join(names)}" if names else ""
+
+
 def _sites(of: SiteCount) -> str:
     return (
         f"guard sites reached: {of.fallback} took a fallback answer ({of.fallback_cxx} in C++), "
@@ -85,7 +93,7 @@ def _findings(findings: list[Seen], page: Page) -> RenderableType:
 
 
 def _row(seen: Seen) -> Detailed:
-    cells = (seen.cause, "new" if seen.is_new else "known", str(seen.signature.site), seen.signature.anchor)
+    cells = (seen.cause, seen.status, str(seen.signature.site), seen.signature.anchor)
     numbers = (str(seen.cases), "" if seen.steps is None else str(seen.steps), seen.confirmed)
     return Detailed([Text(seen.finding, style="bold" if seen.is_new else ""), *map(plain, (*cells, *numbers))])
 

@@ -72,6 +72,7 @@ class Settings(sources.BaseSettings):
     stage: Words = Field(default=[], serialization_alias="stages", description="a list of strings")
     semantics: Words = Field(default=[], serialization_alias="mechanisms", description="a list of strings")
     fail_on: Text = ""
+    known: Text = Field(default="", serialization_alias="known_file", description="a string")
 
     @classmethod
     def settings_customise_sources(cls, *_: Any, **__: Any) -> tuple[sources.PydanticBaseSettingsSource, ...]:

@@ -12,6 +12,7 @@ from datetime import datetime
 from threading import local
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
@@ -20,9 +21,10 @@ from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import errors_of, open_engine
-from ddefuzz.findings.lifecycle import State, check_transition, recurs
+from ddefuzz.findings.decisions import By, dup
+from ddefuzz.findings.lifecycle import State, recurs
 from ddefuzz.findings.lookup import named
-from ddefuzz.findings.merge import merged, merged_site
+from ddefuzz.findings.merge import DECIDED, merged, merged_site
 from ddefuzz.findings.model import MOST_OBSERVED, Campaign, Finding, Occurrence, Sighting, normalized, slim, stamp
 from ddefuzz.findings.rescue import OpenFile, rescued
 from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_json, to_occurrence_row, to_row, to_site
@@ -130,82 +132,27 @@ class Database:
 
     # What people decide
 
-    def set_state(
-        self, finding_id: str, state: State, *, who: str, when: datetime, fixed_in: Iterable[str] = ()
-    ) -> None:
-        """Change the state as `lifecycle` allows, but not to `dup`. Setting `fixed` again adds versions."""
-        if state == "dup":
-            raise InputError(f"{finding_id}: found the state 'dup', expected `findings dup {finding_id} OTHER`")
+    def decide(self, finding_id: str, decision: Callable[[Finding], Finding]) -> Finding:
+        """Change what people decide about a finding, by a function of `findings.decisions`. Returns the result."""
         with self._writing() as session:
             row = _row(session, finding_id)
-            versions = sorted(set(fixed_in))
-            if versions and state == _state(row) == "fixed":
-                versions = sorted({*row.fixed_in, *versions})
-            else:
-                check_transition(finding_id, _state(row), state)
-            _change(row, "state", state, who, when)
-            if row.duplicate_of is not None:
-                _change(row, "duplicate_of", None, who, when)
-            if list(row.fixed_in) != versions:
-                row.history.append(_entry("fixed_in", " ".join(row.fixed_in), " ".join(versions), who, when))
-                row.fixed_in = versions
+            before = to_finding(row)
+            after = decision(before)
+            for name in DECIDED:
+                value = getattr(after, name)
+                setattr(row, name, list(value) if isinstance(value, tuple) else value)
+            row.history += [HistoryRow(**asdict(entry)) for entry in after.history if entry not in before.history]
+            row.notes += [NoteRow(**asdict(note)) for note in after.notes if note not in before.notes]
+            row.links = [link for link in row.links if link.url in after.links]
+            row.links += [LinkRow(url=url) for url in after.links if url not in before.links]
+            return after
 
-    def dup(self, finding_id: str, of: str, *, who: str, when: datetime) -> None:
+    def dup(self, finding_id: str, of: str, by: By) -> Finding:
         """Mark `id` as a duplicate of `of`, which must not be a duplicate itself."""
         with self._writing() as session:
-            row, original = _row(session, finding_id), _row(session, of)
-            if row is original:
-                raise InputError(f"{finding_id}: found the same finding twice, expected a finding and its original")
-            if original.duplicate_of is not None:
-                raise InputError(f"{of}: found a duplicate, expected its original {original.duplicate_of}")
             repeats = session.scalars(select(FindingRow.id).where(FindingRow.duplicate_of == finding_id)).all()
-            if repeats:
-                raise InputError(
-                    f"{finding_id}: found duplicates of it, expected `undup` of {', '.join(repeats)} first"
-                )
-            check_transition(finding_id, _state(row), "dup")
-            _change(row, "state", "dup", who, when)
-            _change(row, "duplicate_of", of, who, when)
-
-    def undup(self, finding_id: str, *, who: str, when: datetime) -> None:
-        """Undo `dup`: the state is again the one before it."""
-        with self._writing() as session:
-            row = _row(session, finding_id)
-            if row.state != "dup":
-                raise InputError(f"{finding_id}: found the state {row.state!r}, expected a duplicate")
-            entries = sorted(row.history, key=lambda entry: entry.when)
-            before = next((e.before for e in reversed(entries) if (e.field, e.after) == ("state", "dup")), "open")
-            _change(row, "state", before, who, when)
-            _change(row, "duplicate_of", None, who, when)
-
-    def set_cause(self, finding_id: str, cause: str, *, who: str, when: datetime) -> None:
-        """Replace the cause that the rules of classification gave."""
-        with self._writing() as session:
-            row = _row(session, finding_id)
-            _change(row, "cause", cause, who, when)
-
-    def set_title(self, finding_id: str, title: str, *, who: str, when: datetime) -> None:
-        """Replace the default title."""
-        with self._writing() as session:
-            row = _row(session, finding_id)
-            before = to_finding(row).title
-            if title != before:
-                row.history.append(_entry("title", before, title, who, when))
-                row.given_title = title
-
-    def note(self, finding_id: str, text: str, *, who: str, when: datetime) -> None:
-        """Add a note."""
-        with self._writing() as session:
-            row = _row(session, finding_id)
-            row.notes.append(NoteRow(when=stamp(when), who=who, text=text))
-
-    def link(self, finding_id: str, url: str, *, who: str, when: datetime) -> None:
-        """Add the URL of an upstream issue or pull request. Adding the same URL again changes nothing."""
-        with self._writing() as session:
-            row = _row(session, finding_id)
-            if url not in {link.url for link in row.links}:
-                row.links.append(LinkRow(url=url))
-                row.history.append(_entry("links", "", url, who, when))
+            original = self.get(of)
+            return self.decide(finding_id, lambda finding: dup(finding, original, repeats, by))
 
     # What both read
 
@@ -371,17 +318,6 @@ def _row(session: Session, finding_id: str) -> FindingRow:
 def _state(row: FindingRow) -> State:
     state: State = msgspec.convert(row.state, State)
     return state
-
-
-def _entry(field: str, before: str, after: str, who: str, when: datetime) -> HistoryRow:
-    return HistoryRow(when=stamp(when), who=who, field=field, before=before, after=after)
-
-
-def _change(row: FindingRow, field: str, after: str | None, who: str, when: datetime) -> None:
-    before = getattr(row, field)
-    if before != after:
-        row.history.append(_entry(field, before or "", after or "", who, when))
-        setattr(row, field, after)
 
 
 def _add_occurrences(row: FindingRow, sighting: Sighting, now: str) -> None:

@@ -1,54 +1,94 @@
-"""The states of a finding, and the table of allowed changes between them. Every change can be undone.
+"""The states of a finding: one table with their meaning, what replay expects, and the allowed changes.
 
-As in syzbot, a finding is open until it is fixed in every tracked version. If a bug comes back in a version in which it
-was fixed, it becomes a new finding: the same signature with the next sequence number (`recurs`).
+As in syzbot, a finding is open until it is fixed in every tracked version of torch. If a bug comes back in a version in
+which it was fixed, it becomes a new finding: the same signature with the next sequence number (`recurs`).
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
 
 from ddefuzz.errors import InputError
 
-State: TypeAlias = Literal["open", "known", "fixed", "ignored", "dup"]
-STATES: tuple[State, ...] = get_args(State)
+State: TypeAlias = Literal[
+    "new",
+    "triaged",
+    "reported",
+    "fix-pending",
+    "fixed",
+    "by-design",
+    "wont-fix",
+    "duplicate",
+    "invalid",
+    "flaky",
+]
 
-MEANING: dict[State, str] = {
-    "open": "not reviewed yet",
-    "known": "reviewed and accepted as a bug; expected to fail until it is fixed",
-    "fixed": "fixed in the versions that it names; a failure in one of them is a new finding",
-    "ignored": "not worth reporting, such as intended behaviour",
-    "dup": "the same bug as another finding",
-}
+Expects: TypeAlias = Literal["fails", "passes", "either"]
+"""What replay expects of the programs of a finding. `either`: the result is shown and never makes a replay fail."""
 
-TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
-    {
-        ("open", "known"),
-        ("known", "open"),
-        ("open", "fixed"),
-        ("fixed", "open"),
-        ("known", "fixed"),
-        ("fixed", "known"),
-        ("open", "ignored"),
-        ("ignored", "open"),
-        ("known", "ignored"),
-        ("ignored", "known"),
-        ("open", "dup"),
-        ("dup", "open"),
-        ("known", "dup"),
-        ("dup", "known"),
-        ("ignored", "dup"),
-        ("dup", "ignored"),
-    }
+
+class StateRow(NamedTuple):
+    """One state. `followed_up` says whether campaigns minimize and confirm findings in this state.
+
+    `decided` says whether a person has decided that a campaign need not fail on it. `to` are the states that may come
+    next. `duplicate` is set by `findings dup` and left by `findings undup`, because it needs another finding.
+    """
+
+    state: State
+    meaning: str
+    followed_up: bool
+    expects: Expects
+    decided: bool
+    to: tuple[State, ...]
+
+
+_DECISIONS: tuple[State, ...] = ("reported", "fix-pending", "fixed", "by-design", "wont-fix", "duplicate", "invalid")
+
+TABLE: tuple[StateRow, ...] = (
+    StateRow("new", "not reviewed yet", True, "fails", False, ("triaged", *_DECISIONS, "flaky")),
+    StateRow("triaged", "reviewed and accepted as a bug", True, "fails", True, ("new", *_DECISIONS, "flaky")),
+    StateRow(
+        "reported",
+        "reported to PyTorch; its link names the issue",
+        True,
+        "fails",
+        True,
+        ("triaged", "fix-pending", "fixed", "by-design", "wont-fix", "duplicate", "invalid"),
+    ),
+    StateRow(
+        "fix-pending",
+        "a fix exists that no tracked version of torch has yet",
+        False,
+        "either",
+        True,
+        ("triaged", "reported", "fixed", "wont-fix"),
+    ),
+    StateRow(
+        "fixed",
+        "fixed in the versions that it names; a failure in one of them is a new finding",
+        False,
+        "passes",
+        True,
+        ("triaged", "reported", "fix-pending"),
+    ),
+    StateRow("by-design", "intended behaviour of PyTorch", False, "fails", True, ("new", "triaged", "reported")),
+    StateRow("wont-fix", "a bug that nobody will fix", False, "fails", True, ("new", "triaged", "reported")),
+    StateRow("duplicate", "the same bug as another finding", False, "fails", True, ()),
+    StateRow("invalid", "no bug: ddefuzz or the program is wrong", False, "either", True, ("new", "triaged")),
+    StateRow("flaky", "fails in some runs only", False, "either", True, ("new", "triaged", "invalid")),
 )
-"""Allowed changes, as (from, to). For every change the reverse change is allowed too."""
+
+ROWS: dict[State, StateRow] = {row.state: row for row in TABLE}
+STATES: tuple[State, ...] = tuple(ROWS)
 
 
 def check_transition(finding_id: str, before: State, after: State) -> None:
     """Raise `InputError` unless the table allows this change."""
-    if (before, after) not in TRANSITIONS:
-        allowed = sorted(to for start, to in TRANSITIONS if start == before)
-        raise InputError(f"{finding_id}: cannot go from {before!r} to {after!r}, expected one of {', '.join(allowed)}")
+    allowed = ROWS[before].to
+    if after not in allowed:
+        expected = f"one of {', '.join(allowed)}" if allowed else f"`findings undup {finding_id}` first"
+        raise InputError(f"{finding_id}: cannot go from {before!r} to {after!r}, expected {expected}")
 
 
 def recurs(state: State, fixed_in: tuple[str, ...], torch: str) -> bool:
@@ -56,7 +96,20 @@ def recurs(state: State, fixed_in: tuple[str, ...], torch: str) -> bool:
 
     A finding that is fixed without a version is fixed in all versions. The build `2.13.0+cpu` counts as 2.13.0.
     """
-    return state == "fixed" and (not fixed_in or _release(torch) in map(_release, fixed_in))
+    return state == "fixed" and in_versions(fixed_in, torch)
+
+
+def in_versions(versions: Iterable[str], torch: str) -> bool:
+    """Whether a version of torch is among these. None of them means all versions."""
+    releases = {_release(version) for version in versions}
+    return not releases or _release(torch) in releases
+
+
+def is_open(state: State, fixed_in: tuple[str, ...], tracked: Iterable[str]) -> bool:
+    """Whether there is still something to do: a bug that is not fixed in every tracked version of torch."""
+    if state == "fixed":
+        return any(not in_versions(fixed_in, version) for version in tracked)
+    return state in ("new", "triaged", "reported", "fix-pending")
 
 
 def _release(version: str) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from ddefuzz.classify.failure import Failure
 from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.findings.decisions import Field
 from ddefuzz.findings.model import Confirmation, Finding, Occurrence, normalized
 
 Name = TypeVar("Name", bound=str)
@@ -86,9 +87,13 @@ def _group(finding: Finding, names: tuple[str, ...], *rank: str | int) -> FieldG
     return FieldGroup(rank, {name: getattr(finding, name) for name in names})
 
 
+DECIDED = get_args(Field)
+"""The fields that people decide. They are taken together from one record."""
+
+
 def _decided(finding: Finding) -> FieldGroup:
     latest = max((entry.when for entry in finding.history), default="")
-    return _group(finding, ("cause", "given_title", "state", "duplicate_of", "fixed_in"), latest)
+    return _group(finding, DECIDED, latest)
 
 
 def first_seen_group(finding: Finding) -> FieldGroup:

@@ -8,7 +8,7 @@ their order.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -22,7 +22,7 @@ from ddefuzz.findings.paths import portable
 from ddefuzz.findings.title import title_of
 from ddefuzz.oracles.program import kept
 
-SCHEMA = "ddefuzz.finding/2"
+SCHEMA = "ddefuzz.finding/3"
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """The range of stored numbers. It is checked, because people edit the text form."""
@@ -96,13 +96,18 @@ class Note(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """One change: `field` went from `before` to `after`."""
+    """One change: `field` went from `before` to `after`. `why` is the reason that a person gave, else empty."""
 
     when: str
     who: str
     field: str
     before: str
     after: str
+    why: str = ""
+
+
+Priority: TypeAlias = Literal["", "high", "medium", "low"]
+"""How soon a finding should be fixed. Empty if nobody has decided."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,6 +118,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     smallest program, observed in a fresh process when it was confirmed. `control` has the results of its control runs.
     Both are unset until then. `former` are the ids that this finding, or findings merged into it, had before the rules
     of classification changed. `given_title` is a person's title, else empty.
+
+    `expires` is the date (ISO) until which a decision holds, empty for ever. `known_in` are the versions of torch for
+    which it was made, empty for all. A campaign fails on the finding again after that date and in other versions.
     """
 
     id: str
@@ -121,9 +129,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     site: Site
     anchor: str
     given_title: str = ""
-    state: State = "open"
+    state: State = "new"
     duplicate_of: str | None = None
     fixed_in: tuple[str, ...] = ()
+    owner: str = ""
+    priority: Priority = ""
+    labels: tuple[str, ...] = ()
+    expires: str = ""
+    known_in: tuple[str, ...] = ()
     occurrences: tuple[Occurrence, ...] = ()
     original: str | None = None
     minimal: str | None = None
@@ -268,6 +281,8 @@ def normalized(finding: Finding) -> Finding:
         finding,
         former=tuple(sorted(set(finding.former) - {finding.id})),
         fixed_in=tuple(sorted(set(finding.fixed_in))),
+        labels=tuple(sorted(set(finding.labels))),
+        known_in=tuple(sorted(set(finding.known_in))),
         occurrences=tuple(sorted(finding.occurrences, key=lambda seen: seen.order)),
         links=tuple(sorted(set(finding.links))),
         notes=tuple(sorted(set(finding.notes))),
@@ -292,6 +307,11 @@ def as_document(finding: Finding) -> dict[str, object]:
         "state": finding.state,
         "duplicate_of": finding.duplicate_of,
         "fixed_in": list(finding.fixed_in),
+        "owner": finding.owner,
+        "priority": finding.priority,
+        "labels": list(finding.labels),
+        "expires": finding.expires,
+        "known_in": list(finding.known_in),
         "steps": finding.steps,
         "program": finding.minimal,
         "original": finding.original,

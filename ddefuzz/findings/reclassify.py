@@ -20,7 +20,7 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
-from ddefuzz.findings.merge import first_seen_group, merged_occurrences, smallest_group
+from ddefuzz.findings.merge import DECIDED, first_seen_group, merged_occurrences, smallest_group
 from ddefuzz.findings.model import Finding, HistoryEntry, Occurrence, normalized, stamp
 from ddefuzz.findings.rows import id_of, sequence_of
 from ddefuzz.oracles.capture import KINDS
@@ -251,7 +251,7 @@ def _together(target: str, pieces: list[Finding], deciding: Finding | None) -> F
     shown = [piece for piece in pieces if piece.shown is not None] or pieces
     chosen = min(map(first_seen_group, seen_first)).fields | min(map(smallest_group, shown)).fields
     own = pieces[0] if deciding is None else deciding
-    decided = {name: getattr(own, name) for name in ("cause", "given_title", "state", "duplicate_of", "fixed_in")}
+    decided = {name: getattr(own, name) for name in DECIDED}
     return msgspec.structs.replace(
         pieces[0],
         id=target,
@@ -296,7 +296,7 @@ def _without_chains(finding: Finding, after: Mapping[str, Finding], renamed: Map
     while target is not None:
         target = renamed.get(target, target)
         if target in met or target not in after:
-            return msgspec.structs.replace(finding, state="open", duplicate_of=None)
+            return msgspec.structs.replace(finding, state="new", duplicate_of=None)
         if after[target].duplicate_of is None:
             return msgspec.structs.replace(finding, duplicate_of=target)
         met.add(target)

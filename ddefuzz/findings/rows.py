@@ -47,6 +47,11 @@ def to_row(finding: Finding) -> FindingRow:
         state=finding.state,
         duplicate_of=finding.duplicate_of,
         fixed_in=list(finding.fixed_in),
+        owner=finding.owner,
+        priority=finding.priority,
+        labels=list(finding.labels),
+        expires=finding.expires,
+        known_in=list(finding.known_in),
         original=finding.original,
         minimal=finding.minimal,
         steps=finding.steps,
@@ -118,6 +123,7 @@ def _check_id(finding: Finding) -> int:
 
 _SAME = (
     *("id", "kind", "cause", "anchor", "given_title", "state", "duplicate_of", "fixed_in", "former"),
+    *("owner", "priority", "labels", "expires", "known_in"),
     *("original", "minimal", "steps", "attempts"),
 )
 """Columns with the name of their field that need no conversion."""

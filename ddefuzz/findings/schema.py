@@ -70,6 +70,7 @@ class HistoryRow(Table):
     field: Mapped[str]
     before: Mapped[str]
     after: Mapped[str]
+    why: Mapped[str]
 
 
 class FindingRow(Table):
@@ -93,6 +94,11 @@ class FindingRow(Table):
         ForeignKey("findings.id", deferrable=True, initially="DEFERRED")
     )
     fixed_in: Mapped[list[str]]
+    owner: Mapped[str]
+    priority: Mapped[str]
+    labels: Mapped[list[str]]
+    expires: Mapped[str]
+    known_in: Mapped[list[str]]
     original: Mapped[str | None]
     minimal: Mapped[str | None]
     steps: Mapped[int | None]

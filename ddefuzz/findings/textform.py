@@ -23,8 +23,9 @@ from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.files import read_bytes, read_toml, write_atomically
 from ddefuzz.findings.codec import PackedError, packed, unpacked
-from ddefuzz.findings.lifecycle import State
-from ddefuzz.findings.model import SCHEMA, Finding, HistoryEntry, Number, Occurrence, normalized, stamp
+from ddefuzz.findings.decisions import By, changed, link, parse_date
+from ddefuzz.findings.known import Known, decided, fields_of, read_known
+from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normalized
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.rows import sequence_of
 from ddefuzz.ops import catalogue
@@ -51,16 +52,6 @@ class Observed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _APART = ("attempts", "occurrences", "failure", "shown")
 
 
-class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A decision in known.toml. `title` and `site` are for its readers."""
-
-    state: State
-    title: str = ""
-    site: str = ""
-    duplicate_of: str | None = None
-    fixed_in: tuple[str, ...] = ()
-
-
 def write_findings(findings: Iterable[Finding], folder: Path) -> None:
     """Write exactly these findings to `folder` in their text form. Other files in it are left alone."""
     wanted = sorted(map(normalized, findings), key=lambda finding: finding.id)
@@ -78,7 +69,7 @@ def write_findings(findings: Iterable[Finding], folder: Path) -> None:
             else:
                 write_atomically(place / name, text)
         _write_observed(place / OBSERVED, _observed(finding))
-    write_atomically(folder / KNOWN, _toml({finding.id: _decision(finding) for finding in wanted if _decided(finding)}))
+    write_atomically(folder / KNOWN, _toml({name: fields_of(one) for name, one in decided(wanted).items()}))
     for gone in sorted(set(_finding_folders(folder)) - {folder / finding.id for finding in wanted}):
         for name in FILES:
             (gone / name).unlink(missing_ok=True)
@@ -96,7 +87,7 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
     findings = {finding.id: finding for finding in map(read_finding, _finding_folders(folder))}
     for finding in findings.values():
         _check_dup(str(folder / finding.id / FINDING), finding, findings)
-    for finding_id, known in _read_known(folder / KNOWN).items():
+    for finding_id, known in read_known(folder / KNOWN).items() if (folder / KNOWN).exists() else ():
         if finding_id not in findings:
             raise InputError(
                 f"{folder / KNOWN}: found {finding_id!r}, expected the id of a finding that has a folder there"
@@ -114,6 +105,9 @@ def _fields(finding: Finding) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(finding)
     for name in ("minimal", "original", *_APART):
         del fields[name]
+    fields["history"] = [
+        {key: value for key, value in one.items() if (key, value) != ("why", "")} for one in fields["history"]
+    ]
     head = {name: fields.pop(name) for name in ("id", "kind", "cause", "site", "anchor")}
     given = {"given_title": fields.pop("given_title") or None}
     shown: dict[str, Any] = {name: getattr(finding, name) for name in _FOR_READERS}
@@ -205,6 +199,8 @@ def read_finding(place: Path) -> Finding:
         expected = msgspec.json.decode(msgspec.json.encode(getattr(finding, name)))
         if found != expected and name != "title":  # the rules for titles may have changed
             raise InputError(f"{path}: found {name} {found!r}, expected {expected!r} as {OBSERVED} says")
+    if finding.expires:
+        parse_date(finding.expires, f"{path}: ")
     if finding.id != place.name:
         raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
     if sequence_of(finding.id, finding.signature) is None:
@@ -220,46 +216,26 @@ def _read_program(path: Path) -> str | None:
     return text
 
 
-def _decided(finding: Finding) -> bool:
-    return finding.state != "open"
-
-
-def _decision(finding: Finding) -> dict[str, Any]:
-    decision = Known(finding.state, finding.title, str(finding.site), finding.duplicate_of, finding.fixed_in)
-    fields: dict[str, Any] = msgspec.to_builtins(decision)
-    return {key: value for key, value in fields.items() if value != []}
-
-
-def _read_known(path: Path) -> dict[str, Known]:
-    if not path.exists():
-        return {}
-    try:
-        known: dict[str, Known] = msgspec.convert(read_toml(path), dict[str, Known])
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from error
-    return known
-
-
 def _with_decision(finding: Finding, known: Known, path: Path, when: datetime, findings: Container[str]) -> Finding:
     """The finding with the decision in `known`. A change is added to its history."""
-    changes = {"state": known.state, "duplicate_of": known.duplicate_of, "fixed_in": known.fixed_in}
-    history = tuple(
-        HistoryEntry(stamp(when), KNOWN, field, _shown(getattr(finding, field)), _shown(after))
-        for field, after in changes.items()
-        if getattr(finding, field) != after
+    after = changed(
+        finding,
+        By(KNOWN, when, known.reason),
+        state=known.state,
+        duplicate_of=known.duplicate_of,
+        fixed_in=known.fixed_in,
+        expires="" if known.expires is None else known.expires.isoformat(),
+        known_in=known.versions,
     )
-    decided = normalized(msgspec.structs.replace(finding, **changes, history=finding.history + history))
-    _check_dup(f"{path}: {finding.id}", decided, findings)
-    return decided
-
-
-def _shown(value: str | tuple[str, ...] | None) -> str:
-    return " ".join(value) if isinstance(value, tuple) else value or ""
+    if known.url:
+        after = link(after, known.url, By(KNOWN, when))
+    _check_dup(f"{path}: {finding.id}", after, findings)
+    return after
 
 
 def _check_dup(where: str, finding: Finding, findings: Container[str]) -> None:
     state, duplicate_of = finding.state, finding.duplicate_of
-    if (state == "dup") != (duplicate_of is not None):
+    if (state == "duplicate") != (duplicate_of is not None):
         raise InputError(f"{where}: found state {state!r} and duplicate_of {duplicate_of!r}, expected both or neither")
     if duplicate_of is not None and (duplicate_of not in findings or duplicate_of == finding.id):
         raise InputError(f"{where}: duplicate_of {duplicate_of!r} is not here, expected the id of another finding")

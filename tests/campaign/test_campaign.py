@@ -35,6 +35,7 @@ from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.known import NONE, Now
 from ddefuzz.findings.model import Sighting
 from ddefuzz.oracles.program import Suspect
 
@@ -132,7 +133,9 @@ def run(
     ahead: frozenset[int] = frozenset(),
     stages: tuple[Stage, ...] = ("export",),
     look: Callable[[Event], None] = lambda _: None,
+    known: Now = NONE,
 ) -> tuple[Summary, Database, list[Event]]:
+    tmp_path.mkdir(exist_ok=True)
     database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
     events: list[Event] = []
     epoch = datetime(2025, 1, 1, tzinfo=UTC)
@@ -143,7 +146,7 @@ def run(
         events.append(event)
 
     campaign = Campaign(
-        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, start, ahead),
+        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, start, ahead, known=known),
         database=database,
         workers=workers,
         clock=Clock(lambda: workers.seconds, lambda: epoch + timedelta(seconds=workers.seconds)),
@@ -234,6 +237,20 @@ def test_what_is_known_is_not_minimized_again(tmp_path: Path) -> None:
     summary, _, _ = run(tmp_path, workers, Budget(cases=1))
     assert workers.done == ["case 0"]
     assert not summary.findings[0].is_new
+
+
+def test_a_finding_on_the_list_of_known_ones_is_neither_new_nor_minimized(tmp_path: Path) -> None:
+    found = run(tmp_path / "first", Workers(("at::native::chunk",)), Budget(cases=1))[0].findings[0].finding
+    workers = Workers(("at::native::chunk",))
+    summary, _, _ = run(tmp_path / "second", workers, Budget(cases=1), known=Now(frozenset({found})))
+    assert (workers.done, summary.findings[0].status) == (["case 0"], "known")
+
+
+def test_a_finding_whose_decision_has_expired_is_new_again(tmp_path: Path) -> None:
+    found = run(tmp_path, Workers(("at::native::chunk",)), Budget(cases=1))[0].findings[0].finding
+    expired = Now(expired=frozenset({found}))
+    summary, _, _ = run(tmp_path, Workers(("at::native::chunk",)), Budget(cases=1), known=expired)
+    assert (summary.findings[0].status, summary.findings[0].is_new) == ("expired", True)
 
 
 def test_a_failure_of_the_programs_own_code_is_not_minimized(tmp_path: Path) -> None:
@@ -327,6 +344,7 @@ def test_what_was_done_ahead_of_a_slower_case_is_not_done_again(tmp_path: Path) 
 
 
 def test_what_another_campaign_left_is_followed_up_once_and_counts_when_it_is_seen(tmp_path: Path) -> None:
+    tmp_path.mkdir(exist_ok=True)
     database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
     for site in ("at::native::chunk", "at::native::roll"):
         database.record(sighting(site, "avoidable"), datetime(2025, 1, 1, tzinfo=UTC))

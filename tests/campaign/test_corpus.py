@@ -31,8 +31,8 @@ PASSES = Expectation("export", EXPLICIT)
 @pytest.mark.parametrize(
     ("state", "fixed_in", "expected"),
     [
-        ("open", (), FAILS),
-        ("known", (), FAILS),
+        ("new", (), FAILS),
+        ("triaged", (), FAILS),
         ("fixed", (), PASSES),
         ("fixed", (version("torch"),), PASSES),
         ("fixed", ("2.6.0",), FAILS),

@@ -18,7 +18,7 @@ from ddefuzz.findings.database import Database
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
 SUBCOMMANDS = {
-    "findings": ("list", "show", "set", "note", "dup", "undup", "link", "export", "import", "merge"),
+    "findings": ("list", "show", "set", "note", "dup", "undup", "link", "undo", "export", "import", "merge"),
     "bench": ("generation", "peers", "recall", "throughput"),
 }
 PAGES = [[], *([name] for name in COMMANDS), *([name, sub] for name, subs in SUBCOMMANDS.items() for sub in subs)]
@@ -199,7 +199,7 @@ def test_a_reader_that_goes_away_is_no_error(url: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_stdout_is_data_alone(url: str, tmp_path: Path) -> None:
     (document,) = json.loads(typed("findings", "list", "--db", url, "--format", "json", folder=tmp_path).stdout)
-    assert document["schema"] == "ddefuzz.finding/2"
+    assert document["schema"] == "ddefuzz.finding/3"
     shown = typed("findings", "list", "--db", url, folder=tmp_path, environment={"NO_COLOR": "1"}).stdout
     assert "\x1b" not in shown
 

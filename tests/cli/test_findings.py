@@ -49,7 +49,7 @@ def test_the_table_on_a_wide_page(url: str) -> None:
     row = next(line for line in shown.splitlines() if CHUNK.key in line)
     assert row.split() == [
         *(CHUNK.key, "avoidable", "torch.chunk:", "at::native::chunk", "needs", "u0", "==", "0", "export"),
-        *("1", "3/3", "open"),
+        *("1", "3/3", "new"),
     ]
     assert "2 findings. Next:" in shown
     assert f"ddefuzz findings show {CHUNK.key}" in shown
@@ -70,13 +70,13 @@ def test_json_lists_all_fields(url: str) -> None:
     by_id = {document["id"]: document for document in documents}
     assert set(by_id) == {CHUNK.key, ROLL.key}
     chunk = by_id[CHUNK.key]
-    assert chunk["schema"] == "ddefuzz.finding/2"
+    assert chunk["schema"] == "ddefuzz.finding/3"
     assert chunk["site"] == {"language": "C++", "module": None, "function": "at::native::chunk"}
     assert (chunk["kind"], chunk["cause"], chunk["anchor"], chunk["state"]) == (
         "dde",
         "avoidable",
         CHUNK.anchor,
-        "open",
+        "new",
     )
     assert (chunk["ops"], chunk["stages"], chunk["verdicts"]) == (["torch.chunk"], ["export"], {"export": "fails"})
     assert (chunk["steps"], chunk["program"], chunk["confirmed"]) == (1, PROGRAM, {"k": 3, "n": 3})
@@ -92,7 +92,7 @@ def test_files_are_written_in_addition_to_stdout(url: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "args", [["--format", "xml"], ["--output", "xml=a"], ["--output", "json"], ["--state", "new"], ["--kind", "zzz"]]
+    "args", [["--format", "xml"], ["--output", "xml=a"], ["--output", "json"], ["--state", "open"], ["--kind", "zzz"]]
 )
 def test_what_is_not_an_option_is_a_usage_error(url: str, args: list[str]) -> None:
     result = findings(url, "list", *args)
@@ -103,8 +103,9 @@ def test_what_is_not_an_option_is_a_usage_error(url: str, args: list[str]) -> No
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["--state", "open"], {CHUNK.key, ROLL.key}),
-        (["--state", "known"], set()),
+        (["--state", "new"], {CHUNK.key, ROLL.key}),
+        (["--open"], {CHUNK.key, ROLL.key}),
+        (["--state", "triaged"], set()),
         (["--cause", "avoidable", "--op", "torch.chunk"], {CHUNK.key, ROLL.key}),
         (["--op", "torch.roll"], set()),
         (["--kind", "crash"], set()),
@@ -177,23 +178,23 @@ def test_only_what_is_not_about_data(url: str) -> None:
 
 
 def test_filters_that_match_nothing_are_named(url: str) -> None:
-    listed = findings(url, "list", "--op", "torch.nope", "--state", "open")
+    listed = findings(url, "list", "--op", "torch.nope", "--state", "new")
     assert (listed.exit_code, listed.stdout) == (
         0,
-        "no findings match --state open --op torch.nope (2 in the database)\n",
+        "no findings match --state new --op torch.nope (2 in the database)\n",
     )
 
 
 def test_a_narrow_table_has_titles_on_lines_of_their_own(url: str) -> None:
     lines = findings(url, "list", columns=80).stdout.splitlines()
     at = next(at for at, line in enumerate(lines) if CHUNK.key in line)
-    assert lines[at].split() == [CHUNK.key, "avoidable", "open"]
+    assert lines[at].split() == [CHUNK.key, "avoidable", "new"]
     assert lines[at + 1] == "    torch.chunk: at::native::chunk needs u0 == 0"
 
 
 def test_a_fixed_finding_gets_more_versions(url: str) -> None:
     assert "fixed in all versions of torch" in findings(url, "set", CHUNK.key, "fixed").stderr
-    assert "fixed → fixed in 2.14.0" in findings(url, "set", CHUNK.key, "fixed", "--in", "2.14.0").stderr
+    assert "state fixed → fixed in 2.14.0" in findings(url, "set", CHUNK.key, "fixed", "--in", "2.14.0").stderr
     findings(url, "set", CHUNK.key, "fixed", "--in", "2.15.0")
     with Database.open(url) as database:
         assert database.get(CHUNK.key).fixed_in == ("2.14.0", "2.15.0")
@@ -261,7 +262,7 @@ def test_what_is_stored_cannot_style_the_terminal(url: str) -> None:
 
 def test_triage(url: str) -> None:
     steps = (
-        ("set", CHUNK.key[:8], "known", "--cause", "result-depends-on-data", "--title", "chunk asks", "--by", "ada"),
+        ("set", CHUNK.key[:8], "triaged", "--cause", "result-depends-on-data", "--title", "chunk asks", "--by", "ada"),
         ("note", CHUNK.key, "seen in a model", "--by", "ada"),
         ("link", CHUNK.key, "https://github.com/pytorch/pytorch/issues/1", "--by", "ada"),
         ("dup", ROLL.key, CHUNK.key, "--by", "ada"),
@@ -271,14 +272,16 @@ def test_triage(url: str) -> None:
         assert (result.exit_code, result.stdout) == (0, "")
     with Database.open(url) as database:
         chunk, roll = database.get(CHUNK.key), database.get(ROLL.key)
-    assert (chunk.state, chunk.cause, chunk.title) == ("known", "result-depends-on-data", "chunk asks")
+    assert (chunk.state, chunk.cause, chunk.title) == ("triaged", "result-depends-on-data", "chunk asks")
     assert ([note.text for note in chunk.notes], len(chunk.links)) == (["seen in a model"], 1)
-    assert (roll.state, roll.duplicate_of) == ("dup", CHUNK.key)
+    assert (roll.state, roll.duplicate_of) == ("duplicate", CHUNK.key)
     assert {entry.who for entry in (*chunk.history, *roll.history)} == {"ada"}
-    assert "again open" in findings(url, "undup", ROLL.key).stderr
+    assert "again new" in findings(url, "undup", ROLL.key).stderr
 
 
-@pytest.mark.parametrize("args", [[], ["known", "--in", "2.15.0"], ["dup"]])
+@pytest.mark.parametrize(
+    "args", [[], ["triaged", "--in", "2.15.0"], ["duplicate"], ["--expires", "soon"], ["--label", "a b"]]
+)
 def test_triage_that_says_nothing_is_a_usage_error(url: str, args: list[str]) -> None:
     assert findings(url, "set", CHUNK.key, *args).exit_code == 2
 

@@ -96,7 +96,7 @@ def test_new_and_known_are_told_apart() -> None:
     page = summary_page(msgspec.structs.replace(SUMMARY, findings=(FINDINGS[0], known, FINDINGS[2])), REPLAY, Page(160))
     words = {line.split()[0]: line.split() for line in page.splitlines() if line.strip()}
     assert [words[seen.finding][2] for seen in FINDINGS] == ["new", "known", "known"]
-    assert "1 new; 1 known, which the database had before this campaign" in page
+    assert "1 new; 1 known: in the database before this campaign, or in --known FILE" in page
 
 
 def test_commands_are_those_of_the_reader() -> None:

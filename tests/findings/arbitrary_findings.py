@@ -19,6 +19,7 @@ from ddefuzz.findings.model import (
     HistoryEntry,
     Note,
     Occurrence,
+    Priority,
     Sighting,
     normalized,
     slim,
@@ -92,10 +93,10 @@ controls = st.builds(Control, static=outcomes, backed=outcomes)
 
 notes = st.builds(Note, when=times, who=text, text=text)
 entries = st.builds(
-    HistoryEntry, when=times, who=text, field=st.sampled_from(["state", "cause"]), before=text, after=text
+    HistoryEntry, when=times, who=text, field=st.sampled_from(["state", "cause"]), before=text, after=text, why=text
 )
 programs = st.sampled_from([None, PROGRAM, OTHER_PROGRAM])
-states: st.SearchStrategy[State] = st.sampled_from(["open", "known", "fixed", "ignored"])
+states: st.SearchStrategy[State] = st.sampled_from(["new", "triaged", "fixed", "wont-fix"])
 
 
 @st.composite
@@ -112,6 +113,11 @@ def findings(draw: st.DrawFn, signatures: tuple[Signature, ...] = (CHUNK, ROLL),
             anchor=one.anchor,
             given_title=draw(st.just("") | text),
             state=draw(states),
+            owner=draw(st.just("") | text),
+            priority=draw(st.sampled_from(get_args(Priority))),
+            labels=tuple(draw(st.lists(st.sampled_from(["backward", "cpu"]), max_size=2))),
+            expires=draw(st.sampled_from(["", "2027-01-31"])),
+            known_in=tuple(draw(st.lists(st.sampled_from(["2.13.0", "2.15.0"]), max_size=1))),
             fixed_in=tuple(draw(st.lists(st.sampled_from(["2.13.0", "2.15.0"])))),
             occurrences=tuple(draw(st.lists(occurrences, max_size=3, unique_by=lambda seen: seen.place))),
             original=draw(programs),
@@ -135,5 +141,5 @@ def databases(draw: st.DrawFn) -> tuple[Finding, ...]:
     """Findings with different ids, some a duplicate of another; by id."""
     found = sorted(draw(st.lists(findings(), max_size=4, unique_by=lambda one: one.id)), key=lambda one: one.id)
     if len(found) > 1 and draw(st.booleans()):
-        found[1] = msgspec.structs.replace(found[1], state="dup", duplicate_of=found[0].id)
+        found[1] = msgspec.structs.replace(found[1], state="duplicate", duplicate_of=found[0].id)
     return tuple(found)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +24,7 @@ from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import MIGRATIONS, open_engine
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import By, changed, link, note, set_state, undup
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import MOST_OBSERVED, Confirmation, Finding, as_document, stamp
@@ -74,7 +75,7 @@ def test_a_sighting_is_a_new_finding_once(database: Database) -> None:
 
 def test_what_comes_back_after_its_fix_is_a_new_finding(database: Database) -> None:
     first = database.record(sighting(), START).finding_id
-    database.set_state(first, "fixed", who=WHO, when=START, fixed_in=["2.15.0"])
+    decide(database, first, "fixed", fixed_in=["2.15.0"])
     assert database.record(sighting(torch="2.13.0"), START).finding_id == first
     again = database.record(sighting(torch="2.15.0"), START)
     assert (again.finding_id, again.is_new) == (f"{CHUNK.key}-2", True)
@@ -122,43 +123,45 @@ def test_each_occurrence_keeps_what_it_was_seen_by_and_not_without_bound(databas
 
 def test_every_decision_is_logged(database: Database) -> None:
     found = database.record(sighting(), START).finding_id
-    database.set_state(found, "known", who=WHO, when=START)
-    database.set_cause(found, "result-depends-on-data", who=WHO, when=START)
-    database.set_title(found, "chunk asks for its size", who=WHO, when=START)
-    database.link(found, "https://github.com/pytorch/pytorch/issues/1", who=WHO, when=START)
-    database.note(found, "as seen in a model", who=WHO, when=START)
+    by = By(WHO, START, "seen in a model")
+    fields = {"cause": "result-depends-on-data", "given_title": "chunk asks for its size", "labels": ("cpu",)}
+    decide(database, found, "triaged")
+    database.decide(found, lambda finding: changed(finding, by, **fields))
+    database.decide(found, lambda finding: link(finding, "https://github.com/pytorch/pytorch/issues/1", by))
+    database.decide(found, lambda finding: note(finding, "as seen in a model", by))
     history = database.get(found).history
     assert {(entry.field, entry.before, entry.after) for entry in history} == {
-        ("state", "open", "known"),
+        ("state", "new", "triaged"),
         ("cause", "avoidable", "result-depends-on-data"),
-        ("title", "torch.chunk: at::native::chunk needs u0 == 0", "chunk asks for its size"),
+        ("given_title", "", "chunk asks for its size"),
+        ("labels", "", "cpu"),
         ("links", "", "https://github.com/pytorch/pytorch/issues/1"),
     }
-    assert {entry.who for entry in history} == {WHO}
+    assert {(entry.who, entry.why) for entry in history if entry.field != "state"} == {(WHO, "seen in a model")}
     assert [note.text for note in database.get(found).notes] == ["as seen in a model"]
 
 
-@pytest.mark.parametrize("state", ["open", "known", "ignored"])
+@pytest.mark.parametrize("state", ["new", "triaged", "reported"])
 def test_undup_goes_back_to_where_it_was(database: Database, state: State) -> None:
     one, other = (database.record(sighting(of), START).finding_id for of in (CHUNK, ROLL))
-    if state != "open":
-        database.set_state(one, state, who=WHO, when=START)
+    if state != "new":
+        decide(database, one, state)
     before = database.get(one).state
-    database.dup(one, other, who=WHO, when=START + timedelta(seconds=1))
-    assert (database.get(one).state, database.get(one).duplicate_of) == ("dup", other)
-    database.undup(one, who=WHO, when=START + timedelta(seconds=2))
+    database.dup(one, other, By(WHO, START + timedelta(seconds=1)))
+    assert (database.get(one).state, database.get(one).duplicate_of) == ("duplicate", other)
+    database.decide(one, lambda finding: undup(finding, By(WHO, START + timedelta(seconds=2))))
     assert (database.get(one).state, database.get(one).duplicate_of) == (before, None)
 
 
 def test_duplicates_make_no_chains(database: Database) -> None:
     one, other = (database.record(sighting(of), START).finding_id for of in (CHUNK, ROLL))
     with pytest.raises(InputError, match="found the same finding twice"):
-        database.dup(one, one, who=WHO, when=START)
-    database.dup(one, other, who=WHO, when=START)
+        database.dup(one, one, By(WHO, START))
+    database.dup(one, other, By(WHO, START))
     with pytest.raises(InputError, match=f"{one}: found a duplicate, expected its original {other}"):
-        database.dup(other, one, who=WHO, when=START)
-    with pytest.raises(InputError, match="found the state 'dup'"):
-        database.set_state(other, "dup", who=WHO, when=START)
+        database.dup(other, one, By(WHO, START))
+    with pytest.raises(InputError, match="found the state 'duplicate'"):
+        decide(database, other, "duplicate")
 
 
 def test_a_transaction_is_all_or_nothing(database: Database) -> None:
@@ -296,8 +299,15 @@ def test_merging_sites_does_not_depend_on_order(a: SiteRecord, b: SiteRecord, c:
 @given(findings())
 def test_documents_are_json(finding: Finding) -> None:
     document = as_document(finding)
-    assert document["schema"] == "ddefuzz.finding/2"
+    assert document["schema"] == "ddefuzz.finding/3"
     assert msgspec.json.decode(msgspec.json.encode(document)) == document
+
+
+def decide(
+    database: Database, finding: str, state: State, when: datetime = START, fixed_in: Iterable[str] = ()
+) -> None:
+    """Set the state of a finding."""
+    database.decide(finding, lambda one: set_state(one, state, By(WHO, when), fixed_in))
 
 
 class DatabaseMachine(RuleBasedStateMachine):
@@ -326,13 +336,13 @@ class DatabaseMachine(RuleBasedStateMachine):
         result = self.database.record(sighting(signature, torch=torch), START + self.now())
         assert result.is_new == (result.finding_id not in self.counts)
         self.counts[result.finding_id] = self.counts.get(result.finding_id, 0) + 1
-        self.states.setdefault(result.finding_id, "open")
+        self.states.setdefault(result.finding_id, "new")
         return result.finding_id
 
-    @rule(finding=known, state=st.sampled_from(["open", "known", "fixed", "ignored"]))
+    @rule(finding=known, state=st.sampled_from(["new", "triaged", "fixed", "wont-fix"]))
     def set_state(self, finding: str, state: State) -> None:
         try:
-            self.database.set_state(finding, state, who=WHO, when=START + self.now())
+            decide(self.database, finding, state, START + self.now())
         except InputError:
             return
         self.states[finding] = state
@@ -340,17 +350,17 @@ class DatabaseMachine(RuleBasedStateMachine):
     @rule(finding=known, of=known)
     def dup(self, finding: str, of: str) -> None:
         try:
-            self.database.dup(finding, of, who=WHO, when=START + self.now())
+            self.database.dup(finding, of, By(WHO, START + self.now()))
         except InputError:
             return
-        self.states[finding] = "dup"
+        self.states[finding] = "duplicate"
 
     @rule(finding=consumes(known))
     def undup(self, finding: str) -> None:
-        if self.states[finding] == "dup":
-            self.database.undup(finding, who=WHO, when=START + self.now())
+        if self.states[finding] == "duplicate":
+            self.database.decide(finding, lambda one: undup(one, By(WHO, START + self.now())))
             self.states[finding] = self.database.get(finding).state
-            assert self.states[finding] != "dup"
+            assert self.states[finding] != "duplicate"
 
     @rule()
     def open_again(self) -> None:
@@ -362,7 +372,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         found = self.database.findings()
         assert {one.id: one.count for one in found} == self.counts
         assert {one.id: one.state for one in found} == self.states
-        assert all((one.state == "dup") == (one.duplicate_of is not None) for one in found)
+        assert all((one.state == "duplicate") == (one.duplicate_of is not None) for one in found)
 
 
 TestDatabaseMachine = DatabaseMachine.TestCase
@@ -396,3 +406,4 @@ def test_a_database_of_before_keeps_the_titles_that_people_gave(tmp_path: Path) 
     engine.dispose()
     with Database.open(url_in(tmp_path)) as database:
         assert {found.id: found.given_title for found in database.findings()} == {CHUNK.key: "a title", ROLL.key: ""}
+        assert {found.state for found in database.findings()} == {"new"}

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.connection import check
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import By, note
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 RECORD_AND_DIE = """
 import os, signal, sys
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
+from ddefuzz.findings.decisions import By, note
 from ddefuzz.findings.database import Database
 database = Database.open(sys.argv[1])
 database.record(sighting(CHUNK), START)
@@ -36,13 +39,15 @@ import resource, signal, sys
 from dataclasses import replace
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 from ddefuzz.errors import DatabaseError
+from ddefuzz.findings.decisions import By, note
 from ddefuzz.findings.database import Database
 database = Database.open(sys.argv[1])
 done = 0
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
 try:
     while True:
-        database.note(database.record(sighting(CHUNK), START).finding_id, "x" * 10_000, who="ada", when=START)
+        name = database.record(sighting(CHUNK), START).finding_id
+        database.decide(name, lambda finding: note(finding, f"{done}" + "x" * 10_000, By("ada", START)))
         done += 1
 except DatabaseError as error:
     print(done)
@@ -103,10 +108,9 @@ def test_a_corrupt_database(tmp_path: Path) -> None:
     path = tmp_path / "ddefuzz.db"
     with Database.open(url(path)) as database:
         for signature in (CHUNK, ROLL):
-            for _ in range(20):
-                database.note(
-                    database.record(sighting(signature), START).finding_id, "x" * 3_000, who="ada", when=START
-                )
+            for number in range(20):
+                name = database.record(sighting(signature), START).finding_id
+                database.decide(name, partial(note, text=f"{number}" + "x" * 3_000, by=By("ada", START)))
     content = bytearray(path.read_bytes())
     content[8_192:] = b"\xa5" * (len(content) - 8_192)
     path.write_bytes(content)
@@ -175,4 +179,4 @@ def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_check_returns_a_line_for_doctor(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ddefuzz.db"
-    assert check(url(path)) == f"sqlite:///{path}: schema 0006, 0 findings, writable"
+    assert check(url(path)) == f"sqlite:///{path}: schema 0007, 0 findings, writable"

@@ -68,7 +68,7 @@ def test_nothing_is_lost_and_once_is_enough(before: tuple[Finding, ...]) -> None
     assert result.gone == {found.id for found in before} - set(after)
     for found in after.values():
         assert found.duplicate_of is None or after[found.duplicate_of].duplicate_of is None
-        assert (found.state == "dup") == (found.duplicate_of is not None)
+        assert (found.state == "duplicate") == (found.duplicate_of is not None)
         failures = [found.failure, found.shown, *(seen.observed for seen in found.occurrences)]
         assert {by_length(one).signature for one in failures if one} <= {found.signature}
     again = reclassified(result.findings, by_length, LATER + timedelta(hours=1))
@@ -87,7 +87,7 @@ def test_a_finding_moves_with_its_decisions_and_its_old_id_is_kept() -> None:
     before = finding(
         CHUNK,
         "u0",
-        state="known",
+        state="triaged",
         given_title="ours",
         links=("https://x",),
         history=(entry,),
@@ -96,34 +96,34 @@ def test_a_finding_moves_with_its_decisions_and_its_old_id_is_kept() -> None:
     result = reclassified([before], rules(lambda _: ROLL), LATER)
     moved = only(result)
     assert (moved.id, moved.signature, moved.former) == (ROLL.key, ROLL, (CHUNK.key,))
-    assert (moved.state, moved.title, moved.links, moved.confirmed) == ("known", "ours", ("https://x",), None)
+    assert (moved.state, moved.title, moved.links, moved.confirmed) == ("triaged", "ours", ("https://x",), None)
     assert moved.history == (entry, HistoryEntry(stamp(LATER), WHO, "id", CHUNK.key, ROLL.key))
     (became,) = result.became
     assert (became.id, became.becomes, became.merged, became.parts) == (CHUNK.key, ROLL.key, False, {})
 
 
 def test_findings_become_one_and_a_persons_decision_stays() -> None:
-    decided = HistoryEntry(stamp(START), "ada", "state", "open", "known")
+    decided = HistoryEntry(stamp(START), "ada", "state", "new", "triaged")
     note = Note(stamp(START), "bob", "as in a model")
     pair = (
         finding(CHUNK, "u0", notes=(note,)),
-        finding(ROLL, "u1", state="known", history=(decided,), links=("https://x",), minimal=PROGRAM, steps=1),
+        finding(ROLL, "u1", state="triaged", history=(decided,), links=("https://x",), minimal=PROGRAM, steps=1),
     )
     one = only(reclassified(pair, rules(lambda _: CHUNK), LATER))
-    assert (one.id, one.former, one.state, one.count) == (CHUNK.key, (ROLL.key,), "known", 4)
+    assert (one.id, one.former, one.state, one.count) == (CHUNK.key, (ROLL.key,), "triaged", 4)
     assert (one.notes, one.links, one.minimal) == ((note,), ("https://x",), PROGRAM)
     assert decided in one.history
 
 
 def test_a_duplicate_of_what_it_is_merged_with_is_none_any_more() -> None:
-    entry = HistoryEntry(stamp(LATER), "ada", "state", "open", "dup")
-    pair = (finding(CHUNK, "u0"), finding(ROLL, "u1", state="dup", duplicate_of=CHUNK.key, history=(entry,)))
+    entry = HistoryEntry(stamp(LATER), "ada", "state", "new", "duplicate")
+    pair = (finding(CHUNK, "u0"), finding(ROLL, "u1", state="duplicate", duplicate_of=CHUNK.key, history=(entry,)))
     one = only(reclassified(pair, rules(lambda _: ROLL), LATER))
-    assert (one.id, one.former, one.state, one.duplicate_of) == (ROLL.key, (CHUNK.key,), "open", None)
+    assert (one.id, one.former, one.state, one.duplicate_of) == (ROLL.key, (CHUNK.key,), "new", None)
 
 
 def test_a_duplicate_follows_what_it_repeats() -> None:
-    pair = (finding(CHUNK, "u0"), finding(ROLL, "u1", state="dup", duplicate_of=CHUNK.key))
+    pair = (finding(CHUNK, "u0"), finding(ROLL, "u1", state="duplicate", duplicate_of=CHUNK.key))
     after = reclassified(pair, rules(lambda expression: DIFF if expression == "u0" else ROLL), LATER).findings
     assert {found.id: found.duplicate_of for found in after} == {DIFF.key: None, ROLL.key: DIFF.key}
 

@@ -75,12 +75,20 @@ def test_findings_that_are_gone_leave_but_other_files_stay(tmp_path: Path) -> No
 
 def test_a_decision_written_into_known_toml_counts_and_is_logged(tmp_path: Path) -> None:
     write_findings([finding()], tmp_path)
-    (tmp_path / "known.toml").write_text(f'[{CHUNK.key}]\nstate = "known"\n')
+    (tmp_path / "known.toml").write_text(
+        f'[{CHUNK.key}]\nstate = "triaged"\nreason = "as in #1"\nexpires = 2027-01-31\nurl = "https://x"\n'
+    )
     (read,) = read_findings(tmp_path, START + timedelta(hours=1))
-    assert read.state == "known"
-    (entry,) = read.history
-    assert (entry.who, entry.field, entry.before, entry.after) == ("known.toml", "state", "open", "known")
+    assert (read.state, read.expires, read.links) == ("triaged", "2027-01-31", ("https://x",))
+    assert {(entry.who, entry.field, entry.before, entry.after, entry.why) for entry in read.history} == {
+        ("known.toml", "state", "new", "triaged", "as in #1"),
+        ("known.toml", "expires", "", "2027-01-31", "as in #1"),
+        ("known.toml", "links", "", "https://x", ""),
+    }
 
+
+DUPLICATE = 'state = "duplicate"\nduplicate_of = '
+DECISION = 'state = "triaged"\nreason = "as in #1"\nexpires = 2027-01-31\nurl = "https://x"\n'
 
 Damage = Callable[[Path], object]
 OCCURRENCE = (
@@ -98,8 +106,8 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     ("not text", lambda place: (place / "finding.toml").write_bytes(b"\xff"), "finding.toml: "),
     (
         "another schema",
-        lambda place: replace(place / "finding.toml", "ddefuzz.finding/2", "ddefuzz.finding/9"),
-        "found schema 'ddefuzz.finding/9', expected 'ddefuzz.finding/2'",
+        lambda place: replace(place / "finding.toml", "ddefuzz.finding/3", "ddefuzz.finding/9"),
+        "found schema 'ddefuzz.finding/9', expected 'ddefuzz.finding/3'",
     ),
     ("another id", lambda place: replace(place / "finding.toml", CHUNK.key, ROLL.key), "expected that of its folder"),
     (
@@ -109,7 +117,7 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     ),
     (
         "an unknown state",
-        lambda place: replace(place / "finding.toml", 'state = "open"', 'state = "done"'),
+        lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "done"'),
         r"finding.toml: Invalid enum value 'done' - at `\$.state`",
     ),
     (
@@ -118,13 +126,18 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         "finding.toml: found the cause 'framework', expected one of avoidable, int-required, ",
     ),
     (
+        "an expiry that is no date",
+        lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "new"\nexpires = "soon"'),
+        "finding.toml: found the date 'soon', expected one such as 2027-01-31",
+    ),
+    (
         "a duplicate of nothing",
-        lambda place: replace(place / "finding.toml", 'state = "open"', 'state = "dup"'),
-        "found state 'dup' and duplicate_of None",
+        lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "duplicate"'),
+        "found state 'duplicate' and duplicate_of None",
     ),
     (
         "a duplicate of itself",
-        lambda place: replace(place / "finding.toml", 'state = "open"', f'state = "dup"\nduplicate_of = "{CHUNK.key}"'),
+        lambda place: replace(place / "finding.toml", 'state = "new"', f'{DUPLICATE}"{CHUNK.key}"'),
         "expected the id of another finding",
     ),
     (
@@ -189,13 +202,16 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     ),
     (
         "a decision on nothing",
-        lambda place: append(place.parent / "known.toml", '["dde-0000000000"]\nstate = "known"'),
+        lambda place: append(place.parent / "known.toml", '["dde-0000000000"]\nstate = "triaged"'),
         "known.toml: found 'dde-0000000000'",
     ),
     (
         "an unknown key in a decision",
-        lambda place: append(place.parent / "known.toml", f'[{CHUNK.key}]\nstate = "known"\nwhy = "?"'),
-        "known.toml: .*unknown field `why`",
+        lambda place: append(
+            place.parent / "known.toml",
+            f'[{CHUNK.key}]\nstate = "triaged"\nbecause = "?"',
+        ),
+        "known.toml: .*unknown field `because`",
     ),
 )
 

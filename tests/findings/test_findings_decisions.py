@@ -1,0 +1,126 @@
+"""What people decide, and how it is undone."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddefuzz.errors import InputError
+from ddefuzz.findings.decisions import By, changed, link, set_state, undo
+from ddefuzz.findings.known import Known, known_now, read_known
+from ddefuzz.findings.lifecycle import ROWS
+from ddefuzz.findings.model import Finding, normalized
+from tests.findings.arbitrary_findings import START, findings, text
+
+DECIDED = st.fixed_dictionaries(
+    {},
+    optional={
+        "given_title": text,
+        "owner": text,
+        "priority": st.sampled_from(["", "high", "low"]),
+        "labels": st.lists(st.sampled_from(["a", "b", "c"]), unique=True).map(lambda some: tuple(sorted(some))),
+        "expires": st.sampled_from(["", "2027-01-31"]),
+        "known_in": st.lists(st.sampled_from(["2.13.0", "2.15.0"]), unique=True).map(lambda one: tuple(sorted(one))),
+        "links": st.lists(st.sampled_from(["https://a", "https://b"]), unique=True).map(lambda one: tuple(sorted(one))),
+    },
+)
+
+
+def without_history(finding: Finding) -> Finding:
+    return msgspec.structs.replace(finding, history=())
+
+
+def by(seconds: int) -> By:
+    return By("ada", START + timedelta(days=1, seconds=seconds))
+
+
+@given(findings(), st.lists(DECIDED, min_size=1, max_size=4))
+def test_undo_goes_back_one_decision_at_a_time(finding: Finding, decisions: list[dict[str, object]]) -> None:
+    before = [finding := normalized(msgspec.structs.replace(finding, history=(), links=()))]
+    for at, fields in enumerate(decisions):
+        after = changed(before[-1], by(at), **fields)
+        if after != before[-1]:
+            before.append(after)
+    now = before.pop()
+    for at, expected in enumerate(reversed(before)):
+        now = undo(now, by(10 + at))
+        assert without_history(now) == without_history(expected)
+    with pytest.raises(InputError, match="found no decision in its history"):
+        undo(now, by(100))
+
+
+@given(findings())
+def test_every_change_of_state_can_be_undone(finding: Finding) -> None:
+    finding = msgspec.structs.replace(finding, history=())
+    for state in ROWS[finding.state].to:
+        if state != "duplicate":
+            decided = set_state(finding, state, by(0), ["2.15.0"] if state == "fixed" else [])
+            assert without_history(undo(decided, by(1))) == without_history(finding)
+
+
+@given(findings())
+def test_a_decision_after_an_undo_is_undone_before_older_ones(finding: Finding) -> None:
+    finding = msgspec.structs.replace(finding, history=(), links=(), owner="")
+    first = changed(finding, by(0), owner="bob")
+    again = link(undo(link(first, "https://a", by(1)), by(2)), "https://b", by(3))
+    assert without_history(undo(again, by(4))) == without_history(first)
+    assert without_history(undo(undo(again, by(4)), by(5))) == without_history(finding)
+
+
+FILE = """\
+[dde-1]
+state = "reported"
+reason = "no meta kernel"
+url = "https://x"
+expires = 2027-01-31
+versions = ["2.13.0"]
+
+[dde-2]
+state = "by-design"
+
+[dde-3]
+state = "fixed"
+fixed_in = ["2.15.0"]
+
+[dde-4]
+state = "new"
+"""
+
+
+@pytest.mark.parametrize(
+    ("torch", "today", "known", "expired"),
+    [
+        ("2.13.0+cpu", date(2027, 1, 31), {"dde-1", "dde-2", "dde-3"}, set()),
+        ("2.13.0+cpu", date(2027, 2, 1), {"dde-2", "dde-3"}, {"dde-1"}),
+        ("2.15.0", date(2027, 2, 1), {"dde-2"}, set()),  # dde-1 is known for 2.13.0, and dde-3 is fixed
+    ],
+)
+def test_what_is_known_depends_on_torch_and_on_the_day(
+    tmp_path: Path, torch: str, today: date, known: set[str], expired: set[str]
+) -> None:
+    (tmp_path / "known.toml").write_text(FILE)
+    now = known_now(read_known(tmp_path / "known.toml"), torch, today)
+    assert now == (frozenset(known), frozenset(expired))
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        ('state = "open"', "Invalid enum value 'open'"),
+        ('state = "fixed"\nexpires = "soon"', "Invalid RFC3339 encoded date"),
+        ('reason = "?"', "missing required field `state`"),
+    ],
+)
+def test_a_wrong_list_says_where(tmp_path: Path, damage: str, expected: str) -> None:
+    (tmp_path / "known.toml").write_text(f"[dde-1]\n{damage}\n")
+    with pytest.raises(InputError, match=f"known.toml: .*{expected}"):
+        read_known(tmp_path / "known.toml")
+
+
+def test_an_empty_decision_is_left_out() -> None:
+    assert known_now({"dde-1": Known("new")}, "2.13.0", date(2027, 1, 1)) == (frozenset(), frozenset())
