@@ -7,13 +7,12 @@ has led C++ to divide by zero. So the runner should use processes that may die.
 from __future__ import annotations
 
 from ddefuzz.answers.model import GIVEN, Experiment, Given, Row, Verdict
-from ddefuzz.classify.classify import classify
 from ddefuzz.classify.evidence import NUMBER_METHODS
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage
 from ddefuzz.instrument.events import Answer
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 VALUES: dict[Given, bool | None] = {"False": False, "True": True, "assert": None}

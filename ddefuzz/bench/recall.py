@@ -21,14 +21,14 @@ from ddefuzz.campaign.campaign import Event, Listener
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Tally
-from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.classify import Classified
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Stopped
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Place
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 
 
 class Planted(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.lost import OwnError, lost_case, lost_in, smallest_so_far, undone_case, was_begun
 from ddefuzz.campaign.pace import Pace
 from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming
-from ddefuzz.campaign.summary import CRASHES, Seen, Summary, Tally, minimized
+from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
@@ -42,6 +42,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, Sighting
 from ddefuzz.oracles.program import Suspect, suspect_of
+from ddefuzz.oracles.table import row_of
 
 QUEUE_PER_JOB = 2
 """The number of submitted tasks per worker: one that runs, and one that waits so that the worker is never idle."""
@@ -302,7 +303,7 @@ class Campaign:
             return
         self.followed.add(finding.id)
         suspect = suspect_of(program, finding.signature, failure)
-        if finding.kind in CRASHES:
+        if row_of(finding.kind).deadly:
             self.to_confirm.append(lambda: self._confirm(finding.id, suspect))
         else:
             also = tuple(stage for stage in self.plan.stages if stage not in {suspect.stage, *SLOW_TO_START})

@@ -28,8 +28,8 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE
-from ddefuzz.oracles.table import NAMES, ORACLES
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import read_program
 
@@ -56,7 +56,7 @@ class Expectation(msgspec.Struct, frozen=True):
     @property
     def oracles(self) -> tuple[str, ...]:
         """The oracles that judge it. If nothing is called, only those of the capture."""
-        return NAMES if self.calls else CAPTURE
+        return table.NAMES if self.calls else CAPTURE
 
     def fits(self, signature: Signature) -> bool:
         """Whether a failure is the expected one."""
@@ -107,7 +107,7 @@ def parse_expectation(text: str, where: str) -> Expectation:
     match = EXPECTATION.fullmatch(text.strip())
     if match and match["stage"] in STAGES and match["mechanism"] in get_args(Mechanism):
         kind, site = match["kind"], match["site"]
-        if kind is None or kind in get_args(Kind):
+        if kind is None or kind in table.kinds():
             return msgspec.convert(
                 {
                     "stage": match["stage"],
@@ -125,7 +125,7 @@ def parse_expectation(text: str, where: str) -> Expectation:
 
 def _calls_of(kind: str | None) -> tuple[CallSize, ...]:
     """The sizes of the calls in which a failure of this kind can show. Empty for failures of the capture."""
-    return next((oracle.calls for oracle in ORACLES if kind in oracle.kinds), ())
+    return table.oracle_of(kind).calls if kind else ()
 
 
 def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:

@@ -23,8 +23,8 @@ from ddefuzz.minimize.facts import StandIn
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations
 from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE, Suspect, judge_program, shows
-from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.model import Expr, Program
 from ddefuzz.program.text import print_program
 
@@ -52,7 +52,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
         note(Entry(NO_CASE, run.stage, text, finding=task.finding))
         return runner(run)
 
-    oracles = NAMES if suspect.calls else CAPTURE
+    oracles = table.NAMES if suspect.calls else CAPTURE
     also = seen_of(text, judge_program(text, task.also, (suspect.semantics,), noted, oracles=oracles))
     return MinimizeResult(
         program=text,

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, MinimizeResult, MinimizeTask, StageOutcome
-from ddefuzz.classify.classify import classify
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Lost
@@ -16,7 +15,7 @@ from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.generate.origin import Draw
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.program.text import digest
 
 NO_CASE = -1

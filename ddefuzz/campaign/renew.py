@@ -27,9 +27,7 @@ from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.program import Suspect, suspect_of
-
-DEADLY = frozenset({"crash", "timeout"})
-"""Kinds that a worker cannot minimize, because showing them ends it."""
+from ddefuzz.oracles.table import row_of
 
 MOST_AVOIDED = 5
 """How often a minimization is repeated without the candidate that ended its worker."""
@@ -67,7 +65,7 @@ class Workers(Protocol):
 def can_be_minimized(finding: Finding) -> bool:
     """Whether the finding has a program and a failure to start from."""
     has_program = (finding.minimal or finding.original) is not None
-    return has_program and finding.evidence is not None and finding.kind not in DEADLY
+    return has_program and finding.evidence is not None and not row_of(finding.kind).deadly
 
 
 def renew(

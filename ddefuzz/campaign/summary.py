@@ -14,12 +14,10 @@ from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import Ledger, SiteCount
 from ddefuzz.generate.origin import name_of
+from ddefuzz.oracles.table import row_of
 
 SCHEMA = "ddefuzz.campaign/1"
 
-
-CRASHES = frozenset({"crash", "timeout"})
-"""Kinds that a worker cannot minimize, because showing them ends it."""
 
 CONFIRMED = "1/1"
 """The value of `confirmed` for a finding that the campaign's one cold replay showed again."""
@@ -56,7 +54,7 @@ class Seen(msgspec.Struct, frozen=True):
     @property
     def lacks_minimizing(self) -> bool:
         """Whether it is a new finding that could be minimized but was not."""
-        can_be = self.cause != "user" and self.signature.kind not in CRASHES
+        can_be = self.cause != "user" and not row_of(self.signature.kind).deadly
         return self.is_new and self.steps is None and can_be
 
 

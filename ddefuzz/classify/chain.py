@@ -1,4 +1,4 @@
-"""Locates failures other than guards: finds the site in the chain of exceptions.
+"""Locates failed captures, each kind in its way: the code that evaluated a guard, or what the chain of exceptions says.
 
 Dynamo strips tracebacks, so the raising frame is known in some stages only. A signature must be the same in all
 stages. So each kind of failure is located by what all stages have: the op named in the message, or the user's
@@ -8,19 +8,16 @@ stack.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from types import MappingProxyType
 from typing import NamedTuple
 
-from ddefuzz.classify.aliases import outlined
-from ddefuzz.classify.anchor import callee, python_anchor, short_anchor
+from ddefuzz.classify.aliases import decision, outlined
+from ddefuzz.classify.anchor import callee, native_anchor, python_anchor, short_anchor
 from ddefuzz.classify.cxx import caller, function_name, quoted_site
-from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
 from ddefuzz.classify.refusal import refused
 from ddefuzz.classify.signature import Site
-from ddefuzz.classify.site import USER_SITE, inside_tracer, python_site, user_frame
+from ddefuzz.classify.site import USER_SITE, inside_tracer, python_site, site, user_frame
 from ddefuzz.execute.protocol import ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame
 
@@ -40,9 +37,16 @@ class Located(NamedTuple):
     anchor: str
 
 
-def locate(failure: Failure) -> Located:
-    """The site of a failure without a recorded guard."""
-    return _LOCATORS[failure.kind](failure.observation)
+def guarded(observation: Observation) -> Located:
+    """The code that evaluated the guard, if the recorder saw the error raised; else as `_unguarded`."""
+    raised = observation.raised
+    if raised is None:
+        return _unguarded(observation)
+    place, frame = site(raised)
+    if place.language == "Python":
+        return Located(place, frame, decision(place.module or "", place.function, python_anchor(frame)))
+    anchor = native_anchor(raised)
+    return Located(Site("C++", None, outlined(place.function or "", anchor)), frame, anchor)
 
 
 def _unguarded(observation: Observation) -> Located:
@@ -50,11 +54,11 @@ def _unguarded(observation: Observation) -> Located:
     _, exception = decisive(observation)
     if not exception.frames and not _traced(observation):
         return Located(USER_SITE, None, exception.name)
-    site, frame = python_site(exception.frames, _traced(observation))
-    return Located(site, frame, python_anchor(frame))
+    place, frame = python_site(exception.frames, _traced(observation))
+    return Located(place, frame, python_anchor(frame))
 
 
-def _pending(observation: Observation) -> Located:
+def pending(observation: Observation) -> Located:
     """The op that made a symbol which none of its outputs has. The error itself is raised later, by
     `compute_unbacked_bindings`.
     """
@@ -63,7 +67,7 @@ def _pending(observation: Observation) -> Located:
     return Located(Site("op", None, op_name(callee(frame)) if frame is not None else None), frame, exception.name)
 
 
-def _output(observation: Observation) -> Located:
+def output(observation: Observation) -> Located:
     """The op. If C++ code called it and branches on its result, that C++ function."""
     _, exception = decisive(observation)
     op = _OP.search(exception.message)
@@ -77,14 +81,14 @@ def _output(observation: Observation) -> Located:
     return Located(Site("op", None, name), _user_frame(observation), exception.name)
 
 
-def _unsupported(observation: Observation) -> Located:
+def unsupported(observation: Observation) -> Located:
     """The line of a branch on a tensor. For any other graph break, the function that dynamo does not trace."""
     _, exception = decisive(observation)
     traced = _traced(observation)
     title = title_of(exception)
     if traced and title == DATA_DEPENDENT_BRANCHING:
-        site, frame = python_site((), traced)
-        return Located(site, frame, python_anchor(frame))
+        place, frame = python_site((), traced)
+        return Located(place, frame, python_anchor(frame))
     function, anchor = refused(exception.message)
     user = _user_frame(observation)
     called = op_name(callee(user, function.rpartition(".")[2])) if user is not None else ""
@@ -92,7 +96,7 @@ def _unsupported(observation: Observation) -> Located:
     return Located(Site("op", None, name or None), user, anchor)
 
 
-def _internal(observation: Observation) -> Located:
+def internal(observation: Observation) -> Located:
     root = observation.exceptions[-1] if observation.exceptions else ExceptionInfo("", observation.reason)
     said = f"{root.name}: {lasting(root.message)}"
     if (raising := quoted_site(root.message)) is not None:
@@ -101,15 +105,15 @@ def _internal(observation: Observation) -> Located:
     for exception in reversed(observation.exceptions):
         frames = [f for f in inside_tracer(exception.frames) if is_framework(f) and not is_python_plumbing(f)]
         if frames:
-            site, frame = python_site(tuple(frames), ())
-            return Located(site, frame, f"{root.name}: {short_anchor(frame)}")
+            place, frame = python_site(tuple(frames), ())
+            return Located(place, frame, f"{root.name}: {short_anchor(frame)}")
     user = _user_frame(observation)
     if user is None:
         return Located(_raised_at(root), root.frames[-1] if root.frames else None, said)
     return Located(Site("op", None, op_name(callee(user))), user, said)
 
 
-def _died(observation: Observation) -> Located:
+def died(observation: Observation) -> Located:
     """The stack that `faulthandler` prints when a worker dies, innermost frame first."""
     printed = [
         Frame(match["file"], int(match["line"]), match["function"])
@@ -119,21 +123,8 @@ def _died(observation: Observation) -> Located:
     reason = lasting(observation.reason)
     if not frames:
         return Located(Site("Python", None, None), None, reason)
-    site, frame = python_site(tuple(frames), ())
-    return Located(site, frame, reason)
-
-
-_LOCATORS: MappingProxyType[Kind, Callable[[Observation], Located]] = MappingProxyType(
-    {
-        "dde": _unguarded,
-        "pending-unbacked": _pending,
-        "data-dependent-output": _output,
-        "unsupported": _unsupported,
-        "crash": _died,
-        "timeout": _died,
-        "internal-error": _internal,
-    }
-)
+    place, frame = python_site(tuple(frames), ())
+    return Located(place, frame, reason)
 
 
 def title_of(exception: ExceptionInfo) -> str:

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from ddefuzz.execute.protocol import Observation
+from ddefuzz.program.sizes import CallSize
 
-Kind: TypeAlias = Literal[
-    "dde",
-    "pending-unbacked",
-    "data-dependent-output",
-    "unsupported",
-    "crash",
-    "timeout",
-    "internal-error",
-    "wrong-result",
-    "wrong-layout",
-    "over-strict",
-    "missing-assertion",
-    "specialized",
-]
-"""The kinds of failures. The oracles' tables state what each means."""
+Kind: TypeAlias = str
+"""The name of a kind of failures. The file of an oracle states its kinds (`oracles.oracle.KindRow`)."""
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """An observation that an oracle judged wrong: the kind, the observation itself, and one line of evidence."""
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An observation that an oracle judged wrong: the kind, the observation itself, and one line of evidence.
+
+    `size` names the call that shows it, if a call does.
+    """
 
     kind: Kind
     observation: Observation
     evidence: str
+    size: CallSize | None = None

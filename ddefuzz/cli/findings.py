@@ -9,7 +9,6 @@ from typing import get_args
 
 import rich_click as click
 
-from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause
 from ddefuzz.cli.decisions import DECISIONS
 from ddefuzz.cli.finding_id import resolve
@@ -25,6 +24,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES, is_open
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import read_findings, write_findings
+from ddefuzz.oracles import table
 
 DEFAULT_TEXT = Path("findings")
 
@@ -62,10 +62,10 @@ def command() -> None:
 @click.option(
     "--kind",
     "kinds",
-    type=click.Choice(get_args(Kind)),
+    type=click.Choice(list(table.kinds())),
     metavar="KIND",
     multiple=True,
-    help=f"Only findings of this kind: {', '.join(get_args(Kind))}. Can be repeated.",
+    help=f"Only findings of this kind: {', '.join(table.kinds())}. Can be repeated.",
 )
 @click.option(
     "--op",

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.classify.cause import MEANINGS
+from ddefuzz.classify.wording import question
 from ddefuzz.cli.frames_page import MARK, stack_to_site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
@@ -22,7 +23,6 @@ from ddefuzz.execute.calls import Ended
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.rows import id_of, sequence_of
-from ddefuzz.findings.title import question
 
 
 @dataclass(frozen=True, slots=True)

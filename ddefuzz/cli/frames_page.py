@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ddefuzz.classify.classify import classify
 from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
@@ -14,7 +13,7 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import Frame
-from ddefuzz.oracles.capture import KINDS
+from ddefuzz.oracles.capture import KINDS, classify
 
 MARK = "→"
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import db_option
@@ -19,6 +18,7 @@ from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.reclassify import Became, Reclassified, only_observed, reclassified
+from ddefuzz.oracles.capture import classify
 
 SCHEMA = "ddefuzz.reclassify/1"
 

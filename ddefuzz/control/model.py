@@ -10,6 +10,7 @@ import msgspec
 from ddefuzz.classify.chain import title_of
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
+from ddefuzz.oracles.table import row_of
 
 ControlOutcome: TypeAlias = Literal["passes", "fails", "fails otherwise", "not judged"]
 """`fails` means: with the failure of the program itself. `not judged` means: there is no such variant, or it could
@@ -26,9 +27,6 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 NOT_JUDGED = Control("not judged", "not judged")
 
-KINDS_ABOUT_DATA = frozenset({"dde", "pending-unbacked"})
-"""Kinds of errors that name an unbacked symbol. If all inputs are static, the op itself made it."""
-
 EXCEPTIONS_ABOUT_DATA = frozenset({"DataDependentOutputException", "DynamicOutputShapeException"})
 """Exceptions of FakeTensorMode for an output (`aten::equal`) or its shape (`aten::nonzero`) that depends on data."""
 
@@ -43,7 +41,7 @@ def data_dependent(shown: Failure, control: Control | None) -> bool | None:
     depends on data.
     """
     _, exception = decisive(shown.observation)
-    if shown.kind in KINDS_ABOUT_DATA or exception.name in EXCEPTIONS_ABOUT_DATA:
+    if row_of(shown.kind).about_data or exception.name in EXCEPTIONS_ABOUT_DATA:
         return True
     if shown.kind == "unsupported" and _TITLE_ABOUT_DATA.search(title_of(exception)):
         return True

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ddefuzz.classify.chain import lasting
-from ddefuzz.classify.classify import classify
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
 from ddefuzz.control.forms import static
 from ddefuzz.control.model import NOT_JUDGED, Control, ControlOutcome
 from ddefuzz.execute.protocol import ProgramSubject, Run, Runner
+from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.seen import Seen
-from ddefuzz.oracles.table import oracle_of
+from ddefuzz.oracles.table import oracle_of, row_of
 from ddefuzz.program.inputs import at_data_size
 from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import print_program
-
-GUARDS = frozenset({"dde", "pending-unbacked"})
-"""Kinds that are the same failure only if their signature is the same."""
-
-DEADLY = frozenset({"crash", "timeout"})
-"""Kinds that end the process. They are not judged."""
 
 
 def control(
@@ -40,7 +34,7 @@ def control(
     called = shown.observation.calls
     if called:  # the failure shows at this size, so make it the example size
         program = at_data_size(program, called[0].size)
-    form = without_sources(program) if shown.kind not in DEADLY else None
+    form = without_sources(program) if not row_of(shown.kind).deadly else None
     if form is None or _lost(program, form, ops):
         return NOT_JUDGED
     backed = ProgramSubject(print_program(form), backed=True)
@@ -78,7 +72,7 @@ def _same(failure: Failure, shown: Failure) -> bool:
         return False
     if classify(failure).signature == classify(shown).signature:
         return True
-    if shown.kind in GUARDS:
+    if row_of(shown.kind).about_data:
         return False
     _, seen = decisive(failure.observation)
     _, known = decisive(shown.observation)

@@ -29,6 +29,7 @@ from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normaliz
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.rows import sequence_of
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.table import kinds
 from ddefuzz.program.text import read_text
 
 FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"
@@ -177,6 +178,8 @@ def read_finding(place: Path) -> Finding:
         raise InputError(f"{path}: found schema {schema!r}, expected {SCHEMA!r}")
     if "cause" in fields and (cause := fields["cause"]) not in get_args(Cause):
         raise InputError(f"{path}: found the cause {cause!r}, expected one of {', '.join(get_args(Cause))}")
+    if "kind" in fields and (kind := fields["kind"]) not in kinds():
+        raise InputError(f"{path}: found the kind {kind!r}, expected one of {', '.join(kinds())}")
     for name, file in {"minimal": MINIMAL, "original": ORIGINAL, **dict.fromkeys(_APART, OBSERVED)}.items():
         if name in fields:
             raise InputError(f"{path}: found the key {name!r}, expected it in {file}")

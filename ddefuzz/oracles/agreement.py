@@ -9,18 +9,10 @@ from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
+from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, guard_to_blame, op_to_blame, unknown
 from ddefuzz.program.model import functions_in
-
-KINDS: Mapping[Kind, str] = {
-    "wrong-result": "the captured program computes other values than eager at some size",
-    "wrong-layout": "the captured program's result has other strides than eager's at some size",
-}
-
-TITLES: Mapping[Kind, str] = {
-    "wrong-result": "{site} makes the captured program wrong {evidence}",
-    "wrong-layout": "{site} gives the captured program's result other strides {evidence}",
-}
+from ddefuzz.program.sizes import CALL_SIZES
 
 UNSPECIFIED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(^|[._])(new_)?empty(_|$)|(^|\.)resize_"), "uninitialized memory"),
@@ -61,7 +53,8 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
     call = (values or wrong)[0]
     one = next((one for one in call.differences if one.what != "strides"), call.differences[0])
     kind: Kind = "wrong-result" if values else "wrong-layout"
-    return (Failure(kind, seen.observation, f"at size {call.size}: {one.what} of {one.where}: {one.how}"),)
+    evidence = f"at size {call.size}: {one.what} of {one.where}: {one.how}"
+    return (Failure(kind, seen.observation, evidence, call.size),)
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
@@ -80,3 +73,19 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
 
 def _differs(call: Call) -> bool:
     return call.agreement == "differs" and not call.recompiled
+
+
+KINDS: Mapping[Kind, KindRow] = {
+    "wrong-result": KindRow(
+        "the captured program computes other values than eager at some size",
+        "{site} makes the captured program wrong {evidence}",
+        locate,
+    ),
+    "wrong-layout": KindRow(
+        "the captured program's result has other strides than eager's at some size",
+        "{site} gives the captured program's result other strides {evidence}",
+        locate,
+    ),
+}
+
+ORACLE = Oracle("agreement", KINDS, judge, CALL_SIZES)

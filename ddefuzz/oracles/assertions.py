@@ -10,19 +10,11 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.shape import expression_shape
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
+from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, unknown
 from ddefuzz.oracles.truth import Number, addends, clauses, sides, value_at
 from ddefuzz.program.model import Index, Program, Sequence, names_in, walk
-
-KINDS: Mapping[Kind, str] = {
-    "over-strict": "the captured program rejects inputs that eager accepts",
-    "missing-assertion": "the captured program accepts inputs that eager rejects",
-}
-
-TITLES: Mapping[Kind, str] = {
-    "over-strict": "{site} makes the captured program refuse inputs {evidence}",
-    "missing-assertion": "{site} lets the captured program take what eager refuses {evidence}",
-}
+from ddefuzz.program.sizes import CALL_SIZES
 
 ABOUT_THE_TAPE = re.compile("appears to not have been used in the graph")
 """Errors of eager's autograd about its own tape (torch/csrc/autograd/autograd.cpp), not about the inputs. A kernel may
@@ -61,9 +53,10 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
     found = []
     if strict is not None:
         said = strict.captured.expression or strict.captured.error
-        found.append(Failure("over-strict", seen.observation, f"at size {strict.size}: {said}"))
+        found.append(Failure("over-strict", seen.observation, f"at size {strict.size}: {said}", strict.size))
     if lax is not None:
-        found.append(Failure("missing-assertion", seen.observation, f"at size {lax.size} eager: {lax.eager.error}"))
+        said = f"at size {lax.size} eager: {lax.eager.error}"
+        found.append(Failure("missing-assertion", seen.observation, said, lax.size))
     return tuple(found)
 
 
@@ -103,3 +96,19 @@ def has_dead_code(program: Program) -> bool:
     return any(
         isinstance(one, Index) and isinstance(one.value, Sequence) for whole in expressions for one in walk(whole)
     )
+
+
+KINDS: Mapping[Kind, KindRow] = {
+    "over-strict": KindRow(
+        "the captured program rejects inputs that eager accepts",
+        "{site} makes the captured program refuse inputs {evidence}",
+        locate,
+    ),
+    "missing-assertion": KindRow(
+        "the captured program accepts inputs that eager rejects",
+        "{site} lets the captured program take what eager refuses {evidence}",
+        locate,
+    ),
+}
+
+ORACLE = Oracle("assertions", KINDS, judge, CALL_SIZES)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 
+from ddefuzz.classify import chain
+from ddefuzz.classify.chain import Located
+from ddefuzz.classify.classify import Classified, ruled
+from ddefuzz.classify.expected import by_exception
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import decisive
-from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
+from ddefuzz.classify.site import USER_SITE
+from ddefuzz.classify.wording import question, shortened
+from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome, Runner
+from ddefuzz.instrument import torch_api
+from ddefuzz.oracles.oracle import KindRow, Oracle, Title
+from ddefuzz.oracles.seen import Seen
 
-KINDS: Mapping[Kind, str] = {
-    "dde": "a guard over an unbacked size could not be decided",
-    "pending-unbacked": "an op made an unbacked symbol that none of its outputs has",
-    "data-dependent-output": "an op has no fake kernel, or an output that depends on data",
-    "unsupported": "dynamo does not trace it",
-    "crash": "the process that captured it died",
-    "timeout": "the capture did not end in time",
-    "internal-error": "the capture raised any other error",
+WANTED = {"guard_int": " as an int", "guard_float": " as a float"}
+"""The type of number that a guard needs, by the method of the guard. All other methods need a truth value."""
+
+NO_DATA = {
+    "UnsupportedOperatorException": "{op} has no fake kernel",
+    "DynamicOutputShapeException": "the sizes that {op} returns depend on the data",
+    "DataDependentOutputException": "the value of {op} depends on the data",
 }
+"""What FakeTensorMode's exceptions mean, by their class. `op` is the overload that they name."""
 
 EXPECTED_AFTER: dict[Outcome, frozenset[Outcome]] = {
     "fail": frozenset({"fail"}),
@@ -57,3 +67,88 @@ def _evidence(observation: Observation, kind: Kind, exception: ExceptionInfo) ->
         return observation.raised.expression
     first_line = exception.message.strip().partition("\n")[0]
     return f"{exception.name}: {first_line}" if exception.name else first_line
+
+
+def _needs(one: Classified) -> str:
+    raised, site = one.failure.observation.raised, _site(one)
+    if raised is None:
+        return f"{site} needs a value that depends on the data"
+    if one.signature.site == USER_SITE and one.cause != "user":
+        site = "the binding"
+    return f"{site} needs {question(raised.expression)}{WANTED.get(raised.method, '')}"
+
+
+def _refuses(one: Classified) -> str:
+    site = _site(one)
+    refusing = "dynamo" if site in {torch_api.DYNAMO_FILES.path.rstrip("/"), str(USER_SITE)} else site
+    return f"{refusing} refuses: {shortened(one.signature.anchor)}"
+
+
+def _lacks_a_value(one: Classified) -> str:
+    site, exception = _site(one), decisive(one.failure.observation)[1]
+    overload = exception.message.strip().partition("\n")[0]
+    named = re.fullmatch(r"[\w:]+\.[\w.]+", overload)
+    if named is None:
+        return f"{site}: {shortened(one.signature.anchor)}"
+    said = NO_DATA.get(exception.name, "{op} cannot be run without data").format(op=overload)
+    op = ".".join(overload.split(".")[:2]).replace(".", "::", 1)
+    return said if site == op or site == str(USER_SITE) else f"{site}: {said}"
+
+
+def _site(one: Classified) -> str:
+    return "the program" if one.cause == "user" else str(one.signature.site)
+
+
+def _row(
+    meaning: str,
+    title: Title,
+    locate: Callable[[Observation], Located],
+    *,
+    deadly: bool = False,
+    about_data: bool = False,
+) -> KindRow:
+    """A kind that is located and recognized by what the failed capture raised; the rules find its cause."""
+
+    def locate_(failure: Failure, seen: Seen, runner: Runner) -> Located:
+        del seen, runner
+        return locate(failure.observation)
+
+    return KindRow(meaning, title, locate_, by_exception, None, deadly, about_data)
+
+
+KINDS: Mapping[Kind, KindRow] = {
+    "dde": _row("a guard over an unbacked size could not be decided", _needs, chain.guarded, about_data=True),
+    "pending-unbacked": _row(
+        "an op made an unbacked symbol that none of its outputs has",
+        "{site} makes an unbacked symint that no output has",
+        chain.pending,
+        about_data=True,
+    ),
+    "data-dependent-output": _row(
+        "an op has no fake kernel, or an output that depends on data", _lacks_a_value, chain.output
+    ),
+    "unsupported": _row("dynamo does not trace it", _refuses, chain.unsupported),
+    "crash": _row(
+        "the process that captured it died",
+        "capture in {stage} ends the process: {evidence}",
+        chain.died,
+        deadly=True,
+    ),
+    "timeout": _row(
+        "the capture did not end in time", "capture in {stage} does not end: {evidence}", chain.died, deadly=True
+    ),
+    "internal-error": _row("the capture raised any other error", "{site} raises {anchor}", chain.internal),
+}
+
+
+ORACLE = Oracle("capture", KINDS, lambda seen: judge([seen.observation]))
+
+
+def classify(failure: Failure) -> Classified:
+    """The signature and cause of a failed capture. Nothing is run for it."""
+    located = KINDS[failure.kind].locate(failure, Seen("", failure.observation), _no_runner)
+    return ruled(failure, located)
+
+
+def _no_runner(run: object) -> Observation:
+    raise AssertionError(f"{run}: a failed capture is classified by what was observed")

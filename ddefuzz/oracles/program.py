@@ -7,10 +7,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
-from ddefuzz.execute.calls import telling
 from ddefuzz.execute.protocol import (
     CHEAP_TO_CALL,
     EXPLICIT,
@@ -25,6 +24,7 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.worker import late
 from ddefuzz.oracles import capture
+from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import calls_of, classified, named, oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
@@ -63,11 +63,8 @@ def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
 
 
 def kept(failure: Failure) -> Failure:
-    """The failure with only the calls that show a failure. Later runs call the program at the sizes of these
-    calls.
-    """
-    calls = tuple(filter(telling, failure.observation.calls))
-    return msgspec.structs.replace(failure, observation=msgspec.structs.replace(failure.observation, calls=calls))
+    """The part of a failure that a finding stores, as its oracle says."""
+    return oracle_of(failure.kind).keep(failure)
 
 
 class Judged(NamedTuple):

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import NamedTuple
 
-from ddefuzz.classify.classify import classify
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
 from ddefuzz.execute.worker import observe_run
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.selfcheck import Check
 
 _SECONDS = 60.0

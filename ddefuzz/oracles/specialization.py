@@ -9,14 +9,10 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.instrument.events import Constraint
+from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, at_maker, unknown
 from ddefuzz.oracles.truth import value_at
-
-KINDS: Mapping[Kind, str] = {
-    "specialized": "an unbacked size was replaced by a number or another size, but eager accepts inputs of other sizes",
-}
-
-TITLES: Mapping[Kind, str] = {"specialized": "{site} fixes a size {evidence}"}
+from ddefuzz.program.sizes import CALL_SIZES
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
@@ -24,7 +20,8 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
     for call in seen.observation.calls:
         broken = _broken(seen, call)
         if broken is not None:
-            return (Failure("specialized", seen.observation, f"at size {call.size}: {broken.text} is not so"),)
+            evidence = f"at size {call.size}: {broken.text} is not so"
+            return (Failure("specialized", seen.observation, evidence, call.size),)
     return ()
 
 
@@ -46,3 +43,14 @@ def _broken(seen: Seen, call: Call) -> Constraint | None:
             if symbol in symbols and value_at(value, symbols) not in (None, symbols[symbol]):
                 return one
     return None
+
+
+KINDS: Mapping[Kind, KindRow] = {
+    "specialized": KindRow(
+        "an unbacked size was replaced by a number or another size, but eager accepts inputs of other sizes",
+        "{site} fixes a size {evidence}",
+        locate,
+    ),
+}
+
+ORACLE = Oracle("specialization", KINDS, judge, CALL_SIZES)

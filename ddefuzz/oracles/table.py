@@ -1,53 +1,50 @@
-"""The table of oracles: the kinds of failures that each reports, the calls it needs, and how it locates a failure."""
+"""The table of oracles, and what it says about a kind of failure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
 
-from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.classify import Classified, ruled
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
+from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.oracles import agreement, assertions, capture, specialization
+from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
-
-class Oracle(NamedTuple):
-    """One oracle. `kinds` has the kinds of failures that it reports, with their meaning.
-
-    `calls` are the sizes at which it needs calls of the captured program. Without any, it judges the capture
-    itself. `locate` finds the site and may run the program again; None means that the observation is enough
-    (`classify`).
-
-    `titles` are the title of a finding of each kind, with its `{site}` and `{evidence}`.
-    """
-
-    name: str
-    kinds: Mapping[Kind, str]
-    judge: Callable[[Seen], tuple[Failure, ...]]
-    locate: Callable[[Failure, Seen, Runner], Located] | None = None
-    calls: tuple[CallSize, ...] = ()
-    titles: Mapping[Kind, str] = {}
-
-
-ORACLES: tuple[Oracle, ...] = (
-    Oracle("capture", capture.KINDS, lambda seen: capture.judge([seen.observation])),
-    *(
-        Oracle(name, one.KINDS, one.judge, one.locate, CALL_SIZES, one.TITLES)
-        for name, one in (("agreement", agreement), ("specialization", specialization), ("assertions", assertions))
-    ),
-)
+ORACLES: tuple[Oracle, ...] = (capture.ORACLE, agreement.ORACLE, specialization.ORACLE, assertions.ORACLE)
 """All oracles, in the order in which their failures are reported."""
 
 NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
 
 
+def kinds() -> dict[Kind, KindRow]:
+    """All kinds of failures."""
+    return {kind: row for oracle in ORACLES for kind, row in oracle.kinds.items()}
+
+
 def oracle_of(kind: Kind) -> Oracle:
-    """The oracle that reports a kind."""
-    return next(oracle for oracle in ORACLES if kind in oracle.kinds)
+    """The oracle that reports a kind. Raises `InputError` if none does."""
+    for oracle in ORACLES:
+        if kind in oracle.kinds:
+            return oracle
+    raise InputError(f"found the kind {kind!r}, expected one of {', '.join(kinds())}")
+
+
+def row_of(kind: Kind) -> KindRow:
+    """What belongs to a kind."""
+    return oracle_of(kind).kinds[kind]
+
+
+def stored(failure: Failure, signature: Signature) -> Classified:
+    """A failure that a finding of this signature stores. Nothing is run for it: a failed capture is classified by the
+    rules, any other failure keeps the signature.
+    """
+    oracle = oracle_of(failure.kind)
+    cause = oracle.kinds[failure.kind].cause
+    return capture.classify(failure) if cause is None else Classified(failure, signature, cause, oracle.name)
 
 
 def calls_of(names: Iterable[str]) -> tuple[CallSize, ...]:
@@ -64,8 +61,9 @@ def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tupl
 
 def named(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
     """A failure that an oracle reports, with its site."""
-    if oracle.locate is None:
-        return classify(failure)
-    located = oracle.locate(failure, seen, runner)
+    row = oracle.kinds[failure.kind]
+    located = row.locate(failure, seen, runner)
+    if row.cause is None:
+        return ruled(failure, located)
     signature = Signature(failure.kind, located.site, located.anchor)
-    return Classified(failure, signature, "wrong-capture", oracle.name, located.frame)
+    return Classified(failure, signature, row.cause, oracle.name, located.frame)

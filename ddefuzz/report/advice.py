@@ -9,12 +9,12 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.classify.anchor import python_anchor
-from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import USER_SITE, inside_tracer, user_frame
 from ddefuzz.execute.protocol import Observation, Stage
 from ddefuzz.instrument.events import Frame, SymbolOrigin
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.report.rewrites import (
     DECISIONS,
     PROBE,

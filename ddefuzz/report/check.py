@@ -7,13 +7,13 @@ from typing import Literal
 
 import msgspec
 
-from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.execute.calls import Agreement, Call, Difference
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Frame, SymbolOrigin
-from ddefuzz.oracles.capture import KINDS, judge
+from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Tried
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict

@@ -14,11 +14,11 @@ from typing import Final
 
 import black
 
+from ddefuzz.classify.expected import Expected, Recognizer
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_function
 from ddefuzz.repro import by_message, by_native, by_python
 from ddefuzz.repro.arguments import MARKED, body_of, fresh, marks_of, parameters_of, symbols_of, values_of
-from ddefuzz.repro.expected import Expected, Recognizer
 
 _EXPORT: Final = """
 def capture():

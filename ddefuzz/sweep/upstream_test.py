@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 
-from ddefuzz.classify.classify import classify
 from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.protocol import ProgramSubject, Run
 from ddefuzz.execute.subject import Prepared
 from ddefuzz.generate import opinfo
 from ddefuzz.generate.eager import tolerant_eager
 from ddefuzz.instrument import torch_api
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.sweep.tasks import UpstreamResult, UpstreamTask
 
 UPSTREAM = Run(ProgramSubject(""), "compile")

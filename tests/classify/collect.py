@@ -26,12 +26,11 @@ sys.path.insert(0, str(HERE))
 import golden_cases  # type: ignore[import-not-found] # noqa: E402
 import torch  # noqa: E402
 
-from ddefuzz.classify.classify import classify  # noqa: E402
 from ddefuzz.execute.observe import observe  # noqa: E402
 from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Semantics  # noqa: E402
 from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer  # noqa: E402
 from ddefuzz.instrument.events import Raised  # noqa: E402
-from ddefuzz.oracles.capture import judge  # noqa: E402
+from ddefuzz.oracles.capture import classify, judge  # noqa: E402
 
 INNER = 30
 """How many frames of a stack are kept."""

@@ -11,11 +11,11 @@ import pytest
 
 from ddefuzz.classify import aliases, plumbing
 from ddefuzz.classify.cause import RULES
-from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.execute.protocol import Observation, Stage
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 

@@ -6,7 +6,7 @@ import pytest
 
 from ddefuzz.classify.aliases import decision, outlined
 from ddefuzz.classify.anchor import callee, native_anchor, python_anchor
-from ddefuzz.classify.chain import locate
+from ddefuzz.classify.chain import died
 from ddefuzz.classify.cxx import function_name, quoted_site
 from ddefuzz.classify.plumbing import is_cxx_plumbing
 from ddefuzz.classify.refusal import NOT_TRACED, refused
@@ -137,14 +137,14 @@ def test_a_crash_is_located_by_the_stack_that_python_printed() -> None:
         '  File "/env/site-packages/torch/_refs/__init__.py", line 12 in roll\n'
     )
     (failure,) = judge([Observation("export", EXPLICIT, "crash", "SIGSEGV (Segmentation fault)", output=output)])
-    placed = locate(failure)
+    placed = died(failure.observation)
     assert placed.site == Site("Python", "torch/_refs/__init__.py", "roll")
     assert placed.anchor == "SIGSEGV (Segmentation fault)"
 
 
 def test_a_hang_without_a_stack_has_no_site() -> None:
     (failure,) = judge([Observation("compile", EXPLICIT, "timeout", "stopped after 30 s")])
-    placed = locate(failure)
+    placed = died(failure.observation)
     assert (placed.site, placed.anchor) == (Site("Python", None, None), "stopped after … s")
 
 

@@ -9,12 +9,11 @@ import msgspec
 import pytest
 import torch
 
-from ddefuzz.classify.classify import classify
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CallableSubject, Run, Stage
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 
 FOLDER = Path(__file__).parents[2] / "corpora" / "reported"
 SECONDS = 120.0

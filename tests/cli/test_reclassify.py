@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.classify.classify import classify
 from ddefuzz.cli.findings import command
 from ddefuzz.findings.database import Database
+from ddefuzz.oracles.capture import classify
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
 MOVED = classify(sighting(CHUNK).failure).signature.key

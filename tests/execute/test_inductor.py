@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.classify.classify import classify
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Semantics
 from ddefuzz.instrument.events import Place
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 
 CASES = sorted((Path(__file__).parents[2] / "corpora" / "inductor").glob("*.py"))
 

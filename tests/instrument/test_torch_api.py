@@ -32,7 +32,7 @@ ALLOWED = {
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
-    "repro/expected.py": "the plumbing of these scripts: data about torch's source",
+    "classify/expected.py": "the plumbing of these scripts: data about torch's source",
 }
 """The modules that may contain private names, and why."""
 

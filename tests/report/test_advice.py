@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS
-from ddefuzz.classify.classify import classify
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Stage
 from ddefuzz.instrument.events import Frame, Place, Raised, SymbolOrigin
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.report.advice import MOST_TRIES, advise
 from tests.classify.test_golden import cases, reclassified
 

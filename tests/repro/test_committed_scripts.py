@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ddefuzz.classify.classify import classify
+from ddefuzz.classify.expected import by_exception
 from ddefuzz.classify.kind import decisive
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import read_findings
-from ddefuzz.repro.expected import expected_of
+from ddefuzz.oracles.capture import classify
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.repro.run import run_scripts
 from ddefuzz.repro.snippet import MOST_LINES, finding_snippet
@@ -94,9 +94,9 @@ def branch_of(finding: Finding) -> Branch | None:
     evidence = finding.evidence
     classified = classify(evidence) if evidence is not None and evidence.kind == "dde" else None
     frame = classified.frame if classified is not None else None
-    if evidence is None or frame is None or not frame.file.startswith("torch/"):
+    if classified is None or frame is None or not frame.file.startswith("torch/"):
         return None
-    expression = expected_of(evidence).seen.get("evaluated", "")
+    expression = by_exception(classified, True).seen.get("evaluated", "")
     return Branch(str(PACKAGE / frame.file), expression, patches(frame.file, frame.line, expression))
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from ddefuzz.classify.expected import NATIVE_INTERNAL, PYTHON_INTERNAL, Expected
 from ddefuzz.program.inputs import materialize
 from ddefuzz.program.recipes import LAYOUTS
 from ddefuzz.program.text import parse
-from ddefuzz.repro.expected import NATIVE_INTERNAL, PYTHON_INTERNAL, Expected
 from ddefuzz.repro.script import CAPTURES, repro_script
 
 CHUNK = """\

@@ -1,4 +1,6 @@
-"""What a stand-alone script has to recognize: the blamed function, and the expression that it evaluated."""
+"""What a stand-alone script has to recognize: the blamed function and the expression that it evaluated, or how a call
+of the captured program ended.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,18 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.classify.anchor import callee, python_anchor
-from ddefuzz.classify.classify import Classified, classify
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import inside_tracer
+from ddefuzz.execute.calls import Ended
 from ddefuzz.instrument.events import Frame, Raised
+from ddefuzz.program.sizes import CallSize
 
-Recognizer: TypeAlias = Literal["by_python", "by_native", "by_message"]
+Recognizer: TypeAlias = Literal["by_python", "by_native", "by_message", "by_call"]
 
 PYTHON_INTERNAL: tuple[str, ...] = (
     "torch/fx/",
@@ -67,23 +71,25 @@ CALLERS = 3
 
 class Expected(msgspec.Struct, frozen=True):
     """The expected failure. `recognizer` names the method, `seen` is what the script compares, `internal` are
-    frames to skip, `callers` the functions around a C++ function, innermost first.
+    frames to skip, `callers` the functions around a C++ function, innermost first. `size` is that of the call
+    that shows it.
     """
 
     recognizer: Recognizer
     seen: dict[str, str]
     internal: tuple[str, ...] = ()
     callers: tuple[str, ...] = ()
+    size: CallSize | None = None
 
 
-def expected_of(failure: Failure, *, same_program: bool = True) -> Expected:
-    """The facts by which plain torch can recognize a failure.
+def by_exception(classified: Classified, same_program: bool) -> Expected:
+    """The facts by which plain torch can recognize a failed capture.
 
     Without `same_program`, the script has another program with the same signature. Its C++ code evaluates the
     same guard on another expression.
     """
-    classified = classify(failure)
-    raised, frame = failure.observation.raised, classified.frame
+    failure, frame = classified.failure, classified.frame
+    raised = failure.observation.raised
     if failure.kind != "dde" or raised is None or frame is None:
         return _by_message(failure)
     # C++ frames have no files.
@@ -93,6 +99,28 @@ def expected_of(failure: Failure, *, same_program: bool = True) -> Expected:
     if not same_program:
         del expected.seen["evaluated"]
     return expected
+
+
+def by_call(classified: Classified, same_program: bool) -> Expected:
+    """The facts of the call that shows the failure: how eager and the captured program ended, and in what their results
+    differ.
+
+    Another program with the same signature may refuse with another message.
+    """
+    failure = classified.failure
+    call = next((one for one in failure.observation.calls if one.size == failure.size), failure.observation.calls[0])
+    seen = {"eager": _ended(call.eager), "captured": _ended(call.captured)}
+    whats = [one.what for one in call.differences]
+    if whats:
+        seen["differs"] = next((what for what in whats if what != "strides"), "strides")
+    refused = call.captured if call.eager.returned else call.eager
+    if same_program and not refused.returned:
+        seen["message"] = refused.expression or refused.error.partition(": ")[2]
+    return Expected("by_call", seen, size=call.size)
+
+
+def _ended(side: Ended) -> str:
+    return "returns" if side.returned else "raises"
 
 
 def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected:

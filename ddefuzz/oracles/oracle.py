@@ -1,0 +1,66 @@
+"""What an oracle is: the kinds of failures that it reports with all that belongs to each, and how it judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from ddefuzz.classify.chain import Located
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.expected import Expected, by_call
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.signature import Cause
+from ddefuzz.execute.calls import telling
+from ddefuzz.execute.protocol import Runner
+from ddefuzz.oracles.seen import Seen
+from ddefuzz.program.sizes import CallSize
+
+Locate: TypeAlias = Callable[[Failure, Seen, Runner], Located]
+"""Finds the site of a failure. It may run the program again."""
+
+Title: TypeAlias = str | Callable[[Classified], str]
+"""The default title of a finding: a text with `{site}`, `{anchor}`, `{stage}` and `{evidence}`, or a function."""
+
+Recognize: TypeAlias = Callable[[Classified, bool], Expected]
+"""The facts by which a stand-alone script recognizes a failure. It is also told whether the script has the program of
+the failure, or another one with the same signature."""
+
+
+class KindRow(NamedTuple):
+    """One kind of failure.
+
+    `cause` is that of all its failures; with None, the rules of `classify.cause` decide from the exceptions of a failed
+    capture. `deadly` says that what shows it ends the process. `about_data` says that it cannot occur without a size or
+    value that depends on data.
+    """
+
+    meaning: str
+    title: Title
+    locate: Locate
+    expected: Recognize = by_call
+    cause: Cause | None = "wrong-capture"
+    deadly: bool = False
+    about_data: bool = False
+
+
+def only_telling(failure: Failure) -> Failure:
+    """The failure with only the calls in which the captured program does otherwise than eager."""
+    calls = tuple(filter(telling, failure.observation.calls))
+    return msgspec.structs.replace(failure, observation=msgspec.structs.replace(failure.observation, calls=calls))
+
+
+class Oracle(NamedTuple):
+    """One oracle.
+
+    `judge` reports the failures in what was seen of a program. `calls` are the sizes at which it needs calls of the
+    captured program. Without any, it judges the capture itself. `keep` is the part of a failure that a finding stores;
+    later runs call the program at the sizes of the calls in it.
+    """
+
+    name: str
+    kinds: Mapping[Kind, KindRow]
+    judge: Callable[[Seen], tuple[Failure, ...]]
+    calls: tuple[CallSize, ...] = ()
+    keep: Callable[[Failure], Failure] = only_telling
