@@ -96,7 +96,7 @@ def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0, filter
 def show_page(finding: Finding, page: Page) -> str:
     """Everything about one finding, with commands for what to do next."""
     parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), ""]
-    parts.append(_grid(_facts(finding), page.width))
+    parts.append(facts_grid(_facts(finding), page.width))
     if finding.minimal is not None:
         parts += [_heading("smallest program"), _program(finding.minimal)]
     if finding.evidence is not None:
@@ -166,7 +166,8 @@ def _hanging(line: str, width: int) -> str:
     return start + f"\n{indent}".join(folded(text, max(width - len(indent), 1)).split("\n"))
 
 
-def _grid(facts: Iterable[tuple[str, str]], width: int) -> Table:
+def facts_grid(facts: Iterable[tuple[str, str]], width: int) -> Table:
+    """Names and values in two columns. Empty values are left out."""
     said = [(name, value) for name, value in facts if value]
     widest = max(len(name) for name, _ in said)
     grid = Table.grid(padding=(0, 2))
@@ -191,7 +192,7 @@ def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("reached by", ", ".join(finding.shown_ops)),
         ("also by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
         ("depends on data", _depends_on_data(finding)),
-        ("verdicts", "\n".join(_verdicts(finding))),
+        ("verdicts", "\n".join(verdict_lines(finding))),
         ("torch", ", ".join(finding.torch_versions)),
         (
             "state",
@@ -253,7 +254,7 @@ def _depends_on_data(finding: Finding) -> str:
     return f"{said}: it {static} with static sizes and {backed} with backed dynamic sizes"
 
 
-def _verdicts(finding: Finding) -> Iterator[str]:
+def verdict_lines(finding: Finding) -> Iterator[str]:
     """A line for each verdict: its stages and its meaning."""
     for verdict, meaning in VERDICTS.items():
         stages = [stage for stage, seen in finding.verdicts.items() if seen == verdict]

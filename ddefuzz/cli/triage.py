@@ -1,0 +1,221 @@
+"""`ddefuzz triage`: decide on one finding after the other, with one key each. It never imports torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import rich_click as click
+
+from ddefuzz.cli.decisions import checked_url, now, who_option
+from ddefuzz.cli.finding_id import resolve
+from ddefuzz.cli.layout import counted, folded
+from ddefuzz.cli.options import db_option
+from ddefuzz.cli.output import stdout_page
+from ddefuzz.cli.streams import printable, write_stdout
+from ddefuzz.cli.triage_page import screen
+from ddefuzz.errors import InputError
+from ddefuzz.findings import decisions
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import By, changed
+from ddefuzz.findings.lifecycle import STATES, State
+from ddefuzz.findings.model import Finding
+
+Ask = Callable[[str], str]
+Decide = Callable[[Database, Finding, By, Ask], Finding]
+
+
+class Key(NamedTuple):
+    """One key. `moves_on` says whether the next finding is shown after it."""
+
+    said: str
+    decide: Decide
+    moves_on: bool = True
+
+
+def _to(state: State) -> Decide:
+    return lambda database, finding, by, _ask: database.decide(
+        finding.id, lambda one: decisions.set_state(one, state, by)
+    )
+
+
+def _reported(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
+    url = checked_url(ask("URL of the issue"))
+    return database.decide(finding.id, lambda one: decisions.link(decisions.set_state(one, "reported", by), url, by))
+
+
+def _fixed(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
+    versions = ask("fixed in these versions of torch (empty: all)").split()
+    return database.decide(finding.id, lambda one: decisions.set_state(one, "fixed", by, versions))
+
+
+def _duplicate(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
+    database.dup(finding.id, resolve(database, ask("duplicate of which ID")).id, by)
+    return database.get(finding.id)
+
+
+def _note(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
+    text = ask("note")
+    return database.decide(finding.id, lambda one: decisions.note(one, text, by))
+
+
+def _owner(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
+    owner = ask("owner")
+    return database.decide(finding.id, lambda one: changed(one, by, owner=owner))
+
+
+KEYS: dict[str, Key] = {
+    "t": Key("triaged", _to("triaged")),
+    "r": Key("reported", _reported),
+    "p": Key("fix-pending", _to("fix-pending")),
+    "f": Key("fixed", _fixed),
+    "b": Key("by-design", _to("by-design")),
+    "w": Key("wont-fix", _to("wont-fix")),
+    "d": Key("duplicate", _duplicate),
+    "i": Key("invalid", _to("invalid")),
+    "k": Key("flaky", _to("flaky")),
+    "n": Key("note", _note, moves_on=False),
+    "o": Key("owner", _owner, moves_on=False),
+}
+"""The keys that decide."""
+
+SKIP, BACK, UNDO, QUIT = "s", "z", "u", "q"
+
+
+@click.command("triage")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(STATES),
+    metavar="STATE",
+    multiple=True,
+    default=("new",),
+    show_default=True,
+    help=f"Show findings in this state: {', '.join(STATES)}. Can be repeated.",
+)
+@click.option("--all", "all_", is_flag=True, help="Also show findings that do not depend on data.")
+@db_option
+@who_option
+def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: str, who: str) -> None:
+    """Decide on findings in the terminal, one a screen and one key a decision.
+
+    A screen has the program, the condition that the site evaluates, torch's source around a Python site, what would
+    mend it, the verdicts, and similar findings. Each decision is saved at once. `u` undoes the latest one.
+
+    Without a terminal, each line of stdin has one key and its text: `r URL`, `d ID`, `n TEXT`.
+    """
+    with Database.open(db, create=False) as database:
+        if ids:
+            queue = [resolve(database, name).id for name in ids]
+        else:
+            queue = [
+                one.id
+                for one in database.findings()
+                if one.state in states and (all_ or one.data_dependent is not False)
+            ]
+        decided = Loop(database, queue, who).run()
+    left = len(queue) - len(decided)
+    click.echo(f"{counted(len(decided), 'finding')} decided, {left} left", err=True)
+
+
+class Loop:
+    """The findings to decide on, and the place in them. `decided` has those with a decision, in order."""
+
+    def __init__(self, database: Database, queue: list[str], who: str) -> None:
+        self.database = database
+        self.queue = queue
+        self.who = who
+        self.at = 0
+        self.decided: list[str] = []
+
+    def run(self) -> list[str]:
+        """Show and decide until the end of the queue, `q`, or the end of input. Returns the ids decided on."""
+        while self.queue:
+            if self.at == len(self.queue):
+                if not self._end():
+                    break
+                continue
+            finding = self.database.get(self.queue[self.at])
+            place = f"{self.at + 1} of {len(self.queue)}"
+            page = stdout_page()
+            if sys.stdout.isatty():
+                click.clear()
+            write_stdout(screen(finding, self.database.findings(), place, page))
+            if not self._decide(finding, page.width):
+                break
+        return list(dict.fromkeys(self.decided))
+
+    def _end(self) -> bool:
+        """Read keys after the last finding. Returns False to end."""
+        while True:
+            click.echo(f"no more findings  {BACK} back  {UNDO} undo  {QUIT} quit", err=True)
+            key, _ = _read_key()
+            if key in (QUIT, ""):
+                return False
+            if key == BACK:
+                self.at -= 1
+                return True
+            if key == UNDO and self.decided:
+                self._undo()
+                return True
+
+    def _decide(self, finding: Finding, width: int) -> bool:
+        """Read keys until the screen changes. Returns False to end."""
+        while True:
+            click.echo(folded(_menu(), width), err=True)
+            key, ask = _read_key()
+            if key in (QUIT, ""):
+                return False
+            if key == SKIP:
+                self.at += 1
+                return True
+            if key == BACK:
+                self.at = max(self.at - 1, 0)
+                return True
+            try:
+                if key == UNDO:
+                    self._undo()
+                    return True
+                if key in KEYS:
+                    KEYS[key].decide(self.database, finding, By(self.who, now()), ask)
+                    click.echo(f"{finding.id}: {KEYS[key].said}", err=True)
+                    self._advance(finding.id, moves_on=KEYS[key].moves_on)
+                    return True
+            except InputError as error:
+                click.echo(str(error), err=True)
+                continue
+            click.echo(f"found the key {printable(key)!r}, expected one of these:", err=True)
+
+    def _advance(self, name: str, *, moves_on: bool) -> None:
+        if moves_on:
+            self.decided.append(name)
+            self.at += 1
+
+    def _undo(self) -> None:
+        """Undo the latest decision of this loop, and show its finding again."""
+        if not self.decided:
+            raise InputError("found no decision since the start, expected one to undo (`ddefuzz findings undo ID`)")
+        name = self.decided[-1]
+        self.database.decide(name, lambda one: decisions.undo(one, By(self.who, now())))
+        self.decided.pop()
+        self.at = self.queue.index(name)
+        click.echo(f"{name}: undone", err=True)
+
+
+def _menu() -> str:
+    keys = [f"{key} {one.said}" for key, one in KEYS.items()]
+    return "  ".join([*keys, f"{SKIP} skip", f"{BACK} back", f"{UNDO} undo", f"{QUIT} quit"])
+
+
+def _read_key() -> tuple[str, Ask]:
+    """One key, and what asks for the text that it needs. An empty key is the end of input.
+
+    On a terminal a key needs no newline, and the text is typed after a question. Otherwise a line has both.
+    """
+    if sys.stdin.isatty():
+        return click.getchar(), lambda what: str(click.prompt(what, default="", show_default=False, err=True))
+    typed = next((line.strip() for line in sys.stdin if line.strip()), "")
+    key, _, text = typed.partition(" ")
+    return key, lambda _what: text
