@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from ddefuzz.classify.cause import MEANINGS
-from ddefuzz.classify.classify import classify
+from ddefuzz.classify.wording import question
 from ddefuzz.cli.findings_page import facts_grid, verdict_lines
 from ddefuzz.cli.layout import folded
 from ddefuzz.cli.output import Page, plain, rendered
@@ -21,8 +21,7 @@ from ddefuzz.errors import DdefuzzError
 from ddefuzz.files import read_bytes
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
-from ddefuzz.findings.title import question
-from ddefuzz.oracles.capture import KINDS
+from ddefuzz.oracles.capture import KINDS, classify
 from ddefuzz.repro.snippet import finding_snippet
 
 AROUND = 3
