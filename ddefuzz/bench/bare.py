@@ -27,10 +27,11 @@ def run_bare(task: BareTask) -> BareResult:
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     for index in range(task.start, task.stop):
-        module, args = as_exported(prepare(ProgramSubject(print_program(draw_case(task.profile, task.seed, index)))))
+        drawn = prepare(ProgramSubject(print_program(draw_case(task.profile, task.seed, index))))
+        module, args, kwargs, shapes = as_exported(drawn)
         started = time.process_time()
         # A program that cannot be exported costs what it costs.
         with contextlib.suppress(Exception):
-            torch.export.export(module, args, strict=False)
+            torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
         spent += time.process_time() - started
     return BareResult(spent)

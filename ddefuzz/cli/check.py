@@ -151,7 +151,7 @@ def _targets(pool: Pool, target: str, case: str | None) -> list[Target]:
 def list_cases(path: str) -> tuple[str, ...]:
     """The ids of a module's CASES. It runs as a task of a worker."""
     # Imported here, because this command must not import torch.
-    from ddefuzz.execute.subject import case_ids  # noqa: PLC0415
+    from ddefuzz.execute.user_code import case_ids  # noqa: PLC0415
 
     return case_ids(path)
 

@@ -6,7 +6,6 @@ installed, and nothing of torch leaves this module.
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +19,10 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from ddefuzz.execute.calls import ACCEPTED, Call, Difference, Ended, What
 from ddefuzz.execute.compare import aliases, close, differences
+from ddefuzz.execute.prepared import Prepared, leaves_of
 from ddefuzz.execute.protocol import ProgramSubject, Subject
 from ddefuzz.execute.stages import Capture
-from ddefuzz.execute.subject import Prepared, prepare
+from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.ops import catalogue
 from ddefuzz.program.inputs import at_data_size
@@ -134,9 +134,6 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
 
 
 def _run(compute: Callable[[Prepared], Any], make: Callable[[], Prepared], capture: Capture) -> _Result:
-    # Seeded first, as before the capture: what makes the subject may draw weights and arguments.
-    torch.default_generator.manual_seed(0)
-    random.seed(0)
     fresh = make()
     before = torch.default_generator.get_state()
     try:
@@ -146,7 +143,7 @@ def _run(compute: Callable[[Prepared], Any], make: Callable[[], Prepared], captu
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
     draws = not torch.equal(before, torch.default_generator.get_state())
-    return _Result(Ended(), value, fresh.args, gradients, draws)
+    return _Result(Ended(), value, tuple(leaves_of(fresh)), gradients, draws)
 
 
 @contextmanager
@@ -169,7 +166,7 @@ def _ended(error: Exception) -> Ended:
 
 def _gradients(value: Any, fresh: Prepared) -> Iterator[Any]:
     """The gradients of the inputs that require one, of the sum of what is returned."""
-    wanted = [arg for arg in fresh.args if isinstance(arg, torch.Tensor) and arg.requires_grad and arg.is_leaf]
+    wanted = [arg for arg in leaves_of(fresh) if isinstance(arg, torch.Tensor) and arg.requires_grad and arg.is_leaf]
     parts = [part for part in _floats(value) if part.requires_grad]
     if wanted and parts:
         sum(part.abs().sum().to(torch.float64) for part in parts).backward()  # type: ignore[union-attr]

@@ -22,9 +22,11 @@ import torch
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.intact import kept_intact
+from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, Outcome, Run, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
-from ddefuzz.execute.subject import Prepared, message_of, prepare
+from ddefuzz.execute.subject import prepare
+from ddefuzz.execute.user_code import message_of
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Constraint, Guard, Raised
 from ddefuzz.instrument.guards import watch

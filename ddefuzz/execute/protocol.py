@@ -58,12 +58,16 @@ class ProgramSubject(msgspec.Struct, frozen=True, tag="program"):
 class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):
     """The user's own code, which is executed to be read: `FILE:NAME`, or one case of a module with `CASES`.
 
-    Exactly one of `name` and `case` is set.
+    `path` is a file, the name of a module (`package.module`), or a saved exported program (`.pt2`). Exactly one of
+    `name` and `case` is set, none for a saved program. `unbacked` is what `check --unbacked` was given. With `static`,
+    all sizes of the arguments are static.
     """
 
     path: str
     name: str | None = None
     case: str | None = None
+    unbacked: str = ""
+    static: bool = False
 
 
 Subject: TypeAlias = ProgramSubject | CallableSubject

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -14,8 +14,8 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from ddefuzz.execute.inductor import code_only, not_compiled, whole
+from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
 from ddefuzz.execute.protocol import Stage
-from ddefuzz.execute.subject import Prepared, UnbackedDim
 from ddefuzz.instrument import torch_api
 
 
@@ -42,8 +42,11 @@ StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
 """Runs a subject in one stage. Returns what was captured, if anything, and raises whatever torch raises."""
 
 
-class _CapturedError(Exception):
-    """Ends the call of a compiled subject when it is compiled. What follows is running, not capturing."""
+class _CapturedError(BaseException):
+    """Ends the call of a compiled subject when it is compiled. What follows is running, not capturing.
+
+    Not an Exception: code that is compiled may catch those.
+    """
 
 
 _NODE_IN_MESSAGE = re.compile(r" on node '[^']*'")
@@ -51,9 +54,9 @@ _NODE_IN_MESSAGE = re.compile(r" on node '[^']*'")
 
 
 class _Captured(torch.nn.Module):
-    """The subject as torch.export takes it: a module that makes the chosen dims unbacked inside the graph.
+    """The subject as a module that makes the chosen dims unbacked inside the graph.
 
-    The last arguments are the masks, all True, one for each symbol of `unbacked` in order of first use.
+    The last positional arguments are the masks, all True, one for each symbol of `unbacked` in order of first use.
     """
 
     def __init__(self, call: Callable[..., Any], unbacked: tuple[UnbackedDim, ...], clone_scalars: bool) -> None:
@@ -63,28 +66,36 @@ class _Captured(torch.nn.Module):
         self.symbols = symbols_of(unbacked)
         self.clone_scalars = clone_scalars
 
-    def forward(self, *args: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         count = len(args) - len(self.symbols)
-        values = list(args[:count])
-        indices = {symbol: mask.nonzero().squeeze(1) for symbol, mask in zip(self.symbols, args[count:], strict=True)}
-        for place in self.unbacked:
-            values[place.arg] = values[place.arg].index_select(place.dim, indices[place.symbol])
-            if values[place.arg].requires_grad:
-                values[place.arg].retain_grad()  # a program may read its input's gradient
+        given, masks = args[:count], args[count:]
+        if self.unbacked:
+            indices = {symbol: _kept(symbol, mask) for symbol, mask in zip(self.symbols, masks, strict=True)}
+
+            def shortened(at: int, leaf: Any) -> Any:
+                for place in self.unbacked:
+                    if place.leaf == at:
+                        leaf = leaf.index_select(place.dim, indices[place.symbol])
+                        if leaf.requires_grad:
+                            leaf.retain_grad()  # a program may read its input's gradient
+                return leaf
+
+            given, kwargs = with_leaves(given, kwargs, shortened)
         if self.clone_scalars:
             # torch.compile reads the value of a 0-d input and would make its .item() a backed integer.
-            values = [v.clone() if isinstance(v, torch.Tensor) and v.dim() == 0 else v for v in values]
-        return self.call(*values)
+            given = tuple(v.clone() if isinstance(v, torch.Tensor) and v.dim() == 0 else v for v in given)
+        return self.call(*given, **kwargs)
 
 
-def symbols_of(unbacked: tuple[UnbackedDim, ...]) -> tuple[str, ...]:
-    """The symbols, each once, in order of first use."""
-    return tuple(dict.fromkeys(place.symbol for place in unbacked))
+def _kept(symbol: str, mask: torch.Tensor) -> torch.Tensor:
+    """The positions that a mask keeps: as many as an unbacked size."""
+    del symbol
+    return mask.nonzero().squeeze(1)
 
 
 def eager(prepared: Prepared) -> None:
     """Run the subject on its real arguments."""
-    prepared.call(*prepared.args)
+    prepared.call(*prepared.args, **prepared.kwargs)
 
 
 def fake(prepared: Prepared) -> None:
@@ -92,59 +103,69 @@ def fake(prepared: Prepared) -> None:
     env = torch_api.bound(torch_api.SHAPE_ENV)()
     mode = torch_api.bound(torch_api.FAKE_MODE)(shape_env=env, allow_non_fake_inputs=True)
     mode.allow_scalar_outputs = True
-    args = [
-        _fake_input(mode, arg, position, prepared) if isinstance(arg, torch.Tensor) else arg
-        for position, arg in enumerate(prepared.args)
-    ]
+
+    def faked(at: int, leaf: Any) -> Any:
+        return _fake_input(mode, leaf, at, prepared) if isinstance(leaf, torch.Tensor) else leaf
+
+    args, kwargs = with_leaves(prepared.args, prepared.kwargs, faked)
     with mode, torch_api.bound(torch_api.PYTHON_DISPATCHER)():
-        prepared.call(*args)
+        prepared.call(*args, **kwargs)
 
 
-def as_exported(prepared: Prepared) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-    """The arguments of non-strict export: the module, and its arguments with a mask for each symbol."""
-    return _Captured(prepared.call, prepared.unbacked, clone_scalars=False), (*prepared.args, *_masks(prepared))
+class Exported(NamedTuple):
+    """The arguments of `torch.export.export`."""
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic_shapes: Any
+
+
+def as_exported(prepared: Prepared, *, masked: bool = True) -> Exported:
+    """What a stage exports: the user's own module with nothing around it, unless dims are made unbacked by masks.
+
+    torch.export takes modules only, so that a function is called by one.
+    """
+    call, masks = prepared.call, _masks(prepared) if masked else ()
+    kwargs, shapes = dict(prepared.kwargs), prepared.dynamic_shapes
+    if isinstance(call, torch.nn.Module) and not masks:
+        return Exported(call, prepared.args, kwargs, shapes)
+    module = _Captured(call, prepared.unbacked if masked else (), clone_scalars=False)
+    return Exported(module, (*prepared.args, *masks), kwargs, shapes_around(prepared, len(masks)))
 
 
 def export(prepared: Prepared) -> Capture:
-    """`torch.export.export`, non-strict."""
-    masks = _masks(prepared)
-    module = _Captured(prepared.call, prepared.unbacked, clone_scalars=False)
-    shapes = prepared.dynamic_shapes
-    program: ExportedProgram = torch.export.export(
-        module,
-        (*prepared.args, *masks),
-        dynamic_shapes=None if shapes is None else ((*shapes, *(None for _ in masks)),),
-        strict=False,
-    )
-    # Made when it is first called: what fails there is no failure to capture.
-    runnable, flat_inputs = lru_cache(program.module), torch_api.bound(torch_api.FLAT_INPUTS)
-    return Capture(
-        program.graph_module,
-        lambda fresh: runnable()(*fresh.args, *_masks(fresh)),
-        lambda fresh: module(*fresh.args, *_masks(fresh)),
-        lambda fresh: flat_inputs(program, (*fresh.args, *_masks(fresh)), {}),
-        lambda: 1,
-        static_dims=True,
-        module=_module(prepared),
-    )
+    """`torch.export.export`, non-strict. It ignores marks on tensors, so that masks make dims unbacked."""
+    return _exported(prepared, strict=False, masked=True)
 
 
 def export_strict(prepared: Prepared) -> Capture:
-    """`torch.export.export(strict=True)`: dynamo traces the user's code."""
-    _mark(prepared)
-    module = _Captured(prepared.call, (), clone_scalars=False)
-    shapes = prepared.dynamic_shapes
-    program: ExportedProgram = torch.export.export(
-        module, prepared.args, dynamic_shapes=None if shapes is None else (shapes,), strict=True
-    )
+    """`torch.export.export(strict=True)`: dynamo traces the user's code.
+
+    A `dynamic_shapes` clears the marks of tensors, so that masks make dims unbacked there too.
+    """
+    masked = prepared.dynamic_shapes is not None
+    if not masked:
+        _mark(prepared)
+    return _exported(prepared, strict=True, masked=masked)
+
+
+def _exported(prepared: Prepared, *, strict: bool, masked: bool) -> Capture:
+    module, args, kwargs, shapes = as_exported(prepared, masked=masked)
+    program: ExportedProgram = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
     # Made when it is first called: what fails there is no failure to capture.
     runnable, flat_inputs = lru_cache(program.module), torch_api.bound(torch_api.FLAT_INPUTS)
+
+    def arguments(fresh: Prepared) -> tuple[Any, ...]:
+        return (*fresh.args, *(_masks(fresh) if masked else ()))
+
     return Capture(
         program.graph_module,
-        lambda fresh: runnable()(*fresh.args),
-        lambda fresh: prepared.call(*fresh.args),
-        lambda fresh: flat_inputs(program, fresh.args, {}),
+        lambda fresh: runnable()(*arguments(fresh), **fresh.kwargs),
+        lambda fresh: module(*arguments(fresh), **fresh.kwargs),
+        lambda fresh: flat_inputs(program, arguments(fresh), dict(fresh.kwargs)),
         lambda: 1,
+        static_dims=masked,
         module=_module(prepared),
     )
 
@@ -173,15 +194,15 @@ def compiled(backend: str) -> StageFunction:
 
             return run
 
-        module = torch.compile(_Captured(prepared.call, (), clone_scalars=True), backend=capture, fullgraph=True)
+        module = torch.compile(_as_compiled(prepared), backend=capture, fullgraph=True)
         _mark(prepared)
         with suppress(_CapturedError):
-            module(*prepared.args)
+            module(*prepared.args, **prepared.kwargs)
         capturing = False
 
         def compute(fresh: Prepared) -> Any:
             _mark(fresh)
-            return module(*fresh.args)
+            return module(*fresh.args, **fresh.kwargs)
 
         def graph_inputs(fresh: Prepared) -> tuple[Any, ...] | None:
             called.clear()
@@ -194,7 +215,7 @@ def compiled(backend: str) -> StageFunction:
         return Capture(
             graphs[0],
             compute,
-            lambda fresh: prepared.call(*fresh.args),
+            lambda fresh: prepared.call(*fresh.args, **fresh.kwargs),
             graph_inputs,
             lambda: len(graphs),
             backward=backend != "eager",
@@ -202,6 +223,14 @@ def compiled(backend: str) -> StageFunction:
         )
 
     return stage
+
+
+def _as_compiled(prepared: Prepared) -> Callable[..., Any]:
+    """What torch.compile is given: the user's own callable with nothing around it, if it is one that dynamo takes."""
+    own = isinstance(prepared.call, torch.nn.Module | FunctionType | MethodType)
+    if own and not prepared.numbers_unbacked:
+        return prepared.call
+    return _Captured(prepared.call, (), clone_scalars=prepared.numbers_unbacked)
 
 
 def inductor(prepared: Prepared) -> Capture | None:
@@ -241,8 +270,8 @@ def stage_function(stage: Stage, *, called: bool) -> StageFunction:
 
 
 def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: Prepared) -> torch.Tensor:
-    unbacked = {place.dim: place.symbol for place in prepared.unbacked if place.arg == position}
-    backed = {place.dim for place in prepared.backed if place.arg == position}
+    unbacked = {place.dim: place.symbol for place in prepared.unbacked if place.leaf == position}
+    backed = {place.dim for place in prepared.backed if place.leaf == position}
     if not (unbacked or backed):
         static: torch.Tensor = mode.from_tensor(tensor, static_shapes=True)
         return static
@@ -257,7 +286,8 @@ def _fake_input(mode: Any, tensor: torch.Tensor, position: int, prepared: Prepar
 def _masks(prepared: Prepared) -> tuple[torch.Tensor, ...]:
     """A mask for each symbol, as long as the first dim that has it: all True, or as many as `kept` says."""
     first = {place.symbol: place for place in reversed(prepared.unbacked)}
-    lengths = {symbol: prepared.args[place.arg].shape[place.dim] for symbol, place in first.items()}
+    leaves = leaves_of(prepared) if first else []
+    lengths = {symbol: leaves[place.leaf].shape[place.dim] for symbol, place in first.items()}
     return tuple(
         torch.arange(lengths[symbol]) < prepared.kept.get(symbol, lengths[symbol])
         for symbol in symbols_of(prepared.unbacked)
@@ -271,11 +301,12 @@ def _module(prepared: Prepared) -> torch.nn.Module | None:
 def _mark(prepared: Prepared) -> None:
     mark = torch_api.bound(torch_api.MARK_UNBACKED)
     mark_backed = torch_api.bound(torch_api.MARK_BACKED)
+    leaves = leaves_of(prepared) if prepared.backed or prepared.unbacked else []
     for place in prepared.backed:
-        mark_backed(prepared.args[place.arg], place.dim)
+        mark_backed(leaves[place.leaf], place.dim)
     shared = {symbol for symbol in symbols_of(prepared.unbacked) if _uses(prepared, symbol) > 1}
     for place in prepared.unbacked:
-        mark(prepared.args[place.arg], place.dim, shape_id=place.symbol if place.symbol in shared else None)
+        mark(leaves[place.leaf], place.dim, shape_id=place.symbol if place.symbol in shared else None)
 
 
 def _uses(prepared: Prepared, symbol: str) -> int:

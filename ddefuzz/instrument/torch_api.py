@@ -115,6 +115,23 @@ FLAT_INPUTS = Api(
     "the arguments of an exported graph: parameters, buffers and constants, then the flattened arguments",
     ("args", "kwargs"),
 )
+TREE_LEAVES = Api("torch.utils._pytree:tree_leaves", "the tensors in nested arguments")
+TREE_FLATTEN = Api("torch.utils._pytree:tree_flatten", "the leaves of nested arguments and their structure")
+TREE_UNFLATTEN = Api("torch.utils._pytree:tree_unflatten", "nested arguments of other leaves", ("leaves", "treespec"))
+TREE_PATHS = Api("torch.utils._pytree:tree_flatten_with_path", "where the leaves of nested arguments are")
+KEY_TEXT = Api("torch.utils._pytree:keystr", "such a place as Python writes it: `['mask'][0]`", ("kp",))
+COMBINE_ARGS = Api(
+    "torch.export.dynamic_shapes:_combine_args", "the arguments by the names of parameters", ("f", "args", "kwargs")
+)
+CHECK_DYNAMIC_SHAPES = Api(
+    "torch.export.dynamic_shapes:_check_dynamic_shapes",
+    "what torch.export says of a `dynamic_shapes` that does not fit the arguments",
+    ("combined_args", "dynamic_shapes"),
+)
+UNBACKED_MARKS = ("_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
+"""The attributes of a tensor in which `mark_unbacked` keeps the dims."""
+SHAPE_ID_MARKS = "_dynamo_shape_ids"
+"""The attribute in which it keeps the `shape_id` of dims."""
 KEY_GET = Api("torch.utils._pytree:key_get", "the part of a value that a symbol is bound to", ("obj", "kp"))
 LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name", ("compiler_fn",))
 DYNAMO_COUNTERS = Api("torch._dynamo.utils:counters", "how many frames were compiled")
@@ -194,7 +211,6 @@ UPSTREAM_SKIP = Api(
 NO_TORCH_FUNCTION = Api("torch._C:DisableTorchFunction", "calls a function without its torch function modes")
 OVERLOAD_PACKET = Api("torch._ops:OpOverloadPacket", "an aten op, whose text is its name")
 OVERLOAD = Api("torch._ops:OpOverload", "one overload of it")
-TREE_LEAVES = Api("torch.utils._pytree:tree_leaves", "the tensors in the arguments of a sample call")
 SWEEP_ONLY = frozenset({OP_DB, UPSTREAM_XFAIL, UPSTREAM_SKIP})
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from ddefuzz.execute.observe import observe_in
+from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import ProgramSubject, Run
-from ddefuzz.execute.subject import Prepared
 from ddefuzz.generate import opinfo
 from ddefuzz.generate.eager import tolerant_eager
 from ddefuzz.instrument import torch_api

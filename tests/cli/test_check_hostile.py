@@ -40,8 +40,8 @@ def check(folder: Path, target: str, *words: str) -> subprocess.CompletedProcess
         ("raise ValueError('\\x1b[31m' * 10**6)", r"ValueError: \x1b[31m\x1b[31m"),
         ("raise KeyboardInterrupt", "found a module that raises KeyboardInterrupt:"),
         (
-            SUBJECT.format(body="...") + "f_unbacked = {'x': [0]}",
-            "f_unbacked: found {'x': [0]}, expected {argument num",
+            SUBJECT.format(body="...") + "f_unbacked = {'y': [0]}",
+            "f_unbacked: found argument 'y' to make unbacked, expected one of x",
         ),
         (SUBJECT.format(body="...") + "f_unbacked = {0: [-1]}", "found dim -1 of argument 0 to make unbacked"),
     ],

@@ -12,9 +12,10 @@ import torch
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
+from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, CallableSubject, ProgramSubject, Run, Stage
 from ddefuzz.execute.stages import Capture
-from ddefuzz.execute.subject import Prepared, prepare
+from ddefuzz.execute.subject import prepare
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 HEADER = "# ddefuzz program v1\n"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from ddefuzz.errors import InputError, ProgramError
 from ddefuzz.execute import worker
+from ddefuzz.execute.prepared import UnbackedDim
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
-from ddefuzz.execute.subject import UnbackedDim, case_ids, prepare
+from ddefuzz.execute.subject import prepare
+from ddefuzz.execute.user_code import case_ids
 
 MODULE = """\
 import torch
@@ -97,7 +100,7 @@ def test_cases(module: str) -> None:
         ({}, "found neither a name nor a case"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_line(module: str, subject: dict[str, str], message: str) -> None:
+def test_what_cannot_be_used_is_said_in_one_line(module: str, subject: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as info:
         prepare(CallableSubject(module, **subject))
     assert "\n" not in str(info.value)
@@ -123,7 +126,16 @@ def test_what_cannot_be_used_is_said_in_one_line(module: str, subject: dict[str,
             r"f_unbacked: found \[0\], expected \{argument",
         ),
         ("whole.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = 3", r"f_unbacked: found 3, expected \{argument"),
-        ("named.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {'x': [0]}", r"found \{'x': \[0\]\}, expected \{arg"),
+        (
+            "named.py",
+            "def f(x): ...\nf_args = (1,)\nf_unbacked = {'y': [0]}",
+            "found argument 'y' to make unb.*one of x$",
+        ),
+        (
+            "whose.py",
+            "def f(x): ...\nf_args = (1,)\nf_unbacked = {'x': [0]}",
+            "where x is of type int, exp",
+        ),
         ("truth.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {0: [True]}", r"found \{0: \[True\]\}, expected"),
         ("minus.py", "def f(x): ...\nf_args = (1,)\nf_unbacked = {-1: [0]}", "found dim 0 of argument -1 to make unb"),
         ("last.py", f"{ONE_TENSOR}\nf_unbacked = {{0: [-1]}}", "found dim -1 of argument 0 to make unb"),

@@ -1,0 +1,118 @@
+"""A subject that is ready to run: a callable, its arguments, and which of their dims are dynamic."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from ddefuzz.instrument import torch_api
+
+
+class UnbackedDim(NamedTuple):
+    """Dim `dim` of the leaf `leaf` of the arguments is made unbacked. Dims with the same symbol share one size.
+
+    Leaves are counted over the positional, then the keyword arguments, in the order of torch's pytree.
+    """
+
+    leaf: int
+    dim: int
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A subject to run once, by `call(*args, **kwargs)`. `dynamic_shapes` is as torch.export takes it for this call.
+
+    The dims `backed` are dynamic with a known example size; torch may specialize them. `kept` are the sizes of symbols
+    where a stage makes dims unbacked by masks and keeps only a part. `numbers_unbacked` makes the value of a 0-d input
+    unbacked in torch.compile, which would read it as a backed integer.
+    """
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    unbacked: tuple[UnbackedDim, ...] = ()
+    dynamic_shapes: Any = None
+    backed: tuple[UnbackedDim, ...] = ()
+    kept: Mapping[str, int] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    numbers_unbacked: bool = False
+
+
+def leaves_of(prepared: Prepared) -> list[Any]:
+    """The leaves of the arguments, as `UnbackedDim.leaf` counts them."""
+    leaves: list[Any] = torch_api.bound(torch_api.TREE_LEAVES)((prepared.args, dict(prepared.kwargs)))
+    return leaves
+
+
+def with_leaves(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], change: Callable[[int, Any], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with each leaf replaced by what `change` makes of its number and value."""
+    leaves, structure = torch_api.bound(torch_api.TREE_FLATTEN)((args, dict(kwargs)))
+    changed = [change(number, leaf) for number, leaf in enumerate(leaves)]
+    rebuilt: tuple[tuple[Any, ...], dict[str, Any]] = torch_api.bound(torch_api.TREE_UNFLATTEN)(changed, structure)
+    return rebuilt
+
+
+def symbols_of(unbacked: tuple[UnbackedDim, ...]) -> tuple[str, ...]:
+    """The symbols, each once, in order of first use."""
+    return tuple(dict.fromkeys(place.symbol for place in unbacked))
+
+
+def leaf_names(prepared: Prepared) -> tuple[str, ...]:
+    """The leaves as the user writes them: `ids`, `batch['mask']`, `states[0]`."""
+    paths = torch_api.bound(torch_api.TREE_PATHS)((prepared.args, dict(prepared.kwargs)))[0]
+    show = torch_api.bound(torch_api.KEY_TEXT)
+    parameters = parameter_names(prepared)
+    names = []
+    for path, _ in paths:
+        first = path[1]
+        head = parameters[first.idx] if path[0].idx == 0 else first.key
+        names.append(f"{head}{show(path[2:])}")
+    return tuple(names)
+
+
+def parameter_names(prepared: Prepared) -> tuple[str, ...]:
+    """The names of the parameters that the positional arguments go to; their numbers where they have no name."""
+    bound = bound_arguments(prepared.call, prepared.args, prepared.kwargs)
+    names: list[str] = []
+    for name, value in bound.items() if bound is not None else ():
+        names += [f"{name}[{at}]" for at in range(len(value))] if name in _variadic(prepared.call) else [name]
+    return (*names, *(str(at) for at in range(len(names), len(prepared.args))))
+
+
+def bound_arguments(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The arguments by the names of parameters, as torch.export combines them. None if `call` has no signature."""
+    try:
+        return torch_api.bound(torch_api.COMBINE_ARGS)(call, args, dict(kwargs))
+    except (TypeError, ValueError):
+        return None
+
+
+def shapes_around(prepared: Prepared, masks: int) -> dict[str, Any] | None:
+    """The `dynamic_shapes` of a function with the parameters `*args, **kwargs` that is given `masks` tensors more."""
+    shapes, names = prepared.dynamic_shapes, parameter_names(prepared)
+    if shapes is None:
+        return None
+    bound = bound_arguments(prepared.call, prepared.args, prepared.kwargs)
+    combined = list(bound) if bound is not None else list(names)
+    by_name = dict(shapes) if isinstance(shapes, Mapping) else dict(zip(combined, shapes, strict=False))
+    positional: list[Any] = []
+    for name in combined:
+        if len(positional) < len(prepared.args):
+            value = by_name.get(name)
+            positional += list(value) if f"{name}[0]" in names and value is not None else [value]
+    around: dict[str, Any] = {"args": (*positional, *(None for _ in range(masks)))}
+    if prepared.kwargs:
+        around["kwargs"] = {name: by_name.get(name) for name in prepared.kwargs}
+    return around
+
+
+def _variadic(call: Callable[..., Any]) -> frozenset[str]:
+    target = call.forward if isinstance(call, torch.nn.Module) else call
+    parameters = inspect.signature(target).parameters.values()
+    return frozenset(one.name for one in parameters if one.kind is inspect.Parameter.VAR_POSITIONAL)
