@@ -99,7 +99,7 @@ def message_of(error: BaseException) -> str:
 @lru_cache(maxsize=64)
 def _executed(path: str) -> ModuleType:
     file = Path(path)
-    named = not file.is_file() and all(part.isidentifier() for part in path.split("."))
+    named = not file.is_file() and file.suffix != ".py" and all(part.isidentifier() for part in path.split("."))
     if not named and not file.is_file():
         raise InputError(f"{path}: found no such file, expected a Python module")
     if not named and file.suffix != ".py":
