@@ -55,8 +55,9 @@ class Expectation(msgspec.Struct, frozen=True):
 
     @property
     def oracles(self) -> tuple[str, ...]:
-        """The oracles that judge it. If nothing is called, only those of the capture."""
-        return table.NAMES if self.calls else CAPTURE
+        """The oracles that judge it. If nothing is called, only those of the capture and of the expected failure."""
+        own = (table.oracle_of(self.kind).name,) if self.kind else ()
+        return table.NAMES if self.calls else tuple(dict.fromkeys((*CAPTURE, *own)))
 
     def fits(self, signature: Signature) -> bool:
         """Whether a failure is the expected one."""

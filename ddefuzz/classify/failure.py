@@ -16,10 +16,12 @@ Kind: TypeAlias = str
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """An observation that an oracle judged wrong: the kind, the observation itself, and one line of evidence.
 
-    `size` names the call that shows it, if a call does.
+    `size` names the call that shows it, if a call does. `second` is the same run under other semantics, if the failure
+    is a difference between the two.
     """
 
     kind: Kind
     observation: Observation
     evidence: str
     size: CallSize | None = None
+    second: Observation | None = None

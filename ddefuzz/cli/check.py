@@ -21,6 +21,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
+    SIZE_OBLIVIOUS,
     STAGES,
     CallableSubject,
     Observation,
@@ -175,6 +176,7 @@ def _observed(
                 calls=calls_in(stage, target.subject, NAMES),
             ),
             NAMES,
+            semantics if len(semantics) > 1 else (SIZE_OBLIVIOUS,),
         )
         for target in targets
         for stage in stages

@@ -37,7 +37,7 @@ FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
 
 
-DEFAULT_ORACLES = ("capture", "agreement", "specialization")
+DEFAULT_ORACLES = ("capture", "agreement", "specialization", "mechanism")
 """Not assertions: what it reports is not yet told apart well enough from refusals that are accepted behaviour."""
 
 

@@ -9,9 +9,9 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
 from ddefuzz.control.forms import static
 from ddefuzz.control.model import NOT_JUDGED, Control, ControlOutcome
-from ddefuzz.execute.protocol import ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, ProgramSubject, Run, Runner
 from ddefuzz.oracles.capture import classify
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.program import look
 from ddefuzz.oracles.table import oracle_of, row_of
 from ddefuzz.program.inputs import at_data_size
 from ddefuzz.program.model import Program, functions_in
@@ -51,11 +51,12 @@ def _lost(program: Program, form: Program, ops: tuple[str, ...]) -> bool:
 
 def _outcome(subject: ProgramSubject, shown: Failure, runner: Runner) -> ControlOutcome:
     calls: tuple[CallSize, ...] = ("example",) if shown.observation.calls else ()
-    observation = runner(Run(subject, shown.observation.stage, shown.observation.semantics, calls=calls))
-    if observation.outcome in {"crash", "timeout", "not-judged"}:
+    own = oracle_of(shown.kind)
+    run = Run(subject, shown.observation.stage, shown.observation.semantics, calls=calls)
+    (seen,) = look(run, runner, (SIZE_OBLIVIOUS,) if own.compares else ())
+    if seen.observation.outcome in {"crash", "timeout", "not-judged"}:
         return "not judged"
-    seen = Seen(subject.text, observation)
-    judging = (oracle_of("dde"), *((oracle_of(shown.kind),) if calls else ()))
+    judging = (oracle_of("dde"), *((own,) if own.calls else ()))
     failures = [failure for oracle in judging for failure in oracle.judge(seen)]
     if not failures:
         return "passes"

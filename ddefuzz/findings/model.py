@@ -16,7 +16,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.control.model import Control, data_dependent
-from ddefuzz.execute.protocol import STAGES, Stage
+from ddefuzz.execute.protocol import STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.title import title_of
@@ -269,10 +269,12 @@ def slim(failure: Failure) -> Failure:
     do not depend on the machine.
     """
     failure = kept(failure)
-    observation = msgspec.structs.replace(
-        failure.observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0
-    )
-    return portable(msgspec.structs.replace(failure, observation=observation))
+    second = None if failure.second is None else _slim(failure.second)
+    return portable(msgspec.structs.replace(failure, observation=_slim(failure.observation), second=second))
+
+
+def _slim(observation: Observation) -> Observation:
+    return msgspec.structs.replace(observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0)
 
 
 def normalized(finding: Finding) -> Finding:

@@ -56,7 +56,8 @@ class Oracle(NamedTuple):
 
     `judge` reports the failures in what was seen of a program. `calls` are the sizes at which it needs calls of the
     captured program. Without any, it judges the capture itself. `keep` is the part of a failure that a finding stores;
-    later runs call the program at the sizes of the calls in it.
+    later runs call the program at the sizes of the calls in it. `compares` says that it needs the run under other
+    semantics too.
     """
 
     name: str
@@ -64,3 +65,4 @@ class Oracle(NamedTuple):
     judge: Callable[[Seen], tuple[Failure, ...]]
     calls: tuple[CallSize, ...] = ()
     keep: Callable[[Failure], Failure] = only_telling
+    compares: bool = False

@@ -26,7 +26,7 @@ from ddefuzz.execute.worker import late
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.seen import Seen
-from ddefuzz.oracles.table import calls_of, classified, named, oracle_of
+from ddefuzz.oracles.table import calls_of, classified, comparing, named, oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 
@@ -55,11 +55,25 @@ def suspect_of(program: str, signature: Signature, failure: Failure) -> Suspect:
 def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
     """The failure by which a program shows the suspected signature; None if it does not."""
     run = Run(ProgramSubject(text), suspect.stage, suspect.semantics, calls=suspect.calls)
-    seen = Seen(text, runner(run))
     oracle = oracle_of(suspect.signature.kind)
+    seen = look(run, runner, (SIZE_OBLIVIOUS,) if oracle.compares else ())[0]
     of_kind = (failure for failure in oracle.judge(seen) if failure.kind == suspect.signature.kind)
     shown = (one for one in of_kind if named(oracle, one, seen, runner).signature == suspect.signature)
     return next(shown, None)
+
+
+def look(run: Run, runner: Runner, others: Iterable[Semantics]) -> tuple[Seen, ...]:
+    """What a run did; if it is one with explicit semantics, beside what each of the others does.
+
+    Size-oblivious semantics are run only if a fallback is not their answer.
+    """
+    text = run.subject.text if isinstance(run.subject, ProgramSubject) else ""
+    first = runner(run)
+    if run.semantics.mechanism != "explicit":
+        return (Seen(text, first),)
+    needed = [one for one in others if one != run.semantics and (one != SIZE_OBLIVIOUS or needs_second_run(first))]
+    seen = tuple(Seen(text, first, runner(msgspec.structs.replace(run, semantics=one))) for one in needed)
+    return seen or (Seen(text, first),)
 
 
 def kept(failure: Failure) -> Failure:
@@ -102,14 +116,10 @@ def _judged(
     calls = calls_in(stage, subject, oracles)
     example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
     run = Run(subject, stage, semantics, graph=compare, calls=calls or example)
-    seen = runner(run)
-    failures = classified(Seen(text, seen), runner, oracles)
-    if semantics != EXPLICIT or not compare:
-        return Judged(seen, None, "", failures)
-    second = None
-    if needs_second_run(seen):
-        second = runner(msgspec.structs.replace(run, semantics=SIZE_OBLIVIOUS, calls=example))
-    return Judged(seen, second, verdict(seen, second), failures)
+    (seen,) = look(run, runner, (SIZE_OBLIVIOUS,) if compare else ())
+    failures = classified(seen, runner, oracles)
+    compared = semantics.mechanism == "explicit" and compare
+    return Judged(seen.observation, seen.second, verdict(seen.observation, seen.second) if compared else "", failures)
 
 
 def calls_in(stage: Stage, subject: Subject, oracles: Iterable[str]) -> tuple[CallSize, ...]:
@@ -123,10 +133,11 @@ def calls_in(stage: Stage, subject: Subject, oracles: Iterable[str]) -> tuple[Ca
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A run to do, and the names of the oracles that judge it."""
+    """A run to do, and the names of the oracles that judge it. Explicit semantics are compared with `others`."""
 
     run: Run
     oracles: tuple[str, ...] = CAPTURE
+    others: tuple[Semantics, ...] = (SIZE_OBLIVIOUS,)
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -139,10 +150,12 @@ class Tried(msgspec.Struct, frozen=True):
 def judge_run(trial: Trial) -> Tried:
     """Run and judge, as a task of a worker."""
     runner: Runner = late("ddefuzz.execute.observe").observe
-    observation = runner(trial.run)
-    subject = trial.run.subject
-    text = subject.text if isinstance(subject, ProgramSubject) else ""
-    return Tried(observation, classified(Seen(text, observation), runner, trial.oracles))
+    seen = look(trial.run, runner, trial.others if comparing(trial.oracles) else ())
+    failures = [
+        *classified(seen[0], runner, trial.oracles),
+        *(one for more in seen[1:] for one in classified(more, runner, comparing(trial.oracles))),
+    ]
+    return Tried(seen[0].observation, tuple(failures))
 
 
 def tried_of(observation: Observation) -> Tried:

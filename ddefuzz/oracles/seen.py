@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,20 +21,27 @@ from ddefuzz.instrument.events import Answer, Constraint, Guard
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.truth import value_at
 from ddefuzz.program.model import Name, Program, Sequence, functions_in
+from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import digest, print_program
 
 
 class Seen(NamedTuple):
-    """A program's text (empty for user code) and its observation in one stage."""
+    """A program's text (empty for user code) and its observation in one stage.
+
+    `second` is the observation of the same run under other semantics, if there was one.
+    """
 
     text: str
     observation: Observation
+    second: Observation | None = None
 
     @property
     def program(self) -> Program | None:
         """The program, None for user code."""
         return catalogue.parse(self.text, "<program>").program if self.text else None
 
+
+Suspect = TypeVar("Suspect")
 
 Shows = Callable[[Call], bool]
 """A predicate: whether a call shows the failure in question."""
@@ -58,21 +65,28 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
         return None
 
     def fixes(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
-        answers = tuple(Answer(guard.place, truth, guard.expression) for guard, truth in chosen)
-        again = _again(seen, seen.text, call, runner, answers)
-        return again is not None and not shows(again)
+        calls = captured_again(seen, chosen, (call.size,), runner).calls
+        return bool(calls) and not shows(calls[0])
 
-    alone = next((one for one in suspects if fixes((one,))), None)
+    blamed = fewest(suspects, fixes)
+    return at_guard(blamed[0][0]) if blamed else None
+
+
+def fewest(suspects: tuple[Suspect, ...], is_enough: Callable[[tuple[Suspect, ...]], bool]) -> tuple[Suspect, ...]:
+    """The first suspect that is enough alone; else all without those that are not needed; nothing if all are not
+    enough.
+    """
+    alone = next((one for one in suspects if is_enough((one,))), None)
     if alone is not None:
-        return at_guard(alone[0])
-    if len(suspects) == 1 or not fixes(suspects):
-        return None
+        return (alone,)
+    if len(suspects) < 2 or not is_enough(suspects):
+        return ()
     needed = suspects
     for one in suspects:
         fewer = tuple(other for other in needed if other is not one)
-        if fewer and fixes(fewer):
+        if fewer and is_enough(fewer):
             needed = fewer
-    return at_guard(needed[0][0])
+    return needed
 
 
 def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runner) -> Located | None:
@@ -84,8 +98,8 @@ def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runne
     if program is None:
         return None
     for shorter, functions in _prefixes(program):
-        again = _again(seen, print_program(shorter), call, runner, ())
-        if again is not None and shows(again):
+        calls = captured_again(seen._replace(text=print_program(shorter)), (), (call.size,), runner).calls
+        if calls and shows(calls[0]):
             name = functions[-1] if functions else None
             return None if name is None else Located(Site("op", None, op_name(name)), None, anchor)
     return None
@@ -116,13 +130,15 @@ def at_maker(constraint: Constraint) -> Located:
     return Located(site, frame, anchor)
 
 
-def _again(seen: Seen, text: str, call: Call, runner: Runner, answers: tuple[Answer, ...]) -> Call | None:
-    """The same call, with the program captured again; None if it is not captured."""
+def captured_again(
+    seen: Seen, answers: tuple[tuple[Guard, bool], ...], sizes: tuple[CallSize, ...], runner: Runner
+) -> Observation:
+    """The program captured again in the same stage, with these answers of guards, and called at these sizes."""
     before = seen.observation.semantics
     # The first answer that fits a guard is used. Those that the run already had (a planted fault) stay for the others.
-    semantics: Semantics = msgspec.structs.replace(before, answers=(*answers, *before.answers))
-    observation = runner(Run(ProgramSubject(text), seen.observation.stage, semantics, calls=(call.size,)))
-    return observation.calls[0] if observation.calls else None
+    given = (*(Answer(guard.place, value, guard.expression) for guard, value in answers), *before.answers)
+    semantics: Semantics = msgspec.structs.replace(before, answers=given)
+    return runner(Run(ProgramSubject(seen.text), seen.observation.stage, semantics, calls=sizes))
 
 
 def _prefixes(program: Program) -> Iterator[tuple[Program, tuple[str, ...]]]:

@@ -9,12 +9,18 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Runner
-from ddefuzz.oracles import agreement, assertions, capture, specialization
+from ddefuzz.oracles import agreement, assertions, capture, mechanism, specialization
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
-ORACLES: tuple[Oracle, ...] = (capture.ORACLE, agreement.ORACLE, specialization.ORACLE, assertions.ORACLE)
+ORACLES: tuple[Oracle, ...] = (
+    capture.ORACLE,
+    agreement.ORACLE,
+    specialization.ORACLE,
+    assertions.ORACLE,
+    mechanism.ORACLE,
+)
 """All oracles, in the order in which their failures are reported."""
 
 NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
@@ -51,6 +57,11 @@ def calls_of(names: Iterable[str]) -> tuple[CallSize, ...]:
     """The sizes at which the named oracles need calls."""
     needed = {size for oracle in ORACLES if oracle.name in set(names) for size in oracle.calls}
     return tuple(size for size in CALL_SIZES if size in needed)
+
+
+def comparing(names: Iterable[str]) -> tuple[str, ...]:
+    """The named oracles that need the run under other semantics too."""
+    return tuple(oracle.name for oracle in ORACLES if oracle.name in set(names) and oracle.compares)
 
 
 def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classified, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from ddefuzz.errors import DdefuzzError
+from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation
 
 Verdict: TypeAlias = Literal["ok", "rescued", "fails", "changed", "regressed", "diverged", "not-judged"]
@@ -20,6 +21,9 @@ diverged    one of the two computes something else than eager
 not-judged  the stage could not be run here (this is not ok)
 """
 
+SMALLEST_ASSUMED = 2
+"""Size-oblivious semantics decide guards as if every unbacked size were at least this."""
+
 
 def needs_second_run(explicit: Observation) -> bool:
     """Whether a run with size-oblivious semantics is needed: some fallback differs from what these semantics
@@ -34,11 +38,11 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
     """The verdict on one stage. `size_oblivious` is the second run, required if `needs_second_run` is true."""
     if explicit.outcome == "not-judged":
         return "not-judged"
-    if not needs_second_run(explicit):
+    if size_oblivious is None and not needs_second_run(explicit):
         return _alone(explicit)
     if size_oblivious is None:
         raise DdefuzzError(f"stage {explicit.stage}: a fallback differs, so a size-oblivious run must be given")
-    if _differs(explicit) or _differs(size_oblivious):
+    if _diverges(explicit) or _diverges(size_oblivious):
         return "diverged"
     match explicit.outcome, size_oblivious.outcome:
         case _, "not-judged":
@@ -56,7 +60,7 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
 def _alone(explicit: Observation) -> Verdict:
     if explicit.outcome != "ok":
         return "fails"
-    if _differs(explicit):
+    if _diverges(explicit):
         return "diverged"
     return "rescued" if any(guard.counterfactual == "undecided" for guard in explicit.guards) else "ok"
 
@@ -67,5 +71,20 @@ def _compared(explicit: Observation, size_oblivious: Observation) -> Verdict:
     return "ok" if explicit.graph == size_oblivious.graph else "changed"
 
 
-def _differs(observation: Observation) -> bool:
-    return any(call.agreement == "differs" for call in observation.calls)
+def _diverges(observation: Observation) -> bool:
+    return any(values_differ(call) and not assumed_away(call, observation) for call in observation.calls)
+
+
+def values_differ(call: Call) -> bool:
+    """Whether the captured program computes something else than eager in a call. Other strides alone do not count."""
+    return call.agreement == "differs" and any(one.what != "strides" for one in call.differences)
+
+
+def assumed_away(call: Call, observation: Observation) -> bool:
+    """Whether size-oblivious semantics say nothing about a call: they assume that every unbacked size is at least 2.
+
+    A call whose sizes are not known counts as one of these.
+    """
+    symbols = dict(call.symbols)
+    below = not symbols or min(symbols.values()) < SMALLEST_ASSUMED
+    return observation.semantics.mechanism == "size-oblivious" and below

@@ -174,7 +174,8 @@ def _checked(
 def _verdict(observation: Observation, observations: Sequence[Observation]) -> Verdict | None:
     if observation.stage == "eager" or observation.semantics != EXPLICIT:
         return None
-    second = next((o for o in observations if o.stage == observation.stage and o.semantics == SIZE_OBLIVIOUS), None)
+    others = [one for one in observations if one.stage == observation.stage and one.semantics != EXPLICIT]
+    second = next((one for one in others if one.semantics == SIZE_OBLIVIOUS), others[0] if others else None)
     if second is None and needs_second_run(observation):
         return None
     return verdict(observation, second)

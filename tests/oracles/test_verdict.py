@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, Observation, Outcome, Semantics
 from ddefuzz.instrument.events import Counterfactual, Guard, Place
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
@@ -22,7 +22,9 @@ def answered(*counterfactuals: Counterfactual, outcome: Outcome = "ok") -> Obser
     return msgspec.structs.replace(EXPLICIT, outcome=outcome, guards=guards)
 
 
-DIFFERS = (Call("example", Ended(), Ended(), "differs"),)
+VALUES = (Difference("values", "result", "1 of 3"),)
+DIFFERS = (Call("example", Ended(), Ended(), "differs", VALUES, symbols=(("u0", 2),)),)
+ASSUMED_AWAY = (Call("1", Ended(), Ended(), "differs", VALUES, symbols=(("u0", 1),)),)
 
 
 def second(outcome: Outcome = "ok", graph: str = "a = x + 1", calls: tuple[Call, ...] = ()) -> Observation:
@@ -59,6 +61,7 @@ def test_one_run_is_enough(explicit: Observation, expected: Verdict) -> None:
         (answered("other", outcome="fail"), second(), "regressed"),
         (answered("other", outcome="fail"), second("fail"), "fails"),
         (answered("other"), second(calls=DIFFERS), "diverged"),
+        (answered("other"), second(calls=ASSUMED_AWAY), "ok"),
         (answered("other"), second("not-judged"), "not-judged"),
     ],
 )

@@ -1,0 +1,182 @@
+"""The mechanism oracle: on observations made by hand, and on planted answers in real torch."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ddefuzz.campaign.follow_up import run_confirm, run_minimize
+from ddefuzz.campaign.tasks import MinimizeTask
+from ddefuzz.execute.calls import Call, Difference, Ended
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.findings.model import slim
+from ddefuzz.instrument.events import Answer, Guard, Place
+from ddefuzz.oracles import mechanism
+from ddefuzz.oracles.program import judge_program, look, suspect_of
+from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.table import classified, comparing
+
+TEXT = """\
+# ddefuzz program v1
+# inputs: x = normal; mask = trues(3)
+def program(x: Float32[Tensor, "6"], mask: Bool[Tensor, "6"]):
+    t0 = x[mask]
+    t1 = torch.cat((torch.add(t0, 1), torch.zeros(2)))
+    return torch.mul(t1, t1.shape[0])
+"""
+STACKED = """\
+# ddefuzz program v1
+# inputs: x = sizes(3, 4, 3)
+def program(x: Int64[Tensor, "3"]):
+    t0 = torch.bincount(x).float()
+    t1 = torch.stack((t0, t0)).unsqueeze(0)
+    return torch.bmm(t1, t1.transpose(1, 2))
+"""
+GUARD = Guard(Place("Python", "torch/_refs/__init__.py", 10), "guard_or_false", "Eq(u0, 0)", True, "other", "cat")
+SAME = msgspec.structs.replace(GUARD, expression="Eq(u1, 0)", counterfactual="same")
+REFUSED = Ended("RuntimeError: Runtime assertion failed for expression u0 < 2", "u0 < 2")
+VALUES, STRIDES = Difference("values", "result", "how"), Difference("strides", "result", "how")
+AT_3, AT_1 = (("u0", 3),), (("u0", 1),)
+AGREES = Call("2", Ended(), Ended(), "same")
+WRONG = Call("2", Ended(), Ended(), "differs", (VALUES,), symbols=AT_3)
+STRIDED = msgspec.structs.replace(WRONG, differences=(STRIDES,))
+REFUSES = Call("2", Ended(), REFUSED, symbols=AT_3)
+BROADCASTS = Call("2", Ended(), Ended("RuntimeError: no", "Eq(u0, u1)"), symbols=(*AT_1, ("u1", 3)))
+BOTH_REFUSE = Call("2", REFUSED, REFUSED)
+TAKES = Call("2", REFUSED, Ended())
+AT_ONE = msgspec.structs.replace(WRONG, symbols=AT_1)
+
+
+def explicit(*calls: Call, guards: tuple[Guard, ...] = (SAME, GUARD)) -> Observation:
+    return Observation("aot", EXPLICIT, "ok", guards=guards, calls=calls)
+
+
+def oblivious(*calls: Call) -> Observation:
+    return Observation("aot", SIZE_OBLIVIOUS, "ok", calls=calls)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "kind"),
+    [
+        (AGREES, AGREES, None),
+        (WRONG, AGREES, "diverged"),
+        (AGREES, WRONG, "diverged"),
+        (WRONG, WRONG, None),
+        (WRONG, REFUSES, "diverged"),
+        (STRIDED, AGREES, "changed"),
+        (AGREES, STRIDED, "changed"),
+        (REFUSES, AGREES, "changed"),
+        (AGREES, REFUSES, "changed"),
+        (TAKES, BOTH_REFUSE, "changed"),
+        (BOTH_REFUSE, BOTH_REFUSE, None),
+        (AGREES, AT_ONE, None),
+        (WRONG, AT_ONE, None),
+        (AT_ONE, AGREES, "diverged"),
+        (msgspec.structs.replace(WRONG, recompiled=True), AGREES, None),
+        (
+            msgspec.structs.replace(REFUSES, captured=Ended("E: no", "Eq(u0, u1)"), symbols=(*AT_1, ("u1", 3))),
+            AGREES,
+            None,
+        ),
+    ],
+)
+def test_a_difference_between_two_captured_programs(ours: Call, theirs: Call, kind: str | None) -> None:
+    found = mechanism.judge(Seen(TEXT, explicit(ours), oblivious(theirs)))
+    assert [failure.kind for failure in found] == ([kind] if kind else [])
+
+
+def test_values_come_before_anything_else() -> None:
+    first = msgspec.structs.replace(STRIDED, size="1")
+    others = (msgspec.structs.replace(AGREES, size="1"), AGREES)
+    (failure,) = mechanism.judge(Seen(TEXT, explicit(first, WRONG), oblivious(*others)))
+    assert (failure.kind, failure.size) == ("diverged", "2")
+    assert failure.evidence == "at size 2: other values with explicit, as eager with size-oblivious semantics"
+
+
+def test_random_numbers_are_not_compared() -> None:
+    text = TEXT.replace("torch.add(t0, 1)", "torch.randn_like(t0)")
+    assert mechanism.judge(Seen(text, explicit(WRONG), oblivious(AGREES))) == ()
+
+
+def test_without_a_second_run_there_is_nothing_to_compare() -> None:
+    assert mechanism.judge(Seen(TEXT, explicit(WRONG))) == ()
+
+
+def test_the_guard_whose_other_answer_makes_the_two_alike_is_blamed() -> None:
+    def runner(run: Run) -> Observation:
+        flipped = {(one.expression, one.value) for one in run.semantics.answers}
+        return explicit(AGREES if ("Eq(u0, 0)", False) in flipped else WRONG)
+
+    guards = (SAME, msgspec.structs.replace(GUARD, function="other", expression="Eq(u2, 0)"), GUARD)
+    seen = Seen(TEXT, explicit(WRONG, guards=guards), oblivious(AGREES))
+    (found,) = classified(seen, runner, comparing(("capture", "mechanism")))
+    assert str(found.signature) == "diverged at torch/_refs/__init__.py:cat [guard_or_false Eq(x0, 0)]"
+    assert found.cause == "wrong-capture"
+    (found,) = classified(seen, lambda _: explicit(WRONG), ("mechanism",))
+    assert str(found.signature.site) == "an unknown place"
+
+
+def test_in_user_code_the_only_guard_is_blamed() -> None:
+    def no_run(run: Run) -> Observation:
+        raise AssertionError(run)
+
+    (found,) = classified(Seen("", explicit(WRONG), oblivious(AGREES)), no_run, ("mechanism",))
+    assert found.signature.site.function == "cat"
+
+
+def test_other_mechanisms_answer_otherwise_where_their_run_says_so() -> None:
+    other = Observation(
+        "aot", Semantics("aggressive-1"), "ok", guards=(msgspec.structs.replace(GUARD, fallback=False), SAME)
+    )
+    assert mechanism.answered_otherwise(explicit(), other) == (GUARD,)
+
+
+def test_only_explicit_runs_are_compared_and_size_oblivious_ones_only_if_a_fallback_differs() -> None:
+    ran: list[str] = []
+
+    def runner(run: Run) -> Observation:
+        ran.append(str(run.semantics))
+        return msgspec.structs.replace(explicit(guards=(SAME,)), semantics=run.semantics)
+
+    aggressive = Semantics("aggressive-1")
+    run = Run(ProgramSubject(TEXT), "aot")
+    assert [one.second is None for one in look(run, runner, (SIZE_OBLIVIOUS, EXPLICIT, aggressive))] == [False]
+    assert ran == ["explicit", "aggressive-1"]
+    assert look(msgspec.structs.replace(run, semantics=aggressive), runner, (SIZE_OBLIVIOUS,))[0].second is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "text", "stage", "expression", "function"),
+    [
+        ("regressed", TEXT, "export", "Eq(u0, 1)", "_broadcast_shapes"),
+        ("changed", STACKED, "aot", "Eq(u0, 0)", "cat"),
+        ("diverged", TEXT, "export", "Eq(u0, 0)", "cat"),
+    ],
+)
+def test_a_planted_answer_is_found_named_minimized_and_confirmed(
+    kind: str, text: str, stage: Stage, expression: str, function: str
+) -> None:
+    healthy = observe(Run(ProgramSubject(text), stage))
+    guard = next(one for one in healthy.guards if (one.expression, one.function) == (expression, function))
+    planted = Semantics(answers=(Answer(guard.place, not guard.fallback, guard.expression),))
+    (judged,) = judge_program(text, (stage,), (planted,), observe, oracles=("mechanism",))
+    assert judged.verdict == kind
+    (found,) = judged.failures
+    assert (found.signature.kind, found.signature.site.function) == (kind, function)
+    assert found.signature.site.module == guard.place.file
+
+    suspect = suspect_of(text, found.signature, slim(found.failure))
+    smaller = run_minimize(MinimizeTask(suspect))
+    assert smaller.steps <= 2
+    confirmed = run_confirm(msgspec.structs.replace(suspect, program=smaller.program)).shown
+    assert confirmed is not None
+    assert confirmed.kind == kind
+    assert confirmed.second is not None
+
+
+@pytest.mark.slow
+def test_a_healthy_program_shows_no_difference() -> None:
+    judged = judge_program(TEXT, ("export", "aot"), (EXPLICIT,), observe, oracles=("mechanism",))
+    assert [one.failures for one in judged] == [(), ()]
