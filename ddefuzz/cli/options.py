@@ -96,5 +96,6 @@ def oracles_option(note: str, default: tuple[str, ...] = NAMES) -> Callable[[Com
         show_default=True,
         help="What counts as a failure: capture (the capture fails), agreement (the captured program and eager have "
         "different results), specialization (an unbacked size is replaced by a number), assertions (the captured "
-        f"program rejects inputs that eager accepts, or accepts inputs that eager rejects). {note} Can be repeated.",
+        "program rejects inputs that eager accepts, or accepts inputs that eager rejects), mechanism (explicit and "
+        f"size-oblivious semantics do differently). {note} Can be repeated.",
     )
