@@ -108,7 +108,8 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
     counters.clear()
     capture: Capture | None = None
     started = time.process_time()
-    with watch(run.semantics.mechanism, run.semantics.without, answers=run.semantics.answers) as recorder:
+    how = run.semantics
+    with watch(how.mechanism, how.without, answers=how.answers, faults=how.faults) as recorder:
         try:
             capture = stage(prepared)
             seen.cpu_seconds = time.process_time() - started

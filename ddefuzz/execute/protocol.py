@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.execute.calls import Call
-from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Mechanism, Place, Raised
+from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.program.sizes import CallSize
 
 Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile", "aot", "inductor"]
@@ -31,17 +31,21 @@ Outcome: TypeAlias = Literal["ok", "fail", "crash", "timeout", "not-judged"]
 class Semantics(msgspec.Struct, frozen=True):
     """How an undecided guard is answered.
 
-    `without` withholds the fallback at the named places (planted faults), `answers` are those of an experiment.
+    `without` withholds the fallback at the named places and `faults` are wrong assumptions there (planted faults).
+    `answers` are those of an experiment.
     """
 
     mechanism: Mechanism = "explicit"
     without: tuple[Place, ...] = ()
     answers: tuple[Answer, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
         places = ",".join(f"{place.file}:{place.line}" for place in self.without)
         answers = ",".join(f"{one.place.file}:{one.place.line}={one.value}" for one in self.answers)
-        return self.mechanism + (f" without {places}" if places else "") + (f" with {answers}" if answers else "")
+        faults = ",".join(f"{one.kind} {one.place.file}:{one.place.line}" for one in self.faults)
+        said = ((" without ", places), (" with ", answers), (" and ", faults))
+        return self.mechanism + "".join(f"{word}{text}" for word, text in said if text)
 
 
 EXPLICIT = Semantics()

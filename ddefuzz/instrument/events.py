@@ -47,6 +47,24 @@ class Answer(msgspec.Struct, frozen=True):
     expression: str = ""
 
 
+FaultKind: TypeAlias = Literal["drop assertion", "add assertion", "specialize"]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A wrong assumption planted at a place in torch, to measure whether the oracles find it.
+
+    drop assertion   the run-time assertions that the code at the place makes are not made
+    add assertion    each guard that falls back at the place asserts, with an even `number`, that its fallback is
+                     the truth, otherwise that it is not
+    specialize       each guard that falls back at the place makes an unbacked symbol of its expression another
+                     one (if it has two and `number` is odd), otherwise a number from 2 to 4
+    """
+
+    place: Place
+    kind: FaultKind
+    number: int = 0
+
+
 class Frame(msgspec.Struct, frozen=True):
     """One stack frame. Frames are listed outermost first.
 

@@ -21,7 +21,8 @@ import sympy  # type: ignore[import-untyped]
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.constraints import constraint_hooks
 from ddefuzz.instrument.disguise import disguised
-from ddefuzz.instrument.events import Answer, Mechanism, Place
+from ddefuzz.instrument.events import Answer, Fault, Mechanism, Place
+from ddefuzz.instrument.planted import dropping, planting
 from ddefuzz.instrument.recorder import Listener, NodeCall, Recorder
 from ddefuzz.instrument.torch_api import Api
 
@@ -34,15 +35,17 @@ def watch(
     without: Iterable[Place] = (),
     listener: Listener | None = None,
     answers: Iterable[Answer] = (),
+    faults: Iterable[Fault] = (),
 ) -> Iterator[Recorder]:
     """Record guards while `mechanism` decides them.
 
     At the places `without`, the fallback is withheld and the guard raises. Undecided guards that `answers` name
-    get the value given there.
+    get the value given there. `faults` are planted.
 
     Only one thread at a time may use this. Raises UnsupportedError if this torch lacks a private API.
     """
-    recorder = Recorder(frozenset(without), sys._getframe(2).f_code, listener, answers=tuple(answers))
+    root = sys._getframe(2).f_code
+    recorder = Recorder(frozenset(without), root, listener, answers=tuple(answers), faults=tuple(faults))
     config = torch_api.SHAPES_CONFIG
     with ExitStack() as stack:
         for api, hook in _hooks(recorder, mechanism):
@@ -54,6 +57,7 @@ def watch(
 
 def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Callable[..., Any]]]:
     yield from constraint_hooks(recorder)
+    yield from dropping(recorder)
     yield torch_api.EVALUATE_EXPR, _evaluate_expr(recorder, mechanism == "size-oblivious")
     yield torch_api.LOG_SUPPRESSED, _log_suppressed(recorder)
     yield torch_api.DATA_DEPENDENT_INIT, _data_dependent_error(recorder)
@@ -67,6 +71,7 @@ def _hooks(recorder: Recorder, mechanism: Mechanism) -> Iterator[tuple[Api, Call
 
 def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..., Any]:
     original = torch_api.bound(torch_api.EVALUATE_EXPR)
+    plant = planting(recorder)
 
     def ddefuzz_evaluate_expr(
         env: Any,
@@ -100,6 +105,7 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
         elif evaluation not in known:
             return answer
         place = recorder.record_fallback(env, orig_expr, fallback_value, sys._getframe())
+        plant(env, orig_expr, fallback_value, fx_node, place)
         forced = recorder.answer_at(place, orig_expr)
         if forced is not None:
             return _forced(env, orig_expr, forced, fx_node)

@@ -22,6 +22,7 @@ from ddefuzz.instrument.events import (
     Constraint,
     ConstraintKind,
     Counterfactual,
+    Fault,
     Frame,
     Guard,
     Place,
@@ -129,6 +130,7 @@ class Recorder:
     root: CodeType | None = None
     listener: Listener | None = None
     answers: tuple[Answer, ...] = ()
+    faults: tuple[Fault, ...] = ()
     node_call: NodeCall | None = None
     fell_back: bool = False
     withholding: bool = False
@@ -288,6 +290,11 @@ class Recorder:
         native = frames.native_backtrace() if place.language == "C++" else None
         stacks = frames.take(frame, self.root)
         self._constraints[kind, text] = _RawConstraint(kind, text, call, place, stacks, native)
+
+    def place_at(self, frame: FrameType) -> Place:
+        """The place of the code under `frame` that evaluates a guard or makes an assertion."""
+        _, where, line = self._evaluated_at(frame, "")
+        return Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
 
     def record_refusal(self, error: BaseException) -> None:
         """Record the caller of an op whose output is data."""

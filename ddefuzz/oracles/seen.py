@@ -17,7 +17,7 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import python_site
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics
-from ddefuzz.instrument.events import Answer, Constraint, Guard
+from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.truth import value_at
 from ddefuzz.program.model import Name, Program, Sequence, functions_in
@@ -116,16 +116,18 @@ def unknown(seen: Seen) -> Located:
 def at_guard(guard: Guard) -> Located:
     """The site of a guard that took its fallback."""
     anchor = f"{guard.method} {expression_shape(guard.expression)}"
+    frame = Frame(guard.place.file, guard.place.line, guard.function)
     if guard.place.language == "C++":
-        return Located(Site("C++", None, guard.place.file), None, anchor)
-    return Located(Site("Python", guard.place.file, guard.function), None, anchor)
+        return Located(Site("C++", None, guard.place.file), frame, anchor)
+    return Located(Site("Python", guard.place.file, guard.function), frame, anchor)
 
 
 def at_maker(constraint: Constraint) -> Located:
     """The site that made an assertion, a replacement or a range."""
     anchor = f"{constraint.kind} {expression_shape(constraint.text.replace(' = ', ' == '))}"
     if constraint.place.language == "C++":
-        return Located(Site("C++", None, constraint.place.file), None, anchor)
+        frame = Frame(constraint.place.file, constraint.place.line, "")
+        return Located(Site("C++", None, constraint.place.file), frame, anchor)
     site, frame = python_site(constraint.python, constraint.traced)
     return Located(site, frame, anchor)
 
