@@ -1,179 +1,169 @@
-"""How many planted faults a campaign finds. A planted fault withholds the fallback at one site, drawn from all
-sites ever seen.
+"""How many planted faults a campaign finds, by oracle. `planted.PLANTS` says what is planted; the places are drawn
+from all that were ever seen.
 
-All results are computed from one campaign. A fault at a site changes nothing before a program reaches that site, so
-the first case that reaches it with an undecided guard is the one that would have found the fault. That program is
-then run with the fault.
+All results are computed from one campaign without faults. A fault at a place changes nothing before a program reaches
+that place. So the cases that reach it, in the order of the campaign, are run with the fault, and the first one that
+shows it is the one that would have found it.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
 
 import msgspec
 
-from ddefuzz.campaign.campaign import Event, Listener
+from ddefuzz.bench.called import Programs, Tester, assertion_places, blamed, show_called
+from ddefuzz.bench.planted import PLANTS, Planted, Recall, draw, place_of
+from ddefuzz.bench.reachers import Reacher, Reachers
+from ddefuzz.campaign.campaign import Listener
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan
-from ddefuzz.campaign.summary import Tally
+from ddefuzz.campaign.summary import Summary
 from ddefuzz.classify.classify import Classified
 from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Stopped
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Place
 from ddefuzz.oracles.capture import classify, judge
+from ddefuzz.oracles.program import Trial
+
+SURVEYED = 150
+"""How many captured programs of the campaign are searched for places that make run-time assertions."""
+
+ALIKE = 4
+"""Programs that are run with a fault, at most, for each form of the expressions at its place."""
 
 
-class Planted(msgspec.Struct, frozen=True):
-    """One planted fault: where, and the result.
+class Planting(NamedTuple):
+    """What to plant for an oracle: faults at `number` places, drawn by `seed`, each tried on at most `tries` cases.
 
-    `cpu_seconds` and `cases` are the campaign's when a case first reached the site, None if none did. `named`
-    is the place that was blamed, with its line. `why` says what is wrong if it was not found or not named.
+    `known` are the guard sites of the database.
     """
 
-    place: Place
-    function: str
-    cpu_seconds: float | None = None
-    cases: int | None = None
-    found: bool = False
-    exact: bool = False
-    stage: Stage | None = None
-    named: str = ""
-    program: str = ""
-    why: str = ""
-
-
-class Recall(msgspec.Struct, frozen=True):
-    """What a campaign found of the planted faults; CPU seconds are over the ones found, None where there is none."""
-
-    torch: str
+    known: tuple[SiteRecord, ...]
+    number: int
     seed: int
-    campaign_seed: int
-    budget: str
-    known_sites: int
-    planted: tuple[Planted, ...]
-    found: int
-    exact: int
-    cpu_seconds_median: float | None
-    cpu_seconds_90th: float | None
-    campaign_cpu_seconds: float
-    interrupted: bool
-    schema: str = "ddefuzz.bench.recall/1"
+    tries: int
 
 
-class Reach(NamedTuple):
-    """When a case of the campaign first reached a site."""
-
-    cpu_seconds: float
-    cases: int
-
-
-@dataclass(slots=True)
-class FirstReached:
-    """A listener of a campaign that records when each of some places first took its fallback."""
-
-    places: frozenset[Place]
-    when: dict[Place, Reach] = field(default_factory=dict)
-
-    def __call__(self, event: Event, tally: Tally) -> None:
-        """Check once after each result."""
-        for place in self.places - self.when.keys():
-            if (place.language, place.file, place.line) in tally.ledger.fallback_sites:
-                self.when[place] = Reach(round(tally.total_cpu_seconds(), 3), len(tally.digests))
-
-
-def draw(records: Iterable[SiteRecord], number: int, seed: int) -> tuple[SiteRecord, ...]:
-    """`number` of the places that ever fell back, by the seed. Raises InputError where there are fewer."""
-    places = {record.key[:3]: record for record in sorted(records, key=lambda one: one.key) if record.fallbacks}
-    if len(places) < number:
-        raise InputError(
-            f"--sites: found {len(places)} sites in the database whose guards ever fell back, expected {number} "
-            "to draw from; `ddefuzz run` and `ddefuzz sweep` fill it"
-        )
-    drawn = random.Random(seed).sample(sorted(places), number)
-    return tuple(places[key] for key in sorted(drawn))
+def healthy_campaign(plan: Plan, folder: Path, stopped: Stopped, listen: Listener) -> tuple[Summary, Reachers]:
+    """Run the campaign of `plan` without faults, its database in `folder`."""
+    reachers = Reachers()
+    with Database.open(f"sqlite:///{folder / 'recall.db'}") as database:
+        return start(plan, database, listen, stopped, reachers), reachers
 
 
 def measure_recall(
     plan: Plan,
-    seed: int,
-    known: tuple[SiteRecord, ...],
-    number: int,
-    folder: Path,
-    runner: Runner,
+    oracle: str,
+    planting: Planting,
+    summary: Summary,
+    reachers: Reachers,
+    programs: Programs,
     stopped: Stopped,
-    listen: Listener,
+    say: Callable[[str], None],
 ) -> Recall:
-    """Run the campaign of `plan`, its database in `folder`, then each planted fault by `runner`."""
-    drawn = draw(known, number, seed)
-    first = FirstReached(frozenset(map(place_of, drawn)))
-    with Database.open(f"sqlite:///{folder / 'recall.db'}") as database:
+    """Run the cases of a campaign with each fault that is planted for an oracle, `plan.jobs` faults at a time."""
+    known = planting.known
+    assertions: tuple[SiteRecord, ...] = ()
+    if any(plant.drawn_from == "assertions" for plant in PLANTS[oracle]):
+        say("looking for places that make run-time assertions")
+        called = islice((one for one in reachers.found if one.called), SURVEYED)
+        assertions = assertion_places(programs.without_fault(one.program, one.stage) for one in called)
+    examples = {place_of(record): record for record in known}
+    drawn = draw(oracle, known, assertions, planting.number, planting.seed)
 
-        def both(event: Event, tally: Tally) -> None:
-            first(event, tally)
-            listen(event, tally)
+    def planted(fault: Planted) -> Planted | None:
+        if stopped():
+            return None
+        if oracle == "capture":
+            return show(fault, reachers.first(fault.place), plan.stages, programs.tester)
+        cases = _cases(fault, reachers, programs, planting.tries)
+        return show_called(fault, examples.get(fault.place), cases, programs)
 
-        summary = start(plan, database, both, stopped)
-        reached = {place_of(record): record for record in database.sites(summary.torch) if record.fallbacks}
-    planted = []
-    for record in drawn:
-        place = place_of(record)
-        fault = Planted(place, record.function, why="no case reached it")
-        if place in first.when:
-            fault = show(fault, first.when[place], reached[place], plan.stages, runner)
-        planted.append(fault)
-    found = sorted(one.cpu_seconds for one in planted if one.found and one.cpu_seconds is not None)
+    faults: list[Planted] = []
+    with ThreadPoolExecutor(plan.jobs) as threads:
+        for fault in threads.map(planted, drawn):
+            faults += [] if fault is None else [fault]
+            say(f"{oracle}: {len(faults)} of {len(drawn)} faults done")
+    found = sorted(one.cpu_seconds for one in faults if one.found and one.cpu_seconds is not None)
+    effects = [one.effect for one in faults]
     return Recall(
+        oracle=oracle,
         torch=summary.torch,
-        seed=seed,
+        seed=planting.seed,
         campaign_seed=plan.seed,
         budget=str(plan.budget),
-        known_sites=len({record.key[:3] for record in known if record.fallbacks}),
-        planted=tuple(planted),
-        found=len(found),
-        exact=sum(one.exact for one in planted),
+        known_sites=len({record.key[:3] for record in known if record.fallbacks}) + len(assertions),
+        faults=tuple(faults),
         cpu_seconds_median=median(found) if found else None,
         cpu_seconds_90th=ninetieth(found) if found else None,
         campaign_cpu_seconds=round(sum(summary.cpu_seconds.values()), 1),
-        interrupted=summary.interrupted,
+        interrupted=summary.interrupted or len(faults) < len(drawn),
+        unreached=effects.count("unreached"),
+        harmless=effects.count("harmless"),
+        stopping=effects.count("stops"),
+        with_examples=sum(one.found or one.found_by_example for one in faults),
+        exact_with_examples=sum(one.exact if one.found else one.exact_by_example for one in faults),
+        planted=len(faults),
+        equivalent=effects.count("equivalent"),
+        changing=effects.count("changes"),
+        found=len(found),
+        exact=sum(one.exact for one in faults),
     )
 
 
-def show(fault: Planted, when: Reach, reached: SiteRecord, stages: tuple[Stage, ...], runner: Runner) -> Planted:
+def _cases(fault: Planted, reachers: Reachers, programs: Programs, tries: int) -> list[Reacher]:
+    """The cases to run with a fault: those that took a fallback at its place, or made an assertion there."""
+    if not any(one.kind == "drop assertion" for one in fault.semantics.faults):
+        return list(reachers.called(fault.place, tries, ALIKE))
+    makers = {
+        key
+        for key, tried in programs.healthy.items()
+        if any(one.place == fault.place and one.kind == "assertion" for one in tried.observation.constraints)
+    }
+    return [one for one in reachers.found if (one.program, one.stage) in makers][:tries]
+
+
+def show(fault: Planted, first: Reacher | None, stages: tuple[Stage, ...], tester: Tester) -> Planted:
     """Run the program that reached the site with the fault: in the stage where it did, then in the campaign's."""
-    fault = msgspec.structs.replace(
-        fault, cpu_seconds=when.cpu_seconds, cases=when.cases, program=reached.example, why=""
-    )
-    semantics = Semantics("explicit", without=(fault.place,))
-    for stage in dict.fromkeys((msgspec.convert(reached.stage, Stage), *stages)):
-        judged = judge_fault(fault, runner(Run(ProgramSubject(reached.example), stage, semantics)))
+    if first is None:
+        return fault
+    reached = {"cpu_seconds": first.cpu_seconds, "cases": first.cases, "program": first.program, "why": ""}
+    fault = msgspec.structs.replace(fault, **reached)
+    for stage in dict.fromkeys((first.stage, *stages)):
+        run = Run(ProgramSubject(first.program), stage, fault.semantics)
+        judged = judge_fault(fault, tester(Trial(run)).observation)
         if judged.found:
             return judged
-        fault = msgspec.structs.replace(fault, why="; ".join(filter(None, (fault.why, judged.why))))
+        fault = msgspec.structs.replace(judged, why="; ".join(filter(None, (fault.why, judged.why))))
     return fault
 
 
 def judge_fault(fault: Planted, seen: Observation) -> Planted:
     """Whether a run with the fault shows it, and names it."""
+    fault = msgspec.structs.replace(fault, programs=fault.programs + 1)
     if seen.raised is None or not seen.raised.withheld:
         last = seen.exceptions[0].message.partition("\n")[0][:120] if seen.exceptions else seen.reason
         why = "torch catches the error and goes on" if seen.outcome == "ok" else f"ends otherwise: {last}"
-        return msgspec.structs.replace(fault, why=f"{seen.stage}: {why}")
+        changes = seen.outcome != "ok" or fault.effect == "changes"
+        return msgspec.structs.replace(fault, effect="changes" if changes else "harmless", why=f"{seen.stage}: {why}")
     named = tuple(map(classify, judge([seen])))
     exact = bool(named) and all(names(one, fault.place, seen.raised.place) for one in named)
     return msgspec.structs.replace(
         fault,
+        effect="changes",
         found=True,
         exact=exact,
         stage=seen.stage,
-        named=", ".join(map(_blamed, named)),
+        kind=", ".join(dict.fromkeys(str(one.signature.kind) for one in named)),
+        named=", ".join(map(blamed, named)),
         why="" if exact else f"evaluated at {seen.raised.place.file}:{seen.raised.place.line}",
     )
 
@@ -188,17 +178,6 @@ def names(classified: Classified, planted: Place, evaluated: Place) -> bool:
     return frame is not None and Place("Python", frame.file, frame.line) == planted
 
 
-def place_of(record: SiteRecord) -> Place:
-    """A record's place."""
-    return Place(record.language, record.file, record.line)
-
-
 def ninetieth(values: list[float]) -> float:
     """The 90th percentile, by linear interpolation."""
     return quantiles(values, n=10, method="inclusive")[8] if len(values) > 1 else values[0]
-
-
-def _blamed(classified: Classified) -> str:
-    frame = classified.frame
-    line = f" line {frame.line}" if frame is not None and frame.line else ""
-    return f"{classified.signature.site}{line}"

@@ -73,6 +73,9 @@ Event: TypeAlias = tuple[Literal["case", "found", "smaller", "confirmed", "lost"
 
 Listener: TypeAlias = Callable[[Event, Tally], None]
 
+OnCase: TypeAlias = Callable[[CaseResult, Tally], None]
+"""Gets the result of each case as it is counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -96,6 +99,7 @@ class Campaign:
     listen: Listener
     stopped: Callable[[], bool]
     number: int
+    on_case: OnCase | None = None
     tally: Tally = field(default_factory=Tally)
     out: Counter[bool] = field(default_factory=Counter)
     begun: dict[int, CaseTask] = field(default_factory=dict)
@@ -255,6 +259,8 @@ class Campaign:
             self.events.append(("lost", f"case {task.index}: {result.reason}"))
             result = undone_case(task, self.journal)
         self.tally.add(result)
+        if self.on_case is not None:
+            self.on_case(result, self.tally)
         if self.guide is not None:
             self.guide.learn(result)
         del self.begun[task.index]

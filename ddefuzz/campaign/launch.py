@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from ddefuzz.campaign.budget import WHOLE, parse_budget, parse_shard
-from ddefuzz.campaign.campaign import Campaign, Clock, Listener
+from ddefuzz.campaign.campaign import Campaign, Clock, Listener, OnCase
 from ddefuzz.campaign.guide import STRATEGIES, Guide
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary
@@ -31,9 +31,9 @@ START_SECONDS = 120.0
 """How long the workers may take to import torch."""
 
 
-def start(plan: Plan, database: Database, listen: Listener, stopped: Stopped) -> Summary:
+def start(plan: Plan, database: Database, listen: Listener, stopped: Stopped, on_case: OnCase | None = None) -> Summary:
     """Run a new campaign. Time counts from this call, including the start of the workers."""
-    return _launch(plan, database, listen, stopped, None)
+    return _launch(plan, database, listen, stopped, None, on_case)
 
 
 def resume(plan: Plan, entry: CampaignEntry, database: Database, listen: Listener, stopped: Stopped) -> Summary:
@@ -77,7 +77,14 @@ def plan_of(entry: CampaignEntry, plan: Plan, *, own_budget: bool) -> Plan:
     )
 
 
-def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, entry: CampaignEntry | None) -> Summary:
+def _launch(
+    plan: Plan,
+    database: Database,
+    listen: Listener,
+    stopped: Stopped,
+    entry: CampaignEntry | None,
+    on_case: OnCase | None = None,
+) -> Summary:
     begun = time.monotonic()
     clock = Clock(lambda: time.monotonic() - begun, lambda: datetime.now(UTC))
     with (
@@ -87,7 +94,17 @@ def _launch(plan: Plan, database: Database, listen: Listener, stopped: Stopped, 
         versions = _versions(plan, workers, stopped)
         number = _enter(plan, database, versions, clock, entry)
         campaign = Campaign(
-            plan, database, workers, clock, Path(folder), versions.torch, versions.generator, listen, stopped, number
+            plan,
+            database,
+            workers,
+            clock,
+            Path(folder),
+            versions.torch,
+            versions.generator,
+            listen,
+            stopped,
+            number,
+            on_case,
         )
         if plan.shard == WHOLE:
             strategies = STRATEGIES if plan.guided else ("draw",)

@@ -5,6 +5,7 @@ No torch here. Oracles judge these records, and their tests make them by hand.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -65,6 +66,22 @@ class Call(msgspec.Struct, frozen=True):
 ACCEPTED: Final[frozenset[What]] = frozenset({"alias"})
 """A fallback may take the general path: a copy where eager returns a view. The program cannot see it without mutation,
 and a mutation is compared by its effect."""
+
+
+ONLY_IN_EAGER: Final = "only in eager"
+"""The end of the line of a difference of memory that is shared in eager and not when captured."""
+
+
+def is_accepted(one: Difference, among: Iterable[Difference]) -> bool:
+    """Whether explicit unbacked semantics allow a difference, `among` all those of its call.
+
+    Another aliasing is allowed. So are the strides of a copy where eager returns a view.
+    """
+    if one.what != "strides":
+        return one.what in ACCEPTED
+    return any(
+        other.what == "alias" and other.where == one.where and other.how.endswith(ONLY_IN_EAGER) for other in among
+    )
 
 
 def telling(call: Call) -> bool:

@@ -10,14 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
-from ddefuzz.execute.calls import ACCEPTED, Call, Difference, Ended, What
+from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, is_accepted
 from ddefuzz.execute.compare import aliases, close, differences
 from ddefuzz.execute.prepared import Prepared, leaves_of
 from ddefuzz.execute.protocol import ProgramSubject, Subject
@@ -87,18 +86,19 @@ def _call(at: _At, capture: Capture, size: CallSize) -> Call:
         return call
     if not found.ended.returned:
         return msgspec.structs.replace(call, symbols=_symbols(capture, at.fresh()))
-    seen = list(islice(_differences(expected, found), MOST_DIFFERENCES))
+    seen = list(_differences(expected, found))
     if any(one.what in ROUNDED for one in seen) and _float64_decides(at, capture, found):
         seen = [one for one in seen if one.what not in ROUNDED]
-    wrong = tuple(one for one in seen if one.what not in ACCEPTED)
+    accepted = [one for one in seen if is_accepted(one, seen)]
+    wrong = tuple(one for one in seen if one not in accepted)
     why = _undetermined(at, capture, expected) if wrong else ""
     if why:
         return msgspec.structs.replace(call, agreement="incomparable", why=why)
     return msgspec.structs.replace(
         call,
         agreement="differs" if wrong else "same",
-        differences=wrong,
-        accepted=tuple(one for one in seen if one.what in ACCEPTED),
+        differences=wrong[:MOST_DIFFERENCES],
+        accepted=tuple(accepted[:MOST_DIFFERENCES]),
         symbols=_symbols(capture, at.fresh()) if wrong else (),
     )
 
@@ -196,8 +196,8 @@ def _differences(expected: _Result, found: _Result) -> Iterator[Difference]:
     named = [{str(place): value for place, value in enumerate(side.inputs)} for side in (expected, found)]
     before, after = aliases(expected.value, named[0]), aliases(found.value, named[1])
     for pair in sorted(before ^ after):
-        only = "in eager" if pair in before else "when captured"
-        yield Difference("alias", pair[1], f"shares memory with {pair[0]} only {only}")
+        only = ONLY_IN_EAGER if pair in before else "only when captured"
+        yield Difference("alias", pair[1], f"shares memory with {pair[0]} {only}")
 
 
 def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:

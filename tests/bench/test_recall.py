@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.bench.recall import FirstReached, Planted, Reach, draw, judge_fault, ninetieth, show
+from ddefuzz.bench.planted import Planted, draw
+from ddefuzz.bench.reachers import Reacher, Reachers
+from ddefuzz.bench.recall import judge_fault, ninetieth, show
 from ddefuzz.campaign.summary import Tally
+from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.coverage.reach import Reached
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Semantics
+from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Semantics, Stage
 from ddefuzz.findings.database import Database
-from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.instrument.events import Answer, Fault, Frame, Place, Raised
+from ddefuzz.oracles.program import Trial, Tried
 from tests.cli.test_cli_typed import typed
 
 REFS = Place("Python", "torch/_refs/__init__.py", 4026)
@@ -52,39 +57,57 @@ def ended(outcome: Outcome = "ok", message: str = "") -> Observation:
     return Observation("fake", Semantics("explicit", (REFS,)), outcome, exceptions=errors)
 
 
+def withheld(place: Place) -> Planted:
+    return Planted(place, "reshape", Semantics("explicit", (place,)))
+
+
 def test_the_same_seed_draws_the_same_places() -> None:
     records = [site(Place("Python", "torch/a.py", line)) for line in range(40)]
-    drawn = draw(records, 10, 3)
-    assert drawn == draw(reversed(records), 10, 3)
-    assert drawn != draw(records, 10, 4)
-    assert len({record.key for record in drawn}) == 10
+    drawn = draw("capture", records, (), 10, 3)
+    assert drawn == draw("capture", reversed(records), (), 10, 3)
+    assert drawn != draw("capture", records, (), 10, 4)
+    assert len({one.place for one in drawn}) == 10
 
 
 def test_only_places_that_fell_back_are_drawn_each_once() -> None:
     records = [site(REFS), site(REFS, function="other"), site(EXPAND, fallbacks={}, raised=1)]
-    assert [record.line for record in draw(records, 1, 0)] == [REFS.line]
+    assert [one.place.line for one in draw("capture", records, (), 1, 0)] == [REFS.line]
     with pytest.raises(InputError, match=r"found 1 sites .* expected 2"):
-        draw(records, 2, 0)
+        draw("capture", records, (), 2, 0)
+
+
+def test_each_oracle_has_faults_of_its_own() -> None:
+    records = [site(REFS), site(EXPAND, fallbacks={"True": 2, "False": 1})]
+    assert [one.semantics for one in draw("agreement", records, (), 2, 0)] == [
+        Semantics(answers=(Answer(EXPAND, value=False),)),
+        Semantics(answers=(Answer(REFS, value=True),)),
+    ]
+    kinds = [one.semantics.faults[0].kind for one in draw("specialization", records, (), 2, 0)]
+    assert kinds == ["specialize", "specialize"]
+    made = SiteRecord("Python", "torch/_meta_registrations.py", 7, "", "")
+    added, dropped = draw("assertions", records, [made], 3, 0)[1:]
+    assert (added.semantics.faults[0].kind, added.place in {REFS, EXPAND}) == ("add assertion", True)
+    assert dropped.semantics.faults == (Fault(Place("Python", made.file, 7), "drop assertion"),)
 
 
 def test_a_fault_that_is_blamed_on_its_place_is_exact() -> None:
-    judged = judge_fault(Planted(REFS, "reshape"), failed(REFS))
+    judged = judge_fault(withheld(REFS), failed(REFS))
     assert (judged.found, judged.exact, judged.stage, judged.why) == (True, True, "fake", "")
     assert judged.named == "torch/_refs/__init__.py:reshape line 4026"
 
 
 def test_a_fault_that_is_blamed_on_another_line_is_misnamed() -> None:
     caller = Frame("torch/_refs/nn/functional/__init__.py", 12, "pad", "reshape(x)", exact=True)
-    judged = judge_fault(Planted(REFS, "reshape"), failed(REFS, caller))
+    judged = judge_fault(withheld(REFS), failed(REFS, caller))
     assert (judged.found, judged.exact) == (True, False)
     assert judged.why == "evaluated at torch/_refs/__init__.py:4026"
 
 
 def test_a_fault_in_cxx_is_exact_when_cxx_at_that_place_evaluated_it() -> None:
     seen = failed(EXPAND, native="at::inferExpandGeometry(at::Tensor const&)")
-    assert judge_fault(Planted(EXPAND, ""), seen).exact
+    assert judge_fault(withheld(EXPAND), seen).exact
     elsewhere = Place("C++", EXPAND.file, 99)
-    assert not judge_fault(Planted(elsewhere, ""), seen).exact
+    assert not judge_fault(withheld(elsewhere), seen).exact
 
 
 @pytest.mark.parametrize(
@@ -96,34 +119,56 @@ def test_a_fault_in_cxx_is_exact_when_cxx_at_that_place_evaluated_it() -> None:
     ],
 )
 def test_a_fault_that_does_not_show_is_not_found(seen: Observation, why: str) -> None:
-    judged = judge_fault(Planted(REFS, "reshape"), seen)
+    judged = judge_fault(withheld(REFS), seen)
     assert (judged.found, judged.exact, judged.why) == (False, False, why)
+
+
+def reacher(stage: Stage, *, called: bool = False, shape: str = "Eq(x0, 1)", cases: int = 3) -> Reacher:
+    return Reacher(VIEW, stage, called, frozenset({(REFS, shape)}), 1.5, cases)
 
 
 def test_the_program_is_run_where_it_reached_the_site_and_then_elsewhere() -> None:
     ran: list[Run] = []
 
-    def runner(run: Run) -> Observation:
-        ran.append(run)
-        return failed(REFS) if run.stage == "export" else ended()
+    def tester(trial: Trial) -> Tried:
+        ran.append(trial.run)
+        return Tried(failed(REFS) if trial.run.stage == "export" else ended())
 
-    reached = site(REFS, example=VIEW, stage="fake")
-    judged = show(Planted(REFS, "reshape"), Reach(1.5, 3), reached, ("export", "compile"), runner)
+    judged = show(withheld(REFS), reacher("fake"), ("export", "compile"), tester)
     assert [(run.stage, run.semantics.without) for run in ran] == [("fake", (REFS,)), ("export", (REFS,))]
     assert (judged.found, judged.cpu_seconds, judged.cases, judged.program) == (True, 1.5, 3, VIEW)
+    assert (judged.effect, judged.programs) == ("changes", 2)
+    missed = show(withheld(REFS), reacher("fake"), (), lambda _: Tried(ended()))
+    assert (missed.effect, missed.why) == ("harmless", "fake: torch catches the error and goes on")
+    assert show(withheld(REFS), None, ("export",), tester).effect == "unreached"
 
 
-def test_the_first_case_at_a_place_is_noted() -> None:
-    first, tally = FirstReached(frozenset({REFS, EXPAND})), Tally()
-    first(("case", ""), tally)
-    assert first.when == {}
+def test_the_cases_at_a_place_are_noted_in_order() -> None:
+    reachers, tally = Reachers(), Tally()
     tally.cpu_seconds["export"] = 2.0
-    tally.digests[0] = "d"
-    tally.ledger.fallback_sites.add(("Python", REFS.file, REFS.line))
-    first(("case", ""), tally)
-    tally.cpu_seconds["export"] = 9.0
-    first(("case", ""), tally)
-    assert first.when == {REFS: Reach(2.0, 1)}
+    reached = (Reached(REFS, "reshape", "guard_or_false", "False", "same", "Eq(x0, 1)"),)
+    outcomes = (StageOutcome("export", "explicit", "ok", "ok", 0.1), StageOutcome("aot", "explicit", "fail", "", 0.1))
+    stages = (StageReached("export", reached), StageReached("aot", reached), StageReached("compile", ()))
+    reachers(CaseResult(0, "d", outcomes, VIEW, reached=stages), tally)
+    assert [(one.stage, one.called, one.cpu_seconds) for one in reachers.found] == [
+        ("export", True, 2.0),
+        ("aot", False, 2.0),
+    ]
+    assert reachers.first(REFS) == reachers.found[0]
+    assert reachers.first(EXPAND) is None
+
+
+def test_few_programs_with_the_same_expressions_are_called() -> None:
+    reachers = Reachers(
+        [
+            reacher("fake"),
+            *(reacher("aot", called=True, cases=number) for number in range(5)),
+            reacher("aot", called=True, shape="x0 > 1", cases=9),
+        ]
+    )
+    assert [one.cases for one in reachers.called(REFS, 8, 2)] == [0, 1, 9]
+    assert [one.cases for one in reachers.called(REFS, 1, 2)] == [0]
+    assert list(reachers.called(EXPAND, 8, 2)) == []
 
 
 def test_the_ninetieth_percentile() -> None:
@@ -143,7 +188,7 @@ def test_recall_as_typed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["schema"], found["found"], found["exact"], found["known_sites"]) == (
-        "ddefuzz.bench.recall/1",
+        "ddefuzz.bench.recall/2",
         1,
         1,
         2,

@@ -90,6 +90,10 @@ def test_a_copy_where_eager_has_a_view_is_accepted() -> None:
     view = f'{HEADER}# inputs: x = normal\ndef program(x: Float32[Tensor, "4 4"]):\n    return x[1:]\n'
     call = altered(view, lambda result: result.clone())
     assert (call.agreement, [one.what for one in call.accepted]) == ("same", ["alias"])
+    call = altered(view.replace("x[1:]", "x.t()"), lambda result: result.clone(memory_format=torch.contiguous_format))
+    assert (call.agreement, [one.what for one in call.accepted]) == ("same", ["strides", "alias"])
+    call = altered(view.replace("x[1:]", "x.t() + 1"), lambda result: result.contiguous())
+    assert (call.agreement, [one.what for one in call.differences]) == ("differs", ["strides"])
 
 
 def test_float64_decides_between_two_roundings() -> None:

@@ -1,0 +1,184 @@
+"""What a planted fault does to captured programs that are called, and which oracle reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from ddefuzz.bench.planted import Effect, Planted
+from ddefuzz.bench.reachers import Reacher
+from ddefuzz.classify.anchor import callee
+from ddefuzz.classify.chain import op_name
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.site import user_frame
+from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.execute.calls import Call
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.instrument.events import Place
+from ddefuzz.oracles.program import Trial, Tried
+from ddefuzz.oracles.table import NAMES, calls_of
+
+Tester = Callable[[Trial], Tried]
+"""Runs and judges. A worker that dies is an observation."""
+
+WITHOUT_CAPTURE = tuple(name for name in NAMES if name != "capture")
+
+SEVERITY: tuple[Effect, ...] = ("unreached", "equivalent", "harmless", "stops", "changes")
+
+
+class Shown(NamedTuple):
+    """What a fault does to one program: the effect, the failures that are new, and what changed, in a line."""
+
+    effect: Effect
+    failures: tuple[Classified, ...]
+    change: str
+    exact: bool = False
+
+
+@dataclass(slots=True)
+class Programs:
+    """Runs programs with and without faults. Runs without are kept."""
+
+    tester: Tester
+    healthy: dict[tuple[str, Stage], Tried] = field(default_factory=dict)
+
+    def without_fault(self, program: str, stage: Stage) -> Tried:
+        """The program as it is."""
+        key = (program, stage)
+        if key not in self.healthy:
+            self.healthy[key] = self.tester(_trial(program, stage, EXPLICIT))
+        return self.healthy[key]
+
+    def with_fault(self, program: str, stage: Stage, fault: Planted) -> Shown:
+        """The program with a fault."""
+        before = self.without_fault(program, stage)
+        if before.observation.outcome != "ok":
+            return Shown("unreached", (), "it is not captured")
+        after = self.tester(_trial(program, stage, fault.semantics))
+        known = {one.signature for one in before.failures}
+        new = tuple(one for one in after.failures if one.signature not in known)
+        effect, change = effect_of(before.observation, after.observation)
+        return Shown(effect, new, change, bool(new) and all(names(one, fault, before.observation) for one in new))
+
+
+def _trial(program: str, stage: Stage, semantics: Semantics) -> Trial:
+    run = Run(ProgramSubject(program), stage, semantics, graph=True, calls=calls_of(WITHOUT_CAPTURE))
+    return Trial(run, WITHOUT_CAPTURE)
+
+
+def effect_of(before: Observation, after: Observation) -> tuple[Effect, str]:
+    """What a fault does, by the runs of a captured program without and with it, and the first change."""
+    if after.outcome != "ok":
+        error = after.exceptions[0].message.partition("\n")[0][:120] if after.exceptions else after.reason
+        return "stops", f"{after.outcome}: {error}"
+    calls = {call.size: call for call in after.calls}
+    for call in before.calls:
+        other = calls.get(call.size)
+        # A call for which torch captured again tests another capture.
+        if other is None or call.recompiled or other.recompiled or _end(call) == _end(other):
+            continue
+        return "changes", f"at size {call.size}: {_said(call)}, with the fault {_said(other)}"
+    same = before.graph == after.graph and _assumed(before) == _assumed(after)
+    return ("equivalent" if same else "harmless"), ""
+
+
+def _end(call: Call) -> tuple[object, ...]:
+    wrong = call.agreement == "differs"
+    return call.captured.returned, wrong, {(one.what, one.where) for one in call.differences} if wrong else set()
+
+
+def _said(call: Call) -> str:
+    if not call.captured.returned:
+        return f"refused ({call.captured.expression or call.captured.error[:80]})"
+    if call.agreement == "differs":
+        return f"{call.differences[0].what} of {call.differences[0].where} differ"
+    return "as eager" if call.eager.returned else "taken"
+
+
+def _assumed(observation: Observation) -> set[tuple[str, str]]:
+    return {(one.kind, one.text) for one in observation.constraints}
+
+
+def names(found: Classified, fault: Planted, healthy: Observation) -> bool:
+    """Whether a failure is blamed on exactly the planted place.
+
+    An assertion that is not there has no place any more. Exact is then the op that made it without the fault.
+    """
+    if fault.semantics.faults and fault.semantics.faults[0].kind == "drop assertion":
+        site = found.signature.site
+        return site.language == "op" and site.function in set(_makers(healthy, fault.place))
+    frame = found.frame
+    return frame is not None and (frame.file, frame.line) == (fault.place.file, fault.place.line)
+
+
+def _makers(observation: Observation, place: Place) -> Iterator[str]:
+    """The ops of the program that make an assertion at a place."""
+    for one in observation.constraints:
+        frame = user_frame((*one.python, *one.traced)) if one.place == place and one.kind == "assertion" else None
+        if frame is not None:
+            yield op_name(callee(frame))
+
+
+def assertion_places(tried: Iterable[Tried]) -> tuple[SiteRecord, ...]:
+    """The places in torch that make run-time assertions in some programs."""
+    made = {one.place for each in tried for one in each.observation.constraints if one.kind == "assertion"}
+    inside = sorted(place for place in made if place.language == "C++" or place.file.startswith("torch/"))
+    return tuple(SiteRecord(place.language, place.file, place.line, "", "") for place in inside)
+
+
+def show_called(fault: Planted, example: SiteRecord | None, cases: Iterable[Reacher], programs: Programs) -> Planted:
+    """Run the database's example with the fault, then the campaign's cases until an oracle reports it."""
+    fault = msgspec.structs.replace(fault, why="")
+    for stage in _stages_of(example):
+        assert example is not None
+        fault = _after(fault, example.example, stage, programs, None)
+        if fault.found_by_example:
+            break
+    for case in cases:
+        fault = _after(fault, case.program, case.stage, programs, case)
+        if fault.found:
+            break
+    if not fault.programs:
+        return msgspec.structs.replace(fault, why="no program that is captured reached it")
+    return fault
+
+
+def _stages_of(example: SiteRecord | None) -> tuple[Stage, ...]:
+    stages: tuple[Stage, ...] = ("aot", "export", "compile", "export-strict")
+    if example is None or not example.example:
+        return ()
+    return tuple(sorted(stages, key=lambda one: one != example.stage))
+
+
+def _after(fault: Planted, program: str, stage: Stage, programs: Programs, case: Reacher | None) -> Planted:
+    """A fault after one more program."""
+    shown = programs.with_fault(program, stage, fault)
+    if shown.effect == "unreached":
+        return fault
+    effect = max(fault.effect, shown.effect, key=SEVERITY.index)
+    fault = msgspec.structs.replace(fault, effect=effect, programs=fault.programs + 1)
+    if not shown.failures:
+        why = f"{stage}: {shown.change}" if shown.change and (not fault.why or shown.effect == "changes") else fault.why
+        return msgspec.structs.replace(fault, why=why)
+    said = msgspec.structs.replace(
+        fault,
+        effect="changes",
+        stage=stage,
+        kind=", ".join(dict.fromkeys(str(one.signature.kind) for one in shown.failures)),
+        named=", ".join(map(blamed, shown.failures)),
+        program=program,
+        why="" if shown.exact else shown.change,
+    )
+    if case is None:
+        return msgspec.structs.replace(said, found_by_example=True, exact_by_example=shown.exact)
+    return msgspec.structs.replace(said, found=True, exact=shown.exact, cpu_seconds=case.cpu_seconds, cases=case.cases)
+
+
+def blamed(classified: Classified) -> str:
+    """The place that was blamed, with its line."""
+    frame = classified.frame
+    line = f" line {frame.line}" if frame is not None and frame.line else ""
+    return f"{classified.signature.site}{line}"

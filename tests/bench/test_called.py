@@ -1,0 +1,131 @@
+"""What a planted fault does to called programs, by observations made by hand; and in real torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ddefuzz.bench.called import Programs, effect_of, show_called
+from ddefuzz.bench.planted import Planted
+from ddefuzz.bench.reachers import Reacher
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.execute.calls import Call, Difference, Ended
+from ddefuzz.execute.protocol import EXPLICIT, Observation, Semantics
+from ddefuzz.findings.database import Database
+from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Place
+from ddefuzz.oracles.program import Trial, Tried
+from tests.cli.test_cli_typed import typed
+
+REFS = Place("Python", "torch/_refs/__init__.py", 40)
+SAME = Call("2", Ended(), Ended(), "same")
+WRONG = Call("2", Ended(), Ended(), "differs", (Difference("values", "result", "how"),))
+REFUSED = Call("2", Ended(), Ended("RuntimeError: no"))
+HEALTHY = Observation("aot", EXPLICIT, "ok", graph="graph", calls=(SAME,))
+ASSERTED = Constraint("assertion", "Eq(u0, 3)", "expect_true", REFS)
+TURNED = Planted(REFS, "reshape", Semantics(answers=(Answer(REFS, value=True),)))
+CASES = tuple(Reacher(f"program {number}", "aot", called=True, reached=frozenset(), cpu_seconds=number, cases=number)
+              for number in range(3))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "effect"),
+    [
+        ({}, "equivalent"),
+        ({"graph": "other"}, "harmless"),
+        ({"constraints": (ASSERTED,)}, "harmless"),
+        ({"calls": (WRONG,)}, "changes"),
+        ({"calls": (REFUSED,)}, "changes"),
+        ({"calls": (msgspec.structs.replace(WRONG, recompiled=True),)}, "equivalent"),
+        ({"outcome": "fail", "calls": ()}, "stops"),
+        ({"outcome": "crash", "calls": ()}, "stops"),
+    ],
+)
+def test_the_effect_of_a_fault(changes: dict[str, object], effect: str) -> None:
+    assert effect_of(HEALTHY, msgspec.structs.replace(HEALTHY, **changes))[0] == effect
+
+
+def reported(place: Place) -> Classified:
+    frame = Frame(place.file, place.line, "reshape")
+    signature = Signature("wrong-result", Site("Python", place.file, "reshape"), "guard_or_false Eq(x0, n)")
+    return Classified(Failure("wrong-result", HEALTHY, "how"), signature, "wrong-capture", "agreement", frame)
+
+
+def programs_of(shown: dict[str, Tried]) -> Programs:
+    """Programs that show what is given with the fault, and nothing without it."""
+
+    def tester(trial: Trial) -> Tried:
+        text = trial.run.subject.text  # type: ignore[union-attr]
+        return Tried(HEALTHY) if trial.run.semantics == EXPLICIT else shown.get(text, Tried(HEALTHY))
+
+    return Programs(tester)
+
+
+def test_the_first_case_that_an_oracle_reports_finds_the_fault() -> None:
+    wrong = msgspec.structs.replace(HEALTHY, calls=(WRONG,))
+    found = show_called(TURNED, None, CASES, programs_of({"program 1": Tried(wrong, (reported(REFS),))}))
+    assert (found.effect, found.found, found.exact, found.cases, found.programs) == ("changes", True, True, 1, 2)
+    elsewhere = msgspec.structs.replace(REFS, line=41)
+    found = show_called(TURNED, None, CASES, programs_of({"program 1": Tried(wrong, (reported(elsewhere),))}))
+    assert (found.found, found.exact) == (True, False)
+    unreported = show_called(TURNED, None, CASES, programs_of({"program 1": Tried(wrong)}))
+    assert (unreported.effect, unreported.found, unreported.programs) == ("changes", False, 3)
+    assert unreported.why == "aot: at size 2: as eager, with the fault values of result differ"
+
+
+def test_what_a_program_shows_without_the_fault_does_not_count() -> None:
+    programs = Programs(lambda _: Tried(HEALTHY, (reported(REFS),)))
+    assert not show_called(TURNED, None, CASES, programs).found
+
+
+def test_the_known_program_of_a_site_is_counted_apart() -> None:
+    example = SiteRecord("Python", REFS.file, REFS.line, "reshape", "", example="known", stage="aot")
+    wrong = Tried(msgspec.structs.replace(HEALTHY, calls=(WRONG,)), (reported(REFS),))
+    found = show_called(TURNED, example, CASES, programs_of({"known": wrong}))
+    assert (found.found, found.found_by_example, found.exact_by_example, found.effect) == (False, True, True, "changes")
+
+
+def test_a_dropped_assertion_is_named_by_the_op_that_made_it() -> None:
+    user = Frame("<program>", 4, "program", "torch.cat((x, y))", exact=True)
+    made = msgspec.structs.replace(ASSERTED, python=(user, Frame(REFS.file, REFS.line, "cat")))
+    healthy = Tried(msgspec.structs.replace(HEALTHY, constraints=(made,)))
+    dropped = Planted(REFS, "", Semantics(faults=(Fault(REFS, "drop assertion"),)))
+    for op, exact in (("torch.cat", True), ("torch.stack", False)):
+        lacks = Classified(
+            Failure("missing-assertion", HEALTHY, "eager refuses"),
+            Signature("missing-assertion", Site("op", None, op), "RuntimeError"),
+            "wrong-capture",
+            "assertions",
+        )
+        shown = Tried(msgspec.structs.replace(HEALTHY, calls=(WRONG,)), (lacks,))
+        programs = Programs(lambda trial, shown=shown: healthy if trial.run.semantics == EXPLICIT else shown)  # type: ignore[misc]
+        assert show_called(dropped, None, CASES, programs).exact is exact
+
+
+@pytest.mark.slow
+def test_recall_of_called_programs_as_typed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/known.db"
+    text = """\
+# ddefuzz program v1
+# inputs: x = sizes(3, 4, 3)
+def program(x: Int64[Tensor, "3"]):
+    t0 = torch.bincount(x).float()
+    t1 = torch.stack((t0, t0)).unsqueeze(0)
+    return torch.bmm(t1, t1.transpose(1, 2))
+"""
+    place = Place("Python", "torch/_prims_common/__init__.py", 379)
+    with Database.open(url) as database:
+        known = SiteRecord("Python", place.file, place.line, "", "", {"False": 1}, example=text, stage="aot")
+        database.add_sites("2.13.0", [known])
+    words = ("--oracle", "specialization", "--sites", "1", "--budget", "1x", "-j", "1", "--stage", "aot", "--db", url)
+    done = typed("bench", "recall", *words, "--format", "json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found)[-5:] == ["planted", "equivalent", "changing", "found", "exact"]
+    assert found["planted"] == 1
+    assert sum(found[name] for name in ("unreached", "equivalent", "harmless", "stopping", "changing")) == 1
