@@ -12,6 +12,7 @@ import torch
 from ddefuzz.generate.draw import drawn_case, generator_key
 from ddefuzz.generate.eager import tolerant_eager
 from ddefuzz.generate.lockstep import REFUSALS
+from ddefuzz.generate.origin import CAPTURES
 from ddefuzz.generate.strategies import Drawn
 from ddefuzz.generate.validity import is_valid
 from ddefuzz.ops.catalogue import DRAWN
@@ -23,7 +24,10 @@ STEPS_ON_UNBACKED = 3
 
 
 class GenerationRecord(msgspec.Struct, frozen=True):
-    """Fractions are of `draws`, from 0 to 1. `render` defines each in a line."""
+    """Fractions are of `draws`, from 0 to 1. `render` defines each in a line.
+
+    `captured` has the share of the programs of each profile that is captured, by stage, if it was measured.
+    """
 
     key: str
     draws: int
@@ -38,6 +42,7 @@ class GenerationRecord(msgspec.Struct, frozen=True):
     programs_per_cpu_second: float
     callables_drawn: int
     callables_never_drawn: tuple[str, ...]
+    captured: dict[str, dict[str, float]] = {}
     schema: str = "ddefuzz.bench.generation/1"
 
 
@@ -164,4 +169,8 @@ def render(record: GenerationRecord) -> str:
     ]
     if record.callables_never_drawn:
         lines.append(f"         never drawn: {', '.join(record.callables_never_drawn)}")
+    for profile, shares in record.captured.items():
+        said = ", ".join(f"{share:.1%} in {stage}" for stage, share in shares.items())
+        target = "; target 90% in each" if profile == CAPTURES else ""
+        lines.append(f"         captured of profile {profile}: {said}{target}")
     return "\n".join(lines)

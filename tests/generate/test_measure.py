@@ -36,6 +36,12 @@ def test_each_number_is_defined_in_a_line(record: GenerationRecord) -> None:
     assert all(len(line) <= 160 or "never drawn" in line for line in text.splitlines())
 
 
+def test_the_share_that_is_captured_is_given_by_profile(record: GenerationRecord) -> None:
+    measured = msgspec.structs.replace(record, captured={"captures": {"aot": 0.915, "export": 0.92}})
+    line = "         captured of profile captures: 91.5% in aot, 92.0% in export; target 90% in each"
+    assert render(measured).splitlines()[-1] == line
+
+
 def program(body: str) -> Program:
     text = f'# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "u0 4"]):\n{body}'
     return parse(text, "case.py").program

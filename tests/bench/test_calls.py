@@ -1,0 +1,51 @@
+"""The cost of calling captured programs, and the share of programs that is captured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.bench.calls import CallingCost
+from ddefuzz.bench.captured import shares_of
+from ddefuzz.campaign.tasks import CaseResult, StageOutcome
+from ddefuzz.cli.bench_calls import calls_text
+from tests.cli.test_cli_typed import typed
+
+
+def ended(index: int, **outcomes: str) -> CaseResult:
+    runs = (
+        StageOutcome("aot" if one == "aot" else "export", "explicit", how, "", 0.1) for one, how in outcomes.items()
+    )
+    return CaseResult(index, "d", (*runs, StageOutcome("aot", "size-oblivious", "ok", "", 0.1)))
+
+
+def test_a_program_that_ended_its_worker_is_not_captured() -> None:
+    results = [ended(0, aot="ok", export="ok"), ended(1, aot="fail", export="ok")]
+    assert shares_of(results, 4) == {"aot": 0.25, "export": 0.5}
+
+
+def test_the_ratio_is_over_all_stages() -> None:
+    cost = CallingCost(
+        "2.13.0", "captures", 0, 3, 5, {"aot": 1.0, "export": 3.0, "compile": 0.0}, {"aot": 2.0, "export": 4.0}
+    )
+    assert cost.ratio == 1.5
+    assert calls_text(cost).splitlines()[1:] == [
+        "    1.50  CPU seconds with calls and all oracles over capture alone (target ≤ 1.5)",
+        "    2.00  aot: 2.0 / 1.0",
+        "    1.33  export: 4.0 / 3.0",
+    ]
+
+
+@pytest.mark.slow
+def test_calls_and_captures_as_typed(tmp_path: Path) -> None:
+    done = typed("bench", "calls", "--draws", "1", "--format", "json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["schema"], found["profile"], found["draws"]) == ("ddefuzz.bench.calls/1", "captures", 1)
+    assert found["ratio"] > 0
+    done = typed("bench", "generation", "--draws", "2", "--captures", "1", "--format", "json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    captured = json.loads(done.stdout)["captured"]
+    assert set(captured["captures"]) == {"aot", "export"}
