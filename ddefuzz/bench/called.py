@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddefuzz.bench.planted import Effect, Planted
+from ddefuzz.bench.planted import PLANTS, Effect, Planted
 from ddefuzz.bench.reachers import Reacher
 from ddefuzz.classify.anchor import callee
 from ddefuzz.classify.chain import op_name
@@ -19,12 +19,13 @@ from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.instrument.events import Place
 from ddefuzz.oracles.program import Trial, Tried
-from ddefuzz.oracles.table import NAMES, calls_of
+from ddefuzz.oracles.table import calls_of
 
 Tester = Callable[[Trial], Tried]
 """Runs and judges. A worker that dies is an observation."""
 
-WITHOUT_CAPTURE = tuple(name for name in NAMES if name != "capture")
+WITHOUT_CAPTURE = tuple(name for name in PLANTS if name != "capture")
+"""The oracles that judge each planted fault: those that judge one run of a captured program that is called."""
 
 SEVERITY: tuple[Effect, ...] = ("unreached", "equivalent", "harmless", "stops", "changes")
 

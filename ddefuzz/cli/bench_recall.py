@@ -26,7 +26,6 @@ from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
-from ddefuzz.oracles.table import NAMES
 
 RUN_SECONDS = 60.0
 
@@ -123,7 +122,7 @@ def command(
         in_turn=True,
         screen=True,
         guided=guided,
-        oracles=NAMES if calling else CAPTURE,
+        oracles=tuple(PLANTS) if calling else CAPTURE,
     )
     chosen = " ".join(f"--oracle {oracle}" for oracle in oracles)
     said = f"ddefuzz bench recall {chosen} --sites {sites} --seed {seed} --budget {plan.budget} --db {db}"
