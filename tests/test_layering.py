@@ -15,6 +15,7 @@ PACKAGES = (
     "errors",
     "files",
     "selfcheck",
+    "formats",
     "program",
     "ops",
     "instrument",

@@ -24,6 +24,7 @@ COMMANDS = {
     "replay": "Run the saved cases again and compare them with what is expected.",
     "findings": "List, show and triage findings.",
     "triage": "Decide on findings in the terminal, one a screen and one key a decision.",
+    "report": "Write findings in a format for other tools, or one finding for PyTorch's developers.",
     "sites": "List the guard sites of torch, and how often runs reached them.",
     "bench": "Measure ddefuzz itself.",
     "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 import rich_click as click
 from rich.console import Group
 
@@ -15,14 +14,16 @@ from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, replay, status
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import jobs_option
-from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, rendered
+from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import replay_scripts
+from ddefuzz.cli.reports import replay_report, writers_of
 from ddefuzz.cli.streams import printable
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 from ddefuzz.findings.database import Database
+from ddefuzz.formats.table import NAMES
 
 SCHEMA = "ddefuzz.replay/1"
 
@@ -40,7 +41,7 @@ DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
 @click.option("--python", metavar="PATH", help="With --scripts: the interpreter, of any torch (default: this one).")
 @click.option("--sites", "url", metavar="URL", help="Save the guard sites that the cases reach in this database.")
 @jobs_option
-@output_options("text", "jsonl")
+@output_options("text", *NAMES)
 def command(
     paths: tuple[Path, ...],
     known: str | None,
@@ -106,7 +107,8 @@ def command(
     if url is not None:
         with Database.open(url) as database:
             database.add_sites(installed_version(), ledger.drain())
-    deliver(_writers(results), format_, outputs)
+    report = replay_report(results, installed_version(), SCHEMA)
+    deliver({"text": lambda page: _page(results, page), **writers_of(report)}, format_, outputs)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)
 
@@ -122,26 +124,6 @@ def _nothing(paths: tuple[Path, ...], known: str | None) -> str:
 def _cases_of(url: str) -> tuple[KeptCase, ...]:
     with Database.open(url, create=False) as database:
         return finding_cases(database.findings(), url)
-
-
-def _writers(results: tuple[Replayed, ...]) -> dict[str, Writer]:
-    return {"text": lambda page: _page(results, page), "jsonl": lambda _page: _lines(results)}
-
-
-def _lines(results: tuple[Replayed, ...]) -> str:
-    lines = []
-    for result in results:
-        document = {
-            "schema": SCHEMA,
-            "case": result.case.id,
-            "finding": result.case.finding or None,
-            "status": result.status,
-            "expected": str(result.case.expect),
-            "seen": result.seen,
-            "evidence": result.evidence,
-        }
-        lines.append(msgspec.json.encode(document).decode() + "\n")
-    return "".join(lines)
 
 
 def _page(results: tuple[Replayed, ...], page: Page) -> str:

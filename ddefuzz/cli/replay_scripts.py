@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 from rich.console import Group
 
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, deliver, plain, rendered
 from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.reports import scripts_report, writers_of
 from ddefuzz.cli.streams import printable
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
 from ddefuzz.findings.database import Database
@@ -48,7 +48,8 @@ def replay_scripts(
         results = run_scripts(findings, python, jobs, listen)
         if format_ != "text":
             live.say(_total(results))
-    deliver({"text": lambda page: _page(results, page), "jsonl": lambda _: _lines(results)}, format_, outputs)
+    report = scripts_report(results, findings, torch_of(python), SCHEMA)
+    deliver({"text": lambda page: _page(results, page), **writers_of(report)}, format_, outputs)
     if any(result.status == "fails otherwise" for result in results):
         raise SystemExit(EXIT_FOUND)
 
@@ -67,11 +68,6 @@ def _findings(paths: Iterable[Path], url: str | None) -> list[Finding]:
         with Database.open(url, create=False) as database:
             found |= {finding.id: finding for finding in database.findings()}
     return [found[key] for key in sorted(found)]
-
-
-def _lines(results: tuple[ScriptResult, ...]) -> str:
-    encoded = (msgspec.json.encode({"schema": SCHEMA, **msgspec.structs.asdict(result)}) for result in results)
-    return "".join(f"{line.decode()}\n" for line in encoded)
 
 
 def _page(results: tuple[ScriptResult, ...], page: Page) -> str:

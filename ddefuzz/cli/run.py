@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-import msgspec
 import rich_click as click
 from click.core import ParameterSource
 
@@ -19,14 +18,16 @@ from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, oracles_option, semantics_option, stages_option
-from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import stop_on_interrupt
+from ddefuzz.cli.reports import run_report, writers_of
 from ddefuzz.cli.run_page import summary_page
 from ddefuzz.cli.run_progress import campaign_progress
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.known import Known, Now, decided, known_now, read_known
+from ddefuzz.formats.table import NAMES as NAMES_OF_FORMATS
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.program import CAPTURE
@@ -119,7 +120,7 @@ DEFAULT_ORACLES = ("capture", "agreement", "specialization", "mechanism")
     "database, that has expired does not hold.",
 )
 @db_option
-@output_options("text", "json")
+@output_options("text", *NAMES_OF_FORMATS)
 @click.pass_context
 def command(
     context: click.Context,
@@ -179,8 +180,10 @@ def command(
                 summary = resume(plan, entry, database, progress, stopped)
             else:
                 summary = start(plan, database, progress, stopped)
-        regressed = {finding.id for finding in database.findings() if "regressed" in finding.verdicts.values()}
-    deliver(_writers(summary, replay), format_, outputs)
+        found = database.findings()
+    regressed = {finding.id for finding in found if "regressed" in finding.verdicts.values()}
+    writers = {"text": lambda page: summary_page(summary, replay, page), **writers_of(run_report(summary, found))}
+    deliver(writers, format_, outputs)
     if summary.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if not summary.cases and not summary.findings:
@@ -210,11 +213,6 @@ def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:
             return bool(bugs)
         case "never":
             return False
-
-
-def _writers(summary: Summary, replay: str) -> dict[str, Writer]:
-    document = msgspec.json.encode(summary).decode() + "\n"
-    return {"text": lambda page: summary_page(summary, replay, page), "json": lambda _page: document}
 
 
 def _budget(context: click.Context, budget: str, max_examples: int | None) -> Budget:

@@ -1,0 +1,105 @@
+"""`ddefuzz report`: findings in formats for other tools, and one finding for PyTorch's developers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import rich_click as click
+
+from ddefuzz.cli.finding_id import resolve
+from ddefuzz.cli.options import db_option
+from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.reports import findings_report, writers_of
+from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import is_open
+from ddefuzz.findings.model import Finding
+from ddefuzz.formats.table import FORMATS, NAMES
+from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
+
+UPSTREAM: Final[dict[str, tuple[str, Callable[[Finding], str]]]] = {
+    "issue": ("an issue as PyTorch asks for it, in Markdown", issue),
+    "unittest": ("a unit test in PyTorch's style that is expected to fail", unit_test),
+    "exportdb": ("an example for torch/_export/db/examples", exportdb_example),
+}
+"""The formats of one finding, with what they are. Nothing is filed."""
+
+ENVIRONMENT_SECONDS: Final = 120.0
+
+
+def _formats() -> str:
+    one = "; ".join(f"{name}: {meaning}" for name, (meaning, _) in UPSTREAM.items())
+    return "; ".join(f"{form.name}: {form.meaning}" for form in FORMATS) + f". With an ID also {one}."
+
+
+@click.command(
+    "report",
+    help=f"""Write findings in a format for other tools, or one finding for PyTorch's developers.
+
+Without ID, the report has all findings that are open and depend on data. New findings count as failed, reviewed ones
+as known.
+
+Formats: {_formats()}
+""",
+)
+@click.argument("finding_id", metavar="[ID]", required=False)
+@click.option("--all", "all_", is_flag=True, help="Also findings that are not open, or do not depend on data.")
+@click.option("--env", is_flag=True, help="With the format issue: run torch.utils.collect_env and add what it prints.")
+@db_option
+@output_options(*("markdown", *(name for name in NAMES if name != "markdown"), *UPSTREAM))
+@click.pass_context
+def command(
+    context: click.Context,
+    finding_id: str | None,
+    all_: bool,
+    env: bool,
+    db: str,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+) -> None:
+    """See the decorator: the help lists the table of formats."""
+    del context
+    with Database.open(db, create=False) as database:
+        everything = database.findings()
+        one = resolve(database, finding_id) if finding_id else None
+    wanted = {format_, *(name for name, _ in outputs)}
+    if one is None and (alone := sorted(wanted & set(UPSTREAM))):
+        raise InputError(f"--format {alone[0]}: found no ID, expected that of a finding")
+    tracked = {version for finding in everything for version in finding.torch_versions}
+    if one is not None:
+        listed = [one]
+    else:
+        listed = [
+            finding
+            for finding in everything
+            if all_ or (is_open(finding.state, finding.fixed_in, tracked) and finding.data_dependent is not False)
+        ]
+    report = findings_report(
+        listed, ", ".join(sorted(tracked)), frozenset(finding.id for finding in listed if finding.state == "new")
+    )
+    writers = writers_of(report)
+    if one is not None:
+        writers |= _upstream(one, environment() if env and "issue" in wanted else "")
+    deliver(writers, format_, outputs)
+
+
+def _upstream(finding: Finding, environment_: str) -> dict[str, Writer]:
+    return {
+        "issue": lambda _page: issue(finding, environment_),
+        "unittest": lambda _page: unit_test(finding),
+        "exportdb": lambda _page: exportdb_example(finding),
+    }
+
+
+def environment() -> str:
+    """What `python -m torch.utils.collect_env` prints. Raises `UnsupportedError`."""
+    words = [sys.executable, "-m", "torch.utils.collect_env"]
+    try:
+        ran = subprocess.run(words, capture_output=True, text=True, check=True, timeout=ENVIRONMENT_SECONDS)
+    except (subprocess.SubprocessError, OSError) as error:
+        raise UnsupportedError(f"--env: torch.utils.collect_env ended with {error}, expected its output") from error
+    return ran.stdout

@@ -1,0 +1,220 @@
+"""The reports of commands: the record that `ddefuzz.formats` writes, made from findings, campaigns and replays."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ddefuzz import __version__
+from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, statuses
+from ddefuzz.campaign.summary import Summary
+from ddefuzz.cli.layout import counted
+from ddefuzz.cli.output import Writer
+from ddefuzz.findings.model import Finding, as_document
+from ddefuzz.findings.textform import MINIMAL, ORIGINAL
+from ddefuzz.formats.record import Outcome, Report, Result, Rule
+from ddefuzz.formats.table import FORMATS
+from ddefuzz.oracles.table import kinds
+from ddefuzz.repro.run import ScriptResult
+
+FOLDER = Path("findings")
+
+UNEXPECTED = Rule("replay", "a replayed case does not do what is expected of it")
+"""The rule of a replayed case that is expected to pass."""
+
+
+def writers_of(report: Report) -> dict[str, Writer]:
+    """A writer for each format of the table. They do not depend on the page."""
+    return {one.name: partial(lambda write, _page: write(report), one.write) for one in FORMATS}
+
+
+def command_line() -> str:
+    """The command line of this process."""
+    return shlex.join(["ddefuzz", *sys.argv[1:]])
+
+
+def rules() -> tuple[Rule, ...]:
+    """A rule for each kind of failure."""
+    return tuple(Rule(kind, row.meaning) for kind, row in kinds().items())
+
+
+def result_of(finding: Finding, outcome: Outcome) -> Result:
+    """A finding as a result."""
+    frame = _site_line(finding)
+    return Result(
+        id=finding.id,
+        rule=finding.kind,
+        outcome=outcome,
+        title=finding.title,
+        path=_path(finding),
+        line=1 if _path(finding) else 0,
+        site=str(finding.site),
+        site_path=finding.site.module or "",
+        site_line=frame,
+        cause=finding.cause,
+        program=finding.minimal or finding.original or "",
+        facts=tuple(
+            (name, value)
+            for name, value in (
+                ("state", finding.state),
+                ("stage", finding.stage or ""),
+                ("ops", ", ".join(finding.shown_ops)),
+                ("torch", ", ".join(finding.torch_versions)),
+                ("owner", finding.owner),
+                ("links", " ".join(finding.links)),
+            )
+            if value
+        ),
+    )
+
+
+def _path(finding: Finding) -> str:
+    """The file of the program in the text form below the current folder, if it is there."""
+    for name in (MINIMAL, ORIGINAL):
+        path = FOLDER / finding.id / name
+        if path.is_file():
+            return path.as_posix()
+    return ""
+
+
+def _site_line(finding: Finding) -> int:
+    """The line of a Python site, 0 if it is not known."""
+    raised = finding.evidence.observation.raised if finding.evidence is not None else None
+    if raised is None or finding.site.module is None:
+        return 0
+    frames = [one for one in raised.python if (one.file, one.function) == (finding.site.module, finding.site.function)]
+    return frames[-1].line if frames else 0
+
+
+def findings_report(findings: Iterable[Finding], torch: str, failed: frozenset[str]) -> Report:
+    """Findings of a database. Those in `failed` count against the run, all others are known."""
+    found = tuple(findings)
+    documents = tuple(as_document(finding) for finding in found)
+    return Report(
+        command=command_line(),
+        title=f"ddefuzz: {counted(len(found), 'finding')}",
+        version=__version__,
+        torch=torch,
+        rules=rules(),
+        results=tuple(result_of(one, "failed" if one.id in failed else "known") for one in found),
+        document=documents,
+        records=documents,
+    )
+
+
+def run_report(summary: Summary, findings: Iterable[Finding]) -> Report:
+    """A campaign. New findings about PyTorch failed, all others are known."""
+    by_id = {finding.id: finding for finding in findings}
+    seen = [one for one in summary.findings if one.finding in by_id]
+    new = {one.finding for one in seen if one.is_new and one.counts}
+    return Report(
+        command=command_line(),
+        title=f"ddefuzz campaign: {counted(summary.cases, 'case')}, {counted(len(new), 'new finding')}",
+        version=__version__,
+        torch=summary.torch,
+        rules=rules(),
+        results=tuple(result_of(by_id[one.finding], "failed" if one.finding in new else "known") for one in seen),
+        facts=(f"seed {summary.seed}, profile {summary.profile}, {summary.seconds:.0f} s",),
+        document=summary,
+        records=summary.findings,
+    )
+
+
+_OUTCOMES: dict[Status, Outcome] = {
+    "as expected": "passed",
+    "gone": "passed",
+    "fails": "failed",
+    "fails otherwise": "failed",
+    "not judged": "failed",
+}
+
+
+def replay_report(results: Iterable[Replayed], torch: str, schema: str) -> Report:
+    """A replay: a result for each case. What does not do what is expected failed."""
+    replayed = tuple(results)
+    documents = tuple(_document(result, schema) for result in replayed)
+    mismatches = sum(result.status in MISMATCHES for result in replayed)
+    return Report(
+        command=command_line(),
+        title=f"ddefuzz replay: {counted(len(replayed), 'case')}, {mismatches} not as expected",
+        version=__version__,
+        torch=torch,
+        rules=(*rules(), UNEXPECTED),
+        results=tuple(map(_replayed, replayed)),
+        facts=(", ".join(f"{number} {status}" for status, number in statuses(replayed).items()),),
+        document={"schema": schema, "torch": torch, "cases": documents, "counts": statuses(replayed)},
+        records=documents,
+    )
+
+
+def _replayed(result: Replayed) -> Result:
+    expect = result.case.expect
+    path = Path(result.case.id.partition("@")[0].partition(".py:")[0] + ".py" * (".py:" in result.case.id))
+    relative = path.is_file() and not path.is_absolute()
+    outcome = _OUTCOMES[result.status]
+    if outcome == "passed" and expect.kind is not None and result.status == "as expected":
+        outcome = "known"
+    return Result(
+        id=result.case.id,
+        rule=expect.kind or UNEXPECTED.id,
+        outcome=outcome,
+        title=f"{result.status}: {result.seen}",
+        message=f"expected {expect}" + (f"; {result.evidence}" if result.evidence else ""),
+        path=path.as_posix() if relative else "",
+        line=1 if relative else 0,
+        site=expect.site,
+        facts=(("finding", result.case.finding),) if result.case.finding else (),
+    )
+
+
+_SCRIPTS: dict[str, Outcome] = {
+    "shows": "known",
+    "passes": "passed",
+    "fails otherwise": "failed",
+    "not judged": "skipped",
+}
+
+
+def scripts_report(results: Iterable[ScriptResult], findings: Iterable[Finding], torch: str, schema: str) -> Report:
+    """The stand-alone scripts of findings. One that fails otherwise failed."""
+    by_id = {finding.id: finding for finding in findings}
+    ran = tuple(results)
+    documents = tuple({"schema": schema, **msgspec.structs.asdict(result)} for result in ran)
+    counts = Counter(result.status for result in ran)
+    return Report(
+        command=command_line(),
+        title=f"ddefuzz replay --scripts: {counted(len(ran), 'script')}",
+        version=__version__,
+        torch=torch,
+        rules=rules(),
+        results=tuple(
+            msgspec.structs.replace(
+                result_of(by_id[one.finding], _SCRIPTS[one.status]),
+                message=": ".join(filter(None, [one.status, one.reason])),
+            )
+            for one in ran
+        ),
+        facts=(", ".join(f"{number} {status}" for status, number in counts.items()),),
+        document={"schema": schema, "torch": torch, "scripts": documents, "counts": dict(counts)},
+        records=documents,
+    )
+
+
+def _document(result: Replayed, schema: str) -> dict[str, object]:
+    document = {
+        "schema": schema,
+        "case": result.case.id,
+        "finding": result.case.finding or None,
+        "status": result.status,
+        "expected": str(result.case.expect),
+        "seen": result.seen,
+        "evidence": result.evidence,
+    }
+    plain: dict[str, object] = msgspec.to_builtins(document)
+    return plain

@@ -1,0 +1,19 @@
+"""The format `html`: one page that needs no other file."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ddefuzz.formats.record import Report
+
+
+def page(report: Report) -> str:
+    """The page. Everything is escaped: programs and messages are not trusted."""
+    environment = Environment(
+        loader=PackageLoader("ddefuzz.formats", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(report=report)

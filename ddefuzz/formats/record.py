@@ -1,0 +1,74 @@
+"""The record from which every format is written: what a command did, with one result for each finding or case."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Outcome: TypeAlias = Literal["failed", "known", "passed", "skipped"]
+"""
+failed   counts against the run: a new finding, or a case that does not do what is expected
+known    a failure that is known or expected
+passed   the case passes, or fails no longer
+skipped  not judged: this torch has no such op or stage
+"""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A kind of failure. `id` is stable over versions of ddefuzz."""
+
+    id: str
+    meaning: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding, or one replayed case.
+
+    `id` is stable: it is the fingerprint by which other tools recognize the result. `path` is a file below the current
+    folder, and `line` a line of it, from 1; empty and 0 if there is none. `site` is the call site in torch, with
+    `site_path` below torch's folder and `site_line` if they are known. `facts` are names and values for readers.
+    """
+
+    id: str
+    rule: str
+    outcome: Outcome
+    title: str
+    message: str = ""
+    path: str = ""
+    line: int = 0
+    site: str = ""
+    site_path: str = ""
+    site_line: int = 0
+    cause: str = ""
+    program: str = ""
+    seconds: float = 0.0
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command did. `command` is the command line, `facts` are lines for readers, `version` is ddefuzz's.
+
+    `rules` are all rules that the command can report, also those without a result. `document` is the same in the
+    command's own JSON, and `records` are its lines.
+    """
+
+    command: str
+    title: str
+    version: str
+    torch: str
+    rules: tuple[Rule, ...]
+    results: tuple[Result, ...]
+    facts: tuple[str, ...] = ()
+    document: Any = None
+    records: tuple[Any, ...] = ()
+
+    def of(self, *outcomes: Outcome) -> tuple[Result, ...]:
+        """The results with one of these outcomes."""
+        return tuple(result for result in self.results if result.outcome in outcomes)
+
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """The number of results with each outcome that occurs."""
+        outcomes: tuple[Outcome, ...] = ("failed", "known", "passed", "skipped")
+        return {outcome: len(self.of(outcome)) for outcome in outcomes if self.of(outcome)}
