@@ -68,8 +68,9 @@ def output_options(*formats: str) -> Callable[[Command], Command]:
             "format_",
             type=click.Choice(formats),
             default=formats[0],
+            metavar="FORMAT",
             show_default=True,
-            help="The format of stdout.",
+            help=f"The format of stdout: {', '.join(formats)}.",
         )
         for_files = click.option(
             "--output",

@@ -32,8 +32,10 @@ ENVIRONMENT_SECONDS: Final = 120.0
 
 
 def _formats() -> str:
-    one = "; ".join(f"{name}: {meaning}" for name, (meaning, _) in UPSTREAM.items())
-    return "; ".join(f"{form.name}: {form.meaning}" for form in FORMATS) + f". With an ID also {one}."
+    """A line for each format, for the help."""
+    rows = [(one.name, one.meaning) for one in FORMATS]
+    rows += [(name, f"with an ID: {meaning}") for name, (meaning, _) in UPSTREAM.items()]
+    return "\n".join(f"  {name:9} {meaning}" for name, meaning in rows)
 
 
 @click.command(
@@ -43,7 +45,9 @@ def _formats() -> str:
 Without ID, the report has all findings that are open and depend on data. New findings count as failed, reviewed ones
 as known.
 
-Formats: {_formats()}
+\b
+Formats:
+{_formats()}
 """,
 )
 @click.argument("finding_id", metavar="[ID]", required=False)

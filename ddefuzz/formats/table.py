@@ -38,7 +38,7 @@ FORMATS: tuple[Format, ...] = (
     Format("markdown", "a summary for a pull request or a CI step", markdown),
     Format("html", "one page without outside files", page),
     Format("junit", "JUnit XML for CI servers: a test case for each result", junit),
-    Format("sarif", "SARIF 2.1.0 for code scanning: results that are neither known nor passed", sarif),
+    Format("sarif", "SARIF 2.1.0 for code scanning: what failed", sarif),
     Format("github", "GitHub's annotations: at most ten lines for the log of a step", github),
     Format("csv", "a row for each result", csv),
 )
