@@ -47,9 +47,10 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 class Call(msgspec.Struct, frozen=True):
     """One call of a captured program and of eager, at the data sizes of this name.
 
-    `symbols` are the values of the capture's unbacked symbols in this call, as far as they are known. `agreement` is
-    None if one of the two did not return. `accepted` are differences that explicit unbacked semantics allow. `why` says
-    why results are incomparable.
+    `symbols` are the values of the capture's unbacked symbols in this call, as far as they are known. `failing` is the
+    condition of the first assertion of the traced graph that is not true in this call. `agreement` is None if one of
+    the two did not return. `accepted` are differences that explicit unbacked semantics allow. `why` says why results
+    are incomparable.
     """
 
     size: CallSize
@@ -60,6 +61,7 @@ class Call(msgspec.Struct, frozen=True):
     accepted: tuple[Difference, ...] = ()
     why: str = ""
     symbols: tuple[tuple[str, int], ...] = ()
+    failing: str = ""
     recompiled: bool = False
 
 

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 import torch
-from torch.fx import GraphModule, Interpreter, Node
 
-from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, is_accepted
+from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, is_accepted, telling
 from ddefuzz.execute.compare import aliases, close, differences
+from ddefuzz.execute.forms import Form, condition_of
+from ddefuzz.execute.graphs import Ran, run_nodes
 from ddefuzz.execute.prepared import Prepared, leaves_of
 from ddefuzz.execute.protocol import ProgramSubject, Subject
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import prepare
-from ddefuzz.instrument import torch_api
 from ddefuzz.ops import catalogue
 from ddefuzz.program.inputs import at_data_size
 from ddefuzz.program.recipes import fault_of
@@ -34,8 +34,11 @@ MOST_DIFFERENCES = 5
 
 _ASSERTION = re.compile(r"Runtime assertion failed for expression (.+?) on node", re.DOTALL)
 
-_UNBACKED = re.compile(r"u\d+")
-"""An unbacked symbol alone, as torch prints it."""
+_GUARD = re.compile(r"Guard failed: (.+)")
+"""What an exported program says of inputs that do not fit (torch/export/_unlift.py)."""
+
+_SIZE = re.compile(r"\bargs_(\d+)\.size\(\)\[(\d+)\]")
+"""A size of an argument in such a guard."""
 
 ROUNDED: frozenset[What] = frozenset({"values", "number", "gradient"})
 """Differences that may be of rounding alone."""
@@ -56,14 +59,25 @@ class _Result(NamedTuple):
     draws: bool = False
 
 
-def exercise(subject: Subject, capture: Capture, sizes: tuple[CallSize, ...]) -> tuple[Call, ...]:
-    """Call eager and the captured program at each of the sizes; once where two names lead to the same inputs."""
-    forms: dict[tuple[Subject, tuple[tuple[str, int], ...]], tuple[CallSize, _At]] = {}
+def exercise(
+    subject: Subject,
+    capture: Capture,
+    sizes: tuple[CallSize, ...],
+    forms: tuple[Form, ...] = (),
+    *,
+    constrained: bool = True,
+) -> tuple[Call, ...]:
+    """Call eager and the captured program at each of the sizes; once where two names lead to the same inputs.
+
+    `forms` have the assertions that a refusal may come from. Only if the capture is `constrained` is there
+    something to learn about its symbols in calls that end well.
+    """
+    places: dict[tuple[Subject, tuple[tuple[str, int], ...]], tuple[CallSize, _At]] = {}
     for size in sizes:
         at = _at(subject, size, static_dims=capture.static_dims)
         if at is not None:
-            forms.setdefault((at.subject, tuple(sorted(at.kept.items()))), (size, at))
-    return tuple(_call(at, capture, size) for size, at in forms.values())
+            places.setdefault((at.subject, tuple(sorted(at.kept.items()))), (size, at))
+    return tuple(_call(at, capture, size, forms, constrained) for size, at in places.values())
 
 
 class _At(NamedTuple):
@@ -77,15 +91,25 @@ class _At(NamedTuple):
         return replace(prepare(self.subject), kept=self.kept)
 
 
-def _call(at: _At, capture: Capture, size: CallSize) -> Call:
+def _call(at: _At, capture: Capture, size: CallSize, forms: tuple[Form, ...], constrained: bool) -> Call:
     expected = _run(capture.reference, at.fresh, capture)
     captures = capture.captures()
     found = _run(capture.compute, at.fresh, capture)
-    call = Call(size, expected.ended, found.ended, recompiled=capture.captures() != captures)
+    refusal, sizes = _explained(found.ended, forms, at)
+    call = Call(size, expected.ended, refusal, recompiled=capture.captures() != captures)
+    if not expected.ended.returned and not found.ended.returned:
+        return call
+    compared = _compared(call, at, capture, expected, found) if found.ended.returned else call
+    if not constrained and not telling(compared):
+        return compared
+    ran = _ran(capture, at.fresh())
+    return msgspec.structs.replace(compared, symbols=(*ran.symbols, *sizes), failing=ran.condition)
+
+
+def _compared(call: Call, at: _At, capture: Capture, expected: _Result, found: _Result) -> Call:
+    """A call of which the captured side returned, with what differs from eager if that returned too."""
     if not expected.ended.returned:
         return call
-    if not found.ended.returned:
-        return msgspec.structs.replace(call, symbols=_symbols(capture, at.fresh()))
     seen = list(_differences(expected, found))
     if any(one.what in ROUNDED for one in seen) and _float64_decides(at, capture, found):
         seen = [one for one in seen if one.what not in ROUNDED]
@@ -99,8 +123,28 @@ def _call(at: _At, capture: Capture, size: CallSize) -> Call:
         agreement="differs" if wrong else "same",
         differences=wrong[:MOST_DIFFERENCES],
         accepted=tuple(accepted[:MOST_DIFFERENCES]),
-        symbols=_symbols(capture, at.fresh()) if wrong else (),
     )
+
+
+def _explained(ended: Ended, forms: tuple[Form, ...], at: _At) -> tuple[Ended, tuple[tuple[str, int], ...]]:
+    """How a captured program ended, with the condition that failed; and the sizes of arguments that it names.
+
+    Code of inductor gives the condition as the message. A guard on the arguments names their sizes:
+    `args_1.size()[0] == 3` becomes a condition on `args_1_size_0`.
+    """
+    message = ended.error.partition(": ")[2]
+    guard = _GUARD.fullmatch(message)
+    if ended.expression or guard is None:
+        condition = ended.expression or condition_of(message, forms)
+        return msgspec.structs.replace(ended, expression=condition), ()
+    args = at.fresh().args
+    sizes = {
+        f"args_{arg}_size_{dim}": int(args[int(arg)].shape[int(dim)])
+        for arg, dim in _SIZE.findall(guard[1])
+        if int(arg) < len(args) and isinstance(args[int(arg)], torch.Tensor)
+    }
+    condition = _SIZE.sub(r"args_\1_size_\2", guard[1])
+    return msgspec.structs.replace(ended, expression=condition), tuple(sorted(sizes.items()))
 
 
 def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
@@ -224,44 +268,10 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
     )
 
 
-def _symbols(capture: Capture, fresh: Prepared) -> tuple[tuple[str, int], ...]:
-    """The values of the capture's unbacked symbols on these arguments. The graph is run node by node, as far as it
-    goes.
-
-    The graph's nodes say in `meta["unbacked_bindings"]` which symbol is what part of their value
-    (torch/fx/experimental/symbolic_shapes.py, `compute_unbacked_bindings`).
-    """
-    reader = _Symbols(capture.graph)
+def _ran(capture: Capture, fresh: Prepared) -> Ran:
+    """A run of the traced graph on these arguments, node by node."""
     try:
         args = capture.graph_inputs(fresh)
-        if args is not None:
-            reader.run(*args)
-    except Exception:  # noqa: BLE001 a run-time assertion ends it: what was read before is known
-        pass
-    return tuple(sorted(reader.known.items()))
-
-
-class _Symbols(Interpreter):
-    """Runs a graph and notes the symbols that its nodes bind."""
-
-    def __init__(self, graph: GraphModule) -> None:
-        super().__init__(graph)
-        self.known: dict[str, int] = {}
-
-    def run_node(self, n: Node) -> Any:
-        """Run one node."""
-        value = super().run_node(n)
-        for symbol, path in (n.meta.get("unbacked_bindings") or {}).items():
-            bound = torch_api.bound(torch_api.KEY_GET)(value, path)
-            self.known[str(symbol)] = int(bound)
-        if n.op == "placeholder":
-            self._bind(n.meta.get("example_value", n.meta.get("val")), value)
-        return value
-
-    def _bind(self, fake: Any, value: Any) -> None:
-        """Note the symbols of an input with unbacked dims: nothing in the graph binds them."""
-        if isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor):
-            for one, size in zip(fake.shape, value.shape, strict=False):
-                self._bind(one, size)
-        elif isinstance(fake, torch.SymInt) and isinstance(value, int) and _UNBACKED.fullmatch(str(fake)):
-            self.known[str(fake)] = value
+    except Exception:  # noqa: BLE001 the arguments do not fit the graph
+        args = None
+    return Ran(()) if args is None else run_nodes(capture.graph, args)

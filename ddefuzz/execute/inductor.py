@@ -36,11 +36,21 @@ def code_only() -> Iterator[None]:
 
 
 @contextmanager
-def whole() -> Iterator[None]:
+def whole(code: list[str]) -> Iterator[None]:
     """Let inductor compile its code, without caches from earlier programs. The files stay until the process ends: the
-    code is called later.
+    code is called later. Its Python part is added to `code`.
     """
-    with torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS | {torch_api.VECTOR_ISA.key: None}):
+    loading = torch_api.INDUCTOR_LOADING
+    load = torch_api.bound(loading)
+
+    def keep(graph: Any, wrapper_code: Any) -> Any:
+        code.append(str(wrapper_code.value))
+        return load(graph, wrapper_code)
+
+    with (
+        torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS | {torch_api.VECTOR_ISA.key: None}),
+        mock.patch.object(loading.owner(), loading.name, keep),
+    ):
         yield
 
 

@@ -15,12 +15,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 
 import psutil  # type: ignore[import-untyped]
 import torch
 
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.exercise import exercise
+from ddefuzz.execute.forms import Form
+from ddefuzz.execute.graphs import forms_of
 from ddefuzz.execute.intact import kept_intact
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, Outcome, Run, Subject
@@ -31,6 +34,7 @@ from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Constraint, Guard, Raised
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import Recorder
+from ddefuzz.instrument.truth import holds
 
 OUTPUT_TAIL = 2000
 """Characters kept of what a run prints."""
@@ -62,6 +66,7 @@ class _Seen:
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
     calls: tuple[Call, ...] = ()
+    forms: tuple[Form, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     compiles: int = 0
     cpu_seconds: float = 0.0
@@ -89,6 +94,7 @@ def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> 
         guards=seen.guards,
         graph=seen.graph,
         calls=seen.calls,
+        forms=seen.forms,
         constraints=seen.constraints,
         compiles=seen.compiles,
         cpu_seconds=seen.cpu_seconds,
@@ -121,10 +127,18 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
     seen.compiles = int(counters["stats"]["unique_graphs"])
     if capture is not None:
         seen.graph = graph_text(capture.graph) if run.graph else None
-        seen.calls = exercise(run.subject, capture, run.calls)
-        failed = {call.captured.expression for call in seen.calls}
-        seen.constraints = recorder.constraints(lambda kind, text: kind == "replacement" or text in failed)
+        if run.calls:
+            seen.forms = forms_of(capture)
+            seen.calls = exercise(run.subject, capture, run.calls, seen.forms, constrained=recorder.constrained())
+            seen.constraints = recorder.constraints(partial(_is_told, seen.calls))
     return seen
+
+
+def _is_told(calls: tuple[Call, ...], text: str, message: str) -> bool:
+    """Whether a constraint says anything: it has a message, or is not true in some call."""
+    return bool(message) or any(
+        text == call.captured.expression or holds(text, dict(call.symbols)) is False for call in calls
+    )
 
 
 def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.execute.calls import Call
+from ddefuzz.execute.forms import Form
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.program.sizes import CallSize
 
@@ -130,8 +131,9 @@ class Observation(msgspec.Struct, frozen=True):
 
     `exceptions` is the chain of the final failure: the final one first, then by `__cause__`, else
     `__context__`. `guards` are the guards that took their fallback, in order of first visit. `output` is the
-    end of what the run printed. `calls` are the calls of the captured program and of eager. `constraints` are the
-    replacements of unbacked symbols and the assertions and ranges that a call failed. `peak_rss_mb` is the
+    end of what the run printed. `calls` are the calls of the captured program and of eager, `forms` the assertions
+    that it has. `constraints` are those assumptions on unbacked symbols that are not true in some call, or have a
+    message. `peak_rss_mb` is the
     resident memory of the worker after the run, in 10^6 bytes.
     """
 
@@ -144,6 +146,7 @@ class Observation(msgspec.Struct, frozen=True):
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
     calls: tuple[Call, ...] = ()
+    forms: tuple[Form, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     compiles: int = 0
     cpu_seconds: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,7 +25,8 @@ class Capture(NamedTuple):
     `compute` uses what was captured, `reference` is eager on the same arguments. `graph_inputs` are the arguments of
     the graph itself, None if they are not known. `captures` counts the captures so far. `static_dims` says that only
     tensors of the example's shapes can be passed, `backward` that the gradient was captured too. `module` is the
-    subject itself if it has a state, which eager and what was captured share.
+    subject itself if it has a state, which eager and what was captured share. `lowered` are the forward graphs that
+    AOTAutograd made, `generated` the code that inductor made of them.
     """
 
     graph: GraphModule
@@ -36,10 +37,16 @@ class Capture(NamedTuple):
     static_dims: bool = False
     backward: bool = False
     module: torch.nn.Module | None = None
+    lowered: Callable[[], tuple[GraphModule, ...]] = tuple
+    generated: Callable[[], tuple[str, ...]] = tuple
 
 
 StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
 """Runs a subject in one stage. Returns what was captured, if anything, and raises whatever torch raises."""
+
+
+AOT = "aot_eager"
+"""Dynamo's backend that runs the graphs of AOTAutograd as they are."""
 
 
 class _CapturedError(BaseException):
@@ -178,9 +185,10 @@ def compiled(backend: str) -> StageFunction:
 
     def stage(prepared: Prepared) -> Capture | None:
         graphs: list[GraphModule] = []
+        lowered: list[GraphModule] = []
         called: list[tuple[Any, ...]] = []
         capturing = True
-        compile_graph = torch_api.bound(torch_api.LOOKUP_BACKEND)(backend)
+        compile_graph = _backend(backend, lowered)
 
         def capture(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
             graphs.append(graph)
@@ -220,6 +228,7 @@ def compiled(backend: str) -> StageFunction:
             lambda: len(graphs),
             backward=backend != "eager",
             module=_module(prepared),
+            lowered=lambda: tuple(lowered),
         )
 
     return stage
@@ -231,6 +240,20 @@ def _as_compiled(prepared: Prepared) -> Callable[..., Any]:
     if own and not prepared.numbers_unbacked:
         return prepared.call
     return _Captured(prepared.call, (), clone_scalars=prepared.numbers_unbacked)
+
+
+def _backend(name: str, lowered: list[GraphModule]) -> Callable[..., Any]:
+    """One of dynamo's backends, which puts the forward graphs that AOTAutograd makes into `lowered`."""
+    backend: Callable[..., Any] = torch_api.bound(torch_api.LOOKUP_BACKEND)(name)
+    if name != AOT:
+        return backend
+
+    def keep(graph: GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        lowered.append(graph)
+        run: Callable[..., Any] = torch_api.bound(torch_api.RUN_AS_IT_IS)(graph, inputs)
+        return run
+
+    return partial(backend, fw_compiler=keep)
 
 
 def inductor(prepared: Prepared) -> Capture | None:
@@ -247,8 +270,10 @@ def inductor(prepared: Prepared) -> Capture | None:
 
 def inductor_to_call(prepared: Prepared) -> Capture | None:
     """`torch.compile` with inductor and its C++ compiler, for a captured program that is called."""
-    with whole():
-        return compiled("inductor")(prepared)
+    code: list[str] = []
+    with whole(code):
+        captured = compiled("inductor")(prepared)
+    return None if captured is None else captured._replace(generated=lambda: tuple(code))
 
 
 STAGE_FUNCTIONS: MappingProxyType[Stage, StageFunction] = MappingProxyType(
@@ -258,7 +283,7 @@ STAGE_FUNCTIONS: MappingProxyType[Stage, StageFunction] = MappingProxyType(
         "export": export,
         "export-strict": export_strict,
         "compile": compiled("eager"),
-        "aot": compiled("aot_eager"),
+        "aot": compiled(AOT),
         "inductor": inductor,
     }
 )

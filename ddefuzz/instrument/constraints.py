@@ -21,23 +21,49 @@ def constraint_hooks(recorder: Recorder) -> Iterator[tuple[Api, Callable[..., An
     yield torch_api.DEFER_ASSERTION, _assertion(recorder)
     yield torch_api.SET_REPLACEMENT, _replacement(recorder)
     yield torch_api.UPDATE_RANGE, _range(recorder)
+    yield torch_api.CHECK, _check(recorder)
 
 
 def _assertion(recorder: Recorder) -> Callable[..., Any]:
     original = torch_api.bound(torch_api.DEFER_ASSERTION)
 
     def ddefuzz_defer_assertion(env: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-        before = env.num_deferred_runtime_asserts
-        answer = original(env, orig_expr, *args, **kwargs)
-        if env.num_deferred_runtime_asserts > before:
-            # The newest assertion over these symbols, in the form that the graph will have.
-            made = [entries[-1] for entries in env.deferred_runtime_asserts.values() if entries]
-            newest = next((one for one in reversed(made) if one.expr.free_symbols == orig_expr.free_symbols), None)
-            text = str(newest.expr if newest is not None else orig_expr)
-            recorder.record_constraint("assertion", text, sys._getframe())
+        before = {symbol: len(made) for symbol, made in env.deferred_runtime_asserts.items()}
+        outer, recorder.asserting = recorder.asserting, str(orig_expr)
+        try:
+            answer = original(env, orig_expr, *args, **kwargs)
+        finally:
+            recorder.asserting = outer
+        # In the form that the graph will have.
+        made = (made[-1] for symbol, made in env.deferred_runtime_asserts.items() if len(made) > before.get(symbol, 0))
+        newest = next(made, None)
+        if newest is not None:
+            recorder.record_constraint("assertion", str(newest.expr), sys._getframe())
         return answer
 
     return disguised(torch_api.DEFER_ASSERTION, ddefuzz_defer_assertion)
+
+
+def _check(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.CHECK)
+
+    def ddefuzz_check_with(error_type: Any, cond: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
+        outer, recorder.message = recorder.message, _constant(message)
+        try:
+            return original(error_type, cond, message, *args, **kwargs)
+        finally:
+            recorder.message = outer
+
+    return disguised(torch_api.CHECK, ddefuzz_check_with)
+
+
+def _constant(message: Any) -> str:
+    """The text that a function always returns; empty if it may depend on anything."""
+    code = getattr(message, "__code__", None)
+    if code is None or code.co_argcount or code.co_names or code.co_freevars:
+        return ""
+    said = message()
+    return said if isinstance(said, str) else ""
 
 
 def _replacement(recorder: Recorder) -> Callable[..., Any]:

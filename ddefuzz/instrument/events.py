@@ -104,7 +104,8 @@ class Constraint(msgspec.Struct, frozen=True):
     in `Raised`.
 
     `text` is the condition of an assertion (`Eq(u0, 3)`), `u0 = 3` for a replacement, `u0 >= 2` or `u0 <= 5`
-    for a range.
+    for a range. `follows` is the assertion that torch derived a replacement or range from, empty if there is
+    none. `message` is the constant message that the user's `torch._check` gives to an assertion.
     """
 
     kind: ConstraintKind
@@ -114,6 +115,8 @@ class Constraint(msgspec.Struct, frozen=True):
     python: tuple[Frame, ...] = ()
     traced: tuple[Frame, ...] = ()
     native: tuple[Frame, ...] = ()
+    follows: str = ""
+    message: str = ""
 
 
 class SymbolOrigin(msgspec.Struct, frozen=True):

@@ -42,6 +42,11 @@ class Api:
         """The name within its module, for the `patch` function of a settings module."""
         return self.path.partition(":")[2]
 
+    @property
+    def file(self) -> str:
+        """The file of its module, relative to the folder that holds torch."""
+        return f"{self.path.partition(':')[0].replace('.', '/')}.py"
+
     def here(self) -> str:
         """The first of the paths that this torch has. Raises UnsupportedError if it has none."""
         return _found(self)

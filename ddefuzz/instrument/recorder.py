@@ -102,6 +102,8 @@ class _RawConstraint(NamedTuple):
     place: Place
     stacks: Stacks
     native: Any
+    follows: str
+    message: str
 
 
 class Listener(Protocol):
@@ -123,7 +125,8 @@ class Recorder:
     The hooks also keep state for each other here. `node_call` is the call of a SymNode method in progress.
     `fell_back` and `withholding` describe the `evaluate_expr` call in progress. `fallbacks` has the expressions
     that took their fallback, by ShapeEnv. `arguments` are those of the op that runs on fake tensors. `makers`
-    has the last ops, by the `id` of their result.
+    has the last ops, by the `id` of their result. `asserting` is the assertion that torch is making, `message` the
+    text that the `torch._check` in progress gives.
     """
 
     without: frozenset[Place] = frozenset()
@@ -132,6 +135,8 @@ class Recorder:
     answers: tuple[Answer, ...] = ()
     faults: tuple[Fault, ...] = ()
     node_call: NodeCall | None = None
+    asserting: str = ""
+    message: str = ""
     fell_back: bool = False
     withholding: bool = False
     arguments: Sequence[Any] = ()
@@ -191,8 +196,8 @@ class Recorder:
             header_line=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
         )
 
-    def constraints(self, wanted: Callable[[ConstraintKind, str], bool]) -> tuple[Constraint, ...]:
-        """The constraints that `wanted` selects by kind and text, in order, each with the code that made it
+    def constraints(self, wanted: Callable[[str, str], bool]) -> tuple[Constraint, ...]:
+        """The constraints that `wanted` selects by text and message, in order, each with the code that made it
         first.
         """
         return tuple(
@@ -204,9 +209,11 @@ class Recorder:
                 frames.python_frames(raw.stacks.real),
                 frames.traced_frames(raw.stacks.traced),
                 frames.native_frames(raw.native) if raw.native is not None else (),
+                raw.follows,
+                raw.message,
             )
             for raw in self._constraints.values()
-            if wanted(raw.kind, raw.text)
+            if wanted(raw.text, raw.message)
         )
 
     def refused(self, error: BaseException) -> tuple[tuple[Frame, ...], str]:
@@ -289,7 +296,13 @@ class Recorder:
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
         native = frames.native_backtrace() if place.language == "C++" else None
         stacks = frames.take(frame, self.root)
-        self._constraints[kind, text] = _RawConstraint(kind, text, call, place, stacks, native)
+        follows = "" if kind == "assertion" else self.asserting
+        message = self.message if kind == "assertion" and not place.file.startswith("torch/") else ""
+        self._constraints[kind, text] = _RawConstraint(kind, text, call, place, stacks, native, follows, message)
+
+    def constrained(self) -> bool:
+        """Whether the capture made any constraint."""
+        return bool(self._constraints)
 
     def place_at(self, frame: FrameType) -> Place:
         """The place of the code under `frame` that evaluates a guard or makes an assertion."""

@@ -69,6 +69,8 @@ DEFER_ASSERTION = Api(
 )
 SET_REPLACEMENT = Api(f"{_SHAPES}:ShapeEnv._set_replacement", "where a symbol becomes an expression", ("a", "tgt"))
 UPDATE_RANGE = Api(f"{_SHAPES}:ShapeEnv._update_var_to_range", "where the range of a symbol is narrowed", ("symbol",))
+CHECK = Api("torch:_check_with", "hooked: the message of the user's `torch._check`", ("cond", "message"))
+ASSERT_SCALAR = Api("torch:ops.aten._assert_scalar.default", "a run-time assertion in a captured graph")
 SYMBOL_MAKERS = tuple(
     Api(f"{_SHAPES}:ShapeEnv.{method}", "where an unbacked symbol is made")
     for method in ("create_unbacked_symint", "create_unbacked_symfloat", "create_unbacked_symbool")
@@ -134,6 +136,11 @@ SHAPE_ID_MARKS = "_dynamo_shape_ids"
 """The attribute in which it keeps the `shape_id` of dims."""
 KEY_GET = Api("torch.utils._pytree:key_get", "the part of a value that a symbol is bound to", ("obj", "kp"))
 LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name", ("compiler_fn",))
+RUN_AS_IT_IS = Api(
+    "torch._dynamo.backends.debugging:boxed_nop",
+    "what the backend aot_eager does with the graphs of AOTAutograd",
+    ("fx_g", "example_inputs"),
+)
 DYNAMO_COUNTERS = Api("torch._dynamo.utils:counters", "how many frames were compiled")
 INDUCTOR_LOADING = Api(
     "torch._inductor.graph:GraphLowering._compile_to_module_lines",
@@ -231,6 +238,15 @@ NO_COMPILER = Api("torch._inductor.exc:InvalidCxxCompiler", "the machine has no 
 # Suggesting rewrites (report/rewrites.py), and counting guard sites (coverage/inventory.py).
 GUARD_OR_FALSE = Api(f"{_SHAPES}:guard_or_false", "what a user may write in place of a branch", ("a",))
 GUARD_OR_TRUE = Api(f"{_SHAPES}:guard_or_true", "its other form", ("a",))
+
+# Blaming (oracles/assertions.py): what puts run-time assertions into each form of a captured program.
+TRACED_ASSERTIONS = Api("torch.fx.passes.runtime_assert:insert_deferred_runtime_asserts", "into a captured graph")
+LOWERED_ASSERTIONS = Api(
+    "torch._functorch._aot_autograd.graph_capture:aot_dispatch_base_graph", "into a graph of AOTAutograd, by tracing"
+)
+GENERATED_ASSERTIONS = Api(
+    "torch._inductor.graph:GraphLowering.create_deferred_runtime_asserts", "into the code of inductor"
+)
 
 # Files of torch's source, with which the files of frames and places are compared.
 SYMBOLIC_SHAPES_FILE = TorchFile("torch/fx/experimental/symbolic_shapes.py", "ShapeEnv, guard_or_false")

@@ -63,10 +63,10 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     """
     only_layout = failure.kind == "wrong-layout"
 
-    def shows(call: Call) -> bool:
+    def shows(_: Seen, call: Call) -> bool:
         return _differs(call) and (only_layout or any(one.what != "strides" for one in call.differences))
 
-    call = next(call for call in failure.observation.calls if shows(call))
+    call = next(call for call in failure.observation.calls if shows(seen, call))
     what = next((one.what for one in call.differences if one.what != "strides"), "strides")
     return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, what, runner) or unknown(seen)
 

@@ -1,20 +1,37 @@
-"""The assertion oracle: a captured program must reject exactly the inputs that eager rejects."""
+"""The assertion oracle: a captured program must reject exactly the inputs that eager rejects, in every form."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.shape import expression_shape
+from ddefuzz.classify.signature import Site
 from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import Runner
+from ddefuzz.execute.forms import Form, FormName
+from ddefuzz.execute.protocol import Observation, Runner
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.truth import holds
+from ddefuzz.oracles import specialization
+from ddefuzz.oracles.broadcast import is_broadcast_of_1
+from ddefuzz.oracles.forms import hidden, late, repeated
+from ddefuzz.oracles.kept import by_ending, only_the_call
 from ddefuzz.oracles.oracle import KindRow, Oracle
-from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, unknown
-from ddefuzz.oracles.truth import Number, addends, clauses, sides, value_at
+from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, other_stage, unknown
 from ddefuzz.program.model import Index, Program, Sequence, names_in, walk
 from ddefuzz.program.sizes import CALL_SIZES
+
+PASSES: Mapping[FormName, Site] = {
+    form: Site("Python", api.file, api.name)
+    for form, api in (
+        ("traced", torch_api.TRACED_ASSERTIONS),
+        ("lowered", torch_api.LOWERED_ASSERTIONS),
+        ("generated", torch_api.GENERATED_ASSERTIONS),
+    )
+}
+"""The function of torch that puts the assertions into a form."""
 
 ABOUT_THE_TAPE = re.compile("appears to not have been used in the graph")
 """Errors of eager's autograd about its own tape (torch/csrc/autograd/autograd.cpp), not about the inputs. A kernel may
@@ -22,48 +39,61 @@ record another tape for an empty tensor.
 """
 
 
-def accepted(call: Call) -> bool:
-    """Whether a rejection follows PyTorch's rule that a size that is 1 only at run time does not broadcast.
-
-    This is known from the form of the assertion: one of its clauses states that two sizes are equal, and in
-    this call exactly one of them is 1.
-    """
-    symbols = dict(call.symbols)
-    for clause in clauses(call.captured.expression):
-        pair = sides(clause)
-        values = [value_at(side, symbols) for side in pair] if pair is not None else []
-        shifts = {0, *(shift for side in pair or () for shift in addends(side))}
-        if len(values) == 2 and None not in values and any(_one_is_1(values, shift) for shift in shifts):
-            return True
-    return False
-
-
-def _one_is_1(values: list[Number | None], shift: int) -> bool:
-    """Whether just one of two sizes is 1. sympy may have moved a term: `u0 - 1 == n` prints as `u0 == n + 1`."""
-    return (values[0] == 1 + shift) != (values[1] == 1 + shift)
-
-
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """Report the first call that only the captured program rejects, and the first call that only eager rejects."""
+    """Report the first call of each kind, and the first assertion of each kind in the forms."""
+    return (*_in_calls(seen), *_in_forms(seen.observation))
+
+
+def _in_calls(seen: Seen) -> Iterator[Failure]:
     calls = seen.observation.calls
     program = seen.program
     drops = program is not None and has_dead_code(program)
-    strict = next((call for call in calls if _over_strict(call)), None)
-    lax = None if drops else next((call for call in calls if _missing(call)), None)
-    found = []
-    if strict is not None:
-        said = strict.captured.expression or strict.captured.error
-        found.append(Failure("over-strict", seen.observation, f"at size {strict.size}: {said}", strict.size))
-    if lax is not None:
-        said = f"at size {lax.size} eager: {lax.eager.error}"
-        found.append(Failure("missing-assertion", seen.observation, said, lax.size))
-    return tuple(found)
+    for call in (one for one in calls if over_strict(seen, one)):
+        said = f"at size {call.size}: {call.captured.expression or call.captured.error}"
+        yield Failure("over-strict", seen.observation, said, call.size)
+        break
+    for call in (one for one in calls if not drops and missing(seen, one)):
+        said = f"at size {call.size} eager: {call.eager.error}"
+        yield Failure("missing-assertion", seen.observation, said, call.size)
+        break
+    for call in (one for one in calls if lost(seen, one)):
+        yield Failure("lost-assertion", seen.observation, f"at size {call.size}: {lost(seen, call)}", call.size)
+        break
+
+
+def _in_forms(observation: Observation) -> Iterator[Failure]:
+    for kind, found_in in FORM_KINDS.items():
+        for form, condition in found_in(observation):
+            yield Failure(kind, observation, f"{condition} in the {form.name} form")
+            break
+
+
+FORM_KINDS.items():
+        for form, condition in of_form(seen.observation):
+            yield kind, f"{condition} in the {form.name} form"
+            break
+
+
+FORM_KINDS: Mapping[Kind, Callable[[Observation], Iterator[tuple[Form, str]]]] = {
+    "late-assertion": late,
+    "repeated-assertion": repeated,
+    "lost-message": hidden,
+}
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    """The guard whose true value fixes it; else the code that made the assertion; else the op that shows it alone."""
-    shows = _over_strict if failure.kind == "over-strict" else _missing
-    call = next(call for call in failure.observation.calls if shows(call))
+    """For a call: the guard whose true value fixes it; else the code that made the assertion; else the op that shows
+    it alone. For a form: the function that puts assertions into it.
+    """
+    if failure.kind in FORM_KINDS:
+        form, condition = next(FORM_KINDS[failure.kind](failure.observation))
+        # inductor repeats every condition that two ops assert: one defect.
+        anchor = failure.kind if failure.kind == "repeated-assertion" else expression_shape(condition)
+        return Located(PASSES[form.name], None, anchor)
+    if failure.kind == "lost-assertion":
+        return _loser(failure, seen, runner)
+    shows = over_strict if failure.kind == "over-strict" else missing
+    call = next(call for call in failure.observation.calls if shows(seen, call))
     guard = guard_to_blame(seen, call, shows, runner)
     if guard is not None:
         return guard
@@ -76,13 +106,47 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     return op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
 
 
-def _over_strict(call: Call) -> bool:
-    return call.eager.returned and not call.captured.returned and not call.recompiled and not accepted(call)
+def _loser(failure: Failure, seen: Seen, runner: Runner) -> Located:
+    """The function that makes the first form without the assertion: that of the traced graph, or of what follows."""
+    call = next(call for call in failure.observation.calls if lost(seen, call))
+    form: FormName = "traced"
+    if call.failing:
+        form = "lowered"
+        if seen.observation.stage == "inductor":
+            again = other_stage(seen, call, "aot", runner)
+            form = "lowered" if again is not None and lost(again, again.observation.calls[0]) else "generated"
+    return Located(PASSES[form], None, expression_shape(lost(seen, call)))
 
 
-def _missing(call: Call) -> bool:
+def over_strict(seen: Seen, call: Call) -> bool:
+    """Whether only the captured program rejects a call, by no accepted rule, and no specialization explains it."""
+    if not call.eager.returned or call.captured.returned or call.recompiled or accepted(seen, call):
+        return False
+    return not specialization.explains(seen, call)
+
+
+def accepted(seen: Seen, call: Call) -> bool:
+    """Whether a rejection follows PyTorch's rule that a size that is 1 only at run time does not broadcast. A range
+    may follow from the assertion that says so.
+    """
+    failed, symbols = call.captured.expression, dict(call.symbols)
+    reasons = (one.follows for one in seen.observation.constraints if one.text == failed)
+    return any(is_broadcast_of_1(reason, symbols) for reason in (failed, *reasons) if reason)
+
+
+def missing(seen: Seen, call: Call) -> bool:
+    """Whether only eager rejects a call, and the capture has never made an assertion for that."""
     refused = not call.eager.returned and not ABOUT_THE_TAPE.search(call.eager.error)
-    return refused and call.captured.returned and not call.recompiled
+    return refused and call.captured.returned and not call.recompiled and not lost(seen, call)
+
+
+def lost(seen: Seen, call: Call) -> str:
+    """The condition that the capture asserted and the captured program did not check in a call; empty if none."""
+    if not call.captured.returned or call.recompiled:
+        return ""
+    symbols = dict(call.symbols)
+    made = (one.text for one in seen.observation.constraints if one.kind == "assertion")
+    return call.failing or next((text for text in made if holds(text, symbols) is False), "")
 
 
 def has_dead_code(program: Program) -> bool:
@@ -99,16 +163,39 @@ def has_dead_code(program: Program) -> bool:
 
 
 KINDS: Mapping[Kind, KindRow] = {
-    "over-strict": KindRow(
-        "the captured program rejects inputs that eager accepts",
-        "{site} makes the captured program refuse inputs {evidence}",
-        locate,
-    ),
-    "missing-assertion": KindRow(
-        "the captured program accepts inputs that eager rejects",
-        "{site} lets the captured program take what eager refuses {evidence}",
-        locate,
-    ),
+    kind: KindRow(meaning, title, locate, by_ending)
+    for kind, meaning, title in (
+        (
+            "over-strict",
+            "the captured program rejects inputs that eager accepts",
+            "{site} makes the captured program refuse inputs {evidence}",
+        ),
+        (
+            "missing-assertion",
+            "the captured program accepts inputs that eager rejects",
+            "{site} lets the captured program take what eager refuses {evidence}",
+        ),
+        (
+            "lost-assertion",
+            "the captured program accepts inputs for which an assertion of the capture is not true",
+            "{site} loses an assertion {evidence}",
+        ),
+        (
+            "late-assertion",
+            "an assertion comes after an op that uses the sizes that it checks",
+            "{site} puts an assertion too late: {evidence}",
+        ),
+        (
+            "repeated-assertion",
+            "the captured program checks one condition twice",
+            "{site} repeats an assertion: {evidence}",
+        ),
+        (
+            "lost-message",
+            "the captured program does not give the message of a `torch._check`",
+            "{site} drops the message of an assertion: {evidence}",
+        ),
+    )
 }
 
-ORACLE = Oracle("assertions", KINDS, judge, CALL_SIZES)
+ORACLE = Oracle("assertions", KINDS, judge, CALL_SIZES, only_the_call)

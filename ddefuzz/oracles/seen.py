@@ -16,10 +16,10 @@ from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import python_site
 from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage
 from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard
+from ddefuzz.instrument.truth import value_at
 from ddefuzz.ops import catalogue
-from ddefuzz.oracles.truth import value_at
 from ddefuzz.program.model import Name, Program, Sequence, functions_in
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import digest, print_program
@@ -43,8 +43,8 @@ class Seen(NamedTuple):
 
 Suspect = TypeVar("Suspect")
 
-Shows = Callable[[Call], bool]
-"""A predicate: whether a call shows the failure in question."""
+Shows = Callable[[Seen, Call], bool]
+"""A predicate: whether a call of an observation shows the failure in question."""
 
 
 def answered_falsely(observation: Observation, call: Call) -> tuple[tuple[Guard, bool], ...]:
@@ -65,8 +65,10 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
         return None
 
     def fixes(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
-        calls = captured_again(seen, chosen, (call.size,), runner).calls
-        return bool(calls) and not shows(calls[0])
+        again = captured_again(seen, chosen, (call.size,), runner)
+        if not again.calls:
+            return _refuses_alike(again, call)
+        return not shows(Seen(seen.text, again), again.calls[0])
 
     blamed = fewest(suspects, fixes)
     return at_guard(blamed[0][0]) if blamed else None
@@ -98,8 +100,9 @@ def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runne
     if program is None:
         return None
     for shorter, functions in _prefixes(program):
-        calls = captured_again(seen._replace(text=print_program(shorter)), (), (call.size,), runner).calls
-        if calls and shows(calls[0]):
+        cut = seen._replace(text=print_program(shorter))
+        again = captured_again(cut, (), (call.size,), runner)
+        if again.calls and shows(cut._replace(observation=again), again.calls[0]):
             name = functions[-1] if functions else None
             return None if name is None else Located(Site("op", None, op_name(name)), None, anchor)
     return None
@@ -123,8 +126,15 @@ def at_guard(guard: Guard) -> Located:
 
 
 def at_maker(constraint: Constraint) -> Located:
-    """The site that made an assertion, a replacement or a range."""
-    anchor = f"{constraint.kind} {expression_shape(constraint.text.replace(' = ', ' == '))}"
+    """The site that made an assertion, a replacement or a range. A range is known by the assertion that it follows
+    from.
+    """
+    kind, text = (
+        ("assertion", constraint.follows)
+        if constraint.kind == "range" and constraint.follows
+        else (constraint.kind, constraint.text.replace(" = ", " == "))
+    )
+    anchor = f"{kind} {expression_shape(text)}"
     if constraint.place.language == "C++":
         frame = Frame(constraint.place.file, constraint.place.line, "")
         return Located(Site("C++", None, constraint.place.file), frame, anchor)
@@ -141,6 +151,23 @@ def captured_again(
     given = (*(Answer(guard.place, value, guard.expression) for guard, value in answers), *before.answers)
     semantics: Semantics = msgspec.structs.replace(before, answers=given)
     return runner(Run(ProgramSubject(seen.text), seen.observation.stage, semantics, calls=sizes))
+
+
+def other_stage(seen: Seen, call: Call, stage: Stage, runner: Runner) -> Seen | None:
+    """The same call in another stage; None if it does not capture the program, or there is only user code."""
+    if not seen.text:
+        return None
+    run = Run(ProgramSubject(seen.text), stage, seen.observation.semantics, calls=(call.size,))
+    again = Seen(seen.text, runner(run))
+    return again if again.observation.calls else None
+
+
+def _refuses_alike(observation: Observation, call: Call) -> bool:
+    """Whether the capture itself raises what eager raised in a call. With the true value of a guard it may meet the
+    error while it traces.
+    """
+    said = call.eager.error.partition(": ")[2]
+    return bool(said) and any(said in exception.message for exception in observation.exceptions)
 
 
 def _prefixes(program: Program) -> Iterator[tuple[Program, tuple[str, ...]]]:

@@ -1,4 +1,4 @@
-"""The specialization oracle: a capture must not fix an unbacked size, unless the program asserts its value."""
+"""The specialization oracle: a capture must not fix or narrow an unbacked size, unless the program asserts it."""
 
 from __future__ import annotations
 
@@ -9,38 +9,53 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.instrument.events import Constraint
+from ddefuzz.instrument.truth import holds
+from ddefuzz.oracles.broadcast import is_broadcast_of_1
+from ddefuzz.oracles.kept import by_ending, only_the_call
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, at_maker, unknown
-from ddefuzz.oracles.truth import value_at
 from ddefuzz.program.sizes import CALL_SIZES
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """Report a replacement that is false in a call which eager accepts and the captured program rejects."""
+    """Report the first replacement and the first range that are not true in a call that eager accepts."""
+    return tuple(filter(None, (_first(seen, kind) for kind in KINDS)))
+
+
+def _first(seen: Seen, kind: Kind) -> Failure | None:
     for call in seen.observation.calls:
-        broken = _broken(seen, call)
+        broken = broken_in(seen, call, kind)
         if broken is not None:
-            evidence = f"at size {call.size}: {broken.text} is not so"
-            return (Failure("specialized", seen.observation, evidence, call.size),)
-    return ()
+            return Failure(kind, seen.observation, f"at size {call.size}: {broken.text} is not so", call.size)
+    return None
+
+
+def explains(seen: Seen, call: Call) -> bool:
+    """Whether this oracle reports a call."""
+    return any(broken_in(seen, call, kind) is not None for kind in KINDS)
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    """The code that made the replacement."""
+    """The code that set the replacement or the range."""
     del runner
-    found = (_broken(seen, call) for call in failure.observation.calls)
+    found = (broken_in(seen, call, failure.kind) for call in failure.observation.calls)
     broken = next((one for one in found if one is not None), None)
     return unknown(seen) if broken is None else at_maker(broken)
 
 
-def _broken(seen: Seen, call: Call) -> Constraint | None:
-    if not call.eager.returned or call.captured.returned:
+def broken_in(seen: Seen, call: Call, kind: Kind) -> Constraint | None:
+    """The first replacement or range that is not true in a call that eager accepts; None if there is none.
+
+    A range that follows from an assertion that is not true either is a matter of that assertion.
+    """
+    if not call.eager.returned or call.recompiled:
         return None
     symbols = dict(call.symbols)
     for one in seen.observation.constraints:
-        if one.kind == "replacement":
-            symbol, _, value = one.text.partition(" = ")
-            if symbol in symbols and value_at(value, symbols) not in (None, symbols[symbol]):
+        if one.kind == ("replacement" if kind == "specialized" else "range") and holds(one.text, symbols) is False:
+            if kind == "specialized" and not is_broadcast_of_1(one.follows, symbols):
+                return one
+            if kind == "narrowed" and (not one.follows or holds(one.follows, symbols)):
                 return one
     return None
 
@@ -50,7 +65,14 @@ KINDS: Mapping[Kind, KindRow] = {
         "an unbacked size was replaced by a number or another size, but eager accepts inputs of other sizes",
         "{site} fixes a size {evidence}",
         locate,
+        by_ending,
+    ),
+    "narrowed": KindRow(
+        "the range of an unbacked size excludes sizes that eager accepts and no assertion excludes",
+        "{site} narrows the range of a size {evidence}",
+        locate,
+        by_ending,
     ),
 }
 
-ORACLE = Oracle("specialization", KINDS, judge, CALL_SIZES)
+ORACLE = Oracle("specialization", KINDS, judge, CALL_SIZES, only_the_call)

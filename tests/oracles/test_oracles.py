@@ -131,7 +131,7 @@ def test_a_rejection_is_blamed_on_the_code_that_made_its_assertion() -> None:
     ],
 )
 def test_a_size_that_is_1_only_at_run_time_may_be_rejected(expression: str, accepted: bool) -> None:
-    assert assertions.accepted(refusal(expression)) == accepted
+    assert assertions.accepted(seen(refusal(expression)), refusal(expression)) == accepted
     assert bool(assertions.judge(seen(refusal(expression)))) != accepted
 
 

@@ -7,7 +7,7 @@ import sympy  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddefuzz.oracles.truth import clauses, sides, value_at
+from ddefuzz.instrument.truth import clauses, sides, value_at
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ def value_at(expression: str, symbols: Mapping[str, int]) -> Number | None:
     return value if isinstance(value, bool | int | float) else None
 
 
+def holds(constraint: str, symbols: Mapping[str, int]) -> bool | None:
+    """Whether an assertion, a range or a replacement (`u0 = 3`) is true at these values; None if that is unknown."""
+    symbol, is_replacement, value = constraint.partition(" = ")
+    if not is_replacement:
+        truth = value_at(constraint, symbols)
+        return None if truth is None else bool(truth)
+    value_then = value_at(value, symbols)
+    return None if symbol not in symbols or value_then is None else bool(value_then == symbols[symbol])
+
+
 def parsed(expression: str) -> ast.expr | None:
     """The expression's syntax tree; None if it does not parse."""
     try:
@@ -124,9 +134,9 @@ def _clauses(tree: ast.expr) -> list[ast.expr]:
 
 
 def sides(clause: str) -> tuple[str, str] | None:
-    """Both sides of an equation (`Eq(a, b)`); None for anything else."""
+    """Both sides of an equation (`Eq(a, b)` or `a == b`); None for anything else."""
     match parsed(clause):
-        case ast.Call(ast.Name("Eq"), [left, right], []):
+        case ast.Call(ast.Name("Eq"), [left, right], []) | ast.Compare(left, [ast.Eq()], [right]):
             return ast.unparse(left), ast.unparse(right)
         case _:
             return None

@@ -1,0 +1,200 @@
+"""Read the run-time assertions of a captured graph, and run it node by node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+
+from ddefuzz.execute.forms import Asserted, Form, FormName
+from ddefuzz.execute.stages import Capture
+from ddefuzz.instrument import torch_api
+
+_UNBACKED = re.compile(r"u\d+")
+"""An unbacked symbol alone, as torch prints it."""
+
+_SYMBOL = re.compile(r"\b[us]\d+\b")
+
+_USERS_OWN = "_fx_runtime_assert_preserve"
+"""The mark of assertions that user code makes (torch/fx/passes/runtime_assert.py)."""
+
+_BINDS = re.compile(r"([us]\d+) = ")
+_ASSERTS = re.compile(r"if not \((.+)\):")
+_RAISES = re.compile(r"raise RuntimeError\('(.+)'\)")
+_CALLS = re.compile(r"(?:buf\d+ = )?((?:cpp_fused|extern_kernels|torch\.ops)[\w.]*)\(")
+"""Lines of inductor's Python code that bind a symbol, assert, and call a kernel."""
+
+_NO_OP = ("placeholder", "get_attr", "output")
+
+
+class Ran(NamedTuple):
+    """What a run of a graph showed: the values of the symbols that it binds, and the first assertion that failed.
+
+    `condition` is empty if none failed.
+    """
+
+    symbols: tuple[tuple[str, int], ...]
+    condition: str = ""
+
+
+def run_nodes(graph: GraphModule, args: tuple[Any, ...]) -> Ran:
+    """Run a graph node by node, past assertions that fail, as far as it goes."""
+    reader = _Reader(graph)
+    with suppress(Exception):  # an op may refuse the sizes: what was read before is known
+        reader.run(*args)
+    return Ran(tuple(sorted(reader.known.items())), reader.failed)
+
+
+class _Reader(Interpreter):
+    """Runs a graph and notes the symbols that its nodes bind, and the assertions that fail.
+
+    The graph's nodes say in `meta["unbacked_bindings"]` which symbol is what part of their value
+    (torch/fx/experimental/symbolic_shapes.py, `compute_unbacked_bindings`).
+    """
+
+    def __init__(self, graph: GraphModule) -> None:
+        super().__init__(graph)
+        self.known: dict[str, int] = {}
+        self.failed = ""
+
+    def run_node(self, n: Node) -> Any:
+        """Run one node."""
+        if n.target is torch_api.ASSERT_SCALAR.get():
+            return self._assert(n)
+        value = super().run_node(n)
+        for symbol, path in (n.meta.get("unbacked_bindings") or {}).items():
+            bound = torch_api.bound(torch_api.KEY_GET)(value, path)
+            self.known[str(symbol)] = int(bound)
+        if n.op == "placeholder":
+            self._bind(_value(n), value)
+        return value
+
+    def _assert(self, n: Node) -> None:
+        try:
+            super().run_node(n)
+        except Exception:  # noqa: BLE001 it fails, and the ops after it tell more
+            self.failed = self.failed or _condition(n) or "?"
+
+    def _bind(self, fake: Any, value: Any) -> None:
+        """Note the symbols of an input with unbacked dims, as far as no node binds them."""
+        if isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor):
+            for one, size in zip(fake.shape, value.shape, strict=False):
+                self._bind(one, size)
+        elif isinstance(fake, torch.SymInt) and isinstance(value, int) and _UNBACKED.fullmatch(str(fake)):
+            self.known.setdefault(str(fake), value)
+
+
+def forms_of(capture: Capture) -> tuple[Form, ...]:
+    """The forms of a captured program that have assertions, or have lost them."""
+    graphs: list[tuple[FormName, GraphModule]] = [
+        ("traced", capture.graph),
+        *(("lowered", graph) for graph in capture.lowered()),
+    ]
+    forms = [Form(name, tuple(assertions_of(graph))) for name, graph in graphs]
+    forms += [Form("generated", tuple(generated_assertions(code))) for code in capture.generated()]
+    return tuple(forms) if any(form.assertions for form in forms) else ()
+
+
+def assertions_of(graph: GraphModule) -> Iterator[Asserted]:
+    """The assertions of a graph, in order."""
+    nodes = list(graph.graph.nodes)
+    bound = _bound(nodes)
+    for place, node in enumerate(nodes):
+        if node.target is torch_api.ASSERT_SCALAR.get() and _condition(node):
+            yield Asserted(
+                _condition(node),
+                str(node.args[1]),
+                bool(node.meta.get(_USERS_OWN)),
+                tuple(_users(nodes, place, bound)),
+            )
+
+
+def generated_assertions(code: str) -> Iterator[Asserted]:
+    """The assertions of inductor's Python code, in order: `if not (u0 >= 2):` and a line that raises.
+
+    A line before it uses its sizes if it calls a kernel with the last symbol that was bound (`u0 = …`).
+    """
+    bound: dict[str, int] = {}
+    lines = [line.strip() for line in code.splitlines()]
+    for place, (line, following) in enumerate(pairwise(lines)):
+        if (binds := _BINDS.match(line)) is not None:
+            bound.setdefault(binds[1], place)
+        asserted, raises = _ASSERTS.fullmatch(line), _RAISES.fullmatch(following)
+        if asserted is None or raises is None:
+            continue
+        symbols = set(_SYMBOL.findall(asserted[1]))
+        since = max((bound.get(symbol, place) for symbol in symbols), default=place)
+        last = {symbol for symbol in symbols if bound.get(symbol) == since}
+        calls = (
+            (call[1], set(_SYMBOL.findall(one))) for one in lines[since + 1 : place] if (call := _CALLS.match(one))
+        )
+        yield Asserted(asserted[1], raises[1], after=tuple(name for name, used in calls if used & last))
+
+
+def _bound(nodes: list[Node]) -> Mapping[str, int]:
+    """The place of the node that binds each symbol."""
+    bound: dict[str, int] = {}
+    for place, node in enumerate(nodes):
+        symbols = map(str, node.meta.get("unbacked_bindings") or ())
+        for symbol in (*symbols, *(_symbols(_value(node)) if node.op == "placeholder" else ())):
+            bound.setdefault(symbol, place)
+    return bound
+
+
+def _users(nodes: list[Node], place: int, bound: Mapping[str, int]) -> Iterator[str]:
+    """The ops before an assertion that use the last of its symbols that is bound."""
+    symbols = _SYMBOL.findall(_condition(nodes[place]))
+    if not symbols or not all(symbol in bound for symbol in symbols):
+        return
+    since = max(bound[symbol] for symbol in symbols)
+    last = {symbol for symbol in symbols if bound[symbol] == since}
+    needed = _needed(nodes[place])
+    for node in nodes[since + 1 : place]:
+        if node.op in _NO_OP or node in needed or not _computes(node):
+            continue
+        if not last.isdisjoint({symbol for arg in (*node.all_input_nodes, node) for symbol in _symbols(_value(arg))}):
+            yield str(node.target)
+
+
+def _needed(node: Node) -> set[Node]:
+    needed: set[Node] = set()
+    left = list(node.all_input_nodes)
+    while left:
+        one = left.pop()
+        if one not in needed:
+            needed.add(one)
+            left += one.all_input_nodes
+    return needed
+
+
+def _computes(node: Node) -> bool:
+    """Whether a node computes tensors. Arithmetic of sizes reads no data."""
+    return isinstance(_value(node), torch.Tensor | list | tuple) and not str(node.target).endswith("getitem>")
+
+
+def _value(node: Node) -> Any:
+    return node.meta.get("example_value", node.meta.get("val"))
+
+
+def _condition(node: Node) -> str:
+    value = _value(node.args[0]) if isinstance(node.args[0], Node) else None
+    return str(value) if isinstance(value, torch.SymBool) else ""
+
+
+def _symbols(value: Any) -> Iterator[str]:
+    match value:
+        case torch.Tensor() if value.layout == torch.strided:
+            for size in value.shape:
+                yield from _symbols(size)
+        case torch.SymInt():
+            yield from _SYMBOL.findall(str(value))
+        case list() | tuple():
+            for item in value:
+                yield from _symbols(item)
+        case _:
+            return
