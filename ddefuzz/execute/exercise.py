@@ -18,7 +18,7 @@ import torch
 from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, is_accepted, telling
 from ddefuzz.execute.compare import aliases, close, differences
 from ddefuzz.execute.forms import Form, condition_of
-from ddefuzz.execute.graphs import Ran, run_nodes
+from ddefuzz.execute.graphs import ASSERTION, Ran, run_nodes
 from ddefuzz.execute.prepared import Prepared, leaves_of
 from ddefuzz.execute.protocol import ProgramSubject, Subject
 from ddefuzz.execute.stages import Capture
@@ -31,8 +31,6 @@ from ddefuzz.program.text import print_program
 
 MOST_DIFFERENCES = 5
 """Differences that are kept of a call."""
-
-_ASSERTION = re.compile(r"Runtime assertion failed for expression (.+?) on node", re.DOTALL)
 
 _GUARD = re.compile(r"Guard failed: (.+)")
 """What an exported program says of inputs that do not fit (torch/export/_unlift.py)."""
@@ -203,7 +201,7 @@ def _state_kept(module: torch.nn.Module | None) -> Iterator[None]:
 
 def _ended(error: Exception) -> Ended:
     message = str(error).encode(errors="backslashreplace").decode().strip()
-    asserted = _ASSERTION.search(message)
+    asserted = ASSERTION.search(message)
     first = message.partition("\n")[0][:300]
     return Ended(f"{type(error).__name__}: {first}", asserted[1].strip() if asserted else "")
 

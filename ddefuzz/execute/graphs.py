@@ -15,8 +15,14 @@ from ddefuzz.execute.forms import Asserted, Form, FormName
 from ddefuzz.execute.stages import Capture
 from ddefuzz.instrument import torch_api
 
+ASSERTION = re.compile(r"Runtime assertion failed for expression (.+?) on node", re.DOTALL)
+"""The message of an assertion that torch makes (torch/fx/passes/runtime_assert.py)."""
+
 _UNBACKED = re.compile(r"u\d+")
 """An unbacked symbol alone, as torch prints it."""
+
+_OF_ONE = re.compile(r"(?:Eq\()?(u\d+)(?: [<>]= |, )\d+\)?$")
+"""An assertion that compares an unbacked symbol with a number."""
 
 _SYMBOL = re.compile(r"\b[us]\d+\b")
 
@@ -75,6 +81,13 @@ class _Reader(Interpreter):
         return value
 
     def _assert(self, n: Node) -> None:
+        compared, condition = n.args[0], _OF_ONE.match(_condition(n))
+        if condition is not None and isinstance(compared, Node) and compared.args:
+            # A symbol that is replaced is bound by no node. A comparison of it with a number has its value.
+            first = compared.args[0]
+            value = self.env.get(first) if isinstance(first, Node) else None
+            if isinstance(value, int):
+                self.known.setdefault(condition[1], int(value))
         try:
             super().run_node(n)
         except Exception:  # noqa: BLE001 it fails, and the ops after it tell more
@@ -182,8 +195,10 @@ def _value(node: Node) -> Any:
 
 
 def _condition(node: Node) -> str:
+    """The condition of an assertion, if possible by its message: the node's value is simplified by what it asserts."""
+    asserted = ASSERTION.search(str(node.args[1]))
     value = _value(node.args[0]) if isinstance(node.args[0], Node) else None
-    return str(value) if isinstance(value, torch.SymBool) else ""
+    return asserted[1] if asserted else str(value) if isinstance(value, torch.SymBool) else ""
 
 
 def _symbols(value: Any) -> Iterator[str]:

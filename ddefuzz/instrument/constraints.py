@@ -38,7 +38,7 @@ def _assertion(recorder: Recorder) -> Callable[..., Any]:
         made = (made[-1] for symbol, made in env.deferred_runtime_asserts.items() if len(made) > before.get(symbol, 0))
         newest = next(made, None)
         if newest is not None:
-            recorder.record_constraint("assertion", str(newest.expr), sys._getframe())
+            recorder.record_constraint("assertion", str(newest.expr), newest.expr.free_symbols, sys._getframe())
         return answer
 
     return disguised(torch_api.DEFER_ASSERTION, ddefuzz_defer_assertion)
@@ -74,7 +74,7 @@ def _replacement(recorder: Recorder) -> Callable[..., Any]:
         answer = original(env, a, tgt, *args, **kwargs)
         after = env.replacements.get(a)
         if after is not None and after != before and env.is_unbacked_symint(a):
-            recorder.record_constraint("replacement", f"{a} = {after}", sys._getframe())
+            recorder.record_constraint("replacement", f"{a} = {after}", [a], sys._getframe())
         return answer
 
     return disguised(torch_api.SET_REPLACEMENT, ddefuzz_set_replacement)
@@ -89,9 +89,9 @@ def _range(recorder: Recorder) -> Callable[..., Any]:
         after = env.var_to_range.get(symbol)
         if before is not None and after != before and env.is_unbacked_symint(symbol):
             if after.lower != before.lower:
-                recorder.record_constraint("range", f"{symbol} >= {after.lower}", sys._getframe())
+                recorder.record_constraint("range", f"{symbol} >= {after.lower}", [symbol], sys._getframe())
             if after.upper != before.upper:
-                recorder.record_constraint("range", f"{symbol} <= {after.upper}", sys._getframe())
+                recorder.record_constraint("range", f"{symbol} <= {after.upper}", [symbol], sys._getframe())
         return answer
 
     return disguised(torch_api.UPDATE_RANGE, ddefuzz_update_range)

@@ -105,7 +105,8 @@ class Constraint(msgspec.Struct, frozen=True):
 
     `text` is the condition of an assertion (`Eq(u0, 3)`), `u0 = 3` for a replacement, `u0 >= 2` or `u0 <= 5`
     for a range. `follows` is the assertion that torch derived a replacement or range from, empty if there is
-    none. `message` is the constant message that the user's `torch._check` gives to an assertion.
+    none. `message` is the constant message that the user's `torch._check` gives to an assertion. `origins` are the
+    ops that made its symbols, `input` for those of inputs.
     """
 
     kind: ConstraintKind
@@ -117,6 +118,7 @@ class Constraint(msgspec.Struct, frozen=True):
     native: tuple[Frame, ...] = ()
     follows: str = ""
     message: str = ""
+    origins: tuple[str, ...] = ()
 
 
 class SymbolOrigin(msgspec.Struct, frozen=True):

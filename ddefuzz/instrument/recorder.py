@@ -104,6 +104,7 @@ class _RawConstraint(NamedTuple):
     native: Any
     follows: str
     message: str
+    origins: tuple[str, ...]
 
 
 class Listener(Protocol):
@@ -211,6 +212,7 @@ class Recorder:
                 frames.native_frames(raw.native) if raw.native is not None else (),
                 raw.follows,
                 raw.message,
+                raw.origins,
             )
             for raw in self._constraints.values()
             if wanted(raw.text, raw.message)
@@ -288,8 +290,8 @@ class Recorder:
         if self.listener is not None:
             self.listener.on_error(error)
 
-    def record_constraint(self, kind: ConstraintKind, text: str, frame: FrameType) -> None:
-        """Record the code that made a constraint first."""
+    def record_constraint(self, kind: ConstraintKind, text: str, symbols: Iterable[Any], frame: FrameType) -> None:
+        """Record the code that made a constraint on these symbols first."""
         if (kind, text) in self._constraints:
             return
         call, where, line = self._evaluated_at(frame, "")
@@ -298,7 +300,10 @@ class Recorder:
         stacks = frames.take(frame, self.root)
         follows = "" if kind == "assertion" else self.asserting
         message = self.message if kind == "assertion" and not place.file.startswith("torch/") else ""
-        self._constraints[kind, text] = _RawConstraint(kind, text, call, place, stacks, native, follows, message)
+        origins = tuple(sorted({self._origins[symbol].op for symbol in symbols if symbol in self._origins}))
+        self._constraints[kind, text] = _RawConstraint(
+            kind, text, call, place, stacks, native, follows, message, origins
+        )
 
     def constrained(self) -> bool:
         """Whether the capture made any constraint."""

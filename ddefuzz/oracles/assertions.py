@@ -13,6 +13,7 @@ from ddefuzz.execute.calls import Call
 from ddefuzz.execute.forms import Form, FormName
 from ddefuzz.execute.protocol import Observation, Runner
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.torch_api import Api
 from ddefuzz.instrument.truth import holds
 from ddefuzz.oracles import specialization
 from ddefuzz.oracles.broadcast import is_broadcast_of_1
@@ -23,13 +24,10 @@ from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, ot
 from ddefuzz.program.model import Index, Program, Sequence, names_in, walk
 from ddefuzz.program.sizes import CALL_SIZES
 
-PASSES: Mapping[FormName, Site] = {
-    form: Site("Python", api.file, api.name)
-    for form, api in (
-        ("traced", torch_api.TRACED_ASSERTIONS),
-        ("lowered", torch_api.LOWERED_ASSERTIONS),
-        ("generated", torch_api.GENERATED_ASSERTIONS),
-    )
+PASSES: Mapping[FormName, Api] = {
+    "traced": torch_api.TRACED_ASSERTIONS,
+    "lowered": torch_api.LOWERED_ASSERTIONS,
+    "generated": torch_api.GENERATED_ASSERTIONS,
 }
 """The function of torch that puts the assertions into a form."""
 
@@ -68,12 +66,6 @@ def _in_forms(observation: Observation) -> Iterator[Failure]:
             break
 
 
-FORM_KINDS.items():
-        for form, condition in of_form(seen.observation):
-            yield kind, f"{condition} in the {form.name} form"
-            break
-
-
 FORM_KINDS: Mapping[Kind, Callable[[Observation], Iterator[tuple[Form, str]]]] = {
     "late-assertion": late,
     "repeated-assertion": repeated,
@@ -89,7 +81,7 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
         form, condition = next(FORM_KINDS[failure.kind](failure.observation))
         # inductor repeats every condition that two ops assert: one defect.
         anchor = failure.kind if failure.kind == "repeated-assertion" else expression_shape(condition)
-        return Located(PASSES[form.name], None, anchor)
+        return _at_pass(form.name, anchor)
     if failure.kind == "lost-assertion":
         return _loser(failure, seen, runner)
     shows = over_strict if failure.kind == "over-strict" else missing
@@ -106,6 +98,10 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     return op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
 
 
+def _at_pass(form: FormName, anchor: str) -> Located:
+    return Located(Site("Python", PASSES[form].file, PASSES[form].name), None, anchor)
+
+
 def _loser(failure: Failure, seen: Seen, runner: Runner) -> Located:
     """The function that makes the first form without the assertion: that of the traced graph, or of what follows."""
     call = next(call for call in failure.observation.calls if lost(seen, call))
@@ -115,7 +111,10 @@ def _loser(failure: Failure, seen: Seen, runner: Runner) -> Located:
         if seen.observation.stage == "inductor":
             again = other_stage(seen, call, "aot", runner)
             form = "lowered" if again is not None and lost(again, again.observation.calls[0]) else "generated"
-    return Located(PASSES[form], None, expression_shape(lost(seen, call)))
+    condition = lost(seen, call)
+    made = next((one for one in failure.observation.constraints if one.text == condition), None)
+    # What binds its symbols decides whether a pass finds an assertion. Its expression does not.
+    return _at_pass(form, f"sizes of {', '.join(made.origins)}" if made is not None else expression_shape(condition))
 
 
 def over_strict(seen: Seen, call: Call) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ddefuzz.execute.forms import Asserted, Form
+from ddefuzz.execute.forms import Form
 from ddefuzz.execute.protocol import Observation
-from ddefuzz.instrument.truth import value_at
+from ddefuzz.instrument.truth import parsed, value_at
 
 _SYMBOL = re.compile(r"[us]\d+")
 _NUMBER = re.compile(r"(?<![us\d])\d+")
@@ -30,22 +31,25 @@ def late(observation: Observation) -> Iterator[tuple[Form, str]]:
 
 def repeated(observation: Observation) -> Iterator[tuple[Form, str]]:
     """Conditions that are checked more than once. User code may check a condition more than once."""
-    own = Counter(one.message for form in observation.forms[:1] for one in form.assertions if one.own)
+    own = {one.message for form in observation.forms for one in form.assertions if one.own}
     for form in observation.forms:
-        count = Counter(one.condition for one in form.assertions if one.message not in own)
-        count += Counter(one.condition for one in _once(form, set(own)))
-        for condition, times in count.items():
+        users = {turned(one.condition) for one in form.assertions if one.message in own}
+        others = [turned(one.condition) for one in form.assertions if one.message not in own]
+        for condition, times in Counter([*users, *others]).items():
             if times > 1:
                 yield form, condition
 
 
-def _once(form: Form, messages: set[str]) -> Iterator[Asserted]:
-    """The user's assertions of a form, one for each condition."""
-    seen: set[str] = set()
-    for one in form.assertions:
-        if one.message in messages and one.condition not in seen:
-            seen.add(one.condition)
-            yield one
+def turned(condition: str) -> str:
+    """A comparison with its sides in one order: `u0 >= 2` for `2 <= u0`."""
+    match parsed(condition):
+        case ast.Compare(left, [ast.LtE() | ast.Lt() as less], [right]):
+            more = ast.GtE() if isinstance(less, ast.LtE) else ast.Gt()
+            return ast.unparse(ast.Compare(right, [more], [left]))
+        case None:
+            return condition
+        case tree:
+            return ast.unparse(tree)
 
 
 def hidden(observation: Observation) -> Iterator[tuple[Form, str]]:

@@ -46,18 +46,19 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
 def broken_in(seen: Seen, call: Call, kind: Kind) -> Constraint | None:
     """The first replacement or range that is not true in a call that eager accepts; None if there is none.
 
-    A range that follows from an assertion that is not true either is a matter of that assertion.
+    A range that follows from an assertion that is not true either is a matter of that assertion. The range of a symbol
+    that is replaced is a matter of the replacement.
     """
     if not call.eager.returned or call.recompiled:
         return None
     symbols = dict(call.symbols)
-    for one in seen.observation.constraints:
-        if one.kind == ("replacement" if kind == "specialized" else "range") and holds(one.text, symbols) is False:
-            if kind == "specialized" and not is_broadcast_of_1(one.follows, symbols):
-                return one
-            if kind == "narrowed" and (not one.follows or holds(one.follows, symbols)):
-                return one
-    return None
+    broken = [one for one in seen.observation.constraints if holds(one.text, symbols) is False]
+    fixed = [one for one in broken if one.kind == "replacement"]
+    if kind == "specialized":
+        return next((one for one in fixed if not is_broadcast_of_1(one.follows, symbols)), None)
+    replaced = {one.text.partition(" ")[0] for one in fixed}
+    ranges = (one for one in broken if one.kind == "range" and one.text.partition(" ")[0] not in replaced)
+    return next((one for one in ranges if not one.follows or holds(one.follows, symbols)), None)
 
 
 KINDS: Mapping[Kind, KindRow] = {

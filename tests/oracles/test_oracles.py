@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from ddefuzz.execute.calls import Call, Difference, Ended, What
+from ddefuzz.execute.forms import Asserted, Form
+from ddefuzz.execute.graphs import generated_assertions
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
@@ -22,6 +24,7 @@ def program(x: Float32[Tensor, "u0=3"]):
 """
 GUARD = Guard(Place("Python", "torch/_refs/__init__.py", 10), "guard_or_false", "Eq(u0, 3)", False, "same", "expand")
 OTHER = Guard(Place("C++", "aten/src/ATen/ExpandUtils.cpp", 5), "guard_or_true", "u0 >= 0", True, "same")
+CALLING = ("agreement", "specialization", "assertions")
 RETURNED, REFUSED = Ended(), Ended("RuntimeError: no")
 
 
@@ -196,3 +199,93 @@ def program(x: Int64[Tensor, "3"]):
             changing += 1
             assert guard.place.file in {found.signature.site.module, found.signature.site.function}
     assert changing == 1
+
+
+def test_a_range_is_accepted_if_the_equation_is_that_it_follows_from() -> None:
+    frame = Frame("torch/_refs/__init__.py", 3, "expand", "a", exact=True)
+    place = Place("Python", frame.file, 3)
+    made = Constraint("range", "u0 <= 2", "expect_true", place, (frame,), follows="Eq(u0, u1)")
+    assert classified(seen(refusal("u0 <= 2"), constraints=(made,)), nothing, CALLING) == ()
+    unequal = msgspec.structs.replace(made, follows="Eq(u0, 2*u1)")
+    (found,) = classified(seen(refusal("u0 <= 2"), constraints=(unequal,)), nothing, CALLING)
+    assert (found.signature.kind, found.signature.anchor) == ("over-strict", "assertion Eq(x0, n*x1)")
+    for follows in ("", "u0 <= 4"):
+        narrowed = msgspec.structs.replace(made, follows=follows)
+        (found,) = classified(seen(refusal("u0 <= 2"), constraints=(narrowed,)), nothing, CALLING)
+        assert found.signature.kind == "narrowed"
+
+
+def test_a_guard_on_arguments_is_accepted_like_an_assertion() -> None:
+    call = msgspec.structs.replace(
+        refusal("args_0_size_0 == args_1_size_0"), symbols=(("args_0_size_0", 1), ("args_1_size_0", 5))
+    )
+    assert assertions.accepted(seen(call), call)
+
+
+def test_an_assertion_that_is_not_true_in_a_call_that_returns_is_lost() -> None:
+    made = Constraint("assertion", "u0 <= 2", "expect_true", Place("Python", "f", 1), origins=("nonzero",))
+    call = Call("2", REFUSED, RETURNED, symbols=(("u0", 3),))
+    (found,) = classified(seen(call, constraints=(made,)), nothing, CALLING)
+    assert (found.signature.kind, found.signature.anchor) == ("lost-assertion", "sizes of nonzero")
+    assert (
+        classified(seen(msgspec.structs.replace(call, captured=REFUSED), constraints=(made,)), nothing, CALLING) == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("in_aot", "function"), [(RETURNED, "aot_dispatch_base_graph"), (REFUSED, "create_deferred_runtime_asserts")]
+)
+def test_the_stage_that_loses_an_assertion_is_blamed(in_aot: Ended, function: str) -> None:
+    lost = Call("2", RETURNED, RETURNED, "same", failing="u0 <= 2")
+
+    def runner(run: Run) -> Observation:
+        assert run.stage == "aot"
+        return observed(msgspec.structs.replace(lost, captured=in_aot))
+
+    subject = Seen(TEXT, msgspec.structs.replace(observed(lost), stage="inductor"))
+    (found,) = classified(subject, runner, CALLING)
+    assert (found.signature.kind, found.signature.site.function) == ("lost-assertion", function)
+
+
+def in_forms(*forms: Form, message: str = "") -> list[tuple[str, str]]:
+    made = Constraint("assertion", "u0 < 10", "expect_true", Place("Python", "f", 1), message=message)
+    observation = msgspec.structs.replace(observed(constraints=(made,)), forms=forms)
+    return [(one.kind, one.evidence) for one in assertions.judge(Seen(TEXT, observation))]
+
+
+def test_assertions_are_judged_in_every_form() -> None:
+    late = Asserted("u0 >= 2", "a", after=("aten.add",))
+    assert in_forms(Form("traced", (late,))) == [("late-assertion", "u0 >= 2 in the traced form")]
+    assert in_forms(Form("traced", (msgspec.structs.replace(late, own=True),)), Form("lowered", (late,))) == []
+    twice = (Asserted("u0 >= 2", "a"), Asserted("2 <= u0", "b"))
+    assert in_forms(Form("generated", twice)) == [("repeated-assertion", "u0 >= 2 in the generated form")]
+    assert in_forms(Form("traced", tuple(msgspec.structs.replace(one, own=True) for one in twice))) == []
+    assert in_forms(Form("traced", (Asserted("u0 < 10", "c"), Asserted("u0 < 12", "d")))) == []
+
+
+def test_a_message_may_not_be_hidden_by_the_same_condition() -> None:
+    said = Asserted("u0 < 10", "few", own=True)
+    assert in_forms(Form("traced", (Asserted("u0 <= 8", "other"), said)), message="few") == []
+    hidden = [("lost-message", "u0 < 10 in the traced form")]
+    assert in_forms(Form("traced", (Asserted("u0 <= 9", "other"), said)), message="few") == hidden
+    assert in_forms(Form("traced", (said,)), Form("generated", (Asserted("u0 < 10", "u0 < 10"),)), message="few") == [
+        ("lost-message", "u0 < 10 in the generated form")
+    ]
+
+
+def test_the_code_of_inductor_has_its_assertions() -> None:
+    code = """
+        u0 = buf1.size(0)
+        buf2 = torch.ops.aten.narrow(buf1, u0)
+        if not (u0 >= 2):
+            raise RuntimeError('u0 >= 2')
+        u1 = buf3.size(0)
+        cpp_fused_add_0(buf1, u0)
+        if not (u0 == u1):
+            raise RuntimeError('Eq(u0, u1)')
+        cpp_fused_add_1(buf1, u0, u1)
+    """
+    assert [*generated_assertions(code)] == [
+        Asserted("u0 >= 2", "u0 >= 2", after=("torch.ops.aten.narrow",)),
+        Asserted("u0 == u1", "Eq(u0, u1)"),
+    ]
