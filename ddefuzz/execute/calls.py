@@ -22,10 +22,12 @@ class Ended(msgspec.Struct, frozen=True):
     """How a call ended. `error` is the class and the first line of the message of the exception, empty if it returned.
 
     `expression` is the condition of a run-time assertion that failed, as torch printed it; empty for other errors.
+    `follows` is the assertion that torch derived this condition from, empty if it made the condition itself.
     """
 
     error: str = ""
     expression: str = ""
+    follows: str = ""
 
     @property
     def returned(self) -> bool:

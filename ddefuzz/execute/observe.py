@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import psutil  # type: ignore[import-untyped]
 import torch
 
@@ -129,9 +130,16 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
         seen.graph = graph_text(capture.graph) if run.graph else None
         if run.calls:
             seen.forms = forms_of(capture)
-            seen.calls = exercise(run.subject, capture, run.calls, seen.forms, constrained=recorder.constrained())
+            calls = exercise(run.subject, capture, run.calls, seen.forms, constrained=recorder.constrained())
+            seen.calls = tuple(_with_source(call, recorder) for call in calls)
             seen.constraints = recorder.constraints(partial(_is_told, seen.calls))
     return seen
+
+
+def _with_source(call: Call, recorder: Recorder) -> Call:
+    source = recorder.source_of(call.captured.expression)
+    captured = msgspec.structs.replace(call.captured, follows=source)
+    return msgspec.structs.replace(call, captured=captured) if source else call
 
 
 def _is_told(calls: tuple[Call, ...], text: str, message: str) -> bool:

@@ -305,6 +305,11 @@ class Recorder:
             kind, text, call, place, stacks, native, follows, message, origins
         )
 
+    def source_of(self, range_: str) -> str:
+        """The assertion that torch derived a range from; empty if there is none."""
+        raw = self._constraints.get(("range", range_))
+        return "" if raw is None else raw.follows
+
     def constrained(self) -> bool:
         """Whether the capture made any constraint."""
         return bool(self._constraints)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+import msgspec
+
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.shape import expression_shape
@@ -92,7 +94,9 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     made = (one for one in failure.observation.constraints if one.text == call.captured.expression)
     maker = next(made, None) if failure.kind == "over-strict" else None
     if maker is not None:
-        return at_maker(maker)
+        # Several ranges follow from one assertion: that is known by it.
+        source = msgspec.structs.replace(maker, kind="assertion", text=maker.follows)
+        return at_maker(source if maker.kind == "range" and maker.follows else maker)
     refused = call.captured if failure.kind == "over-strict" else call.eager
     anchor = expression_shape(refused.expression) if refused.expression else refused.error.partition(":")[0]
     return op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
@@ -119,18 +123,17 @@ def _loser(failure: Failure, seen: Seen, runner: Runner) -> Located:
 
 def over_strict(seen: Seen, call: Call) -> bool:
     """Whether only the captured program rejects a call, by no accepted rule, and no specialization explains it."""
-    if not call.eager.returned or call.captured.returned or call.recompiled or accepted(seen, call):
+    if not call.eager.returned or call.captured.returned or call.recompiled or accepted(call):
         return False
     return not specialization.explains(seen, call)
 
 
-def accepted(seen: Seen, call: Call) -> bool:
+def accepted(call: Call) -> bool:
     """Whether a rejection follows PyTorch's rule that a size that is 1 only at run time does not broadcast. A range
     may follow from the assertion that says so.
     """
-    failed, symbols = call.captured.expression, dict(call.symbols)
-    reasons = (one.follows for one in seen.observation.constraints if one.text == failed)
-    return any(is_broadcast_of_1(reason, symbols) for reason in (failed, *reasons) if reason)
+    reasons = filter(None, (call.captured.expression, call.captured.follows))
+    return any(is_broadcast_of_1(reason, dict(call.symbols)) for reason in reasons)
 
 
 def missing(seen: Seen, call: Call) -> bool:

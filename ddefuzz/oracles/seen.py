@@ -126,15 +126,8 @@ def at_guard(guard: Guard) -> Located:
 
 
 def at_maker(constraint: Constraint) -> Located:
-    """The site that made an assertion, a replacement or a range. A range is known by the assertion that it follows
-    from.
-    """
-    kind, text = (
-        ("assertion", constraint.follows)
-        if constraint.kind == "range" and constraint.follows
-        else (constraint.kind, constraint.text.replace(" = ", " == "))
-    )
-    anchor = f"{kind} {expression_shape(text)}"
+    """The site that made an assertion, a replacement or a range."""
+    anchor = f"{constraint.kind} {expression_shape(constraint.text.replace(' = ', ' == '))}"
     if constraint.place.language == "C++":
         frame = Frame(constraint.place.file, constraint.place.line, "")
         return Located(Site("C++", None, constraint.place.file), frame, anchor)
