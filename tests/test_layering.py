@@ -21,6 +21,7 @@ PACKAGES = (
     "instrument",
     "generate",
     "execute",
+    "speckey",
     "classify",
     "oracles",
     "coverage",

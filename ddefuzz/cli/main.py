@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "Run a fuzzing campaign: generate programs, capture them, and save what fails.",
     "sweep": "Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.",
     "check": "Capture a program, or your own model, in several stages, and explain what fails.",
+    "check-key": "Check the function that a cache of compiled kernels tells tensors apart by.",
     "minimize": "Shrink a program while it still fails in the same way.",
     "answers": "Try which answer of a guard would fix a data-dependent error.",
     "replay": "Run the saved cases again and compare them with what is expected.",
@@ -29,7 +30,9 @@ COMMANDS = {
     "bench": "Measure ddefuzz itself.",
     "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",
 }
-"""The help line of each subcommand. The subcommand is `command` in the module of that name in `ddefuzz.cli`."""
+"""The help line of each subcommand. The subcommand is `command` in the module of that name in `ddefuzz.cli`, with `_`
+for `-`.
+"""
 
 help_pages.THEME = "default-slim"
 help_pages.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
@@ -55,7 +58,7 @@ class LazyGroup(click.RichGroup):
         # Imported here, because reading settings takes longer than the rest of `--help`.
         from ddefuzz.cli import settings  # noqa: PLC0415
 
-        command: click.Command = importlib.import_module(f"ddefuzz.cli.{name}").command
+        command: click.Command = importlib.import_module(f"ddefuzz.cli.{name.replace('-', '_')}").command
         ctx.default_map = {name: settings.default_map(command, settings.read())}
         return name, command, rest
 

@@ -207,6 +207,17 @@ PRELOADED = (
 modules that others of the list import are left out. One that a torch does not have costs time, and nothing else.
 """
 
+# Specialization keys (speckey/).
+HAS_SYMBOLIC_SIZES = Api(
+    "torch:Tensor._has_symbolic_sizes_strides", "whether some size is a SymInt, without making one"
+)
+NO_SUBCLASS_FUNCTION = Api("torch._C:DisableTorchFunctionSubclass", "reads a subclass's sizes as torch itself does")
+NESTED_SIZES = Api("torch:Tensor._nested_tensor_size", "the sizes of a nested tensor")
+DISPATCH_KEYS = Api("torch._C:_dispatch_keys", "what a tensor without memory is: a wrapper, or zeros")
+TENSOR_GUARDS = Api("torch._C._dynamo.guards:TensorGuards", "compares tensors with those of the last call, in C++", ())
+NEGATED_VIEW = Api("torch:_neg_view", "makes a tensor with the neg bit, to try keys with")
+LAZY_ZEROS = Api("torch:_efficientzerotensor", "makes a tensor that is zero without memory, to try keys with")
+
 # Sweeping (generate/opinfo.py, sweep/). `require` leaves it out: campaigns do not need it, and importing takes 3 s.
 OP_DB = Api(
     "torch.testing._internal.common_methods_invocations:op_db", "torch's sample calls of 700 ops; needs expecttest"
