@@ -5,6 +5,7 @@ An experiment captures the program again, with some guards forced to their true 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -42,6 +43,9 @@ class Seen(NamedTuple):
 
 
 Suspect = TypeVar("Suspect")
+
+_RESULT = re.compile(r"result(?:\[(\d+)\])?")
+"""The whole result of a call, or one item of it, as differences name them."""
 
 Shows = Callable[[Seen, Call], bool]
 """A predicate: whether a call of an observation shows the failure in question."""
@@ -94,12 +98,13 @@ def fewest(suspects: tuple[Suspect, ...], is_enough: Callable[[tuple[Suspect, ..
 def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runner) -> Located | None:
     """The op of the first step whose own result shows the failure; None if no step does.
 
-    The program is captured again with each step's targets returned in place of what it returns, in order.
+    The program is captured again with each step's targets returned in place of what it returns, in order. If only the
+    whole program shows it, that is the step which made the result that differs.
     """
     program = seen.program
     if program is None:
         return None
-    for shorter, functions in _prefixes(program):
+    for shorter, functions in _prefixes(program, call):
         cut = seen._replace(text=print_program(shorter))
         again = captured_again(cut, (), (call.size,), runner)
         if again.calls and shows(cut._replace(observation=again), again.calls[0]):
@@ -163,11 +168,26 @@ def _refuses_alike(observation: Observation, call: Call) -> bool:
     return bool(said) and any(said in exception.message for exception in observation.exceptions)
 
 
-def _prefixes(program: Program) -> Iterator[tuple[Program, tuple[str, ...]]]:
+def _prefixes(program: Program, call: Call) -> Iterator[tuple[Program, tuple[str, ...]]]:
     for number, step in enumerate(program.steps):
         if step.targets:
             returned = tuple(Name(target) for target in step.targets)
             value = returned[0] if len(returned) == 1 else Sequence(returned)
             shorter = replace(program, steps=program.steps[: number + 1], returns=value)
             yield shorter, functions_in(replace(program, steps=(step,), returns=value))
-    yield program, functions_in(program)
+    yield program, _makers(program, call)
+
+
+def _makers(program: Program, call: Call) -> tuple[str, ...]:
+    """The functions of what a program returns; without any, those of the step that made the first result that differs
+    in a call.
+    """
+    returned = functions_in(replace(program, steps=()))
+    place = next((_RESULT.fullmatch(one.where) for one in call.differences), None)
+    if returned or place is None:
+        return returned
+    value = program.returns
+    if place[1] is not None and isinstance(value, Sequence):
+        value = value.items[int(place[1])]
+    steps = tuple(step for step in program.steps if isinstance(value, Name) and value.id in step.targets)
+    return functions_in(replace(program, steps=steps))

@@ -105,6 +105,20 @@ def test_without_a_guard_the_first_wrong_op_is_blamed() -> None:
     assert (found.signature.site.language, found.signature.site.function) == ("op", "torch.neg")
 
 
+def test_a_result_that_is_wrong_in_the_whole_program_alone_is_blamed_on_the_step_that_made_it() -> None:
+    text = TEXT.replace("return torch.neg(t0)", "t1 = torch.neg(x)\n    return (t1, t0)")
+
+    def runner(run: Run) -> Observation:
+        assert isinstance(run.subject, ProgramSubject)
+        return observed(wrong() if run.subject.text == text else Call("2", RETURNED, RETURNED, "same"))
+
+    call = msgspec.structs.replace(wrong(), differences=(Difference("values", "result[1]", "how"),))
+    (found,) = classified(seen(call, text=text), runner)
+    assert found.signature.site.function == "torch.relu"
+    (unknown,) = classified(seen(wrong(), text=text), runner)
+    assert str(unknown.signature.site) == "an unknown place"
+
+
 def test_a_failure_that_cannot_be_located_has_an_unknown_site() -> None:
     (found,) = classified(seen(wrong()), lambda _: observed())
     assert str(found.signature.site) == "an unknown place"
