@@ -30,6 +30,7 @@ PACKAGES = (
     "control",
     "findings",
     "repro",
+    "versions",
     "report",
     "campaign",
     "sweep",

@@ -1,0 +1,126 @@
+"""The results of findings and cases by version of torch, and what follows from them. Nothing is run here."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Status: TypeAlias = Literal["fails", "passes", "sometimes", "moved", "not judged"]
+"""
+fails       the failure shows in every run
+passes      it shows in no run, and nothing else fails
+sometimes   it shows in some runs
+moved       another failure shows instead: another site, kind or condition
+not judged  this torch has no such op or stage, or the program does not run in eager mode
+"""
+
+Change: TypeAlias = Literal["fails", "fixed", "regressed", "moved", "sometimes", "new", "never"]
+"""
+fails      fails in the latest version in which it is judged, as in all before
+new        the same, but older versions could not make the program
+fixed      failed in an earlier version and passes in the latest
+regressed  fails in the latest version and passed in an earlier one
+moved      another failure shows in the latest version
+sometimes  shows in some runs of the latest version only
+never      fails in no version
+"""
+
+
+class Interpreter(msgspec.Struct, frozen=True):
+    """A Python interpreter with a torch. `full` says whether it has ddefuzz; else only scripts can be run."""
+
+    name: str
+    python: str
+    torch: str
+    full: bool = False
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """The result under one interpreter: the failure showed in `shows` of `runs` runs, each in a new process."""
+
+    status: Status
+    shows: int = 0
+    runs: int = 1
+    reason: str = ""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One finding or case under all interpreters, by their names in order of their torch."""
+
+    id: str
+    title: str
+    cells: dict[str, Cell]
+    finding: str = ""
+
+    def where(self, *statuses: Status) -> tuple[str, ...]:
+        """The interpreters with one of these statuses."""
+        return tuple(name for name, cell in self.cells.items() if cell.status in statuses)
+
+    @property
+    def fixed_in(self) -> tuple[str, ...]:
+        """The interpreters that pass after one in which it fails."""
+        return self._after(("fails", "sometimes", "moved"), ("passes",))
+
+    @property
+    def regressed_in(self) -> tuple[str, ...]:
+        """The interpreters in which it fails after one that passes."""
+        return self._after(("passes",), ("fails", "sometimes"))
+
+    @property
+    def could_not_be_made_in(self) -> tuple[str, ...]:
+        """The interpreters before the first one in which the program could be judged."""
+        names = list(self.cells)
+        first = next((at for at, name in enumerate(names) if self.cells[name].status != "not judged"), len(names))
+        return tuple(names[:first])
+
+    def _after(self, before: tuple[Status, ...], after: tuple[Status, ...]) -> tuple[str, ...]:
+        names = list(self.cells)
+        first = next((at for at, name in enumerate(names) if self.cells[name].status in before), len(names))
+        return tuple(name for name in names[first + 1 :] if self.cells[name].status in after)
+
+    @property
+    def change(self) -> Change:
+        """What has become of it."""
+        judged = [name for name, cell in self.cells.items() if cell.status != "not judged"]
+        if not judged:
+            return "never"
+        latest = self.cells[judged[-1]].status
+        if latest == "passes":
+            return "fixed" if self.fixed_in else "never"
+        if latest in ("moved", "sometimes"):
+            return "moved" if latest == "moved" else "sometimes"
+        if judged[-1] in self.regressed_in:
+            return "regressed"
+        return "new" if self.could_not_be_made_in else "fails"
+
+
+def cell_of(statuses: Sequence[str], reasons: Sequence[str] = ()) -> Cell:
+    """The cell of the runs of one finding: `shows`, `passes`, `fails otherwise` or `not judged` each."""
+    counts = Counter(statuses)
+    reason = next(filter(None, reasons), "")
+    shows, runs = counts["shows"], len(statuses)
+    if shows == runs:
+        return Cell("fails", shows, runs)
+    if shows:
+        return Cell("sometimes", shows, runs, reason)
+    if counts["fails otherwise"]:
+        return Cell("moved", 0, runs, reason)
+    return Cell("passes" if counts["passes"] else "not judged", 0, runs, reason)
+
+
+def in_order(interpreters: Iterable[Interpreter]) -> tuple[Interpreter, ...]:
+    """By version of torch, oldest first."""
+    return tuple(sorted(interpreters, key=lambda one: ([int(part) for part in _release(one.torch)], one.name)))
+
+
+def _release(torch: str) -> list[str]:
+    return re.findall(r"\d+", torch.partition("+")[0])
+
+
+def changes(lines: Iterable[Line]) -> dict[str, int]:
+    """The number of lines with each change."""
+    return dict(Counter(line.change for line in lines).most_common())

@@ -1,0 +1,124 @@
+"""Run findings under several interpreters by their stand-alone scripts, and cases by an interpreter's own ddefuzz."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ddefuzz.errors import InputError
+from ddefuzz.findings.model import Finding
+from ddefuzz.repro.run import ScriptResult, run_scripts, torch_of
+from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of
+
+REPLAY_SECONDS: Final = 3 * 3600.0
+
+Listen = Callable[[str], None]
+
+_CELLS: Final[Mapping[str, Status]] = {
+    "as expected": "fails",
+    "gone": "passes",
+    "fails": "fails",
+    "fails otherwise": "moved",
+    "not judged": "not judged",
+}
+"""The status of a replayed case by what replay says of it. A case that is expected to pass and does is left out."""
+
+
+class _Replayed(msgspec.Struct, frozen=True):
+    """A line of `ddefuzz replay --format jsonl`."""
+
+    case: str
+    status: str
+    expected: str
+    seen: str
+    finding: str | None = None
+
+
+def interpreter_of(name: str, python: str) -> Interpreter:
+    """The interpreter with its torch, and whether it has ddefuzz. Raises `InputError` or `UnsupportedError`."""
+    torch = torch_of(python)
+    code = "import ddefuzz.cli.main, ddefuzz.execute.protocol"
+    found = subprocess.run([python, "-P", "-c", code], capture_output=True, check=False, cwd="/")
+    return Interpreter(name or torch.partition("+")[0], python, torch, found.returncode == 0)
+
+
+def findings_under(
+    interpreter: Interpreter, findings: Sequence[Finding], runs: int, jobs: int, listen: Listen
+) -> dict[str, Cell]:
+    """The cell of each finding, from `runs` runs of its script."""
+    results: dict[str, list[ScriptResult]] = {finding.id: [] for finding in findings}
+    for _ in range(runs):
+        for result in run_scripts(findings, interpreter.python, jobs, lambda one: listen(one.finding)):
+            results[result.finding].append(result)
+    return {
+        name: cell_of([one.status for one in ran], [one.reason or _seen(one) for one in ran])
+        for name, ran in results.items()
+    }
+
+
+def _seen(result: ScriptResult) -> str:
+    return ", ".join(f"{name} {value}" for name, value in (result.seen or {}).items())
+
+
+def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, listen: Listen) -> dict[str, Cell]:
+    """The cell of each case below the paths, by the interpreter's own `ddefuzz replay`."""
+    words = [interpreter.python, "-m", "ddefuzz", "replay", *map(str, paths), "-j", str(jobs), "--format", "jsonl"]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=REPLAY_SECONDS)
+    if ran.returncode not in (0, 1):
+        said = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        raise InputError(f"--python {interpreter.python}: its `ddefuzz replay` ended with {said}")
+    cells: dict[str, Cell] = {}
+    for text in ran.stdout.splitlines():
+        one = msgspec.json.decode(text, type=_Replayed)
+        listen(one.case)
+        passes = one.expected.endswith(" ok") and one.status == "as expected"
+        status: Status = "passes" if passes else _CELLS[one.status]
+        cells[one.case] = Cell(status, int(status == "fails"), 1, "" if status == "fails" else one.seen)
+    return cells
+
+
+def lines_of(cells: Mapping[str, Mapping[str, Cell]], titles: Mapping[str, str], findings: Iterable[str]) -> list[Line]:
+    """A line for each finding or case, from the cells by interpreter. What one has not run is not judged there."""
+    names = sorted({name for under in cells.values() for name in under})
+    known = set(findings)
+    missing = Cell("not judged", 0, 0)
+    return [
+        Line(
+            name,
+            titles.get(name, ""),
+            {interpreter: under.get(name, missing) for interpreter, under in cells.items()},
+            name if name in known else "",
+        )
+        for name in names
+    ]
+
+
+def bisected(
+    finding: Finding, interpreters: Sequence[Interpreter], listen: Callable[[Interpreter, Cell], None]
+) -> dict[str, Any]:
+    """The two neighbours between which the finding's status changes, by binary search over versions in order.
+
+    `first` and `last` are the statuses at both ends. `before` and `after` are None if these are the same.
+    """
+    cells: dict[int, Cell] = {}
+
+    def status(at: int) -> Status:
+        if at not in cells:
+            cells[at] = findings_under(interpreters[at], [finding], 1, 1, lambda _: None)[finding.id]
+            listen(interpreters[at], cells[at])
+        return cells[at].status
+
+    low, high = 0, len(interpreters) - 1
+    first, last = status(low), status(high)
+    document: dict[str, Any] = {"finding": finding.id, "first": first, "last": last, "before": None, "after": None}
+    if first != last:
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if status(middle) == first else (low, middle)
+        document |= {"before": interpreters[low].name, "after": interpreters[high].name}
+    document["runs"] = {interpreters[at].name: cell for at, cell in sorted(cells.items())}
+    return document

@@ -1,0 +1,62 @@
+"""What follows from results under several versions of torch. Nothing is run."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, in_order
+
+SHORT: dict[str, Status] = {"f": "fails", "p": "passes", "s": "sometimes", "m": "moved", "-": "not judged"}
+
+
+def line(signs: str) -> Line:
+    return Line("dde-1", "a title", {str(at): Cell(SHORT[sign]) for at, sign in enumerate(signs)})
+
+
+@pytest.mark.parametrize(
+    ("signs", "change"),
+    [
+        ("fff", "fails"),
+        ("ffp", "fixed"),
+        ("fp-", "fixed"),
+        ("fpf", "regressed"),
+        ("pff", "regressed"),
+        ("-ff", "new"),
+        ("-fp", "fixed"),
+        ("-pf", "regressed"),
+        ("ffm", "moved"),
+        ("ffs", "sometimes"),
+        ("ppp", "never"),
+        ("---", "never"),
+        ("f--", "fails"),
+        ("mfp", "fixed"),
+    ],
+)
+def test_what_has_become_of_a_finding(signs: str, change: str) -> None:
+    assert line(signs).change == change
+
+
+def test_the_versions_of_each_change() -> None:
+    one = line("-fpfm-")
+    assert one.where("fails") == ("1", "3")
+    assert (one.fixed_in, one.regressed_in, one.could_not_be_made_in) == (("2",), ("3",), ("0",))
+    assert changes([one, line("ff"), line("fff")]) == {"fails": 2, "moved": 1}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        (["shows"] * 3, Cell("fails", 3, 3)),
+        (["shows", "passes", "shows"], Cell("sometimes", 2, 3)),
+        (["passes", "fails otherwise"], Cell("moved", 0, 2)),
+        (["passes", "not judged"], Cell("passes", 0, 2)),
+        (["not judged"], Cell("not judged", 0, 1)),
+    ],
+)
+def test_the_runs_of_one_finding(statuses: list[str], expected: Cell) -> None:
+    assert cell_of(statuses) == expected
+
+
+def test_interpreters_are_in_order_of_their_torch() -> None:
+    some = [Interpreter(name, "", name) for name in ("2.15.0", "2.6.0+cpu", "2.13.0+cu128", "2.13.0")]
+    assert [one.name for one in in_order(some)] == ["2.6.0+cpu", "2.13.0", "2.13.0+cu128", "2.15.0"]
