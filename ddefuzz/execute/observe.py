@@ -26,14 +26,16 @@ from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.forms import Form
 from ddefuzz.execute.graphs import forms_of
 from ddefuzz.execute.intact import kept_intact
-from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.prepared import Prepared, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, Outcome, Run, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import message_of
 from ddefuzz.instrument import frames, torch_api
-from ddefuzz.instrument.events import Constraint, Guard, Raised
+from ddefuzz.instrument.events import Answered, Constraint, Guard, Raised
 from ddefuzz.instrument.guards import watch
+from ddefuzz.instrument.modules import module_in
+from ddefuzz.instrument.onward import Onward
 from ddefuzz.instrument.recorder import Recorder
 from ddefuzz.instrument.truth import holds
 
@@ -69,6 +71,9 @@ class _Seen:
     calls: tuple[Call, ...] = ()
     forms: tuple[Form, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    answered: tuple[Answered, ...] = ()
+    unbacked: int = 0
+    module: str = ""
     compiles: int = 0
     cpu_seconds: float = 0.0
 
@@ -97,6 +102,9 @@ def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> 
         calls=seen.calls,
         forms=seen.forms,
         constraints=seen.constraints,
+        answered=seen.answered,
+        unbacked=seen.unbacked,
+        module=seen.module,
         compiles=seen.compiles,
         cpu_seconds=seen.cpu_seconds,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
@@ -115,8 +123,15 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
     counters.clear()
     capture: Capture | None = None
     started = time.process_time()
-    how = run.semantics
-    with watch(how.mechanism, how.without, answers=how.answers, faults=how.faults) as recorder:
+    how, onward = run.semantics, Onward(sizes_by_name(prepared)) if run.onward else None
+    with watch(
+        how.mechanism,
+        how.without,
+        answers=how.answers,
+        faults=how.faults,
+        onward=onward,
+        inputs=inputs_of(prepared),
+    ) as recorder:
         try:
             capture = stage(prepared)
             seen.cpu_seconds = time.process_time() - started
@@ -124,7 +139,7 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
         except BaseException as error:  # noqa: BLE001 the subject is under test: whatever it raises is the observation
             seen.cpu_seconds = time.process_time() - started
             _note_failure(seen, error, recorder)
-        seen.guards = recorder.guards()
+        seen.guards, seen.answered, seen.unbacked = recorder.guards(), recorder.answered(), recorder.symbols()
     seen.compiles = int(counters["stats"]["unique_graphs"])
     if capture is not None:
         seen.graph = graph_text(capture.graph) if run.graph else None
@@ -158,6 +173,7 @@ def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None
     seen.outcome = "fail"
     seen.exceptions = tuple(_exception_info(one, recorder) for one in chain)
     seen.raised = recorder.raised(chain)
+    seen.module = seen.raised.module if seen.raised is not None else module_in(chain[-1].__traceback__)
 
 
 def exception_chain(error: BaseException) -> list[BaseException]:

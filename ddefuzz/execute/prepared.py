@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.inputs import Inputs
 
 
 class UnbackedDim(NamedTuple):
@@ -74,6 +75,27 @@ def leaf_names(prepared: Prepared) -> tuple[str, ...]:
         head = parameters[first.idx] if path[0].idx == 0 else first.key
         names.append(f"{head}{show(path[2:])}")
     return tuple(names)
+
+
+def inputs_of(prepared: Prepared) -> Inputs:
+    """The dims that masks make unbacked, and the names of the positional arguments."""
+    names = leaf_names(prepared)
+    masked: dict[str, list[str]] = {}
+    for place in prepared.unbacked:
+        masked.setdefault(place.symbol, []).append(f"dim {place.dim} of {names[place.leaf]}")
+    return Inputs({symbol: ", ".join(dims) for symbol, dims in masked.items()}, parameter_names(prepared), names)
+
+
+def sizes_by_name(prepared: Prepared) -> dict[str, int]:
+    """The sizes of the example by what a symbol of them is called: `dim 1 of ids`."""
+    leaves, names = leaves_of(prepared), leaf_names(prepared)
+    sizes = {
+        f"dim {dim} of {name}": size
+        for name, leaf in zip(names, leaves, strict=True)
+        if isinstance(leaf, torch.Tensor)
+        for dim, size in enumerate(leaf.shape)
+    }
+    return sizes | {dims: sizes[dims.partition(", ")[0]] for dims in inputs_of(prepared).masked.values()}
 
 
 def parameter_names(prepared: Prepared) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.forms import Form
-from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
+from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.program.sizes import CallSize
 
 Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile", "aot", "inductor"]
@@ -81,7 +81,8 @@ Subject: TypeAlias = ProgramSubject | CallableSubject
 class Run(msgspec.Struct, frozen=True):
     """One run to do: capture the subject, then call what was captured at the sizes `calls`.
 
-    `graph` requests the graph's text. It costs time and is compared only if answers differ.
+    `graph` requests the graph's text. It costs time and is compared only if answers differ. With `onward`, every
+    undecided guard that would raise is answered, so that the capture goes on to the next one.
     """
 
     subject: Subject
@@ -89,6 +90,7 @@ class Run(msgspec.Struct, frozen=True):
     semantics: Semantics = EXPLICIT
     graph: bool = False
     calls: tuple[CallSize, ...] = ()
+    onward: bool = False
 
 
 class ExceptionInfo(msgspec.Struct, frozen=True):
@@ -133,7 +135,9 @@ class Observation(msgspec.Struct, frozen=True):
     `__context__`. `guards` are the guards that took their fallback, in order of first visit. `output` is the
     end of what the run printed. `calls` are the calls of the captured program and of eager, `forms` the assertions
     that it has. `constraints` are those assumptions on unbacked symbols that are not true in some call, or have a
-    message. `peak_rss_mb` is the
+    message. `answered` are the guards that a run with `onward` answered. `unbacked` counts the unbacked symbols that
+    were made. `module` is the path of the innermost nn.Module that ran when an exception was raised. `seconds` of the
+    clock are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the
     resident memory of the worker after the run, in 10^6 bytes.
     """
 
@@ -148,6 +152,9 @@ class Observation(msgspec.Struct, frozen=True):
     calls: tuple[Call, ...] = ()
     forms: tuple[Form, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    answered: tuple[Answered, ...] = ()
+    unbacked: int = 0
+    module: str = ""
     compiles: int = 0
     cpu_seconds: float = 0.0
     peak_rss_mb: float = 0.0

@@ -95,8 +95,7 @@ class _Captured(torch.nn.Module):
 
 
 def _kept(symbol: str, mask: torch.Tensor) -> torch.Tensor:
-    """The positions that a mask keeps: as many as an unbacked size."""
-    del symbol
+    """The positions that a mask keeps: as many as an unbacked size. Who watches reads `symbol` in this frame."""
     return mask.nonzero().squeeze(1)
 
 

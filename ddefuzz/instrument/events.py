@@ -122,11 +122,15 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 class SymbolOrigin(msgspec.Struct, frozen=True):
-    """The op that made an unbacked symbol of the failing expression, and the user's line that called it."""
+    """The op that made an unbacked symbol of the failing expression, and the user's line that called it.
+
+    `source` is the dim of an input (`dim 1 of ids`), if that is where the size comes from.
+    """
 
     symbol: str
     op: str
     frame: Frame | None = None
+    source: str = ""
 
 
 class Raised(msgspec.Struct, frozen=True):
@@ -139,7 +143,7 @@ class Raised(msgspec.Struct, frozen=True):
 
     `header_line` is the source line at a C++ place, if torch ships that header (`return
     sym_eq(o).guard_bool(__FILE__, __LINE__);`). It names the operator where the compiler has inlined it, so
-    that no frame does.
+    that no frame does. `module` is the path of the innermost nn.Module in the model (`encoder.layers.0`).
     """
 
     expression: str
@@ -151,3 +155,11 @@ class Raised(msgspec.Struct, frozen=True):
     symbols: tuple[SymbolOrigin, ...] = ()
     withheld: bool = False
     header_line: str = msgspec.field(default="", name="asked")
+    module: str = ""
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """An undecided guard that was answered so that the capture went on, with the value given and its error's stacks."""
+
+    raised: Raised
+    value: bool | int | float

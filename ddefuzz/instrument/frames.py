@@ -37,6 +37,9 @@ _TAKING_A_BACKTRACE = ("torch::unwind::", "torch::CapturedTraceback::gather", "p
 """The innermost native frames of every backtrace: those of the functions that take it."""
 
 
+_OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
+"""Ops that users call by another name."""
+
 BEFORE_A_JUMP = frozenset({"EXTENDED_ARG", "COPY", "TO_BOOL"})
 """Instructions between a clause and the jump that tests it: those of a far jump, and those that newer Pythons add."""
 
@@ -76,7 +79,7 @@ class Stacks(NamedTuple):
 
 def take(frame: FrameType | None, root: CodeType | None) -> Stacks:
     """Take the stacks of `frame`, up to the frame that runs `root`, which is left out."""
-    step = _step_code()
+    step = step_code()
     real: list[tuple[CodeType, int, int]] = []
     translators: list[Any] = []
     while frame is not None and frame.f_code is not root:
@@ -111,7 +114,8 @@ def _span_in(instruction: Any) -> Span | None:
 
 
 @lru_cache(maxsize=1)
-def _step_code() -> CodeType:
+def step_code() -> CodeType:
+    """The code of the function in which dynamo interprets an instruction."""
     code: CodeType = torch_api.bound(torch_api.INTERPRETER_STEP).__code__
     return code
 
@@ -283,3 +287,15 @@ def _segment(file: str, span: Span) -> str:
 
 def _line_text(file: str, line: int) -> str:
     return linecache.getline(file, line).strip()
+
+
+def making_op(frame: FrameType | None) -> str:
+    """The op whose fake kernel contains `frame`: `nonzero`, `item`; empty if no op is running."""
+    dispatch = torch_api.bound(torch_api.FAKE_DISPATCH).__code__
+    while frame is not None:
+        if frame.f_code is dispatch:
+            # An OpOverload prints as namespace.op.overload.
+            name = str(frame.f_locals["func"]).removeprefix("aten.").rpartition(".")[0]
+            return _OP_NAMES.get(name, name)
+        frame = frame.f_back
+    return ""

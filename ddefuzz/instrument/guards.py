@@ -22,6 +22,8 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.constraints import constraint_hooks
 from ddefuzz.instrument.disguise import disguised
 from ddefuzz.instrument.events import Answer, Fault, Mechanism, Place
+from ddefuzz.instrument.inputs import Inputs
+from ddefuzz.instrument.onward import Onward
 from ddefuzz.instrument.planted import dropping, planting
 from ddefuzz.instrument.recorder import Listener, NodeCall, Recorder
 from ddefuzz.instrument.torch_api import Api
@@ -36,16 +38,19 @@ def watch(
     listener: Listener | None = None,
     answers: Iterable[Answer] = (),
     faults: Iterable[Fault] = (),
+    onward: Onward | None = None,
+    inputs: Inputs | None = None,
 ) -> Iterator[Recorder]:
     """Record guards while `mechanism` decides them.
 
     At the places `without`, the fallback is withheld and the guard raises. Undecided guards that `answers` name
-    get the value given there. `faults` are planted.
+    get the value given there. With `onward`, all others are answered too, and recorded. `faults` are planted.
 
     Only one thread at a time may use this. Raises UnsupportedError if this torch lacks a private API.
     """
     root = sys._getframe(2).f_code
     recorder = Recorder(frozenset(without), root, listener, answers=tuple(answers), faults=tuple(faults))
+    recorder.onward, recorder.inputs = onward, inputs or Inputs()
     config = torch_api.SHAPES_CONFIG
     with ExitStack() as stack:
         for api, hook in _hooks(recorder, mechanism):
@@ -87,9 +92,15 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
                 return original(env, orig_expr, hint, fx_node, size_oblivious, None, **options)
             except RuntimeError as error:
                 forced = recorder.answer_to_error(error) if recorder.answers else None
-                if forced is None:
+                if forced is not None:
+                    value = _forced(env, orig_expr, forced, fx_node)
+                elif recorder.onward is not None and recorder.is_data_dependent(error):
+                    value = recorder.onward.value(orig_expr)
+                else:
                     raise
-                return _forced(env, orig_expr, forced, fx_node)
+                if recorder.onward is not None:
+                    recorder.record_answer(error, value)
+                return value
 
         if fallback_value is None:
             return ddefuzz_decide(size_oblivious)
@@ -194,8 +205,8 @@ def _symbol_maker(recorder: Recorder, api: Api) -> Callable[..., Any]:
 
     def ddefuzz_create_unbacked(env: Any, *args: Any, **kwargs: Any) -> Any:
         made = original(env, *args, **kwargs)
-        from_input = any(source is not None for source in (*args, *kwargs.values()))
-        recorder.record_symbols(made.node.expr.free_symbols, from_input, sys._getframe())
+        source = next((str(one.name) for one in (*args, *kwargs.values()) if one is not None), "")
+        recorder.record_symbols(made.node.expr.free_symbols, source, sys._getframe())
         return made
 
     return disguised(api, ddefuzz_create_unbacked)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import (
     Answer,
+    Answered,
     Constraint,
     ConstraintKind,
     Counterfactual,
@@ -30,6 +31,9 @@ from ddefuzz.instrument.events import (
     SymbolOrigin,
 )
 from ddefuzz.instrument.frames import Stacks
+from ddefuzz.instrument.inputs import Inputs
+from ddefuzz.instrument.modules import module_path
+from ddefuzz.instrument.onward import Onward, plain_value
 
 _TORCH_PARENT = torch_api.torch_parent()
 _GUARD_FILES = frozenset(str(_TORCH_PARENT / path) for file in torch_api.GUARD_FILES for path in file.paths)
@@ -37,10 +41,8 @@ _INDUCTOR_SIZES = frozenset(str(_TORCH_PARENT / path) for path in torch_api.INDU
 _INDUCTOR_GUARDS = torch_api.names_of(torch_api.INDUCTOR_GUARDS)
 _DYNAMO = tuple(f"{_TORCH_PARENT / path}{os.sep}" for path in torch_api.DYNAMO_FILES.paths)
 
-_OP_NAMES = {"_local_scalar_dense": "item", "_unique2": "unique"}
-"""Ops that users call by another name."""
-
-
+MOST_ANSWERED = 200
+"""How many answered guards of a run are recorded."""
 TRUTHS = frozenset({"guard_bool", "guard_or_false", "guard_or_true"})
 """The SymNode methods that return a truth value, unlike `guard_int` and `guard_float`."""
 
@@ -71,6 +73,7 @@ class _GuardKey(NamedTuple):
 class _Origin(NamedTuple):
     op: str
     stacks: Stacks
+    source: str
 
 
 class _Refusal(NamedTuple):
@@ -91,6 +94,7 @@ class _RawRaise(NamedTuple):
     native: Any
     withheld: bool
     origins: tuple[tuple[str, _Origin], ...]
+    module: str
 
 
 class _RawConstraint(NamedTuple):
@@ -135,6 +139,8 @@ class Recorder:
     listener: Listener | None = None
     answers: tuple[Answer, ...] = ()
     faults: tuple[Fault, ...] = ()
+    onward: Onward | None = None
+    inputs: Inputs = field(default_factory=Inputs)
     node_call: NodeCall | None = None
     asserting: str = ""
     message: str = ""
@@ -153,6 +159,7 @@ class Recorder:
     _quotable: dict[str, _RawRaise] = field(default_factory=dict)
     _constraints: dict[tuple[str, str], _RawConstraint] = field(default_factory=dict)
     _refusals: list[_Refusal] = field(default_factory=list)
+    _answered: dict[tuple[Place, str], tuple[_RawRaise, bool | int | float]] = field(default_factory=dict)
 
     def guards(self) -> tuple[Guard, ...]:
         """The guards that took their fallback, in order of first visit."""
@@ -181,8 +188,17 @@ class Recorder:
         full counts as well.
         """
         raw = next(filter(None, map(self._seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
-        if raw is None:
-            return None
+        return None if raw is None else self._rendered(raw)
+
+    def answered(self) -> tuple[Answered, ...]:
+        """The guards that were answered to go on, in order, with the stacks of the error that each would have raised."""
+        return tuple(Answered(self._rendered(raw), value) for raw, value in self._answered.values())
+
+    def symbols(self) -> int:
+        """How many unbacked symbols were made."""
+        return len(self._origins)
+
+    def _rendered(self, raw: _RawRaise) -> Raised:
         return Raised(
             expression=str(raw.expression),
             method=raw.call.method,
@@ -191,10 +207,12 @@ class Recorder:
             traced=frames.traced_frames(raw.stacks.traced),
             native=frames.native_frames(raw.native) if raw.native is not None else (),
             symbols=tuple(
-                SymbolOrigin(symbol, origin.op, frames.user_frame(origin.stacks)) for symbol, origin in raw.origins
+                SymbolOrigin(symbol, origin.op, frames.user_frame(origin.stacks), origin.source)
+                for symbol, origin in raw.origins
             ),
             withheld=raw.withheld,
             header_line=frames.header_line(raw.place.file, raw.place.line) if raw.place.language == "C++" else "",
+            module=raw.module,
         )
 
     def constraints(self, wanted: Callable[[str, str], bool]) -> tuple[Constraint, ...]:
@@ -283,12 +301,23 @@ class Recorder:
                 for symbol in sorted(expression.free_symbols, key=str)
                 if symbol in self._origins
             ),
+            module=module_path(frame),
         )
         self._raises[error] = raw
         if place.language == "C++" and call.method in TRUTHS:
             self._quotable[str(error).partition("\n")[0]] = raw
         if self.listener is not None:
             self.listener.on_error(error)
+
+    def is_data_dependent(self, error: BaseException) -> bool:
+        """Whether this is the error of an undecided guard."""
+        return self._seen(error) is not None
+
+    def record_answer(self, error: BaseException, value: Any) -> None:
+        """Record the value that was given in place of an error. Another visit of the same guard counts once."""
+        raw = self._seen(error)
+        if raw is not None and len(self._answered) < MOST_ANSWERED:
+            self._answered.setdefault((raw.place, str(raw.expression)), (raw, plain_value(value)))
 
     def record_constraint(self, kind: ConstraintKind, text: str, symbols: Iterable[Any], frame: FrameType) -> None:
         """Record the code that made a constraint on these symbols first."""
@@ -325,12 +354,16 @@ class Recorder:
         maker = next((str(op) for made, op in reversed(self.makers) if made == first), "")
         self._refusals.append(_Refusal(weakref.ref(error), frames.native_backtrace(), maker))
 
-    def record_symbols(self, symbols: Iterable[Any], from_input: bool, frame: FrameType) -> None:
-        """Record the op that made a symbol, and its caller."""
+    def record_symbols(self, symbols: Iterable[Any], source: str, frame: FrameType) -> None:
+        """Record the op that made a symbol, and its caller. `source` is torch's name of an input's dim, or empty."""
         stacks = frames.take(frame, self.root)
-        origin = _Origin("input" if from_input or frames.is_from_own(stacks) else _making_op(frame), stacks)
+        own = frames.is_from_own(stacks)
+        dim = self.inputs.dim(source, frame) if source or own else ""
+        origin = _Origin("input" if source or own else frames.making_op(frame), stacks, dim)
         for symbol in symbols:
             self._origins[symbol] = origin
+            if self.onward is not None:
+                self.onward.note(symbol, dim)
 
     def _evaluated_at(self, frame: FrameType | None, direct: str) -> tuple[NodeCall, CodeType | str, int]:
         """The method used, and the place that evaluated the guard: C++'s file and line, or a code object
@@ -373,15 +406,3 @@ class Recorder:
 def _is_plumbing(code: CodeType) -> bool:
     file = code.co_filename
     return file in _GUARD_FILES or (file in _INDUCTOR_SIZES and code.co_name in _INDUCTOR_GUARDS)
-
-
-def _making_op(frame: FrameType | None) -> str:
-    """The op whose fake kernel contains `frame`: `nonzero`, `item`; empty if no op is running."""
-    dispatch = torch_api.bound(torch_api.FAKE_DISPATCH).__code__
-    while frame is not None:
-        if frame.f_code is dispatch:
-            # An OpOverload prints as namespace.op.overload.
-            name = str(frame.f_locals["func"]).removeprefix("aten.").rpartition(".")[0]
-            return _OP_NAMES.get(name, name)
-        frame = frame.f_back
-    return ""

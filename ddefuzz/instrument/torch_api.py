@@ -87,6 +87,8 @@ INTERPRETER_STEP = Api(
     "the frame in which dynamo interprets an instruction: `self` has f_code and current_instruction",
     ("self",),
 )
+MODULE_STACK = "nn_module_stack"
+"""The attribute of dynamo's translators with the modules that it is in: their path and class, outermost first."""
 TRACING_CONTEXT = Api("torch._guards:TracingContext.extract_stack", "whether dynamo is interpreting user code now")
 CAPTURED_TRACEBACK = Api(
     "torch.utils._traceback:CapturedTraceback.extract", "the native backtrace, symbolized only on request", ("cpp",)
