@@ -1,9 +1,8 @@
-"""The results of `check` as text: a table, and below it each failure with what to do next."""
+"""The result of `check` as text: whether it exports, each problem once with its site and owner, and what helps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,14 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.classify.cause import MEANINGS
+from ddefuzz.cli.check_advice_page import advice_facts
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import verdicts_line
 from ddefuzz.cli.output import Page, plain, rendered
-from ddefuzz.report.advice import Advice, Suggestion
-from ddefuzz.report.check import Row
-
-NARROW = 120
-"""The width below which the semantics of a stage share a row."""
+from ddefuzz.oracles.capture import KINDS
+from ddefuzz.report.check import Captured, Document, Problem
 
 STYLES = {
     "ok": "green",
@@ -29,131 +26,148 @@ STYLES = {
     "wrong": "red",
 }
 
+MOST_CALLERS = 8
+"""How many lines of a chain of calls are shown: the innermost ones."""
 
-def check_page(rows: list[Row], page: Page) -> str:
+INDENT = 13
+"""The width of the names of facts, with the space around them."""
+
+
+def check_page(document: Document, page: Page) -> str:
     """The whole page."""
-    parts: list[RenderableType] = [_narrow(rows, page) if page.width < NARROW else _wide(rows, page), ""]
-    for group in _by_failure(rows):
-        parts += [_failure(group, page), ""]
-    verdicts = verdicts_line(row.verdict for row in rows)
-    if verdicts:
-        parts.append(Text(folded(f"verdicts: {verdicts}", page.width), style="dim"))
-    parts.append(_totals(rows))
+    parts: list[RenderableType] = []
+    for case in dict.fromkeys(one.case for one in document.captures):
+        parts += list(_case(document, case, page))
+    several = len({one.semantics for one in document.captures}) > 1
+    verdicts = verdicts_line(one.verdict for one in document.captures)
+    if several and verdicts:
+        parts.append(plain(folded(f"verdicts: {verdicts}", page.width), style="dim"))
     return rendered(Group(*parts), page)
 
 
-def _wide(rows: list[Row], page: Page) -> RenderableType:
-    """One row for each run."""
-    shown: list[Detailed] = []
-    previous = ""
-    for row in rows:
-        case = row.case if row.case != previous else ""
-        cells = [plain(cell) for cell in (row.verdict or "", row.cause or "", _where(row))]
-        shown.append(Detailed([plain(case), Text(row.stage), Text(row.semantics), _outcome(row), *cells]))
-        previous = row.case
-    titles = ("case", "stage", "semantics", "outcome", "verdict", "cause", "kind and site")
-    return table(titles, shown, page.width, folding=("kind and site",))
+def _case(document: Document, case: str, page: Page) -> Iterator[RenderableType]:
+    captures = [one for one in document.captures if one.case == case]
+    problems = [one for one in document.problems if one.case == case]
+    yield plain(folded(headline(case, captures, problems), page.width), style="bold")
+    yield ""
+    yield _captures(captures, problems, page)
+    yield ""
+    for number, problem in enumerate(problems, 1):
+        yield _problem(number, problem, document, page)
+        yield ""
+    for of_case, advice in document.advice:
+        if of_case == case:
+            yield _grid(advice_facts(advice), page)
+            yield ""
 
 
-def _narrow(rows: list[Row], page: Page) -> RenderableType:
-    """One row for each stage of a case, one column for each semantics, and the failures below."""
-    semantics = tuple(dict.fromkeys(row.semantics for row in rows))
-    shown: list[Detailed] = []
-    for case, of_case in groupby(rows, lambda row: row.case):
-        stages = [list(group) for _, group in groupby(of_case, lambda row: row.stage)]
-        for at, group in enumerate(stages):
-            by_semantics = {row.semantics: row for row in group}
-            cells = [plain(case if at == 0 else ""), Text(group[0].stage)]
-            cells += [_outcome(by_semantics[name]) if name in by_semantics else Text() for name in semantics]
-            verdict = next((row.verdict for row in group if row.verdict), "")
-            judged = [by_semantics["explicit"]] if "explicit" in by_semantics else group
-            cause = next((row.cause for row in judged if row.cause), "")
-            is_last = at + 1 == len(stages) or _all_where(stages[at + 1]) != _all_where(group)
-            detail = plain(_all_where(group) if is_last else "")
-            shown.append(Detailed([*cells, Text(verdict), Text(cause)], detail))
-    return table(["case", "stage", *semantics, "verdict", "cause"], shown, page.width)
+def headline(case: str, captures: Iterable[Captured], problems: Iterable[Problem]) -> str:
+    """Whether the case is captured, and in which captures."""
+    explicit = [one for one in captures if not one.semantics.startswith("size-oblivious")]
+    if any(one.stage == "eager" and one.outcome != "ok" for one in explicit):
+        return f"{case} fails in eager, without any capture: it cannot be judged."
+    judged = [one for one in explicit if one.stage != "eager"]
+    by_outcome = {
+        said: [one.stage for one in judged if one.outcome in outcomes]
+        for said, outcomes in (
+            ("captured in", ("ok",)),
+            ("captured, but wrong in", ("wrong",)),
+            ("fails in", ("fail", "crash", "timeout")),
+            ("not judged in", ("not-judged",)),
+        )
+    }
+    where = "; ".join(f"{said} {', '.join(stages)}" for said, stages in by_outcome.items() if stages)
+    exporting = [one.outcome for one in judged if one.stage in ("export", "export-strict")]
+    if not exporting:
+        return f"{case}: {where}."
+    verb = "exports" if set(exporting) == {"ok"} else "exports in part" if "ok" in exporting else "does not export"
+    count = len(list(problems))
+    found = f" {counted(count, 'problem')}." if count else ""
+    return f"{case} {verb}: {where}.{found}"
 
 
-def _all_where(group: list[Row]) -> str:
-    """The failures of one stage and where they are. The semantics are named unless all have the same failure."""
-    places = {row.semantics: _where(row) for row in group}
-    if len(set(places.values())) == 1:
-        return _where(group[0])
-    failing = {semantics: where for semantics, where in places.items() if where}
-    only = " only" if "explicit" in places and [*failing] == ["size-oblivious"] else ""
-    return "; ".join(f"{semantics}{only}: {where}" for semantics, where in failing.items())
+def _captures(captures: list[Captured], problems: list[Problem], page: Page) -> RenderableType:
+    """One row for each capture. The columns of semantics are shown only if there are several."""
+    several = len({one.semantics for one in captures}) > 1
+    rows = []
+    for one in captures:
+        cells = [plain(one.stage), Text(one.outcome, style=STYLES[one.outcome]), plain(f"{one.seconds:.1f}")]
+        cells += [plain(one.semantics), plain(one.verdict or "")] if several else []
+        rows.append(Detailed([*cells, plain(_says(one, problems))]))
+    semantics = ["semantics", "verdict"] if several else []
+    return table(["capture", "outcome", "seconds", *semantics, "says"], rows, page.width, folding=("says",))
 
 
-def _where(row: Row) -> str:
-    return f"{row.kind} in {row.site}" if row.kind is not None else row.reason
+def _says(one: Captured, problems: list[Problem]) -> str:
+    """The problems that stop a capture by their number; else what it ended with."""
+    numbers = [str(at) for at, problem in enumerate(problems, 1) if set(problem.keys) & set(one.keys)]
+    return f"problem {', '.join(numbers)}" if numbers else one.reason or one.exception or ""
 
 
-def _outcome(row: Row) -> Text:
-    return Text(row.outcome, style=STYLES[row.outcome])
+def _problem(number: int, problem: Problem, document: Document, page: Page) -> RenderableType:
+    head = f"{number}. {_owner(problem)}: {_what(problem)}"
+    return Group(plain(folded(head, page.width), style="bold"), _grid(_facts(problem, document), page))
 
 
-def _by_failure(rows: list[Row]) -> Iterable[list[Row]]:
-    """The rows of each failure under explicit semantics, by case and signature."""
-    groups: dict[tuple[str, str | None], list[Row]] = {}
-    for row in rows:
-        if row.outcome not in ("ok", "not-judged") and row.semantics != "size-oblivious":
-            groups.setdefault((row.case, row.key or row.stage), []).append(row)
-    return groups.values()
+def _owner(problem: Problem) -> str:
+    return str(problem.owner)[:1].upper() + str(problem.owner)[1:]
 
 
-def _failure(group: list[Row], page: Page) -> RenderableType:
-    row = group[0]
-    stages = ", ".join(dict.fromkeys(one.stage for one in group))
-    lines: list[RenderableType] = [plain(f"{row.case}  {stages}", style="bold")]
-    facts = [("error", row.exception or row.reason)] if row.outcome != "wrong" else [("wrong", row.reason)]
-    if row.expression is not None:
-        facts.append(("guard", row.expression))
-    if row.site is not None and row.cause is not None:
-        facts += [
-            ("site", f"{row.site}  [{row.anchor}]"),
-            ("cause", f"{row.cause}: {MEANINGS[row.cause].meaning} (rule {row.rule})"),
-        ]
-    if row.key is not None:
-        facts.append(("key", row.key))
-    if row.advice is not None:
-        facts += _advice(row.advice)
+def _what(problem: Problem) -> str:
+    if problem.kind not in KINDS:
+        return f"captured, but wrong: {problem.evidence}"
+    if problem.expression is not None:
+        by = "" if problem.site.module == "user code" else f" {problem.site}"
+        return f"{by.strip() or 'a branch'} needs `{problem.expression}`, which depends on data"
+    return problem.exception or problem.evidence or f"{problem.kind} in {problem.site}"
+
+
+def _facts(problem: Problem, document: Document) -> Iterator[tuple[str, str]]:
+    if problem.stages:
+        yield "stops", ", ".join(problem.stages)
+    if problem.site.module != "user code":
+        yield "where", f"{problem.site}  [{problem.anchor}]"
+    if problem.module:
+        yield "module", problem.module
+    if problem.chain:
+        yield "called by", "\n".join(_chain(problem))
+    for symbol in problem.symbols:
+        yield "size", f"{symbol.symbol} = {symbol.origin}"
+    if problem.expression is not None and problem.exception is not None:
+        yield "error", problem.exception
+    yield "cause", f"{problem.cause}: {MEANINGS[problem.cause].meaning}"
+    if problem.about_data is False:
+        yield "not data", "it fails with static sizes as well, so that sizes and data are not to blame"
+    if problem.remedy:
+        yield "what to do", problem.remedy
+    answers = [f"{answer.value} in {answer.stage}" for answer in problem.answers]
+    if answers:
+        yield "answered", f"{', '.join(answers)}, so that the capture went on"
+    if problem.consequence:
+        yield "note", "seen only after answers to the problems above: one of these may have led to it"
+    for known in document.known:
+        if known.id in problem.keys:
+            yield "known", str(known)
+    yield "key", ", ".join(problem.keys)
+
+
+def _chain(problem: Problem) -> Iterator[str]:
+    left_out = len(problem.chain) - MOST_CALLERS
+    if left_out > 0:
+        yield f"({counted(left_out, 'outer call')} left out)"
+    for caller in problem.chain[-MOST_CALLERS:]:
+        whose = f"  ({caller.owner})" if caller.owner.kind == "package" else ""
+        code = caller.code.partition("\n")[0]
+        yield f"{caller.file}:{caller.line} {caller.function}: {code}{whose}"
+
+
+def _grid(facts: Iterable[tuple[str, str]], page: Page) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     for name, value in facts:
-        grid.add_row(Text(name, style="dim"), plain(_fitting(value, page.width - 9)))
-    lines.append(Padding(grid, (0, 0, 0, 2)))
-    return Group(*lines)
+        grid.add_row(Text(name, style="dim"), plain(_fitting(value, page.width - INDENT)))
+    return Padding(grid, (0, 0, 0, 2))
 
 
 def _fitting(value: str, width: int) -> str:
     """Folded text. Indented code, which people copy, is not folded."""
     return "\n".join(line if line.startswith("    ") else folded(line, width) for line in value.split("\n"))
-
-
-def _advice(advice: Advice) -> Iterable[tuple[str, str]]:
-    yield "why", advice.summary
-    if advice.line is not None:
-        yield "line", f"{advice.line.file}:{advice.line.line}: {advice.line.code.strip()}"
-    for origin in advice.origins:
-        yield "size", origin
-    for suggestion in advice.suggestions:
-        yield "try", _suggestion(suggestion)
-    if advice.tried and not advice.suggestions:
-        yield "try", f"no suggestion: {counted(advice.tried, 'change')} of your code tried, none of which helped"
-
-
-def _suggestion(suggestion: Suggestion) -> str:
-    fails = f", still fails {', '.join(suggestion.fails)}" if suggestion.fails else ""
-    code = "\n".join(f"    {line}" for line in suggestion.code)
-    return (
-        f"{suggestion.does} at line {suggestion.line}:\n{code}\n"
-        f"tried: passes {', '.join(suggestion.passes)}{fails}; assumes {suggestion.assumes}"
-    )
-
-
-def _totals(rows: list[Row]) -> Text:
-    cases = len({row.case for row in rows})
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.outcome] = counts.get(row.outcome, 0) + 1
-    said = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return Text(f"{counted(cases, 'case')}, {counted(len(rows), 'run')}: {said}")

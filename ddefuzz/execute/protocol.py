@@ -157,6 +157,7 @@ class Observation(msgspec.Struct, frozen=True):
     module: str = ""
     compiles: int = 0
     cpu_seconds: float = 0.0
+    seconds: float = 0.0
     peak_rss_mb: float = 0.0
     output: str = ""
 

@@ -32,6 +32,9 @@ _TORCH_PARENT = f"{torch_api.torch_parent()}{os.sep}"
 _TORCH = f"{_TORCH_PARENT}torch{os.sep}"
 _DDEFUZZ = f"{Path(ddefuzz.__file__).parent}{os.sep}"
 _STDLIB = f"{sysconfig.get_paths()['stdlib']}{os.sep}"
+_GUARD_FILES = frozenset(f"{_TORCH_PARENT}{path}" for file in torch_api.GUARD_FILES for path in file.paths)
+_INDUCTOR_SIZES = frozenset(f"{_TORCH_PARENT}{path}" for path in torch_api.INDUCTOR_SIZES_FILE.paths)
+_INDUCTOR_GUARDS = torch_api.names_of(torch_api.INDUCTOR_GUARDS)
 _BUILD_ROOT = re.compile(r"^.*?/(?=(?:aten|c10|caffe2|torch)/)")
 _TAKING_A_BACKTRACE = ("torch::unwind::", "torch::CapturedTraceback::gather", "pybind11::cpp_function::")
 """The innermost native frames of every backtrace: those of the functions that take it."""
@@ -299,3 +302,9 @@ def making_op(frame: FrameType | None) -> str:
             return _OP_NAMES.get(name, name)
         frame = frame.f_back
     return ""
+
+
+def passes_on(code: CodeType) -> bool:
+    """Whether code of torch's guards only passes a decision on for its caller."""
+    file = code.co_filename
+    return file in _GUARD_FILES or (file in _INDUCTOR_SIZES and code.co_name in _INDUCTOR_GUARDS)

@@ -36,9 +36,6 @@ from ddefuzz.instrument.modules import module_path
 from ddefuzz.instrument.onward import Onward, plain_value
 
 _TORCH_PARENT = torch_api.torch_parent()
-_GUARD_FILES = frozenset(str(_TORCH_PARENT / path) for file in torch_api.GUARD_FILES for path in file.paths)
-_INDUCTOR_SIZES = frozenset(str(_TORCH_PARENT / path) for path in torch_api.INDUCTOR_SIZES_FILE.paths)
-_INDUCTOR_GUARDS = torch_api.names_of(torch_api.INDUCTOR_GUARDS)
 _DYNAMO = tuple(f"{_TORCH_PARENT / path}{os.sep}" for path in torch_api.DYNAMO_FILES.paths)
 
 MOST_ANSWERED = 200
@@ -191,7 +188,7 @@ class Recorder:
         return None if raw is None else self._rendered(raw)
 
     def answered(self) -> tuple[Answered, ...]:
-        """The guards that were answered to go on, in order, with the stacks of the error that each would have raised."""
+        """The guards that were answered to go on, in order, with the stacks of their errors."""
         return tuple(Answered(self._rendered(raw), value) for raw, value in self._answered.values())
 
     def symbols(self) -> int:
@@ -373,7 +370,7 @@ class Recorder:
         if call is not None and call.file:
             return call, frames.display_cpp_file(call.file), call.line
         method = direct
-        while frame is not None and _is_plumbing(frame.f_code):
+        while frame is not None and frames.passes_on(frame.f_code):
             if not frame.f_code.co_name.startswith(frames.HOOK_PREFIX):
                 method = frame.f_code.co_name
             frame = frame.f_back
@@ -401,8 +398,3 @@ class Recorder:
             known[expression] = None if answer is None else bool(answer)
         value = known[expression]
         return "undecided" if value is None else "same" if value is fallback else "other"
-
-
-def _is_plumbing(code: CodeType) -> bool:
-    file = code.co_filename
-    return file in _GUARD_FILES or (file in _INDUCTOR_SIZES and code.co_name in _INDUCTOR_GUARDS)

@@ -1,34 +1,35 @@
-"""The rows of `ddefuzz check`: one for each case, stage and semantics, judged and classified."""
+"""The result of `ddefuzz check`: which captures succeed, and each problem once, the worst first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.kind import GUARD_EXCEPTIONS
 from ddefuzz.classify.signature import Cause, Site
+from ddefuzz.control.model import Control, data_dependent
 from ddefuzz.execute.calls import Agreement, Call, Difference
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Outcome, Stage
-from ddefuzz.instrument.events import Frame, SymbolOrigin
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation, Outcome, Stage
+from ddefuzz.findings.by_key import Known
+from ddefuzz.instrument.events import Answered, Frame
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Tried
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.report.advice import Advice
+from ddefuzz.report.chain import Caller, Symbol, chain_of, own_caller, stacks_of, symbols_of
+from ddefuzz.report.not_data import remedy
+from ddefuzz.report.owner import Owner, owner_of, torch_itself
 
-SCHEMA = "ddefuzz.check/1"
+SCHEMA = "ddefuzz.check/2"
 
-
-class Stacks(msgspec.Struct, frozen=True):
-    """The frames of a failure, outermost first: the Python stack, the stack that dynamo traced, and the C++ stack."""
-
-    python: tuple[Frame, ...] = ()
-    traced: tuple[Frame, ...] = ()
-    native: tuple[Frame, ...] = ()
+CapturedOutcome: TypeAlias = Outcome | Literal["wrong"]
+"""`wrong`: it was captured, but an oracle says that the captured program is wrong."""
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -45,130 +46,270 @@ class Called(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One run. The fields from `kind` on are set only if it failed.
+class Captured(msgspec.Struct, frozen=True):
+    """One capture. `seconds` are those of the clock, `exception` is the type and first line of the final exception.
 
-    `verdict` is set on the explicit run and compares it with the size-oblivious run of the stage. `exception` is the
-    type and first line of the final exception. `key` is that of the signature, for `check --key`.
+    `verdict` compares the two semantics if both were asked for. `keys` are those of its problems.
     """
 
     case: str
     stage: Stage
-    semantics: str
-    outcome: Outcome | Literal["wrong"]
+    outcome: CapturedOutcome
+    seconds: float
+    cpu_seconds: float
+    semantics: str = "explicit"
     reason: str = ""
-    verdict: Verdict | None = None
-    cpu_seconds: float = 0.0
-    oracle: str | None = None
-    kind: Kind | None = None
-    site: Site | None = None
-    anchor: str | None = None
-    cause: Cause | None = None
-    rule: str | None = None
-    key: str | None = None
-    expression: str | None = None
     exception: str | None = None
-    symbols: tuple[SymbolOrigin, ...] = ()
-    frames: Stacks | None = None
+    verdict: Verdict | None = None
+    keys: tuple[str, ...] = ()
     calls: tuple[Called, ...] = ()
-    advice: Advice | None = None
+
+
+class Stacks(msgspec.Struct, frozen=True):
+    """The frames of a failure, outermost first: the Python stack, the stack that dynamo traced, and the C++ stack."""
+
+    python: tuple[Frame, ...] = ()
+    traced: tuple[Frame, ...] = ()
+    native: tuple[Frame, ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """How an undecided guard was answered, in `stage`, so that the capture went on."""
+
+    stage: Stage
+    value: bool | int | float
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One problem: a failure with its site, however many captures and visits show it.
+
+    `stages` are the captures that it stops. There are none if it only shows once the problems before it are answered
+    (`answers`). `keys` has the key of each signature under which captures report it. `chain` are the calls from the
+    user's code to the site; `module` is the path of the module that runs there. `about_data` is None if it is not
+    known, `control` the capture with static sizes. `consequence` says that an answer may have led to it.
+    """
+
+    case: str
+    stages: tuple[Stage, ...]
+    owner: Owner
+    oracle: str
+    kind: Kind
+    site: Site
+    anchor: str
+    cause: Cause
+    rule: str
+    key: str
+    keys: tuple[str, ...]
+    exception: str | None = None
+    evidence: str = ""
+    expression: str | None = None
+    chain: tuple[Caller, ...] = ()
+    module: str = ""
+    symbols: tuple[Symbol, ...] = ()
+    about_data: bool | None = None
+    control: Control | None = None
+    answers: tuple[Answer, ...] = ()
+    consequence: bool = False
+    remedy: str = ""
+    frames: Stacks | None = None
+
+
+class Document(msgspec.Struct, frozen=True):
+    """The whole result. `advice` has what was tried for each case that fails."""
+
+    target: str
+    torch: str
+    captures: tuple[Captured, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    advice: tuple[tuple[str, Advice], ...] = ()
+    known: tuple[Known, ...] = ()
     schema: str = SCHEMA
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """A row with the observation that it was made from."""
+class CaseRuns(msgspec.Struct, frozen=True):
+    """All that was run for one case: its captures, those that went on, and captures with static sizes by key."""
 
-    row: Row
-    observation: Observation
-    classified: Classified | None = None
+    case: str
+    tried: tuple[Tried, ...]
+    onward: tuple[Observation, ...] = ()
+    controls: tuple[tuple[str, Control], ...] = ()
 
 
-def check_case(case: str, tried: Sequence[Tried]) -> tuple[Checked, ...]:
-    """The rows of one case, in the order of its runs, which include one of the stage `eager`.
+class Found(msgspec.Struct, frozen=True):
+    """A failure and how it was met: in a plain capture, or after answers."""
 
-    The capture oracle decides which captures are failures: a run that ends as in eager is not judged. A captured
-    program that other oracles call wrong has a row for each failure.
-    """
+    named: Classified
+    stops: bool
+    answer: Answer | None = None
+    consequence: bool = False
+
+
+def found_in(runs: CaseRuns) -> tuple[Found, ...]:
+    """The failures of a case under explicit semantics, in the order in which they were met."""
+    found = [Found(named, stops=True) for named in failures_of(runs.tried)]
+    for seen in runs.onward:
+        found += [
+            Found(named, stops=False, answer=Answer(seen.stage, one.value))
+            for one in seen.answered
+            if (named := _as_raised(seen, one)) is not None
+        ]
+        found += [Found(classify(one), stops=False, consequence=True) for one in judge([seen])]
+    return tuple(found)
+
+
+def failures_of(tried: Sequence[Tried]) -> tuple[Classified, ...]:
+    """The failures of plain captures under explicit semantics. What fails in eager, too, is none."""
     observations = [one.observation for one in tried]
-    failures = judge(observations)
-    refused = any(one.stage == "eager" and one.outcome != "ok" for one in observations)
-    rows: list[Checked] = []
-    for seen, one in zip(observations, tried, strict=True):
-        failure = next((failure for failure in failures if failure.observation is seen), None)
-        checked = _checked(case, seen, observations, failure)
-        wrong = [named for named in one.failures if named.failure.kind not in KINDS and not refused]
-        rows += (_wrong(checked.row, seen, named) for named in wrong)
-        rows += [] if wrong else [checked]
-    return tuple(rows)
+    if _refused(observations) is not None:
+        return ()
+    named = [classify(failure) for failure in judge(observations) if failure.observation.semantics == EXPLICIT]
+    wrong = [one for tried_one in tried for one in tried_one.failures if one.failure.kind not in KINDS]
+    return (*named, *wrong)
 
 
-def _wrong(row: Row, observation: Observation, named: Classified) -> Checked:
-    """The row of a captured program that is wrong."""
-    return Checked(
-        msgspec.structs.replace(_with_name(row, named), outcome="wrong", reason=named.failure.evidence),
-        observation,
-        named,
+def captures_of(runs: CaseRuns) -> tuple[Captured, ...]:
+    """The captures of a case, and eager if the case fails there."""
+    observations = [one.observation for one in runs.tried]
+    refused = _refused(observations)
+    failures = failures_of(runs.tried)
+    made = []
+    for seen in observations:
+        keys = tuple(dict.fromkeys(one.signature.key for one in failures if _is_of(one.failure.observation, seen)))
+        wrong = [one for one in failures if _is_of(one.failure.observation, seen) and one.failure.kind not in KINDS]
+        captured = Captured(
+            runs.case,
+            seen.stage,
+            "wrong" if wrong else seen.outcome,
+            seconds=round(seen.seconds, 3),
+            cpu_seconds=round(seen.cpu_seconds, 3),
+            semantics=str(seen.semantics),
+            reason=wrong[0].failure.evidence if wrong else seen.reason,
+            exception=exception_of(seen),
+            verdict=_verdict(seen, observations),
+            keys=keys,
+            calls=tuple(map(_called, seen.calls)),
+        )
+        if refused is not None and seen.stage != "eager" and seen.outcome != "ok":
+            reason = f"it fails in eager: {exception_of(refused) or refused.reason}"
+            captured = msgspec.structs.replace(captured, outcome="not-judged", reason=reason)
+        made.append(captured)
+    return tuple(made)
+
+
+def problems_of(runs: CaseRuns) -> tuple[Problem, ...]:
+    """The problems of a case, each once, the worst first."""
+    controls = dict(runs.controls)
+    groups: dict[str, list[Found]] = {}
+    for one in found_in(runs):
+        groups.setdefault(one.named.signature.key, []).append(one)
+    problems: list[Problem] = []
+    for group in groups.values():
+        problem = _problem(runs.case, group, controls)
+        same = next((at for at, other in enumerate(problems) if _is_the_same(other, problem)), None)
+        if same is None:
+            problems.append(problem)
+        else:
+            problems[same] = _joined(problems[same], problem)
+    return tuple(sorted(problems, key=_badness))
+
+
+def failed(captures: Iterable[Captured]) -> bool:
+    """Whether a capture or eager failed. Failures under size-oblivious semantics do not count."""
+    return any(
+        one.outcome not in ("ok", "not-judged") and not one.semantics.startswith("size-oblivious") for one in captures
     )
 
 
-def _with_name(row: Row, named: Classified) -> Row:
+def exception_of(seen: Observation) -> str | None:
+    """The type and first line of the final exception."""
+    if not seen.exceptions:
+        return None
+    final = seen.exceptions[0]
+    return f"{final.name}: {final.message.strip().partition(chr(10))[0]}"
+
+
+def _refused(observations: Sequence[Observation]) -> Observation | None:
+    return next((one for one in observations if one.stage == "eager" and one.outcome != "ok"), None)
+
+
+def _is_of(failed_run: Observation, seen: Observation) -> bool:
+    return failed_run.stage == seen.stage and failed_run.semantics == seen.semantics
+
+
+def _as_raised(seen: Observation, answered: Answered) -> Classified | None:
+    """The failure that a guard would have been, had it not been answered."""
+    expression = answered.raised.expression
+    error = ExceptionInfo(min(GUARD_EXCEPTIONS), f"Could not guard on data-dependent expression {expression}")
+    alone = msgspec.structs.replace(
+        seen, outcome="fail", reason="", exceptions=(error,), raised=answered.raised, answered=(), calls=()
+    )
+    failures: tuple[Failure, ...] = tuple(judge([alone]))
+    return classify(failures[0]) if failures else None
+
+
+def _problem(case: str, group: Sequence[Found], controls: Mapping[str, Control]) -> Problem:
+    first = next((one for one in group if one.stops), group[0])
+    named, seen = first.named, first.named.failure.observation
+    raised, chain = seen.raised, chain_of(seen)
+    control = controls.get(named.signature.key)
+    python, traced, native = stacks_of(seen)
+    about_data = data_dependent(named.failure, control)
+    own = own_caller(chain)
+    at_own = named.signature.site.module == "user code" or named.cause in ("user", "python-value", "refused")
+    message = "\n".join(one.message for one in seen.exceptions)
+    return Problem(
+        case,
+        tuple(dict.fromkeys(one.named.failure.observation.stage for one in group if one.stops)),
+        owner_of(own.file) if at_own and own is not None else torch_itself(),
+        oracle_of(named.signature.kind).name,
+        named.signature.kind,
+        named.signature.site,
+        named.signature.anchor,
+        named.cause,
+        named.rule,
+        named.signature.key,
+        (named.signature.key,),
+        exception=exception_of(seen) if first.stops or first.consequence else None,
+        evidence=named.failure.evidence,
+        expression=raised.expression if raised is not None else None,
+        chain=chain,
+        module=(raised.module if raised is not None else "") or seen.module,
+        symbols=symbols_of(raised),
+        about_data=about_data,
+        control=control,
+        answers=tuple(dict.fromkeys(one.answer for one in group if one.answer is not None)),
+        consequence=first.consequence,
+        remedy=remedy(message) if about_data is False else "",
+        frames=Stacks(python, traced, native),
+    )
+
+
+def _is_the_same(one: Problem, other: Problem) -> bool:
+    """Whether captures report one problem under two signatures: at one line and one piece of code, in other stages."""
+    if set(one.stages) & set(other.stages) or one.consequence or one.anchor != other.anchor:
+        return False
+    mine, theirs = own_caller(one.chain), own_caller(other.chain)
+    return mine is not None and theirs is not None and (mine.file, mine.line) == (theirs.file, theirs.line)
+
+
+def _joined(one: Problem, other: Problem) -> Problem:
     return msgspec.structs.replace(
-        row,
-        oracle=oracle_of(named.signature.kind).name,
-        kind=named.signature.kind,
-        site=named.signature.site,
-        anchor=named.signature.anchor,
-        cause=named.cause,
-        rule=named.rule,
-        key=named.signature.key,
+        one,
+        stages=(*one.stages, *other.stages),
+        keys=(*one.keys, *other.keys),
+        answers=tuple(dict.fromkeys((*one.answers, *other.answers))),
     )
+
+
+def _badness(problem: Problem) -> tuple[bool, bool, bool, int]:
+    """Sort key: a wrong result first, then what ends a process, then what stops most captures; consequences last."""
+    wrong = problem.kind not in KINDS
+    deadly = problem.kind in ("crash", "timeout")
+    return (problem.consequence, not wrong, not deadly, -len(problem.stages))
 
 
 def _called(call: Call) -> Called:
     return Called(call.size, call.eager.error, call.captured.error, call.agreement, call.differences, call.why)
-
-
-def failed(checked: Iterable[Checked]) -> bool:
-    """Whether a stage or eager failed. Failures under size-oblivious semantics do not count."""
-    return any(
-        one.row.outcome not in ("ok", "not-judged") and one.observation.semantics.mechanism != "size-oblivious"
-        for one in checked
-    )
-
-
-def _checked(
-    case: str, observation: Observation, observations: Sequence[Observation], failure: Failure | None
-) -> Checked:
-    row = Row(
-        case=case,
-        stage=observation.stage,
-        semantics=str(observation.semantics),
-        outcome=observation.outcome,
-        reason=observation.reason,
-        verdict=_verdict(observation, observations),
-        cpu_seconds=round(observation.cpu_seconds, 4),
-        exception=_exception(observation),
-        calls=tuple(map(_called, observation.calls)),
-    )
-    if failure is None and observation.outcome not in ("ok", "not-judged"):
-        if observation.stage == "eager":
-            return Checked(msgspec.structs.replace(row, reason="the program fails in eager"), observation)
-        eager = next(one for one in observations if one.stage == "eager")
-        reason = f"the program fails in eager: {_exception(eager) or eager.reason}"
-        return Checked(
-            msgspec.structs.replace(row, outcome="not-judged", reason=reason, verdict="not-judged"), observation
-        )
-    if failure is None:
-        return Checked(row, observation)
-    named = classify(failure)
-    raised = observation.raised
-    found = msgspec.structs.replace(
-        _with_name(row, named),
-        expression=raised.expression if raised is not None else None,
-        symbols=raised.symbols if raised is not None else (),
-        frames=_stacks(observation),
-    )
-    return Checked(found, observation, named)
 
 
 def _verdict(observation: Observation, observations: Sequence[Observation]) -> Verdict | None:
@@ -179,21 +320,3 @@ def _verdict(observation: Observation, observations: Sequence[Observation]) -> V
     if second is None and needs_second_run(observation):
         return None
     return verdict(observation, second)
-
-
-def _exception(observation: Observation) -> str | None:
-    if not observation.exceptions:
-        return None
-    final = observation.exceptions[0]
-    return f"{final.name}: {final.message.strip().partition(chr(10))[0]}"
-
-
-def _stacks(observation: Observation) -> Stacks:
-    raised = observation.raised
-    if raised is not None:
-        return Stacks(raised.python, raised.traced, raised.native)
-    exceptions = observation.exceptions
-    return Stacks(
-        next((exception.frames for exception in reversed(exceptions) if exception.frames), ()),
-        next((exception.traced for exception in exceptions if exception.traced), ()),
-    )

@@ -1,0 +1,59 @@
+"""Looks up known findings by the keys of signatures, in a folder of findings as text. Reads only what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+import ddefuzz
+from ddefuzz.errors import InputError
+from ddefuzz.files import read_toml
+from ddefuzz.findings.known import read_known
+from ddefuzz.findings.textform import FINDING, KNOWN
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A finding that is known: the torch versions in which it is fixed, and links to its report."""
+
+    id: str
+    title: str
+    state: str
+    fixed_in: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        fixed = f", fixed in {', '.join(self.fixed_in)}" if self.fixed_in else ""
+        links = f", {' '.join(self.links)}" if self.links else ""
+        return f"{self.id}, {self.state}{fixed}{links}: {self.title}"
+
+
+def default_folder() -> Path | None:
+    """The findings of the current folder, else those of the source tree that ddefuzz runs from."""
+    for folder in (Path("findings"), Path(ddefuzz.__file__).parents[1] / "findings"):
+        if (folder / KNOWN).is_file():
+            return folder
+    return None
+
+
+def known_findings(folder: Path, keys: Iterable[str]) -> tuple[Known, ...]:
+    """The findings with these keys, each once. Raises InputError if the folder has none at all."""
+    if not any(folder.glob(f"*/{FINDING}")):
+        raise InputError(f"{folder}: found no findings, expected a folder of them, as `ddefuzz findings export` writes")
+    decisions = read_known(folder / KNOWN) if (folder / KNOWN).is_file() else {}
+    found = []
+    for key in dict.fromkeys(keys):
+        path = folder / key / FINDING
+        if path.is_file():
+            fields, decision = read_toml(path), decisions.get(key)
+            found.append(
+                Known(
+                    key,
+                    str(fields.get("title", "")),
+                    decision.state if decision is not None else str(fields.get("state", "new")),
+                    decision.fixed_in if decision is not None else tuple(map(str, fields.get("fixed_in", ()))),
+                    (decision.url,) if decision and decision.url else tuple(map(str, fields.get("links", ()))),
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,43 @@
+"""What to do about errors of a capture that are not about data, by their message."""
+
+from __future__ import annotations
+
+import re
+
+_HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
+
+REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), what)
+    for pattern, what in (
+        (
+            r"outputs? .*not .*(pytree|supported)|Unsupported output type|pytree-flattenable",
+            "return tensors in tuples, lists or dicts, or register the type with torch.utils._pytree or "
+            "torch.export.register_dataclass",
+        ),
+        (
+            r"Unsupported input type|inputs? .*(not supported|pytree)",
+            "pass tensors in tuples, lists or dicts, or register the type with torch.export.register_dataclass",
+        ),
+        (
+            r"weakref|swap_tensors|Couldn't swap",
+            "make the model anew before the capture, without references to its parameters; strict=False does not "
+            "swap them",
+        ),
+        (
+            r"context manager",
+            "enter the context manager outside of the captured code, or export with strict=False, where dynamo does "
+            "not trace it",
+        ),
+        (r"numpy.*random|np\.random", "draw with torch (torch.rand, torch.randn) or pass the numbers as an input"),
+    )
+)
+"""A pattern of messages, and what to do."""
+
+
+def remedy(message: str) -> str:
+    """What to do about an error with this message: as the table or dynamo's own hint says. Empty if not known."""
+    for pattern, what in REMEDIES:
+        if pattern.search(message):
+            return what
+    hint = _HINT.search(message)
+    return hint[1].strip() if hint is not None else ""
