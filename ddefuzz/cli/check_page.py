@@ -126,7 +126,8 @@ def _facts(problem: Problem, document: Document) -> Iterator[tuple[str, str]]:
     if problem.stages:
         yield "stops", ", ".join(problem.stages)
     if problem.site.module != "user code":
-        yield "where", f"{problem.site}  [{problem.anchor}]"
+        said = problem.anchor in (problem.exception or "") or "Error: " in problem.anchor
+        yield "where", str(problem.site) if said else f"{problem.site}  [{problem.anchor}]"
     if problem.module:
         yield "module", problem.module
     if problem.chain:
@@ -136,7 +137,7 @@ def _facts(problem: Problem, document: Document) -> Iterator[tuple[str, str]]:
     if problem.expression is not None and problem.exception is not None:
         yield "error", problem.exception
     yield "cause", f"{problem.cause}: {MEANINGS[problem.cause].meaning}"
-    if problem.about_data is False:
+    if problem.about_data is False and problem.control is not None:
         yield "not data", "it fails with static sizes as well, so that sizes and data are not to blame"
     if problem.remedy:
         yield "what to do", problem.remedy

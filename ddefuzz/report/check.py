@@ -23,8 +23,8 @@ from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.report.advice import Advice
 from ddefuzz.report.chain import Caller, Symbol, chain_of, own_caller, stacks_of, symbols_of
-from ddefuzz.report.not_data import remedy
-from ddefuzz.report.owner import Owner, owner_of, torch_itself
+from ddefuzz.report.not_data import DRAWS, remedy
+from ddefuzz.report.owner import YOURS, Owner, torch_itself
 
 SCHEMA = "ddefuzz.check/2"
 
@@ -256,11 +256,13 @@ def _problem(case: str, group: Sequence[Found], controls: Mapping[str, Control])
     about_data = data_dependent(named.failure, control)
     own = own_caller(chain)
     at_own = named.signature.site.module == "user code" or named.cause in ("user", "python-value", "refused")
-    message = "\n".join(one.message for one in seen.exceptions)
+    draws = own is not None and DRAWS.search(own.code) is not None
+    said = "\n".join([own.code if own is not None else "", *(one.message for one in seen.exceptions)])
+    help_ = remedy(said) if draws or about_data is False else ""
     return Problem(
         case,
         tuple(dict.fromkeys(one.named.failure.observation.stage for one in group if one.stops)),
-        owner_of(own.file) if at_own and own is not None else torch_itself(),
+        _owner(own, at_own=at_own or bool(help_)),
         oracle_of(named.signature.kind).name,
         named.signature.kind,
         named.signature.site,
@@ -275,13 +277,19 @@ def _problem(case: str, group: Sequence[Found], controls: Mapping[str, Control])
         chain=chain,
         module=(raised.module if raised is not None else "") or seen.module,
         symbols=symbols_of(raised),
-        about_data=about_data,
+        about_data=False if draws else about_data,
         control=control,
         answers=tuple(dict.fromkeys(one.answer for one in group if one.answer is not None)),
         consequence=first.consequence,
-        remedy=remedy(message) if about_data is False else "",
+        remedy=help_,
         frames=Stacks(python, traced, native),
     )
+
+
+def _owner(own: Caller | None, *, at_own: bool) -> Owner:
+    if not at_own:
+        return torch_itself()
+    return own.owner if own is not None else YOURS
 
 
 def _is_the_same(one: Problem, other: Problem) -> bool:

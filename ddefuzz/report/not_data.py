@@ -6,16 +6,19 @@ import re
 
 _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
 
+DRAWS = re.compile(r"\b(numpy|np)\.random\b")
+"""Code that draws random numbers without torch. Capture takes them for data."""
+
 REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), what)
     for pattern, what in (
         (
-            r"outputs? .*not .*(pytree|supported)|Unsupported output type|pytree-flattenable",
+            r"in output, which is not a known type|outputs? .*not .*supported|Unsupported output type",
             "return tensors in tuples, lists or dicts, or register the type with torch.utils._pytree or "
             "torch.export.register_dataclass",
         ),
         (
-            r"Unsupported input type|inputs? .*(not supported|pytree)",
+            r"Unsupported input type|inputs? .*not supported",
             "pass tensors in tuples, lists or dicts, or register the type with torch.export.register_dataclass",
         ),
         (
@@ -28,7 +31,7 @@ REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             "enter the context manager outside of the captured code, or export with strict=False, where dynamo does "
             "not trace it",
         ),
-        (r"numpy.*random|np\.random", "draw with torch (torch.rand, torch.randn) or pass the numbers as an input"),
+        (DRAWS.pattern, "draw with torch (torch.rand, torch.randn), or pass the numbers as an input"),
     )
 )
 """A pattern of messages, and what to do."""

@@ -36,6 +36,44 @@ Roll_args = (torch.ones(4),)
 Roll_unbacked = {0: [0]}
 
 
+class Layer(torch.nn.Module):
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        if x.shape[1] > 3:
+            x = x + 1
+        kept = x[keep]
+        if kept.shape[0] == 0:
+            return x
+        return x + torch.roll(kept, 1, 0).sum()
+
+
+class Deep(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Layer()])
+
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, keep)
+        return x
+
+
+Deep_args = (torch.ones(4, 6), torch.tensor([True, False, True, True]))
+Deep_unbacked = {"x": [1]}
+
+
+class Odd:
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+
+def odd_output(x: Tensor) -> Odd:
+    return Odd(x + 1)
+
+
+odd_output_args = (torch.ones(4),)
+odd_output_unbacked = {"x": [0]}
+
+
 def factory() -> tuple[Any, tuple[Tensor, ...]]:
     return fine, (torch.ones(2),)
 

@@ -13,11 +13,7 @@ from unittest import mock
 
 import pytest
 
-from ddefuzz.classify.signature import Site
-from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.main import main
-from ddefuzz.cli.output import Page
-from ddefuzz.report.check import Row
 
 HERE = Path(__file__).parent
 SUBJECTS = HERE / "check_subjects.py"
@@ -57,76 +53,99 @@ def check_as_typed(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def rows(*words: str) -> list[dict[str, Any]]:
+def document(*words: str) -> dict[str, Any]:
     done = check(*words, "--format", "json")
     assert done.returncode in (0, 1), done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
-def test_a_users_branch_comes_with_a_check_that_was_tried() -> None:
-    found = rows(f"{SUBJECTS}:branch", "--semantics", "explicit")
-    assert [row["stage"] for row in found] == ["export", "export-strict", "compile"]
-    for row in found:
-        assert (row["case"], row["outcome"], row["kind"], row["cause"]) == ("branch", "fail", "dde", "user")
-        assert row["site"] == {"language": "Python", "module": "user code", "function": None}
-        assert row["anchor"] == "kept.shape[0] > 2"
-        assert row["advice"]["origins"][0].startswith("u0 comes from `nonzero` at ")
-        best = row["advice"]["suggestions"][0]
-        assert best["code"] == ["torch._check(kept.shape[0] > 2)"]
-        assert best["passes"] == ["export", "export-strict", "compile"]
+def test_a_users_branch_is_one_problem_of_three_captures() -> None:
+    found = document(f"{SUBJECTS}:branch", "--no-advice")
+    assert [one["stage"] for one in found["captures"]] == ["export", "export-strict", "compile"]
+    assert {one["outcome"] for one in found["captures"]} == {"fail"}
+    (problem,) = found["problems"]
+    assert (problem["case"], problem["kind"], problem["cause"]) == ("branch", "dde", "user")
+    assert problem["stages"] == ["export", "export-strict", "compile"]
+    assert problem["owner"]["kind"] == "yours"
+    assert problem["anchor"] == "kept.shape[0] > 2"
+    assert problem["symbols"][0]["origin"].startswith("a size made by nonzero() at ")
+    assert problem["answers"] == [{"stage": "export", "value": True}]
+    assert problem["chain"][-1]["code"] == "kept.shape[0] > 2"
+
+
+def test_all_problems_of_a_model_are_listed_at_once() -> None:
+    found = document(f"{SUBJECTS}:Deep", "--stage", "export", "--stage", "export-strict", "--no-advice")
+    problems = found["problems"]
+    assert [(one["owner"]["kind"], one["anchor"]) for one in problems] == [
+        ("yours", "x.shape[1] > 3"),
+        ("yours", "kept.shape[0] == 0"),
+        ("PyTorch", "a.numel() == 0"),
+    ]
+    assert [one["stages"] for one in problems] == [["export", "export-strict"], [], []]
+    assert {one["module"] for one in problems} == {"layers.0"}
+    assert problems[0]["symbols"][0]["origin"] == "dim 1 of x"
+    assert [one["answers"][0]["value"] for one in problems] == [True, False, False]
+
+
+def test_an_error_that_is_not_about_data_says_so() -> None:
+    done = check(f"{SUBJECTS}:odd_output", "--stage", "export", "--no-advice")
+    assert done.returncode == 1
+    assert "it fails with static sizes as well" in done.stdout
+    assert "torch.export.register_dataclass" in done.stdout
+
+
+def test_dims_of_the_command_line_and_the_first_line() -> None:
+    done = check(f"{SUBJECTS}:fine", "--stage", "export", "--unbacked", "x:0")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0] == "fine exports: captured in export."
+    done = check(f"{SUBJECTS}:fine", "--unbacked", "y:0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--unbacked: found argument 'y' to make unbacked, expected one of x" in done.stderr
+
+
+def test_known_findings_are_named() -> None:
+    found = document(
+        f"{SUBJECTS}:Roll", "--stage", "compile", "--no-advice", "--known", str(HERE.parents[1] / "findings")
+    )
+    (problem,) = found["problems"]
+    assert [one["id"] for one in found["known"]] == [problem["key"]]
+    done = check(f"{SUBJECTS}:Roll", "--stage", "compile", "--no-advice", "--known", str(HERE))
+    assert done.returncode == 2
+    assert "found no findings, expected a folder of them" in done.stderr
 
 
 def test_a_program_file_in_both_semantics(tmp_path: Path) -> None:
     path = tmp_path / "chunk.py"
     path.write_text(PROGRAM)
-    found = rows(str(path), "--stage", "export", "--no-advice")
-    assert [(row["semantics"], row["outcome"], row["verdict"]) for row in found] == [
+    both = ("--semantics", "explicit", "--semantics", "size-oblivious")
+    found = document(str(path), "--stage", "export", "--no-advice", *both)
+    assert [(one["semantics"], one["outcome"], one["verdict"]) for one in found["captures"]] == [
         ("explicit", "fail", "fails"),
         ("size-oblivious", "fail", None),
     ]
-    assert found[0]["site"]["function"] == "at::native::chunk"
-    assert found[0]["cause"] == "result-depends-on-data"
-    key = found[0]["key"]
+    problem = found["problems"][0]
+    assert problem["site"]["function"] == "at::native::chunk"
+    assert problem["cause"] == "result-depends-on-data"
+    key = problem["key"]
     assert check(str(path), "--stage", "export", "--key", key).returncode == 0
     assert check(str(path), "--stage", "export", "--key", "dde-0000000000").returncode == 1
 
 
-def test_a_program_gets_advice_that_is_a_program(tmp_path: Path) -> None:
-    path = tmp_path / "own.py"
-    path.write_text(PROGRAM.replace("parts[0]", "parts[0] if n > 3 else x").replace("torch.chunk(kept, 2)", "[kept]"))
-    path.write_text(path.read_text().replace("    parts", "    n = kept.shape[0]\n    parts"))
-    (row,) = rows(str(path), "--stage", "export", "--semantics", "explicit")
-    assert (row["cause"], row["anchor"]) == ("user", "n > 3")
-    assert row["advice"]["suggestions"][0]["code"] == ["torch._check(n > 3)"]
-
-
 def test_a_module_of_cases_a_class_and_a_factory() -> None:
-    both = rows(str(SUBJECTS), "--stage", "export", "--semantics", "explicit", "--no-advice")
-    assert [(row["case"], row["outcome"]) for row in both] == [("one", "ok"), ("two", "fail")]
-    (one,) = rows(str(SUBJECTS), "--case", "one", "--stage", "export", "--semantics", "explicit")
-    assert (one["case"], one["verdict"]) == ("one", "ok")
-    (module,) = rows(f"{SUBJECTS}:Roll", "--stage", "compile", "--semantics", "explicit", "--no-advice")
-    assert module["site"]["function"] == "roll"
+    both = document(str(SUBJECTS), "--stage", "export", "--no-advice")["captures"]
+    assert [(one["case"], one["outcome"]) for one in both] == [("one", "ok"), ("two", "fail")]
+    (one,) = document(str(SUBJECTS), "--case", "one", "--stage", "export")["captures"]
+    assert (one["case"], one["outcome"]) == ("one", "ok")
+    (problem,) = document(f"{SUBJECTS}:Roll", "--stage", "compile", "--no-advice")["problems"]
+    assert problem["site"]["function"] == "roll"
     done = check(f"{SUBJECTS}:factory", "--stage", "export")
     assert done.returncode == 0
-    assert all(line.endswith(" runs") for line in done.stderr.splitlines())
-
-
-def test_what_fails_only_with_size_oblivious_semantics_has_no_cause_in_the_table() -> None:
-    site = Site("C++", None, "at::native::chunk")
-    rows = [
-        Row("f", "export", "explicit", "ok", verdict="rescued"),
-        Row("f", "export", "size-oblivious", "fail", kind="dde", site=site, cause="avoidable"),
-    ]
-    lines = [line.split() for line in check_page(rows, Page(80)).splitlines()]
-    assert lines[2:4] == [
-        ["f", "export", "ok", "fail", "rescued"],
-        ["size-oblivious", "only:", "dde", "in", "at::native::chunk"],
-    ]
+    assert any(line.startswith("factory: export captured in ") for line in done.stderr.splitlines())
 
 
 def test_a_crash_is_an_outcome() -> None:
-    done = check(f"{SUBJECTS}:dies", "--stage", "export", "--semantics", "explicit")
+    done = check(f"{SUBJECTS}:dies", "--stage", "export")
     assert done.returncode == 1
     assert "crash" in done.stdout
     assert "SIGSEGV" in done.stdout
@@ -134,11 +153,11 @@ def test_a_crash_is_an_outcome() -> None:
 
 @pytest.mark.slow
 def test_text_and_a_file_of_json(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
+    path = tmp_path / "check.json"
     done = check_as_typed(f"{SUBJECTS}:fine", "--stage", "export", "--output", f"json={path}")
     assert done.returncode == 0
-    assert "1 case, 2 runs: 2 ok" in done.stdout
-    assert [json.loads(line)["outcome"] for line in path.read_text().splitlines()] == ["ok", "ok"]
+    assert done.stdout.startswith("fine exports: captured in export.")
+    assert [one["outcome"] for one in json.loads(path.read_text())["captures"]] == ["ok"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ f_args = (torch.ones(3),)
 
 def check(folder: Path, target: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*DDEFUZZ, "check", target, "--stage", "export", "--semantics", "explicit", *words],
+        [*DDEFUZZ, "check", target, "--stage", "export", *words],
         cwd=folder,
         env=environment(folder),
         capture_output=True,

@@ -21,7 +21,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.rows import id_of
 from ddefuzz.findings.textform import write_findings
-from ddefuzz.report.check import Row
+from ddefuzz.report.check import Captured, Document
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, ROLL, failure_of
 
 ESCAPE = "\x1b[2J"
@@ -52,8 +52,9 @@ def test_a_list_in_a_given_folder_is_reported_and_not_executed(tmp_path: Path) -
 def test_pages_show_control_characters_and_do_not_obey_them() -> None:
     case = KeptCase(f"a{ESCAPE}.py", ProgramSubject(""), Expectation("export", kind="dde", site=f"at{ESCAPE}"))
     page = _page((Replayed(case, "fails otherwise", f"seen{ESCAPE}", ESCAPE),), Page(80))
-    row = Row(f"a{ESCAPE}", "export", "explicit", "fail", f"because{ESCAPE}", exception=f"Error: {ESCAPE}")
-    for text in (page, check_page([row], Page(80)), check_page([row], Page(160))):
+    captured = Captured(f"a{ESCAPE}", "export", "fail", 0.0, 0.0, reason=f"because{ESCAPE}")
+    document = Document("target", "2.13.0", (captured,))
+    for text in (page, check_page(document, Page(80)), check_page(document, Page(160))):
         assert "\x1b" not in text
         assert r"\x1b[2J" in text
 

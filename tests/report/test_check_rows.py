@@ -1,13 +1,19 @@
-"""The rows of a check, from observations made by hand."""
+"""The result of a check, from observations made by hand."""
 
 from __future__ import annotations
 
-import msgspec
+from pathlib import Path
 
+import msgspec
+import pytest
+
+from ddefuzz.classify.signature import Site
+from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
-from ddefuzz.instrument.events import Frame, Guard, Place, Raised
+from ddefuzz.instrument.events import Answered, Frame, Guard, Place, Raised, SymbolOrigin
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import Tried
-from ddefuzz.report.check import Row, check_case, failed
+from ddefuzz.report.check import CaseRuns, Document, captures_of, failed, problems_of
 
 EAGER = Observation("eager", EXPLICIT, "ok")
 OK = Observation("export", EXPLICIT, "ok", graph="a")
@@ -21,58 +27,119 @@ RAISED = Raised(
 FAILED = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=RAISED)
 
 
-def tried(*observations: Observation) -> list[Tried]:
-    return [Tried(one) for one in observations]
+BRANCH = Raised(
+    "u0 > 2",
+    "guard_bool",
+    Place("Python", "model.py", 7),
+    (Frame("model.py", 3, "forward", "self.layer(x)", True), Frame("model.py", 7, "forward", "n > 2", True)),
+    symbols=(
+        SymbolOrigin("u0", "input", None, "dim 1 of ids"),
+        SymbolOrigin("u1", "nonzero", Frame("model.py", 5, "forward", "x[mask]")),
+    ),
+    module="layers.0",
+)
+UNSUPPORTED = ExceptionInfo("torch._dynamo.exc.Unsupported", "Unsupported context manager\n  Hint: Move it out.")
+REFUSED = Observation("export-strict", EXPLICIT, "fail", exceptions=(UNSUPPORTED,))
 
 
-def test_a_failure_has_guard_site_cause_and_symbols() -> None:
-    (row,) = [one.row for one in check_case("c", tried(EAGER, FAILED)) if one.row.stage == "export"]
-    told = msgspec.to_builtins(row)
-    assert told["schema"] == "ddefuzz.check/1"
-    assert told["site"] == {"language": "Python", "module": "torch/_refs/__init__.py", "function": "roll"}
-    assert (told["kind"], told["anchor"], told["cause"], told["expression"], told["verdict"]) == (
-        "dde",
-        "a.numel() == 0",
-        "avoidable",
-        "Eq(u0, 0)",
-        "fails",
+def runs(*observations: Observation, onward: tuple[Observation, ...] = (), static: str = "") -> CaseRuns:
+    tried = tuple(Tried(one) for one in observations)
+    controls: tuple[tuple[str, Control], ...] = ()
+    if static:
+        (failure,) = judge([one for one in observations if one.stage != "eager"])
+        controls = ((classify(failure).signature.key, Control(static, "not judged")),)  # type: ignore[arg-type]
+    return CaseRuns("c", tried, onward, controls)
+
+
+def test_a_failure_has_guard_site_cause_and_owner() -> None:
+    (problem,) = problems_of(runs(EAGER, FAILED))
+    assert (problem.kind, problem.anchor, problem.cause) == ("dde", "a.numel() == 0", "avoidable")
+    assert (problem.expression, problem.stages, problem.owner.kind) == ("Eq(u0, 0)", ("export",), "PyTorch")
+    assert problem.site == Site("Python", "torch/_refs/__init__.py", "roll")
+    assert problem.exception == "GuardOnDataDependentSymNode: Could not guard"
+    assert problem.frames is not None
+    assert problem.frames.python[0].function == "roll"
+
+
+def test_the_document_is_json_and_back() -> None:
+    case = runs(EAGER, FAILED)
+    document = Document("model.py:f", "2.13.0", captures_of(case), problems_of(case))
+    told = msgspec.json.decode(msgspec.json.encode(document))
+    assert {"schema", "captures", "problems", "known", "torch"} <= told.keys()
+    assert (told["schema"], told["captures"][1]["stage"]) == ("ddefuzz.check/2", "export")
+    assert msgspec.json.decode(msgspec.json.encode(document), type=Document) == document
+
+
+def test_a_problem_in_several_captures_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    own = msgspec.structs.replace(FAILED, raised=BRANCH)
+    strict = msgspec.structs.replace(
+        own, stage="export-strict", raised=msgspec.structs.replace(BRANCH, traced=BRANCH.python)
     )
-    assert told["exception"] == "GuardOnDataDependentSymNode: Could not guard"
-    assert told["frames"]["python"][0]["function"] == "roll"
+    (problem,) = problems_of(runs(EAGER, own, strict))
+    assert problem.stages == ("export", "export-strict")
+    assert str(problem.owner) == "your code"
+    assert [(caller.line, caller.code) for caller in problem.chain] == [(3, "self.layer(x)"), (7, "n > 2")]
+    assert problem.module == "layers.0"
+    assert [one.origin for one in problem.symbols] == ["dim 1 of ids", "a size made by nonzero() at model.py:5"]
 
 
-def test_rows_are_json_and_back() -> None:
-    row = check_case("c", tried(EAGER, FAILED))[1].row
-    assert msgspec.json.decode(msgspec.json.encode(row), type=Row) == row
+def test_what_shows_after_an_answer_is_a_problem_of_its_own() -> None:
+    went_on = Observation(
+        "export", EXPLICIT, "ok", answered=(Answered(RAISED, False), Answered(BRANCH, True), Answered(BRANCH, True))
+    )
+    first, second = problems_of(runs(EAGER, FAILED, onward=(went_on,)))
+    assert (first.stages, [one.value for one in first.answers]) == (("export",), [False])
+    assert (second.stages, [one.value for one in second.answers]) == ((), [True])
+    assert second.exception is None
+
+
+def test_what_fails_with_static_sizes_is_not_about_data() -> None:
+    (told,) = problems_of(runs(EAGER, REFUSED, static="fails"))
+    assert told.about_data is False
+    assert "outside of the captured code" in told.remedy
+    (told,) = problems_of(runs(EAGER, REFUSED, static="passes"))
+    assert (told.about_data, told.remedy) == (True, "")
+
+
+def test_what_fails_after_answers_may_be_their_consequence() -> None:
+    broken = ExceptionInfo("builtins.ValueError", "no")
+    went_on = Observation("export", EXPLICIT, "fail", exceptions=(broken,), answered=(Answered(RAISED, False),))
+    first, second = problems_of(runs(EAGER, FAILED, onward=(went_on,)))
+    assert (first.consequence, second.consequence) == (False, True)
 
 
 def test_a_program_that_fails_in_eager_is_not_judged() -> None:
     refused = Observation("eager", EXPLICIT, "fail", exceptions=(ExceptionInfo("builtins.ValueError", "no"),))
-    eager, export = (one.row for one in check_case("c", tried(refused, FAILED)))
-    assert (eager.outcome, export.outcome, export.verdict, export.kind) == ("fail", "not-judged", "not-judged", None)
-    assert export.reason == "the program fails in eager: ValueError: no"
-    assert failed(check_case("c", tried(refused, FAILED)))
+    case = runs(refused, FAILED)
+    eager, export = captures_of(case)
+    assert (eager.outcome, export.outcome, export.keys) == ("fail", "not-judged", ())
+    assert export.reason == "it fails in eager: ValueError: no"
+    assert problems_of(case) == ()
+    assert failed(captures_of(case))
 
 
 def test_what_hangs_in_eager_as_well_is_not_judged() -> None:
     eager = Observation("eager", EXPLICIT, "timeout", "stopped after 60 s")
     hang = Observation("export", EXPLICIT, "timeout", "stopped after 60 s")
-    first, second = (one.row for one in check_case("c", tried(eager, hang)))
-    assert (first.outcome, first.kind, second.outcome) == ("timeout", "timeout", "not-judged")
-    assert second.reason == "the program fails in eager: stopped after 60 s"
+    first, second = captures_of(runs(eager, hang))
+    assert (first.outcome, second.outcome) == ("timeout", "not-judged")
+    assert second.reason == "it fails in eager: stopped after 60 s"
 
 
 def test_failures_under_size_oblivious_semantics_do_not_count() -> None:
     guard = Guard(Place("C++", "x.cpp", 1), "guard_or_false", "Eq(u0, 1)", False, "undecided")
     rescued = msgspec.structs.replace(OK, guards=(guard,))
-    rows = check_case("c", tried(EAGER, rescued, msgspec.structs.replace(FAILED, semantics=SIZE_OBLIVIOUS)))
-    assert [one.row.verdict for one in rows] == [None, "rescued", None]
-    assert not failed(rows)
+    case = runs(EAGER, rescued, msgspec.structs.replace(FAILED, semantics=SIZE_OBLIVIOUS))
+    assert [one.verdict for one in captures_of(case)] == [None, "rescued", None]
+    assert not failed(captures_of(case))
+    assert problems_of(case) == ()
 
 
 def test_a_verdict_that_needs_a_second_run_waits_for_it() -> None:
     guard = Guard(Place("C++", "x.cpp", 1), "guard_or_false", "Eq(u0, 1)", False, "other")
     other = msgspec.structs.replace(OK, guards=(guard,))
     second = msgspec.structs.replace(OK, semantics=SIZE_OBLIVIOUS, graph="b")
-    assert check_case("c", tried(EAGER, other))[1].row.verdict is None
-    assert check_case("c", tried(EAGER, other, second))[1].row.verdict == "changed"
+    assert captures_of(runs(EAGER, other))[1].verdict is None
+    assert captures_of(runs(EAGER, other, second))[1].verdict == "changed"
