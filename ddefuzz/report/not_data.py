@@ -14,8 +14,8 @@ REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, what in (
         (
             r"in output, which is not a known type|outputs? .*not .*supported|Unsupported output type",
-            "return tensors in tuples, lists or dicts, or register the type with torch.utils._pytree or "
-            "torch.export.register_dataclass",
+            "return tensors in tuples, lists or dicts, or register the type as a pytree (a dataclass with "
+            "torch.export.register_dataclass)",
         ),
         (
             r"Unsupported input type|inputs? .*not supported",
