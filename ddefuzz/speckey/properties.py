@@ -24,7 +24,7 @@ from ddefuzz.speckey.geometry import geometry
 from ddefuzz.speckey.load import AnyKey
 from ddefuzz.speckey.options import ALIGNMENT, Options
 
-SCHEMA = "ddefuzz.check-key/1"
+SCHEMA = "ddefuzz.key/1"
 
 T = TypeVar("T")
 
