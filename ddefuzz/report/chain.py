@@ -74,7 +74,7 @@ def _symbol(one: SymbolOrigin) -> Symbol:
         return Symbol(one.symbol, one.source)
     if one.op == "input":
         return Symbol(one.symbol, "a size of an input")
-    what = f"the value of {one.op}()" if one.op in NUMBERS else f"a size made by {one.op}()" if one.op else "an op"
+    what = f"{'value of ' if one.op in NUMBERS else ''}{one.op}()" if one.op else "an op"
     if one.frame is None:
         return Symbol(one.symbol, f"{what}, called by PyTorch", one.op)
     return Symbol(one.symbol, f"{what} at {one.frame.file}:{one.frame.line}", one.op, one.frame.file, one.frame.line)

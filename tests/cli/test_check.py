@@ -69,7 +69,7 @@ def test_a_users_branch_is_one_problem_of_three_captures() -> None:
     assert problem["stages"] == ["export", "export-strict", "compile"]
     assert problem["owner"]["kind"] == "yours"
     assert problem["anchor"] == "kept.shape[0] > 2"
-    assert problem["symbols"][0]["origin"].startswith("a size made by nonzero() at ")
+    assert problem["symbols"][0]["origin"].startswith("nonzero() at ")
     assert problem["answers"] == [{"stage": "export", "value": True}]
     assert problem["chain"][-1]["code"] == "kept.shape[0] > 2"
 

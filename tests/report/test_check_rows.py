@@ -82,7 +82,7 @@ def test_a_problem_in_several_captures_is_one(tmp_path: Path, monkeypatch: pytes
     assert str(problem.owner) == "your code"
     assert [(caller.line, caller.code) for caller in problem.chain] == [(3, "self.layer(x)"), (7, "n > 2")]
     assert problem.module == "layers.0"
-    assert [one.origin for one in problem.symbols] == ["dim 1 of ids", "a size made by nonzero() at model.py:5"]
+    assert [one.origin for one in problem.symbols] == ["dim 1 of ids", "nonzero() at model.py:5"]
 
 
 def test_what_shows_after_an_answer_is_a_problem_of_its_own() -> None:
