@@ -18,6 +18,7 @@ from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import inside_tracer
+from ddefuzz.errors import InputError
 from ddefuzz.execute.calls import Ended
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.program.sizes import CallSize
@@ -108,7 +109,10 @@ def by_call(classified: Classified, same_program: bool) -> Expected:
     Another program with the same signature may refuse with another message.
     """
     failure = classified.failure
-    call = next((one for one in failure.observation.calls if one.size == failure.size), failure.observation.calls[0])
+    calls = failure.observation.calls
+    if not calls:
+        raise InputError("found no call in its stored failure, expected the one that shows it")
+    call = next((one for one in calls if one.size == failure.size), calls[0])
     seen = {"eager": _ended(call.eager), "captured": _ended(call.captured)}
     whats = [one.what for one in call.differences]
     if whats:

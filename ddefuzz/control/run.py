@@ -13,8 +13,8 @@ from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, ProgramSubject, Run, Runner
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.program import look
 from ddefuzz.oracles.table import oracle_of, row_of
-from ddefuzz.program.inputs import at_data_size
 from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import print_program
 

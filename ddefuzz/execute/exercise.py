@@ -24,8 +24,8 @@ from ddefuzz.execute.protocol import ProgramSubject, Subject
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import prepare
 from ddefuzz.ops import catalogue
-from ddefuzz.program.inputs import at_data_size
 from ddefuzz.program.recipes import fault_of
+from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import print_program
 

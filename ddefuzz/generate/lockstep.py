@@ -16,8 +16,9 @@ import torch
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.program.evaluate import evaluate
 from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.inputs import at_data_size, materialize_input
+from ddefuzz.program.inputs import materialize_input
 from ddefuzz.program.model import Dim, Expr, Index, Input, Literal, Name, Program, Recipe, Sequence, Step, names_in
+from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.sizes import DataSize
 
 MAX_NUMEL: Final = 4_096

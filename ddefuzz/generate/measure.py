@@ -17,8 +17,9 @@ from ddefuzz.generate.strategies import Drawn
 from ddefuzz.generate.validity import is_valid
 from ddefuzz.ops.catalogue import DRAWN
 from ddefuzz.program.evaluate import evaluate, run_step
-from ddefuzz.program.inputs import at_data_size, materialize
+from ddefuzz.program.inputs import materialize
 from ddefuzz.program.model import Binary, Call, Constant, Name, Program, Unary, functions_in, names_in, walk
+from ddefuzz.program.resize import at_data_size
 
 STEPS_ON_UNBACKED = 3
 

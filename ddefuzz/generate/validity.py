@@ -5,8 +5,9 @@ from __future__ import annotations
 from ddefuzz.generate.eager import tolerant_eager
 from ddefuzz.generate.lockstep import REFUSALS
 from ddefuzz.program.evaluate import run_steps
-from ddefuzz.program.inputs import at_data_size, materialize
+from ddefuzz.program.inputs import materialize
 from ddefuzz.program.model import Program
+from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.sizes import DATA_SIZES, DataSize
 
 

@@ -19,8 +19,9 @@ from ddefuzz.errors import UnsupportedError
 from ddefuzz.minimize.facts import Inspect, Scalar, StandIn
 from ddefuzz.minimize.order import is_operation
 from ddefuzz.program.evaluate import evaluate, run_step
-from ddefuzz.program.inputs import at_data_size, materialize
+from ddefuzz.program.inputs import materialize
 from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk
+from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.sizes import DataSize
 
 OTHER_SIZES: tuple[DataSize, ...] = ("2", "all", "1", "0")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from ddefuzz.program.expressions import print_expression
 from ddefuzz.program.model import Call, Literal, Program
 from ddefuzz.program.recipes import input_expression
+from ddefuzz.program.resize import at_data_size
+from ddefuzz.program.sizes import CallSize
 
 MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor"})
 """The stages that make dims unbacked by `mark_unbacked`. Non-strict export ignores that mark. In export, the graph
@@ -36,15 +41,40 @@ def parameters_of(program: Program, stage: str) -> list[str]:
     return [*(item.name for item in program.inputs), *masks]
 
 
-def values_of(program: Program, stage: str) -> list[str]:
+def at_size(program: Program, stage: str, size: CallSize) -> tuple[Program, dict[str, int]]:
+    """The program with the inputs of a call at this data size, and how many elements the mask of each symbol keeps.
+
+    What non-strict export captured takes tensors of the example's shapes alone. Inputs with unbacked dims stay as they
+    are there, and masks keep at most all of their elements.
+    """
+    resized = at_data_size(program, size)
+    if stage in MARKED:
+        return resized, {}
+    kept = {dim.symbol: dim.size for one in resized.inputs for dim in one.shape if dim.symbol is not None}
+    pairs = zip(program.inputs, resized.inputs, strict=True)
+    return replace(resized, inputs=tuple(old if old.shape != new.shape else new for old, new in pairs)), kept
+
+
+def masks_of(program: Program, stage: str, kept: Mapping[str, int]) -> list[str]:
+    """The masks that make dims unbacked: all True, or with as many True as `kept` says."""
+    if stage in MARKED:
+        return []
+    masks = []
+    for symbol, ((position, dim), *_) in symbols_of(program).items():
+        size = program.inputs[position].shape[dim].size
+        masks.append(
+            f"torch.arange({size}) < {kept[symbol]}" if symbol in kept else f"torch.ones({size}, dtype=torch.bool)"
+        )
+    return masks
+
+
+def values_of(program: Program, stage: str, kept: Mapping[str, int] = MappingProxyType({})) -> list[str]:
+    """The values of the inputs, seeded by their position, and the masks."""
     values = [
         print_expression(input_expression(item, Call("torch.Generator().manual_seed", (Literal(position),))))
         for position, item in enumerate(program.inputs)
     ]
-    if stage not in MARKED:
-        sizes = [program.inputs[position].shape[dim].size for (position, dim), *_ in symbols_of(program).values()]
-        values += [f"torch.ones({size}, dtype=torch.bool)" for size in sizes]
-    return values
+    return values + masks_of(program, stage, kept)
 
 
 def body_of(program: Program, stage: str) -> list[str]:
@@ -68,4 +98,5 @@ def body_of(program: Program, stage: str) -> list[str]:
 
 
 def marks_of(symbols: dict[str, list[tuple[int, int]]]) -> list[str]:
+    """A line for each unbacked dim of the variable `inputs`."""
     return [f"mark_unbacked(inputs[{position}], {dim})" for places in symbols.values() for position, dim in places]

@@ -8,6 +8,7 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.table import row_of, stored
 from ddefuzz.program.model import Program
+from ddefuzz.repro.call_script import CAPTURES, call_script
 from ddefuzz.repro.script import repro_script
 
 
@@ -22,10 +23,16 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
         raise InputError(f"{finding.id}: has no failure that its script could show")
     same_program = finding.minimal is None or finding.shown is not None
     classified = stored(evidence, finding.signature)
-    expected = row_of(finding.kind).expected(classified, same_program)
-    if expected.recognizer == "by_call":
-        raise InputError(f"{finding.id}: its captured program is wrong when it is called, which no script shows yet")
-    return repro_script(program_of(finding), stage or evidence.observation.stage, expected, finding.title)
+    try:
+        expected = row_of(finding.kind).expected(classified, same_program)
+    except InputError as error:
+        raise InputError(f"{finding.id}: {error}") from error
+    program, shown = program_of(finding), stage or evidence.observation.stage
+    if expected.recognizer != "by_call":
+        return repro_script(program, shown, expected, finding.title)
+    if shown not in CAPTURES:
+        raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURES)}")
+    return call_script(program, shown, expected, finding.title)
 
 
 def program_of(finding: Finding) -> Program:

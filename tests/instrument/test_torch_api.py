@@ -31,6 +31,7 @@ ALLOWED = {
     "coverage/unreached.py": SOURCE_DATA,
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
+    "repro/call_script.py": "as repro/script.py",
     "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
     "classify/expected.py": "the plumbing of these scripts: data about torch's source",
 }

@@ -82,9 +82,9 @@ def run_changed(task: dict[str, str]) -> None:
     exec(compile(Path(task["script"]).read_text(), task["script"], "exec", dont_inherit=True), vars(script))
     capture = vars(script)["capture"]
 
-    def changed() -> None:
+    def changed() -> object:
         replace_source(task["file"], task["text"])
-        capture()
+        return capture()
 
     vars(script)["capture"] = changed
     sys.exit(vars(script)["main"]())

@@ -1,0 +1,237 @@
+"""Tests of the script of a captured program that is wrong: its verdicts, and that it shows planted faults of torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from ddefuzz.classify.failure import Failure
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.errors import InputError
+from ddefuzz.execute.calls import Call, Difference, Ended
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Stage
+from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.table import ORACLES, row_of
+from ddefuzz.program.inputs import materialize
+from ddefuzz.program.resize import at_data_size
+from ddefuzz.program.text import parse
+from ddefuzz.repro.call_script import CAPTURES
+from ddefuzz.repro.finding import finding_script
+
+RUNNER = Path(__file__).with_name("fork_scripts.py")
+
+SCALED = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0"]):
+    a = torch.cat((x, torch.zeros(2)))
+    return torch.mul(a, a.shape[0])
+"""
+MASKED = """\
+# ddefuzz program v1
+# inputs: x = normal, grad; mask = trues(3)
+def program(x: Float32[Tensor, "u0=3"], mask: Bool[Tensor, "6"]):
+    return (x.mul(2), mask.nonzero())
+"""
+SELECTED = """\
+# ddefuzz program v1
+# inputs: x = normal; mask = trues(6)
+def program(x: Float32[Tensor, "6"], mask: Bool[Tensor, "6"]):
+    return torch.cat((x[mask], torch.zeros(2)))
+"""
+AGREES = Call("2", Ended(), Ended(), "same")
+MESSAGE = "AssertionError: Runtime assertion failed for expression Eq(u0, 6) on node 'eq'"
+REFUSED = Ended(MESSAGE, "Eq(u0, 6)")
+
+
+def differs(*whats: Any) -> Call:
+    return msgspec.structs.replace(
+        AGREES, agreement="differs", differences=tuple(Difference(what, "result", "how") for what in whats)
+    )
+
+
+def finding(kind: str, call: Call, text: str = SCALED, stage: Stage = "aot", **fields: Any) -> Finding:
+    site = Site("Python", "torch/_refs/__init__.py", "cat")
+    failure = Failure(kind, Observation(stage, EXPLICIT, "ok", calls=(call,)), "evidence", call.size, **fields)
+    signature = Signature(kind, site, "anchor")
+    cause = row_of(kind).cause
+    assert cause is not None
+    return Finding(id=signature.key, kind=kind, cause=cause, site=site, anchor="anchor", failure=failure, original=text)
+
+
+KINDS = {
+    "wrong-result": differs("strides", "values"),
+    "wrong-layout": differs("strides"),
+    "over-strict": Call("2", Ended(), REFUSED),
+    "missing-assertion": Call("2", Ended("RuntimeError: no such size"), Ended()),
+    "specialized": Call("2", Ended(), REFUSED),
+    "changed": Call("2", Ended(), REFUSED),
+    "diverged": differs("values"),
+}
+"""For each kind of captured programs that are wrong, a call that shows it."""
+
+
+@cache
+def script_of(kind: str) -> str:
+    return finding_script(finding(kind, KINDS[kind]))
+
+
+def namespace_of(script: str) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__name__": "repro", "__file__": "repro.py"}
+    exec(compile(script, "repro.py", "exec", dont_inherit=True), namespace)
+    return namespace
+
+
+def verdict(script: str, compute: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> tuple[int, Any]:
+    """The exit code and what was seen, if `compute` is what was captured."""
+    namespace = namespace_of(script)
+    namespace["capture"] = lambda: (compute, lambda: 1)
+    code = namespace["main"]()
+    result = json.loads(capsys.readouterr().out)
+    assert result.keys() == {"torch", "stage", "verdict", "expected", "seen"}
+    return code, result["seen"]
+
+
+def eager(x: torch.Tensor) -> torch.Tensor:
+    a = torch.cat((x, torch.zeros(2)))
+    return torch.mul(a, a.shape[0])
+
+
+def refuses(x: torch.Tensor) -> torch.Tensor:
+    raise AssertionError("Runtime assertion failed for expression Eq(u3, 6) on node 'eq_1'")
+
+
+def strided(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack((eager(x), eager(x)), dim=1)[:, 0]
+
+
+def test_every_kind_of_captured_programs_has_a_script() -> None:
+    called = {kind for oracle in ORACLES for kind, row in oracle.kinds.items() if oracle.calls} - {"regressed"}
+    assert called == KINDS.keys()
+    ways = [(kind, "aot") for kind in KINDS] + [("wrong-result", stage) for stage in CAPTURES]
+    for kind, stage in ways:
+        script = finding_script(finding(kind, KINDS[kind]), stage)  # type: ignore[arg-type]
+        compile(script, "repro.py", "exec")
+        assert "import ddefuzz" not in script
+
+
+@pytest.mark.parametrize(
+    ("kind", "compute", "code"),
+    [
+        ("wrong-result", lambda x: eager(x) + 1, 1),
+        ("wrong-result", eager, 0),
+        ("wrong-result", strided, 3),
+        ("wrong-result", lambda x: eager(x)[:2], 3),
+        ("wrong-result", lambda x: eager(x) * (1 + 1e-6), 0),
+        ("wrong-result", refuses, 3),
+        ("wrong-layout", strided, 1),
+        ("wrong-layout", lambda x: eager(x) + 1, 3),
+        ("over-strict", refuses, 1),
+        ("over-strict", eager, 0),
+        ("over-strict", lambda x: eager(x) + 1, 3),
+        ("specialized", refuses, 1),
+        ("missing-assertion", eager, 0),
+        ("changed", refuses, 1),
+        ("diverged", lambda x: eager(x) + 1, 1),
+    ],
+)
+def test_the_verdicts(kind: str, compute: Callable[..., Any], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verdict(script_of(kind), compute, capsys)[0] == code
+
+
+def test_a_missing_assertion(capsys: pytest.CaptureFixture[str]) -> None:
+    text = SCALED.replace("a.shape[0])", "x[2:3].view(1))")
+    error = "shape '[1]' is invalid for input of size 0"
+    script = finding_script(finding("missing-assertion", Call("2", Ended(f"RuntimeError: {error}"), Ended()), text))
+    assert verdict(script, eager, capsys) == (1, {"eager": "raises", "captured": "returns", "message": error})
+    assert verdict(script, refuses, capsys) == (0, {"eager": "raises", "captured": "raises"})
+
+
+def test_what_cannot_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    script = script_of("wrong-result")
+    assert verdict(script.replace("torch.cat(", "torch.no_such_op("), eager, capsys)[0] == 4
+
+    def changed(replaced: str, **names: Any) -> int:
+        namespace = namespace_of(replaced)
+        namespace |= {"capture": lambda: (eager, lambda: 1), **names}
+        code: int = namespace["main"]()
+        capsys.readouterr()
+        return code
+
+    captures = count()
+    assert changed(script, capture=lambda: (eager, lambda: next(captures))) == 4
+    assert changed(script.replace("torch.mul(a, a.shape[0])", "a * next(numbers)"), numbers=count(1)) == 4
+
+
+def test_the_inputs_are_those_of_the_call() -> None:
+    marked = namespace_of(finding_script(finding("wrong-result", differs("values"), MASKED)))
+    program = parse(MASKED, "masked").program
+    for name, size in (("make_inputs", "example"), ("call_inputs", "2")):
+        expected = materialize(at_data_size(program, size)).values()  # type: ignore[arg-type]
+        assert all(map(torch.equal, marked[name](), expected))
+    assert marked["call_inputs"]()[0].requires_grad
+
+    exported = namespace_of(finding_script(finding("wrong-result", differs("values"), MASKED, "export")))
+    x, mask, keep = exported["call_inputs"]()
+    assert (x.shape, int(mask.sum()), keep.tolist()) == ((3,), 2, [True, True, False])
+
+
+def test_a_program_that_is_wrong_only_under_emulated_semantics_has_no_script() -> None:
+    other = Observation("aot", SIZE_OBLIVIOUS, "ok", calls=(differs("values"),))
+    with pytest.raises(InputError, match="only under emulated semantics"):
+        finding_script(finding("diverged", AGREES, second=other))
+
+
+PLANTED = {
+    "export": ("guard_or_false(tensor.shape[0] == 0):", "True:", differs("values"), "wrong-result"),
+    "aot": (
+        "guard_or_false(tensor.shape[0] == 0):",
+        "isinstance(tensor.shape[0], torch.SymInt) and torch._check(tensor.shape[0] > 3):",
+        Call("2", Ended(), Ended("AssertionError: Runtime assertion failed", "u0 >= 4")),
+        "over-strict",
+    ),
+}
+"""Faults of `torch.cat`, an inverted fallback and an assertion that is too strict: what is replaced, and its effect."""
+
+
+@pytest.mark.slow
+def test_a_planted_fault_of_torch_is_shown(tmp_path: Path) -> None:
+    file = str(Path(torch.__file__).with_name("_refs") / "__init__.py")
+    source = Path(file).read_text()
+    tasks = []
+    for stage, (branch, fault, call, kind) in PLANTED.items():
+        assert f"if tensor.ndim == 1 and {branch}" in source
+        text = source.replace(f"if tensor.ndim == 1 and {branch}", f"if tensor.ndim == 1 and {fault}")
+        text_of_program = SCALED if stage == "export" else SELECTED
+        script = finding_script(finding(kind, call, text_of_program, stage))  # type: ignore[arg-type]
+        (tmp_path / f"{stage}.py").write_text(script)
+        (tmp_path / f"healthy-{stage}.py").write_text(script)
+        tasks += [
+            {"script": str(tmp_path / f"{stage}.py"), "file": file, "text": text},
+            {"script": str(tmp_path / f"healthy-{stage}.py")},
+        ]
+    done = subprocess.run(
+        [sys.executable, RUNNER],
+        input="".join(json.dumps(task) + "\n" for task in tasks),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(Path(row["script"]).stem, row["code"]) for row in rows] == [
+        ("export", 1),
+        ("healthy-export", 0),
+        ("aot", 1),
+        ("healthy-aot", 0),
+    ], done.stderr[-2000:]
