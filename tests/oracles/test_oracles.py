@@ -167,6 +167,14 @@ def test_what_eager_rejects_in_dead_code_or_of_its_tape_lacks_no_assertion() -> 
     assert assertions.judge(seen(Call("0", tape, RETURNED))) == ()
 
 
+def test_what_eager_rejects_about_memory_that_it_shares_lacks_no_assertion() -> None:
+    storage = Ended("RuntimeError: setStorage: sizes [2] … are out of bounds for storage of size 4")
+    judged = seen(Call("1", storage, RETURNED))
+    assert assertions.judge(judged) == ()
+    inductor = judged._replace(observation=msgspec.structs.replace(judged.observation, stage="inductor"))
+    assert [failure.kind for failure in assertions.judge(inductor)] == ["missing-assertion"]
+
+
 def test_a_replacement_is_blamed_on_the_code_that_made_it() -> None:
     frame = Frame("torch/_refs/__init__.py", 3, "cat", "a", exact=True)
     made = Constraint("replacement", "u0 = 4", "expect_true", Place("Python", frame.file, 3), (frame,))
