@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint ci/constraints.txt
 
 fuzz: $(VENV)/installed
 	$(BIN)/ddefuzz findings import
-	ci/campaign 60s --fail-on never
+	$(BIN)/ddefuzz run --budget 60s --jobs auto --fail-on never
 
 test: $(VENV)/test-installed
 	ci/test

@@ -28,6 +28,8 @@ COMMANDS = {
     "report": "Write findings in a format for other tools, or one finding for PyTorch's developers.",
     "matrix": "Run findings and cases under several versions of torch, and say in which they fail.",
     "bisect": "Find the two versions of torch between which a finding was fixed, moved or came in.",
+    "ci": "Run what a CI job needs: pull-request, batch, coverage.",
+    "init": "Write what a repository needs to run ddefuzz in its CI.",
     "sites": "List the guard sites of torch, and how often runs reached them.",
     "bench": "Measure ddefuzz itself.",
     "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",

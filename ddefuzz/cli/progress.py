@@ -57,7 +57,9 @@ class LiveLine:
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C requests a stop, so that current results are saved. The second one stops at once."""
+    """The first Ctrl-C or SIGTERM (a cancelled job) requests a stop, so that current results are saved. The second one
+    stops at once.
+    """
     requested = Flag()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -67,8 +69,9 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         requested.set()
         sys.stderr.write("\nstopping, and saving what was found (press Ctrl-C again to stop at once)\n")
 
-    before = signal.signal(signal.SIGINT, handle)
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield requested.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, old in before.items():
+            signal.signal(number, old)

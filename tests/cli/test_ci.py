@@ -1,0 +1,138 @@
+"""`ddefuzz init` and `ddefuzz ci` in an empty repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ddefuzz.cli.ci import Step, _waited
+from ddefuzz.cli.init import command as init
+from ddefuzz.cli.init import contents
+from ddefuzz.errors import EXIT_INTERRUPTED, InputError
+from ddefuzz.ops import catalogue
+
+FILES = {
+    ".ddefuzz/.gitignore",
+    ".github/workflows/ddefuzz.yml",
+    "corpora/smoke/relu.py",
+    "ddefuzz.toml",
+    "findings/known.toml",
+}
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_init_writes_what_a_repository_needs(tmp_path: Path) -> None:
+    CliRunner().invoke(init, [str(tmp_path)], catch_exceptions=False)
+    assert files(tmp_path) == FILES
+    assert set(tomllib.loads((tmp_path / "ddefuzz.toml").read_text())) == {"db", "known"}
+    assert tomllib.loads((tmp_path / "findings" / "known.toml").read_text()) == {}
+    assert catalogue.parse((tmp_path / "corpora/smoke/relu.py").read_text(), "relu.py").expect
+
+
+def test_init_replaces_nothing_unless_told(tmp_path: Path) -> None:
+    (tmp_path / "ddefuzz.toml").write_text("seed = 1\n")
+    with pytest.raises(InputError, match=r"ddefuzz.toml: found this file, expected none there"):
+        CliRunner().invoke(init, [str(tmp_path)], catch_exceptions=False)
+    assert files(tmp_path) == {"ddefuzz.toml"}
+    CliRunner().invoke(init, [str(tmp_path), "--force", "--ci", "none"], catch_exceptions=False)
+    assert files(tmp_path) == FILES - {".github/workflows/ddefuzz.yml"}
+
+
+@pytest.mark.parametrize(
+    ("ci", "place", "schema"),
+    [
+        ("github", ".github/workflows/ddefuzz.yml", "vendor.github-workflows"),
+        ("gitlab", ".gitlab-ci.yml", "vendor.gitlab-ci"),
+    ],
+)
+def test_the_workflow_fits_the_schema_of_its_ci(tmp_path: Path, ci: str, place: str, schema: str) -> None:
+    path = tmp_path / Path(place).name
+    path.write_text(contents(ci)[place])
+    options = ["--data-transform", "gitlab-ci"] if ci == "gitlab" else []
+    words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *options, str(path)]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_actions_are_pinned() -> None:
+    uses = [line for line in contents("github")[".github/workflows/ddefuzz.yml"].splitlines() if "uses:" in line]
+    assert uses
+    for line in uses:
+        assert len(line.split("@")[1].split(" ")[0]) == 40, line
+
+
+def waited(code: str, seconds: float, stop: threading.Event) -> int:
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    return _waited(process, Step("step", (), seconds), stop)
+
+
+def test_a_step_beyond_its_limit_is_interrupted() -> None:
+    assert waited("import time; time.sleep(60)", 1.0, threading.Event()) == -signal.SIGINT
+
+
+def test_a_cancelled_job_is_interrupted() -> None:
+    stop = threading.Event()
+    stop.set()
+    assert waited("import time; time.sleep(60)", 60.0, stop) == EXIT_INTERRUPTED
+
+
+def typed(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("DDEFUZZ_")} | more
+    return subprocess.run(
+        [sys.executable, "-m", "ddefuzz", *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+@pytest.mark.slow
+def test_a_pull_request_is_red_on_new_findings_and_green_when_they_are_known(tmp_path: Path) -> None:
+    assert typed(tmp_path, "init").returncode == 0
+    summary = tmp_path / "summary.md"
+    on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    red = typed(tmp_path, "ci", "pull-request", "--budget", "60x", **on_github)
+    assert red.returncode == 1, red.stderr
+    assert "replay exit 0, run exit 1" in red.stderr
+    assert "::error title=dde dde-" in red.stdout
+    assert "## ddefuzz campaign: 60 cases" in summary.read_text()
+    log = json.loads((tmp_path / "ddefuzz-report" / "run.sarif").read_text())
+    new = [result["partialFingerprints"]["ddefuzz/signature/v1"] for result in log["runs"][0]["results"]]
+    assert new
+    known = "".join(f'[{name}]\nstate = "triaged"\nreason = "seen"\n' for name in new)
+    (tmp_path / "findings" / "known.toml").write_text(known)
+    (tmp_path / ".ddefuzz" / "ddefuzz.db").unlink()
+    green = typed(tmp_path, "ci", "pull-request", "--budget", "60x")
+    assert green.returncode == 0, green.stderr
+    assert ET.parse(tmp_path / "ddefuzz-report" / "run.xml").getroot()[0].get("failures") == "0"
+
+
+@pytest.mark.slow
+def test_a_cancelled_campaign_saves_what_it_found(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ddefuzz", "run", "--budget", "10m", "--seed", "0"]
+    running = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    database = tmp_path / "findings" / "ddefuzz.db"
+    while not database.exists():
+        time.sleep(0.2)
+    time.sleep(15)
+    running.send_signal(signal.SIGTERM)
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == EXIT_INTERRUPTED, err
+    assert "run --resume" in out
