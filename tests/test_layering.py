@@ -30,6 +30,7 @@ PACKAGES = (
     "control",
     "findings",
     "repro",
+    "advice",
     "versions",
     "report",
     "campaign",

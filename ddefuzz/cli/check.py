@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from ddefuzz.cli.check_advice import advise_case
+from ddefuzz.cli.check_advice import Limits, advise_case, write_best
 from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.check_runs import run_cases, targets_of
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
@@ -15,7 +15,7 @@ from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 from ddefuzz.execute.pool import Pool
-from ddefuzz.execute.protocol import STAGES, Semantics, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
 from ddefuzz.findings.by_key import Known, default_folder, known_findings
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.capture import KINDS
@@ -56,6 +56,20 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     show_default=True,
     help="Try changes of your code that may let capture succeed.",
 )
+@click.option(
+    "--budget",
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long changes of your code are tried for one case.",
+)
+@click.option("--apply", "applying", is_flag=True, help="Write the best change of each case to your files.")
+@click.option(
+    "--patch",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the best change of each case to FILE as a unified diff.",
+)
 @jobs_option
 @output_options("text", "json")
 def command(
@@ -68,6 +82,9 @@ def command(
     known: Path | None,
     timeout: float,
     advising: bool,
+    budget: float,
+    applying: bool,
+    patch: Path | None,
     jobs: int,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
@@ -90,13 +107,13 @@ def command(
         targets = targets_of(pool, target, case, unbacked)
         runs = run_cases(pool, targets, wanted, semantics, timeout, live)
         advice = []
+        capturing = tuple(stage for stage in wanted if stage in CAPTURE_STAGES)
         for one, of_case in zip(targets, runs, strict=True) if advising and key is None else ():
             failures = [named for named in failures_of(of_case.tried) if named.failure.kind in KINDS]
             failures = [named for named in failures if named.failure.observation.stage != "eager"]
             if failures:
                 live.update(f"{one.case}: trying changes of your code")
-                found = advise_case(pool, one, failures, timeout)
-                advice += [(one.case, found)] if found is not None else []
+                advice.append((one.case, advise_case(pool, one, failures, capturing, Limits(timeout, budget))))
     if not runs:
         raise NothingRanError(f"{target}: found an empty list CASES, expected at least one case")
     captures = [captured for one in runs for captured in captures_of(one)]
@@ -109,6 +126,7 @@ def command(
         advice=tuple(advice),
         known=_known(problems, known),
     )
+    write_best((found for _, found in advice), target, patch, applying=applying)
     deliver(_writers(document), format_, outputs)
     if key is not None:
         if not any(key in one.keys for one in captures):

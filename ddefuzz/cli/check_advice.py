@@ -1,66 +1,51 @@
-"""Changes of a user's code that are tried for `ddefuzz check`."""
+"""Changes of a user's code that are tried for `ddefuzz check`, and where they are written."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
-
+from ddefuzz.advice.apply import together, write_changes
+from ddefuzz.advice.diffs import unified
+from ddefuzz.advice.model import Advice, Candidate, Trialed
+from ddefuzz.advice.search import advise, explain, may_help
+from ddefuzz.advice.task import describe, try_change
 from ddefuzz.classify.classify import Classified
-from ddefuzz.cli.check_runs import Target
-from ddefuzz.errors import DdefuzzError, InputError
-from ddefuzz.execute.pool import Pool
-from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run, Semantics, Stage
-from ddefuzz.execute.scratch import scratch_folder
-from ddefuzz.files import read_text
-from ddefuzz.ops import catalogue
-from ddefuzz.report.advice import Advice, advise
+from ddefuzz.cli.check_runs import START_SECONDS, Target
+from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.files import write_atomically
 
 
-def advise_case(pool: Pool, target: Target, failures: Sequence[Classified], timeout: float) -> Advice | None:
-    """What happened in the first failure of a case, and what helps; None if the source cannot be read."""
-    subject = target.subject
-    if isinstance(subject, ProgramSubject):
-        return advise(failures, target.file, subject.text, lambda text, stage: _try_program(pool, text, stage, timeout))
-    try:
-        source = read_text(Path(subject.path))
-    except InputError:
-        # The source has another encoding, or there is none. Changes are only tried in UTF-8.
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="advice-", dir=scratch_folder()))
-    try:
-        return advise(
-            failures, target.file, source, lambda text, stage: _try(pool, subject, folder, text, stage, timeout)
-        )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+class Limits(NamedTuple):
+    """How long one trial of a change may take, and the search for changes of one case."""
+
+    run_seconds: float
+    search_seconds: float
 
 
-def _try(pool: Pool, subject: CallableSubject, folder: Path, text: str, stage: Stage, timeout: float) -> Observation:
-    with tempfile.TemporaryDirectory(dir=folder) as own:
-        copy = Path(own) / Path(subject.path).name
-        copy.write_text(text, encoding="utf-8")
-        return _run(pool, Run(msgspec.structs.replace(subject, path=str(copy)), stage), timeout)
+def advise_case(
+    pool: Pool, target: Target, failures: Sequence[Classified], stages: tuple[Stage, ...], limits: Limits
+) -> Advice:
+    """What happened in the first failure of a case, and changes that pass all stages."""
+    if not any(map(may_help, failures)):
+        return explain(failures[0])
+    described = pool.submit(describe, target.subject, START_SECONDS).result()
+    if isinstance(described, Lost):
+        return explain(failures[0])
+
+    def trial(candidate: Candidate) -> Trialed:
+        found = pool.submit(try_change, candidate, limits.run_seconds).result()
+        return Trialed(problem=f"ends in {found.outcome}: {found.reason}") if isinstance(found, Lost) else found
+
+    return advise(failures, target.subject, described, stages, trial, limits.search_seconds)
 
 
-def _try_program(pool: Pool, text: str, stage: Stage, timeout: float) -> Observation:
-    try:
-        catalogue.parse(text, "<program>")
-    except InputError as error:
-        return Observation(stage, Semantics(), "not-judged", str(error))
-    return _run(pool, Run(ProgramSubject(text), stage), timeout)
-
-
-def _run(pool: Pool, run: Run, timeout: float) -> Observation:
-    """Run a changed source. One that cannot be loaded counts as not helping."""
-    try:
-        return pool.observe(run, timeout)
-    except InputError:
-        # A module that registers ops cannot be loaded twice in one process.
-        try:
-            return pool.observe_cold(run, timeout)
-        except DdefuzzError as error:
-            return Observation(run.stage, run.semantics, "not-judged", str(error))
+def write_best(advice: Iterable[Advice], target: str, patch: Path | None, *, applying: bool) -> None:
+    """Write the best change of each case: as a diff to `patch`, and with `applying` to the user's files."""
+    best = [one.changes[0] for one in advice if one.changes]
+    if patch is not None:
+        write_atomically(patch, unified(together(best)))
+    if applying:
+        write_changes(best, Path(target))

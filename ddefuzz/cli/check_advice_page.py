@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
+from ddefuzz.advice.model import MEANING, Advice, Change
 from ddefuzz.cli.layout import counted
-from ddefuzz.report.advice import Advice, Suggestion
 
 
 def advice_facts(advice: Advice) -> Iterator[tuple[str, str]]:
@@ -13,16 +14,25 @@ def advice_facts(advice: Advice) -> Iterator[tuple[str, str]]:
     yield "why", advice.summary
     if advice.line is not None:
         yield "line", f"{advice.line.file}:{advice.line.line}: {advice.line.code.strip()}"
-    for suggestion in advice.suggestions:
-        yield "try", _suggestion(suggestion)
-    if advice.tried and not advice.suggestions:
-        yield "try", f"no suggestion: {counted(advice.tried, 'change')} of your code tried, none of which helped"
+    for change in advice.changes:
+        yield "change", _change(change)
+    if advice.tried:
+        yield "tried", "\n".join(f"{one.does}: {one.ended}" for one in advice.tried)
+    if advice.remaining:
+        yield "next", advice.remaining
 
 
-def _suggestion(suggestion: Suggestion) -> str:
-    fails = f", still fails {', '.join(suggestion.fails)}" if suggestion.fails else ""
-    code = "\n".join(f"    {line}" for line in suggestion.code)
-    return (
-        f"{suggestion.does} at line {suggestion.line}:\n{code}\n"
-        f"tried: passes {', '.join(suggestion.passes)}{fails}; assumes {suggestion.assumes}"
-    )
+def is_alarming(name: str, value: str) -> bool:
+    """Whether a line is to be printed in red: a change that fixes a size to that of the example."""
+    return name == "change" and f"({MEANING['example-value']})" in value
+
+
+def _change(change: Change) -> str:
+    """A change in words, then its diff and the code to paste, which are not folded."""
+    said = [
+        f"{change.does} ({MEANING[change.kind]})",
+        f"passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs",
+        *change.refuses,
+    ]
+    outside = f"\nto paste, in place of what lies outside of your project:\n{change.paste}" if change.paste else ""
+    return "\n".join([*said, textwrap.indent(f"{change.diff}{outside}", "    ", lambda line: True)])

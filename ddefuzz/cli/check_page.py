@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ddefuzz.classify.cause import MEANINGS
-from ddefuzz.cli.check_advice_page import advice_facts
+from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import verdicts_line
 from ddefuzz.cli.output import Page, plain, rendered
@@ -165,7 +165,8 @@ def _chain(problem: Problem) -> Iterator[str]:
 def _grid(facts: Iterable[tuple[str, str]], page: Page) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     for name, value in facts:
-        grid.add_row(Text(name, style="dim"), plain(_fitting(value, page.width - INDENT)))
+        style = "red" if is_alarming(name, value) else ""
+        grid.add_row(Text(name, style="dim"), plain(_fitting(value, page.width - INDENT), style=style))
     return Padding(grid, (0, 0, 0, 2))
 
 

@@ -87,10 +87,15 @@ def observe(run: Run) -> Observation:
     return observe_in(stage_function(run.stage, called=bool(run.calls)), lambda: prepare(run.subject), run)
 
 
-def observe_in(stage: StageFunction, make: Callable[[], Prepared], run: Run) -> Observation:
-    """The same in a stage and of a subject that `run` does not name, but stands for."""
+def observe_in(
+    stage: StageFunction, make: Callable[[], Prepared], run: Run, then: Callable[[Capture], None] | None = None
+) -> Observation:
+    """The same in a stage and of a subject that `run` does not name, but stands for.
+
+    `then` gets what was captured, under the settings of the capture and without the hooks.
+    """
     with captured_output() as output, _subject_kept_apart(run.subject), _clean_slate():
-        seen = _watched(stage, make(), run)
+        seen = _watched(stage, make(), run, then)
     return Observation(
         stage=run.stage,
         semantics=run.semantics,
@@ -119,7 +124,7 @@ def _subject_kept_apart(subject: Subject) -> AbstractContextManager[None]:
     return kept_intact(subject.path) if isinstance(subject, CallableSubject) else nullcontext()
 
 
-def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
+def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[[Capture], None] | None) -> _Seen:
     seen = _Seen()
     counters = torch_api.DYNAMO_COUNTERS.get()
     counters.clear()
@@ -143,6 +148,8 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run) -> _Seen:
             _note_failure(seen, error, recorder)
         seen.guards, seen.answered, seen.unbacked = recorder.guards(), recorder.answered(), recorder.symbols()
     seen.compiles = int(counters["stats"]["unique_graphs"])
+    if capture is not None and then is not None:
+        then(capture)
     if capture is not None:
         seen.graph = graph_text(capture.graph) if run.graph else None
         if run.calls:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.advice.model import Advice
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import GUARD_EXCEPTIONS
@@ -21,7 +22,6 @@ from ddefuzz.oracles.program import Tried
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
-from ddefuzz.report.advice import Advice
 from ddefuzz.report.chain import Caller, Symbol, chain_of, own_caller, stacks_of, symbols_of
 from ddefuzz.report.not_data import DRAWS, remedy
 from ddefuzz.report.owner import YOURS, Owner, torch_itself

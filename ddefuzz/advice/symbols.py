@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ddefuzz.advice.text import inserted, replaced, statements_at
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.instrument.events import SymbolOrigin
-from ddefuzz.report.rewrites import inserted, replaced, statements_at
 
 NUMBERS = frozenset({"item", "tolist", "_local_scalar_dense"})
 """The ops whose symbol is the value itself. The symbol of any other op is the size of dim 0 of its result."""
@@ -42,19 +42,6 @@ def named(source: str, origins: Iterable[SymbolOrigin]) -> Named:
         if found is not None:
             source, sizes, added = found
     return Named(source, sizes, added)
-
-
-def parameters_at(source: str, line: int) -> tuple[str, ...]:
-    """The parameters of the function that contains a line."""
-    functions = [
-        node
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
-    if not functions:
-        return ()
-    inner = max(functions, key=lambda node: node.lineno)
-    return tuple(argument.arg for argument in inner.args.args if argument.arg != "self")
 
 
 def _name(so_far: Named, origin: SymbolOrigin) -> Named | None:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import pytest
 
+from ddefuzz.advice.conditions import fixes_a_size, in_user_words, meaning, opposite
+from ddefuzz.advice.place import Edit, Place, locate
+from ddefuzz.advice.rewrites import DECISIONS, REWRITES, SIZES, assume
+from ddefuzz.advice.symbols import named
+from ddefuzz.advice.text import statements_at
 from ddefuzz.instrument.events import Frame, SymbolOrigin
-from ddefuzz.report.rewrites import (
-    DECISIONS,
-    Place,
-    assume_question,
-    in_user_words,
-    inserted,
-    locate,
-    meaning,
-    opposite,
-    statements_at,
-)
-from ddefuzz.report.symbols import named, parameters_at
 
 SOURCE = '''"""A model."""
 import torch
@@ -30,6 +24,13 @@ def forward(x, keep, n):
         return kept
     elif kept.shape[0] == 1 and x.dim() == 2:
         return x[: int(n[0])]
+    if x.sum() > 0:
+        x = x + 1
+    assert kept.shape[0] > 0, "none kept"
+    if kept.numel() == 0:
+        raise ValueError("none kept")
+    size = max(kept.shape[0], 3)
+    assert (x > 0).all()
     return x + 1 if x.sum() > 0 else x
 '''
 
@@ -48,17 +49,15 @@ def new_lines(source: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "anchor", "question", "changes"),
     [
-        (7, "kept.shape[0] > 2", "u0 > 2", ["torch._check(kept.shape[0] > 2)"]),
-        (7, "kept.shape[0] > 2", "u0 > 2", ["torch._check(kept.shape[0] <= 2)"]),
-        (9, "kept.shape[0] == 1", "Eq(u0, 1)", ["torch._check(kept.shape[0] != 1)"]),
         (10, "int(n[0])", "u1", ["return x[: n[0].item()]"]),
-        (11, "x.sum() > 0", "Eq(u2, 1)", ["return torch.where(x.sum() > 0, x + 1, x)"]),
-        (
-            11,
-            "x.sum() > 0",
-            "Eq(u2, 1)",
-            ["decided = (x.sum() > 0).item()", "torch._check(decided)", "return x + 1 if decided else x"],
-        ),
+        (11, "x.sum() > 0", "Eq(u2, 1)", ["x = torch.where(x.sum() > 0, x + 1, x)"]),
+        (11, "x.sum() > 0", "Eq(u2, 1)", ["x = x + 1"]),
+        (13, "kept.shape[0] > 0", "u0 > 0", ["torch._check(kept.shape[0] > 0, lambda: 'none kept')"]),
+        (14, "kept.numel() == 0", "Eq(u0, 0)", ["torch._check(kept.numel() != 0, lambda: 'none kept')"]),
+        (16, "max(kept.shape[0], 3)", "u0 > 3", ["size = torch.sym_max(kept.shape[0], 3)"]),
+        (17, "(x > 0).all()", "Eq(u2, 1)", ["torch._assert_async((x > 0).all(), 'expected to hold')"]),
+        (18, "x.sum() > 0", "Eq(u2, 1)", ["return torch.where(x.sum() > 0, x + 1, x)"]),
+        (18, "x.sum() > 0", "Eq(u2, 1)", ["return (x + 1)"]),
         (
             7,
             "kept.shape[0] > 2",
@@ -71,27 +70,71 @@ def new_lines(source: str) -> list[str]:
     ],
 )
 def test_a_decision_has_its_rewrites(line: int, anchor: str, question: str, changes: list[str]) -> None:
-    edits = [edit for rewrite in DECISIONS for edit in rewrite(place(line, anchor, question))]
+    edits = [edit for rewrite in REWRITES for edit in rewrite(place(line, anchor, question))]
     assert changes in [new_lines(edit.source) for edit in edits]
+    assert {edit.kind for edit in edits} == {"rewrite"}
 
 
-@pytest.mark.parametrize("line", range(6, 12))
+def test_a_branch_can_be_dropped_with_its_lines() -> None:
+    edits = [edit for rewrite in REWRITES for edit in rewrite(place(14, "kept.numel() == 0", "Eq(u0, 0)"))]
+    dropped = next(edit for edit in edits if edit.does == "drop the branch `if kept.numel() == 0`")
+    assert dropped.source == SOURCE.replace('    if kept.numel() == 0:\n        raise ValueError("none kept")\n', "")
+    assert dropped.removed is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "anchor", "question", "condition"),
+    [
+        (7, "kept.shape[0] > 2", "u0 > 2", "kept.shape[0] > 2"),
+        (7, "kept.shape[0] > 2", "u0 > 2", "kept.shape[0] <= 2"),
+        (9, "kept.shape[0] == 1", "Eq(u0, 1)", "kept.shape[0] != 1"),
+        (18, "x.sum() > 0", "Eq(u2, 1)", "not x.sum() > 0"),
+    ],
+)
+def test_a_decision_has_its_promises(line: int, anchor: str, question: str, condition: str) -> None:
+    assert condition in [edit.condition for edit in promises(place(line, anchor, question))]
+
+
+def test_a_promise_of_one_value_is_the_most_harmful() -> None:
+    kinds = {edit.condition: edit.kind for edit in assume(place(9, "kept.shape[0] == 1", "Eq(u0, 1)"))}
+    assert (kinds["kept.shape[0] == 1"], kinds["kept.shape[0] != 1"]) == ("example-value", "inside-promise")
+
+
+@pytest.mark.parametrize("line", range(6, 19))
 def test_every_edit_still_parses(line: int) -> None:
     for statement in statements_at(SOURCE, line):
         for node in ast.walk(statement):
             if isinstance(node, ast.expr):
-                at = place(line, ast.unparse(node), "Eq(u0, 1)", u0="kept.shape[0]")
-                for rewrite in (*DECISIONS, assume_question):
+                at = Place(SOURCE, statement, node, "Eq(u0, 1)", {"u0": "kept.shape[0]"})
+                for rewrite in (*REWRITES, *DECISIONS, *SIZES):
                     for edit in rewrite(at):
                         ast.parse(edit.source)
 
 
 def test_what_goes_before_an_elif_goes_before_its_if() -> None:
-    at = place(9, "kept.shape[0] == 1")
-    assert inserted(SOURCE, at.statement, ("here()",)).splitlines()[6:8] == [
-        "    here()",
-        "    if kept.shape[0] > 2:",
-    ]
+    source = next(promises(place(9, "kept.shape[0] == 1", "Eq(u0, 1)"))).source
+    lines = source.splitlines()
+    assert lines[6:8] == ["    torch._check(kept.shape[0] == 1)", "    if kept.shape[0] > 2:"]
+
+
+def promises(at: Place) -> Iterator[Edit]:
+    for row in (*DECISIONS, *SIZES):
+        yield from row(at)
+
+
+@pytest.mark.parametrize(
+    ("condition", "fixed"),
+    [
+        ("n == 8", True),
+        ("4 * x.shape[0] == 24", True),
+        ("x.shape[0] % 4 == 0", False),
+        ("a.shape[0] == b.shape[0]", False),
+        ("x.shape[0] + n == 8", False),
+        ("n != 8", False),
+    ],
+)
+def test_a_condition_that_fixes_a_size_is_known(condition: str, fixed: bool) -> None:
+    assert fixes_a_size(condition) is fixed
 
 
 @pytest.mark.parametrize(
@@ -137,11 +180,6 @@ def test_a_size_that_nothing_holds_gets_a_variable() -> None:
     assert found.source == "def f(x, keep):\n    made_u0 = x[keep]\n    return g(made_u0)\n"
     assert found.sizes == {"u0": "made_u0.shape[0]"}
     assert found.line(2) == 3
-
-
-def test_parameters_are_those_of_the_innermost_function() -> None:
-    assert parameters_at(SOURCE, 7) == ("x", "keep", "n")
-    assert parameters_at(SOURCE, 2) == ()
 
 
 @pytest.mark.parametrize(

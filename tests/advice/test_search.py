@@ -1,0 +1,243 @@
+"""The search for changes, with trials that are plain functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.advice.model import Advice, Candidate, Compared, Described, InputDim, Trialed
+from ddefuzz.advice.search import MOST_TRIES, advise
+from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.signature import Cause
+from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, ExceptionInfo, Observation, Stage
+from ddefuzz.instrument.events import Frame, Place, Raised, SymbolOrigin
+from ddefuzz.oracles.capture import classify, judge
+from tests.classify.test_golden import cases, reclassified
+
+SOURCE = """def f(x, keep):
+    kept = x[keep]
+    if kept.shape[0] > 2:
+        return kept
+    y = x[keep[1:]]
+    if y.shape[0] == 0:
+        return x
+    return kept
+"""
+GUARD = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
+EXAMPLE = Compared("the example")
+OTHER = Compared("keep all false")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def failing(path: Path, line: int = 3, code: str = "kept.shape[0] > 2", expression: str = "u0 > 2") -> Observation:
+    frame = Frame(str(path), line, "f", code, True)
+    made = SymbolOrigin("u0", "nonzero", Frame(str(path), 2, "f", "x[keep]", True))
+    raised = Raised(expression, "guard_bool", Place("Python", str(path), line), (frame,), symbols=(made,))
+    return Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
+
+
+def captured(stages: tuple[Stage, ...]) -> tuple[Observation, ...]:
+    return tuple(Observation(stage, EXPLICIT, "ok") for stage in stages)
+
+
+def classified(observation: Observation) -> Classified:
+    (failure,) = judge([observation])
+    return classify(failure)
+
+
+def search(
+    path: Path,
+    trial: Callable[[Candidate], Trialed],
+    described: Described | None = None,
+    observation: Observation | None = None,
+    stages: tuple[Stage, ...] = ("export", "compile"),
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Advice:
+    described = described or Described(("x", "keep"), file=str(path), line=1)
+    subject = CallableSubject(str(path), name="f")
+    return advise([classified(observation or failing(path))], subject, described, stages, trial, 60.0, clock)
+
+
+def text_of(candidate: Candidate) -> str:
+    return candidate.files[0].after if candidate.files else ""
+
+
+def test_a_change_that_keeps_all_results_comes_first(model: Path) -> None:
+    def trial(candidate: Candidate) -> Trialed:
+        text = text_of(candidate)
+        if "if kept.shape[0] > 2" in text and "_check" not in text:
+            return Trialed((failing(model),), (EXAMPLE, OTHER))
+        return Trialed(captured(candidate.stages), (EXAMPLE, OTHER), sides=(False, True))
+
+    advice = search(model, trial)
+    best = advice.changes[0]
+    assert (best.kind, best.harm, best.passes) == ("rewrite", 1, ("export", "compile"))
+    assert best.does == "drop the branch `if kept.shape[0] > 2`"
+    assert "-    if kept.shape[0] > 2:\n-        return kept\n" in best.diff
+    assert [where.line for where in best.where] == [3]
+    assert best.agrees == 2
+    assert model.read_text() == SOURCE
+    assert advice.origins == (f"u0 comes from `nonzero` at {model}:2: x[keep]",)
+
+
+def test_a_change_with_other_results_is_not_offered(model: Path) -> None:
+    def trial(candidate: Candidate) -> Trialed:
+        if "_check(kept.shape[0] <= 2)" in text_of(candidate):
+            refused = Compared("keep all true", changed="RuntimeError: Expected cond to be True")
+            return Trialed(captured(candidate.stages), (EXAMPLE, refused))
+        return Trialed((), (EXAMPLE, Compared("keep all true", differs="result: other")))
+
+    advice = search(model, trial)
+    (change,) = advice.changes
+    assert (change.kind, change.harm) == ("inside-promise", 3)
+    assert change.refuses == ("refuses inputs for which kept.shape[0] > 2, which eager takes, such as keep all true",)
+
+
+def test_a_removed_decision_of_which_one_side_was_seen_is_no_rewrite(model: Path) -> None:
+    def trial(candidate: Candidate) -> Trialed:
+        return Trialed(captured(candidate.stages), (EXAMPLE, OTHER), sides=(False,))
+
+    change = next(one for one in search(model, trial).changes if one.does.startswith("drop"))
+    assert (change.kind, change.harm) == ("inside-promise", 3)
+    said = "results may be others where `kept.shape[0] > 2` has the other outcome (it was false for all inputs tried)"
+    assert change.refuses == (said,)
+
+
+def test_what_only_the_captured_program_refuses_is_no_rewrite(model: Path) -> None:
+    def trial(candidate: Candidate) -> Trialed:
+        refused = Compared("keep all false", captured=(("export", "RuntimeError: Runtime assertion failed"),))
+        return Trialed(captured(candidate.stages), (EXAMPLE, refused), sides=(False, True))
+
+    assert {change.harm for change in search(model, trial).changes} == {3}
+
+
+def test_several_problems_get_the_smallest_set_of_changes(model: Path) -> None:
+    def trial(candidate: Candidate) -> Trialed:
+        text = text_of(candidate)
+        if "guard_or_" in text or "torch." in text:
+            return Trialed((), (EXAMPLE, Compared("keep all true", differs="result: other")))
+        if "if kept.shape[0] > 2" in text:
+            return Trialed((failing(model),), (EXAMPLE,))
+        if "if y.shape[0] == 0" in text:
+            line = text.splitlines().index("    if y.shape[0] == 0:") + 1
+            return Trialed((failing(model, line, "y.shape[0] == 0", "Eq(u1, 0)"),), (EXAMPLE,))
+        return Trialed(captured(candidate.stages), (EXAMPLE,), sides=(False, True))
+
+    best = search(model, trial).changes[0]
+    assert best.diff.count("\n-    if ") == 2
+    assert best.diff.count("@@") == 2
+    assert best.does == "drop the branch `if kept.shape[0] > 2`; drop the branch `if y.shape[0] == 0`"
+
+
+def test_a_part_that_is_not_needed_is_left_out(model: Path) -> None:
+    def trial(candidate: Candidate) -> Trialed:
+        text = text_of(candidate)
+        if "if y.shape[0] == 0" not in text and "_check" not in text:
+            return Trialed(captured(candidate.stages), (EXAMPLE,), sides=(False, True))
+        if "if kept.shape[0] > 2" in text:
+            return Trialed((failing(model),), (EXAMPLE,))
+        line = text.splitlines().index("    if y.shape[0] == 0:") + 1
+        return Trialed((failing(model, line, "y.shape[0] == 0", "Eq(u1, 0)"),), (EXAMPLE,))
+
+    best = search(model, trial).changes[0]
+    assert "-    if y.shape[0] == 0:" in best.diff
+    assert "-    if kept" not in best.diff
+
+
+def input_guard(path: Path) -> Observation:
+    frame = Frame(str(path), 8, "f", "kept", True)
+    made = SymbolOrigin("u1", "input", None)
+    raised = Raised("Eq(u1, 1)", "guard_bool", Place("Python", "torch/x.py", 1), (frame,), symbols=(made,))
+    return Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
+
+
+DIMS = (InputDim("ids", 0, 2, "u0"), InputDim("ids", 1, 5, "u1"), InputDim("mask", 1, 5, "u2"))
+
+
+def promised(condition: str) -> Callable[[Candidate], Trialed]:
+    def trial(candidate: Candidate) -> Trialed:
+        text = text_of(candidate) + candidate.wrapper
+        if f"torch._check({condition})" in text:
+            return Trialed(captured(candidate.stages), (EXAMPLE,))
+        return Trialed((input_guard(Path(candidate.subject.path)),), (EXAMPLE,))  # type: ignore[union-attr]
+
+    return trial
+
+
+@pytest.mark.parametrize("condition", ["ids.shape[1] != 1", "ids.shape[1] > 1", "ids.shape[1] == mask.shape[1]"])
+def test_a_promise_about_any_dim_of_any_input_is_in_the_users_function(model: Path, condition: str) -> None:
+    described = Described(("ids", "mask"), (), DIMS, str(model), 1)
+    (change,) = search(model, promised(condition), described, input_guard(model)).changes
+    assert (change.kind, change.harm, change.paste) == ("input-promise", 2, "")
+    assert f"+    torch._check({condition})\n     kept = x[keep]" in change.diff
+
+
+def test_a_promise_about_a_library_is_a_wrapper(model: Path) -> None:
+    model.write_text("import library\n\nf = library.Model()\n")
+    described = Described(("ids", "mask"), (), DIMS, "", 0, True)
+    (change,) = search(model, promised("ids.shape[1] > 1"), described, input_guard(model)).changes
+    assert "+        torch._check(ids.shape[1] > 1)\n" in change.diff
+    assert "+f = Promised(library.Model())\n" in change.diff
+
+
+def test_without_help_it_says_what_was_tried_and_what_is_next(model: Path) -> None:
+    def trial(candidate: Candidate) -> Trialed:
+        if "if kept.shape[0] > 2" in text_of(candidate):
+            return Trialed((failing(model),), (EXAMPLE,))
+        return Trialed((failing(model, 6, "y.shape[0] == 0", "Eq(u1, 0)"),), (EXAMPLE,))
+
+    advice = search(model, trial)
+    assert advice.changes == ()
+    assert advice.tried[0].does == "drop the branch `if kept.shape[0] > 2`"
+    assert advice.tried[0].ended.startswith("still fails in export: `Eq(u1, 0)`")
+    assert "the next failure is `Eq(u1, 0)`" in advice.remaining
+
+
+def test_the_search_ends(model: Path) -> None:
+    numbers = count()
+
+    def trial(candidate: Candidate) -> Trialed:
+        return Trialed((failing(model, expression=f"u0 > {next(numbers)}"),), (EXAMPLE,))
+
+    assert search(model, trial).changes == ()
+    assert next(numbers) <= MOST_TRIES
+
+
+def test_the_search_ends_with_its_budget(model: Path) -> None:
+    def clock() -> Iterator[float]:
+        yield from (0.0, 1.0, 2.0)
+        while True:
+            yield 100.0
+
+    ticks = clock()
+    tried = []
+
+    def trial(candidate: Candidate) -> Trialed:
+        tried.append(candidate)
+        return Trialed((failing(model),), (EXAMPLE,))
+
+    search(model, trial, clock=lambda: next(ticks))
+    assert len(tried) == 2
+
+
+@pytest.mark.parametrize("cause", sorted(MEANINGS.keys() - {"wrong-capture"}))
+def test_the_summary_says_whether_the_cause_is_in_pytorch(cause: Cause, model: Path) -> None:
+    """Of real failures: PyTorch's own, unless an op lacks a kernel, which may be anybody's."""
+    shown = next(case.expected.observation for case in cases() if case.expected.cause == cause)
+    failure = reclassified(shown)
+
+    def trial(candidate: Candidate) -> Trialed:
+        return Trialed(captured(candidate.stages), (EXAMPLE,))
+
+    said = advise([failure], CallableSubject(str(model), name="f"), Described(), ("export",), trial, 60.0).summary
+    assert ("PyTorch's" in said) == (cause in FRAMEWORK_CAUSES)

@@ -1,0 +1,71 @@
+"""The changes that `ddefuzz check` offers, as they are printed and written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.advice.model import Advice, Attempted, Change
+from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
+from tests.cli.test_check import PROGRAM, SUBJECTS, check, document
+
+
+def test_a_branch_comes_with_a_promise_that_was_tried() -> None:
+    ((case, advice),) = document(f"{SUBJECTS}:branch", "--stage", "export", "--stage", "compile")["advice"]
+    best = advice["changes"][0]
+    assert (case, best["kind"], best["harm"], best["passes"]) == ("branch", "inside-promise", 3, ["export", "compile"])
+    assert "+    torch._check(kept.shape[0] > 2)\n     if kept.shape[0] > 2:\n" in best["diff"]
+    assert best["refuses"][0].startswith("refuses inputs for which kept.shape[0] <= 2, which eager takes, such as ")
+    assert advice["origins"][0].startswith("u0 comes from `nonzero` at ")
+
+
+def test_a_program_gets_a_change_that_is_a_program(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    text = PROGRAM.replace("parts[0]", "parts[0] if n > 3 else x").replace("torch.chunk(kept, 2)", "[kept]")
+    path.write_text(text.replace("    parts", "    n = kept.shape[0]\n    parts"))
+    ((_, advice),) = document(str(path), "--stage", "export")["advice"]
+    assert "+    torch._check(n > 3)\n" in advice["changes"][0]["diff"]
+
+
+def test_a_patch_is_written_and_applied_only_when_asked_for(tmp_path: Path) -> None:
+    path, patch = tmp_path / "own.py", tmp_path / "own.patch"
+    function = "def f(x, keep):\n    kept = x[keep]\n    if kept.numel() == 0:\n        return x\n    return x\n"
+    before = f"import torch\n\n\n{function}\n\nf_args = (torch.ones(3), torch.ones(3) > 0)\n"
+    path.write_text(before)
+    words = (f"{path}:f", "--stage", "export")
+    assert check(*words, "--patch", str(patch)).returncode == 1
+    assert path.read_text() == before
+    assert "-    if kept.numel() == 0:\n-        return x\n" in patch.read_text()
+    check(*words, "--apply")
+    assert path.read_text() == before.replace("    if kept.numel() == 0:\n        return x\n", "")
+    assert check(*words).returncode == 0
+
+
+CHANGE = Change(
+    "example-value", 4, "assert n == 8", "--- a/m\n+++ b/m\n", (), "import m\n", ("export",), ("for 8 only",), 2
+)
+
+
+def test_a_change_is_printed_with_its_diff_and_code_to_paste() -> None:
+    facts = dict(advice_facts(Advice("why", changes=(CHANGE,))))
+    lines = facts["change"].splitlines()
+    assert lines[:3] == [
+        "assert n == 8 (fixes a size to its value in the example)",
+        "passes export; agrees with eager on 2 sets of inputs",
+        "for 8 only",
+    ]
+    assert lines[3:5] == ["    --- a/m", "    +++ b/m"]
+    assert "    import m" in lines
+
+
+@pytest.mark.parametrize(("kind", "red"), [("example-value", True), ("rewrite", False)])
+def test_a_fixed_size_is_red(kind: str, red: bool) -> None:
+    change = Change(kind, 1, "something", "", ())  # type: ignore[arg-type]
+    assert [is_alarming(name, value) for name, value in advice_facts(Advice("", changes=(change,)))] == [False, red]
+
+
+def test_without_help_it_is_said_what_was_tried() -> None:
+    advice = Advice("why", tried=(Attempted("this", "still fails"),), remaining="after `this` the next failure is X")
+    facts = dict(advice_facts(advice))
+    assert (facts["tried"], facts["next"]) == ("this: still fails", "after `this` the next failure is X")
