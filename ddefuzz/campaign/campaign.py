@@ -20,7 +20,7 @@ import msgspec
 from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.lost import OwnError, lost_case, lost_in, smallest_so_far, undone_case, was_begun
 from ddefuzz.campaign.pace import Pace
-from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming
+from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming, confirm_seconds
 from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
@@ -246,7 +246,7 @@ class Campaign:
 
     def _submit_case(self, task: CaseTask) -> None:
         self.begun[task.index] = task
-        self._send(run_case, task, self.plan.case_seconds, lambda result: self._end_case(task, result))
+        self._send(run_case, task, self.plan.seconds_of(task), lambda result: self._end_case(task, result))
 
     def _end_case(self, task: CaseTask, result: CaseResult | Lost | OwnError) -> None:
         if isinstance(result, Lost):
@@ -353,7 +353,7 @@ class Campaign:
 
     def _confirm(self, name: str, suspect: Suspect) -> None:
         take = partial(self._end_confirm, name, suspect)
-        self._send(run_confirm, suspect, CONFIRM_SECONDS, take, cold=True)
+        self._send(run_confirm, suspect, confirm_seconds(suspect), take, cold=True)
 
     def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost | OwnError) -> None:
         match result:

@@ -53,10 +53,7 @@ def run_case(task: CaseTask) -> CaseResult:
         rss = max(rss, observation.peak_rss_mb)
         return observation
 
-    if task.screen:
-        seen = see_screened(text, task, runner)
-    else:
-        seen = seen_of(text, judge_program(text, task.stages, task.semantics, runner, oracles=task.oracles))
+    seen = see_screened(text, task, runner) if task.screen else seen_of(text, _captured(text, task, runner))
     return CaseResult(
         task.index,
         digest(program),
@@ -71,6 +68,10 @@ def run_case(task: CaseTask) -> CaseResult:
         seen.screened,
         functions_in(program),
     )
+
+
+def _captured(text: str, task: CaseTask, runner: Runner) -> tuple[Judged, ...]:
+    return judge_program(text, task.stages, task.semantics, runner, oracles=task.oracles, called=task.called)
 
 
 def _note_step(index: int, step: str) -> None:
@@ -120,7 +121,7 @@ def see_screened(text: str, task: CaseTask, runner: Runner) -> Seen:
         return screened._replace(
             sightings=tuple(one for one in screened.sightings if one.signature.key not in task.alarms)
         )
-    captured = seen_of(text, judge_program(text, task.stages, task.semantics, runner, oracles=task.oracles))
+    captured = seen_of(text, _captured(text, task, runner))
     return Seen(
         screened.outcomes + captured.outcomes,
         captured.sightings,

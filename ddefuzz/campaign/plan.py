@@ -11,7 +11,7 @@ from ddefuzz.campaign.tasks import CaseTask
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, Semantics, Stage
 from ddefuzz.findings.known import NONE, Now
 from ddefuzz.generate.origin import CAPTURES, Draw
-from ddefuzz.oracles.program import CAPTURE
+from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
 from ddefuzz.oracles.table import calls_of
 
 CASE_SECONDS = 30.0
@@ -28,6 +28,14 @@ CALLED = 7
 """Every seventh case is for the oracles that call captured programs. It is not run in the fake stage first. Each stage
 gets its turn: 7 has no divisor in common with the number of stages.
 """
+
+CALLED_IN_INDUCTOR = 50
+"""Every fiftieth of these cases is called in inductor, which compiles C++ for about 10 CPU seconds: one case in 350. It
+is run by dynamo's eager backend first, and not in inductor if that fails.
+"""
+
+SLOWER = 6
+"""How much longer a task may take in which inductor compiles C++."""
 
 SLOW_TO_START: frozenset[Stage] = frozenset({"inductor"})
 """Stages that are skipped for cases that fail in the fake stage, and for findings of other stages.
@@ -77,7 +85,7 @@ class Plan:
 
     def apart(self, index: int) -> Draw | None:
         """The origin of a case for the oracles that call what was captured; None for all other cases."""
-        wanted = calls_of(self.oracles) and not set(CHEAP_TO_CALL).isdisjoint(self.stages)
+        wanted = calls_of(self.oracles) and called_of(self.stages)
         return Draw(index, profile=CAPTURES) if wanted and index % CALLED == 0 else None
 
     def task_of(self, index: int, case: Case | None) -> CaseTask:
@@ -94,7 +102,21 @@ class Plan:
             known=case.known if case is not None else frozenset(),
             alarms=case.alarms if case is not None else frozenset(),
             oracles=self.oracles,
+            called=(*CHEAP_TO_CALL, *(("inductor",) if self.calls_inductor(index) else ())),
         )
+
+    def calls_inductor(self, index: int) -> bool:
+        """Whether a case is called in inductor. Campaigns with the stage `compile` do that too, because inductor is the
+        default backend of torch.compile. If inductor is the only stage, all cases for these oracles are called.
+        """
+        wanted = self.apart(index) is not None and not {"compile", "inductor"}.isdisjoint(self.stages)
+        return wanted and (
+            self.stages == ("inductor",) or index // CALLED % CALLED_IN_INDUCTOR == CALLED_IN_INDUCTOR - 1
+        )
+
+    def seconds_of(self, task: CaseTask) -> float:
+        """The time limit of a case."""
+        return self.case_seconds * (SLOWER if "inductor" in task.called else 1)
 
     def stages_of(self, index: int) -> tuple[Stage, ...]:
         """The stages of a case.
@@ -103,6 +125,8 @@ class Plan:
         failure.
         """
         stages = self.stages
+        if self.calls_inductor(index):
+            return (*(stage for stage in stages if stage == "compile"), "inductor")
         if self.apart(index) is not None:
             stages = tuple(stage for stage in stages if stage in CHEAP_TO_CALL)
         if not self.in_turn:
@@ -110,6 +134,11 @@ class Plan:
         if self.screen and not self.is_sampled(index):
             stages = tuple(stage for stage in stages if stage not in SLOW_TO_START) or stages
         return (stages[index % len(stages)],)
+
+
+def confirm_seconds(suspect: Suspect) -> float:
+    """The time limit of a confirmation."""
+    return CONFIRM_SECONDS * (SLOWER if suspect.stage == "inductor" and suspect.calls else 1)
 
 
 class Upcoming:

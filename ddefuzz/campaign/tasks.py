@@ -7,7 +7,7 @@ import msgspec
 from ddefuzz.classify.failure import Failure
 from ddefuzz.control.model import Control
 from ddefuzz.coverage.reach import Reached
-from ddefuzz.execute.protocol import EXPLICIT, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Semantics, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.origin import Draw, Origin
@@ -19,7 +19,7 @@ class CaseTask(msgspec.Struct, frozen=True):
 
     With `screen`, the stages are run only if `capture` is set or the fake stage fails with a signature that is not
     among `known`. `alarms` are those of the known signatures that only the fake stage showed. The `oracles` judge what
-    is captured.
+    is captured. What the stages `called` capture is called.
     """
 
     profile: str
@@ -33,6 +33,7 @@ class CaseTask(msgspec.Struct, frozen=True):
     known: frozenset[str] = frozenset()
     alarms: frozenset[str] = frozenset()
     oracles: tuple[str, ...] = CAPTURE
+    called: tuple[Stage, ...] = CHEAP_TO_CALL
 
 
 class StageOutcome(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS
-from ddefuzz.oracles.program import Trial, Tried, calls_in, judge_run, tried_of
+from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run, tried_of
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.text import read_program
 from ddefuzz.report.check import CaseRuns, failures_of
@@ -137,7 +137,7 @@ def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semant
             stage,
             one,
             graph=stage != "eager" and len(semantics) > 1,
-            calls=calls_in(stage, target.subject, NAMES),
+            calls=calls_in(stage, target.subject, NAMES, called_of(stages)),
         )
         for stage in stages
         for one in (semantics if stage != "eager" else semantics[:1])

@@ -95,7 +95,8 @@ def oracles_option(note: str, default: tuple[str, ...] = NAMES) -> Callable[[Com
         default=default,
         show_default=True,
         help="What counts as a failure: capture (the capture fails), agreement (the captured program and eager have "
-        "different results), specialization (an unbacked size is replaced by a number), assertions (the captured "
-        "program rejects inputs that eager accepts, or accepts inputs that eager rejects), mechanism (explicit and "
+        "different results), specialization (an unbacked size is replaced by a number, or its range is too narrow), "
+        "assertions (the captured program rejects inputs that eager accepts, or accepts inputs that eager rejects; an "
+        "assertion is lost), mechanism (explicit and "
         f"size-oblivious semantics do differently). {note} Can be repeated.",
     )

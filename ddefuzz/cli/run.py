@@ -38,10 +38,6 @@ FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
 
 
-DEFAULT_ORACLES = ("capture", "agreement", "specialization", "mechanism")
-"""Not assertions: what it reports is not yet told apart well enough from refusals that are accepted behaviour."""
-
-
 @click.command("run")
 @click.option(
     "--budget",
@@ -89,7 +85,7 @@ DEFAULT_ORACLES = ("capture", "agreement", "specialization", "mechanism")
     help="Choose cases by what earlier ones reached: single ops first, then PyTorch's samples of ops, and mutations of "
     "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
 )
-@oracles_option("capture is always among them.", DEFAULT_ORACLES)
+@oracles_option("capture is always among them.")
 @semantics_option(DEFAULT_SEMANTICS, " Verdicts always compare explicit with size-oblivious.")
 @click.option(
     "--shard", default="1/1", metavar="I/N", show_default=True, help="Run only the I-th of N parts of the cases."
@@ -229,7 +225,7 @@ def _replay_command(plan: Plan, call: Invocation) -> str:
     words = ["run", "--seed", str(plan.seed), "--budget", str(plan.budget), "--profile", plan.profile]
     for stage in plan.stages if plan.stages != DEFAULT_STAGES else ():
         words += ["--stage", stage]
-    for oracle in plan.oracles if plan.oracles != DEFAULT_ORACLES else ():
+    for oracle in plan.oracles if plan.oracles != NAMES else ():
         words += ["--oracle", oracle]
     for semantics in plan.semantics if plan.semantics != (Semantics(),) else ():
         words += ["--semantics", semantics.mechanism]

@@ -102,18 +102,32 @@ def judge_program(
     *,
     oracles: tuple[str, ...] = CAPTURE,
     compare: bool = True,
+    called: tuple[Stage, ...] = CHEAP_TO_CALL,
 ) -> tuple[Judged, ...]:
     """Run a program in every stage and semantics. Without `compare`, there is no verdict on size-oblivious
-    semantics.
+    semantics. What the stages `called` capture is called, if an oracle needs that.
+
+    A stage that is slow to call is left out if the program already failed in a cheap one.
     """
-    return tuple(_judged(text, stage, one, runner, oracles, compare) for stage in stages for one in semantics)
+    judged: list[Judged] = []
+    for stage in stages:
+        if stage in called and stage not in CHEAP_TO_CALL and any(one.failures for one in judged):
+            continue
+        calls = calls_in(stage, ProgramSubject(text), oracles, called)
+        judged += (_judged(text, stage, one, runner, oracles, compare, calls) for one in semantics)
+    return tuple(judged)
 
 
 def _judged(
-    text: str, stage: Stage, semantics: Semantics, runner: Runner, oracles: tuple[str, ...], compare: bool
+    text: str,
+    stage: Stage,
+    semantics: Semantics,
+    runner: Runner,
+    oracles: tuple[str, ...],
+    compare: bool,
+    calls: tuple[CallSize, ...],
 ) -> Judged:
     subject = ProgramSubject(text)
-    calls = calls_in(stage, subject, oracles)
     example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
     run = Run(subject, stage, semantics, graph=compare, calls=calls or example)
     (seen,) = look(run, runner, (SIZE_OBLIVIOUS,) if compare else ())
@@ -122,14 +136,23 @@ def _judged(
     return Judged(seen.observation, seen.second, verdict(seen.observation, seen.second) if compared else "", failures)
 
 
-def calls_in(stage: Stage, subject: Subject, oracles: Iterable[str]) -> tuple[CallSize, ...]:
+def calls_in(
+    stage: Stage, subject: Subject, oracles: Iterable[str], called: tuple[Stage, ...] = CHEAP_TO_CALL
+) -> tuple[CallSize, ...]:
     """The sizes at which the oracles need calls of what a stage captured. User code is called with its own
     arguments only.
     """
-    if stage not in CHEAP_TO_CALL:
+    if stage not in called:
         return ()
     wanted = calls_of(oracles)
     return wanted if isinstance(subject, ProgramSubject) else wanted[:1]
+
+
+def called_of(stages: Iterable[Stage]) -> tuple[Stage, ...]:
+    """The stages whose captured programs are called where these are chosen: the cheap ones, else inductor."""
+    chosen = tuple(stages)
+    cheap = tuple(stage for stage in chosen if stage in CHEAP_TO_CALL)
+    return cheap or tuple(stage for stage in chosen if stage == "inductor")
 
 
 class Trial(msgspec.Struct, frozen=True):

@@ -38,6 +38,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.known import NONE, Now
 from ddefuzz.findings.model import Sighting
 from ddefuzz.oracles.program import Suspect
+from ddefuzz.oracles.table import NAMES
 
 PROGRAM = """# ddefuzz program v1
 # inputs: x = normal
@@ -381,6 +382,19 @@ def test_stages_in_turn_are_one_a_case() -> None:
     plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True)
     assert [plan.stages_of(index) for index in range(3)] == [("export",), ("compile",), ("export",)]
     assert replace(plan, in_turn=False).stages_of(1) == ("export", "compile")
+
+
+def test_one_case_in_350_is_called_in_inductor() -> None:
+    plan = Plan("default", 7, Budget(cases=4), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
+    slow = [index for index in range(700) if plan.calls_inductor(index)]
+    assert slow == [343, 693]
+    assert plan.stages_of(343) == ("compile", "inductor")
+    task = plan.task_of(343, None)
+    assert "inductor" in task.called
+    assert plan.seconds_of(task) > plan.case_seconds == plan.seconds_of(plan.task_of(342, None))
+    assert not any(replace(plan, stages=("export",)).calls_inductor(index) for index in range(700))
+    assert not any(replace(plan, oracles=("capture",)).calls_inductor(index) for index in range(700))
+    assert replace(plan, stages=("inductor",)).calls_inductor(7)
 
 
 def test_a_case_that_fails_in_the_fake_stage_skips_slow_stages() -> None:

@@ -165,6 +165,8 @@ def test_what_eager_rejects_in_dead_code_or_of_its_tape_lacks_no_assertion() -> 
     assert assertions.judge(seen(call, text=chosen)) == ()
     tape = Ended("RuntimeError: The differentiated Tensor at index 0 appears to not have been used in the graph.")
     assert assertions.judge(seen(Call("0", tape, RETURNED))) == ()
+    storage = Ended("RuntimeError: setStorage: sizes [2], strides [1] are out of bounds for storage of size 4")
+    assert assertions.judge(seen(Call("0", storage, RETURNED))) == ()
 
 
 def test_what_eager_rejects_about_memory_that_it_shares_lacks_no_assertion() -> None:
