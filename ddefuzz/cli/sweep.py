@@ -9,13 +9,15 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.cli.layout import counted
-from ddefuzz.cli.options import db_option, jobs_option
+from ddefuzz.cli.options import db_option, jobs_option, oracles_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.sweep_document import html_page, markdown_page
 from ddefuzz.cli.sweep_page import census_page
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.findings.database import Database
+from ddefuzz.oracles.program import CAPTURE
+from ddefuzz.oracles.table import NAMES
 from ddefuzz.sweep.census import Census
 from ddefuzz.sweep.launch import Plan, sweep
 from ddefuzz.sweep.sweep import Progressed
@@ -36,8 +38,15 @@ from ddefuzz.sweep.sweep import Progressed
     is_flag=True,
     help="Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail).",
 )
-@click.option("--fail-on", type=click.Choice(("any", "never")), metavar="WHAT", default="never", show_default=True,
-              help="Exit with code 1 if an op has a data-dependent error (any), or never.")  # fmt: skip
+@oracles_option("With others than capture, each sample is captured in one stage, in turn, and called.", CAPTURE)
+@click.option(
+    "--fail-on",
+    type=click.Choice(("any", "never")),
+    metavar="WHAT",
+    default="never",
+    show_default=True,
+    help="Exit with code 1 if an op has a data-dependent error or is captured wrong (any), or never.",
+)
 @db_option
 @output_options("text", "json", "markdown", "html")
 def command(
@@ -45,6 +54,7 @@ def command(
     jobs: int,
     fresh: bool,
     compare_upstream: bool,
+    oracles: tuple[str, ...],
     fail_on: str,
     db: str,
     format_: str,
@@ -58,14 +68,15 @@ def command(
 
     An interrupted sweep continues where it stopped.
     """
-    plan = Plan(globs=globs, jobs=jobs, anew=fresh, upstream=compare_upstream)
+    chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
+    plan = Plan(globs=globs, jobs=jobs, anew=fresh, upstream=compare_upstream, oracles=chosen)
     starting = f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(starting) as line:
         census = sweep(plan, database, partial(_show, line), line.say, stopped)
     deliver(_writers(census), format_, outputs)
     if census.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
-    if fail_on == "any" and census.totals.explicit.get("dde"):
+    if fail_on == "any" and (census.totals.explicit.get("dde") or census.totals.wrong):
         raise SystemExit(EXIT_FOUND)
 
 

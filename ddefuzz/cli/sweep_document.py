@@ -32,6 +32,11 @@ def markdown_page(census: Census) -> str:
         rows = [row for row in failing if row.source == source]
         if rows:
             parts += [f"## {title}", _table(_HEAD, map(_cells, rows))]
+    wrong = [row for row in census.rows if row.wrong]
+    if wrong:
+        pairs = [(row.op, one) for row in wrong for one in row.wrong]
+        cells = ([f"`{_code(op)}`", one.kind, f"`{_code(one.site)}`", f"`{_code(one.evidence)}`"] for op, one in pairs)
+        parts += ["## Ops whose captured programs are wrong", _table(("op", "kind", "site", "evidence"), cells)]
     for status, title in (("ok", "Ops whose samples all trace"), ("none", "Ops without a sample")):
         names = [f"`{_code(row.op)}`" for row in census.rows if row.explicit == status and row.source == "opinfo"]
         if names:

@@ -22,6 +22,10 @@ def census_page(census: Census, page: Page) -> str:
     if failing:
         titles = ("op", "explicit", "size-oblivious", "cause", "runs")
         parts.append(table(titles, [_row(row) for row in failing], page.width, right=("runs",)))
+    wrong = [row for row in census.rows if row.wrong]
+    if wrong:
+        parts += ["", Text(f"{counted(len(wrong), 'op')} whose captured programs are wrong", style="bold")]
+        parts.append(table(("op", "called", "wrong"), [_wrong(row) for row in wrong], page.width, right=("called",)))
     parts += ["", *(Text(folded(line, page.width)) for line in summary_lines(census))]
     commands = "".join(f"  {line}\n" for line in _next(census, page.invocation))
     return rendered(Group(*parts), page) + (f"\nNext:\n{commands}" if commands else "")
@@ -49,6 +53,12 @@ def _row(row: Row) -> Detailed:
         Text(str(row.runs)),
     ]
     return Detailed(cells, plain("\n".join([*failures, *row.lost]), style="dim"))
+
+
+def _wrong(row: Row) -> Detailed:
+    lines = [f"{one.finding}  {one.site}  {one.evidence}" for one in row.wrong]
+    kinds = ", ".join(dict.fromkeys(one.kind for one in row.wrong))
+    return Detailed([Text(row.op), Text(str(row.called)), Text(kinds)], plain("\n".join(lines), style="dim"))
 
 
 def _upstream(upstream: Upstream, page: Page) -> list[RenderableType]:
@@ -84,6 +94,9 @@ def summary_lines(census: Census) -> list[str]:
         f"guard sites reached: {totals.fallback_sites} took a fallback answer ({totals.fallback_sites_cxx} in C++), "
         f"{totals.dde_sites} raised a data-dependent error ({totals.dde_sites_cxx} in C++)",
     ]
+    if totals.called:
+        wrong = ", ".join(f"{number} {kind}" for kind, number in totals.wrong.items()) or "none wrong"
+        lines.append(f"called: {counted(totals.called, 'captured program')}; ops by what is wrong: {wrong}")
     if census.upstream is not None:
         of = census.upstream
         lines.append(

@@ -37,7 +37,9 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One op. `cause` and `site` are those of the failure that most samples show."""
+    """One op. `cause` and `site` are those of the failure that most samples show. `called` counts the captured programs
+    that were called, and `wrong` is what the oracles said of them.
+    """
 
     op: str
     source: Source
@@ -51,10 +53,14 @@ class Row(msgspec.Struct, frozen=True):
     rescued: tuple[str, ...]
     dropped: dict[str, int]
     lost: tuple[str, ...]
+    called: int = 0
+    wrong: tuple[Failure, ...] = ()
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Numbers of ops, samples, runs; of distinct fallback places and, by function, call sites of errors."""
+    """Numbers of ops, samples, runs; of distinct fallback places and, by function, call sites of errors; of captured
+    programs that were called and, by kind, of the ops of which one is wrong.
+    """
 
     ops: int
     opinfo: int
@@ -68,6 +74,8 @@ class Totals(msgspec.Struct, frozen=True):
     dde_sites: int
     dde_sites_cxx: int
     cpu_seconds: float
+    called: int = 0
+    wrong: dict[str, int] = {}
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -123,6 +131,8 @@ def row_of(swept: Swept) -> Row:
         rescued=swept.rescued,
         dropped=swept.dropped,
         lost=swept.lost,
+        called=swept.called,
+        wrong=tuple(msgspec.structs.replace(_failure(one), finding=one.signature.key) for one in swept.wrong),
     )
 
 
@@ -163,6 +173,8 @@ def totals_of(swept: Iterable[Swept]) -> Totals:
         dde_sites=len(sites),
         dde_sites_cxx=sum(language == "C++" for _, language in sites),
         cpu_seconds=round(sum(one.cpu_seconds for one in all_), 1),
+        called=sum(one.called for one in all_),
+        wrong=dict(Counter(kind for one in all_ for kind in {failed.signature.kind for failed in one.wrong})),
     )
 
 

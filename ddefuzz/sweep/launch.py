@@ -13,6 +13,7 @@ from typing import TypeAlias
 from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
+from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.sweep.census import Census, Upstream, compared, rows_of, totals_of
 from ddefuzz.sweep.sweep import Listener, Sweep, selected
 from ddefuzz.sweep.tasks import (
@@ -43,13 +44,16 @@ DEFAULT_CAPS = Caps()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The options of a sweep: which ops (globs; all if empty), how much of each, and the number of processes."""
+    """The options of a sweep: which ops (globs; all if empty), how much of each, the number of processes, and the
+    oracles that judge what is captured.
+    """
 
     globs: tuple[str, ...] = ()
     caps: Caps = DEFAULT_CAPS
     jobs: int = 1
     anew: bool = False
     upstream: bool = False
+    oracles: tuple[str, ...] = CAPTURE
 
 
 def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped: Stopped) -> Census:
@@ -72,6 +76,7 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
             now=lambda: datetime.now(UTC),
             listen=listen,
             stopped=stopped,
+            oracles=plan.oracles,
         )
         running.run(anew=plan.anew)
         swept = tuple(running.done.values())

@@ -27,6 +27,7 @@ from ddefuzz.findings.model import Sighting
 from ddefuzz.ops.catalogue import OPS, parse
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec
+from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.program.text import digest
 from ddefuzz.sweep.status import with_status
 from ddefuzz.sweep.tasks import Caps, Source, SweepResult, SweepTask, Swept, Versions, run_sweep
@@ -95,9 +96,10 @@ def _of_catalogue(name: str, specs: list[OpSpec]) -> Op:
     return Op(name, "catalogue", specs[0].callables, filled)
 
 
-def key_of(versions: Versions, caps: Caps) -> str:
+def key_of(versions: Versions, caps: Caps, oracles: tuple[str, ...] = CAPTURE) -> str:
     """Everything that decides what a sweep finds of an op. Results with the same key are the same."""
     decisive = f"{versions.generator} torch={versions.torch} {msgspec.json.encode(caps).decode()}"
+    decisive += f" {','.join(oracles)}" if oracles != CAPTURE else ""
     return hashlib.sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
 
 
@@ -146,6 +148,7 @@ class Sweep:
     interrupted: bool = False
     findings: set[str] = field(default_factory=set)
     new: set[str] = field(default_factory=set)
+    oracles: tuple[str, ...] = CAPTURE
     began: float = 0.0
     indices: int = 0
     out: int = 0
@@ -167,7 +170,7 @@ class Sweep:
 
     def _take_kept(self) -> None:
         wanted = {op.key for op in self.ops}
-        for name, result in self.database.swept(key_of(self.versions, self.caps)).items():
+        for name, result in self.database.swept(key_of(self.versions, self.caps, self.oracles)).items():
             if name in wanted:
                 self.done[name] = with_status(msgspec.json.decode(result, type=Swept))
         self.kept = len(self.done)
@@ -175,7 +178,7 @@ class Sweep:
     def _send(self, op: Op, skip: tuple[str, ...] = (), lost: tuple[str, ...] = ()) -> None:
         self.out += 1
         self.indices += 1
-        task = SweepTask(op.name, op.source, self.indices, self.caps, skip)
+        task = SweepTask(op.name, op.source, self.indices, self.caps, skip, self.oracles)
         future = self.workers.submit(run_sweep, task, OP_SECONDS)
 
         def arrive(done: Future[Any]) -> None:
@@ -239,7 +242,7 @@ class Sweep:
         with self.database.transaction():
             self._record(result.sightings, result.sites)
             encoded = msgspec.json.encode(result.swept).decode()
-            self.database.save_swept(key_of(self.versions, self.caps), op.key, encoded)
+            self.database.save_swept(key_of(self.versions, self.caps, self.oracles), op.key, encoded)
         self._done(op, result.swept, note)
 
     def _done(self, op: Op, swept: Swept, note: str) -> None:

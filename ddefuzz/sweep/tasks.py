@@ -11,6 +11,7 @@ from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
+from ddefuzz.oracles.program import CAPTURE
 
 Source: TypeAlias = Literal["opinfo", "catalogue"]
 
@@ -44,13 +45,16 @@ class Caps(msgspec.Struct, frozen=True):
 
 
 class SweepTask(msgspec.Struct, frozen=True):
-    """One op to sweep. `index` is what the journal calls it, `skip` the digests that ended a worker before."""
+    """One op to sweep. `index` is what the journal calls it, `skip` the digests that ended a worker before. `oracles`
+    judge what is captured of its samples.
+    """
 
     op: str
     source: Source
     index: int
     caps: Caps = Caps()
     skip: tuple[str, ...] = ()
+    oracles: tuple[str, ...] = CAPTURE
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -104,7 +108,8 @@ class Swept(msgspec.Struct, frozen=True):
     `samples` and `runs` count programs before and after they were put into forms. `explicit` and
     `size_oblivious` are the statuses under each semantics. `rescued` are the places that only size-oblivious
     semantics could not decide; `sites` are all places where a guard took its fallback. `dropped` counts samples
-    that cannot be programs, by reason. `lost` lists the programs that ended a worker.
+    that cannot be programs, by reason. `lost` lists the programs that ended a worker. `called` counts the captured
+    programs that were called, `wrong` is what the oracles said of them.
     """
 
     op: str
@@ -119,6 +124,8 @@ class Swept(msgspec.Struct, frozen=True):
     sites: tuple[str, ...] = ()
     dropped: dict[str, int] = {}
     lost: tuple[str, ...] = ()
+    called: int = 0
+    wrong: tuple[Failed, ...] = ()
     cpu_seconds: float = 0.0
 
 

@@ -16,13 +16,14 @@ from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, Outcome, Run, Runner, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, SCREEN, Observation, Outcome, Run, Runner, Stage
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.opinfo import entries
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
 from ddefuzz.oracles.program import judge_program
+from ddefuzz.oracles.table import calls_of, comparing
 from ddefuzz.program.model import Attribute, Index, Program, functions_in
 from ddefuzz.program.text import print_program
 from ddefuzz.sweep.select import Chosen, chosen
@@ -53,6 +54,10 @@ def _upstream() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(sorted(names[0])), tuple(sorted(names[1]))
 
 
+CALLED_FORMS: Final = frozenset({"all", "drawn"})
+"""The forms of samples that are called: all dims unbacked, or as the catalogue draws them."""
+
+
 @dataclass(slots=True)
 class _Seen:
     """One signature, as it is collected."""
@@ -72,6 +77,8 @@ class _Sweep:
     runner: Runner
     ledger: Ledger = field(default_factory=Ledger)
     seen: dict[Signature, _Seen] = field(default_factory=dict)
+    wrong: dict[Signature, _Seen] = field(default_factory=dict)
+    called: int = 0
     rescued: dict[str, None] = field(default_factory=dict)
     sightings: list[Sighting] = field(default_factory=list)
     calls: dict[str, None] = field(default_factory=dict)
@@ -94,12 +101,25 @@ class _Sweep:
             undecided = (at.place for of in judged.reached for at in of.reached if at.old == "undecided")
             self.rescued.update(dict.fromkeys(f"{place.file}:{place.line}" for place in undecided))
         for sighting in judged.sightings:
-            known = self.seen.setdefault(sighting.signature, _Seen(sighting, one))
-            known.runs += 1
-            known.forms.setdefault(one.form)
-            known.dtypes.setdefault(one.dtype)
-            if len(text) < len(known.sighting.program or ""):
-                known.sighting, known.chosen = sighting, one
+            _add(self.seen, sighting, one, text)
+        if not judged.sightings and one.form in CALLED_FORMS:
+            self._call(one, text)
+
+    def _call(self, one: Chosen, text: str) -> None:
+        """Capture a program and call it, in one of the stages in turn."""
+        oracles = tuple(name for name in self.task.oracles if calls_of((name,)))
+        if not oracles:
+            return
+        stage = CHEAP_TO_CALL[self.called % len(CHEAP_TO_CALL)]
+        (judged,) = judge_program(
+            text, (stage,), (EXPLICIT,), self.runner, oracles=oracles, compare=bool(comparing(oracles))
+        )
+        self.called += bool(judged.observation.calls)
+        seen = seen_of(text, (judged,))
+        self._count(seen, text)
+        self.sightings += seen.sightings
+        for sighting in seen.sightings:
+            _add(self.wrong, sighting, one, text)
 
     def _once_for_each_difference(self, run: Run) -> Observation:
         """Run. A second run under size-oblivious semantics is made only if the answers differ at places
@@ -154,6 +174,15 @@ class _Sweep:
                 return
 
 
+def _add(found: dict[Signature, _Seen], sighting: Sighting, one: Chosen, text: str) -> None:
+    known = found.setdefault(sighting.signature, _Seen(sighting, one))
+    known.runs += 1
+    known.forms.setdefault(one.form)
+    known.dtypes.setdefault(one.dtype)
+    if len(text) < len(known.sighting.program or ""):
+        known.sighting, known.chosen = sighting, one
+
+
 def forward_of(program: Program) -> Program:
     """A backward form without its gradient, for a stage that traces the backward by itself."""
     total = program.steps[-2].value
@@ -187,6 +216,8 @@ def run_sweep(task: SweepTask) -> SweepResult:
         rescued=tuple(sorted(sweep.rescued)),
         sites=tuple(sorted(f"{file}:{line}" for _, file, line in sweep.ledger.fallback_sites)),
         dropped=dict(dropped),
+        called=sweep.called,
+        wrong=tuple(sweep.failed(seen, confirm=False) for seen in sweep.wrong.values()),
         cpu_seconds=time.process_time() - started,
     )
     return SweepResult(with_status(swept), tuple(sweep.sightings), sweep.ledger.drain())

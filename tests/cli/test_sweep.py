@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ddefuzz.cli.output import Page
@@ -103,6 +104,23 @@ def test_the_markdown_page() -> None:
     assert "`a\\|b<c>`" in page
     assert "## Ops whose samples all trace (OpInfo)\n\n`add`" in page
     assert page.index("not on upstream's list") < page.index("Ops of OpInfo that fail")
+
+
+def test_what_is_wrong_with_captured_programs_is_shown() -> None:
+    signature = msgspec.structs.replace(ROLL, kind="over-strict")
+    wrong = failed(signature, evidence="at size 1: Eq(u0, 2)", confirmed=())
+    done = (swept("flip", called=4, wrong=(wrong,)), swept("add", called=3))
+    census = msgspec.structs.replace(CENSUS, rows=rows_of(done), totals=totals_of(done), upstream=None)
+    (row,) = [row for row in census.rows if row.wrong]
+    assert (row.op, row.explicit, row.wrong[0].finding) == ("flip", "ok", signature.key)
+    assert (census.totals.called, census.totals.wrong) == (7, {"over-strict": 1})
+    text = census_page(census, Page(160))
+    assert "1 op whose captured programs are wrong" in text
+    assert f"{signature.key}  torch/_refs/__init__.py:roll  at size 1: Eq(u0, 2)" in text
+    assert "called: 7 captured programs; ops by what is wrong: 1 over-strict" in text
+    assert "| `flip` | over-strict | `torch/_refs/__init__.py:roll` | `at size 1: Eq(u0, 2)` |" in markdown_page(census)
+    assert "at size 1" not in html_page(msgspec.structs.replace(census, rows=rows_of(done[1:])))
+    assert signature.key in html_page(census)
 
 
 def test_the_html_page_stands_alone_and_escapes() -> None:

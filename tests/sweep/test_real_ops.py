@@ -8,6 +8,7 @@ from ddefuzz.generate import opinfo
 from ddefuzz.generate.spread import spread
 from ddefuzz.generate.variants import variants
 from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.text import digest, print_program
 from ddefuzz.sweep.tasks import Caps, DescribeTask, SweepTask, UpstreamTask, describe, run_sweep, run_upstream
 from ddefuzz.sweep.worker import forward_of
@@ -86,3 +87,18 @@ def program(x0: Float32[Tensor, "4"]):
 def test_upstreams_own_test(op: str, outcome: str, kind: str) -> None:
     result = run_upstream(UpstreamTask(op, samples=3))
     assert (result.outcome, result.kind) == (outcome, kind)
+
+
+def test_captured_samples_are_called() -> None:
+    swept = run_sweep(SweepTask("flip", "opinfo", 0, FEW, oracles=NAMES)).swept
+    assert swept.called == 2
+    assert swept.wrong == ()
+    assert run_sweep(SweepTask("flip", "opinfo", 0, FEW)).swept.called == 0
+
+
+def test_a_captured_sample_that_is_wrong_is_in_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch._export.utils.insert_deferred_runtime_asserts", lambda *_, **__: None)
+    result = run_sweep(SweepTask("torch._check(a != 1)", "catalogue", 0, FEW, oracles=("assertions",)))
+    assert {one.signature.kind for one in result.swept.wrong} == {"lost-assertion"}
+    assert {one.signature for one in result.sightings} == {one.signature for one in result.swept.wrong}
+    assert result.swept.explicit == "ok"
