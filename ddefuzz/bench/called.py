@@ -161,12 +161,11 @@ def _after(fault: Planted, program: str, stage: Stage, programs: Programs, case:
         return fault
     effect = max(fault.effect, shown.effect, key=SEVERITY.index)
     fault = msgspec.structs.replace(fault, effect=effect, programs=fault.programs + 1)
-    if not shown.failures:
+    if shown.effect != "changes" or not shown.failures:
         why = f"{stage}: {shown.change}" if shown.change and (not fault.why or shown.effect == "changes") else fault.why
         return msgspec.structs.replace(fault, why=why)
     said = msgspec.structs.replace(
         fault,
-        effect="changes",
         stage=stage,
         kind=", ".join(dict.fromkeys(str(one.signature.kind) for one in shown.failures)),
         named=", ".join(map(blamed, shown.failures)),

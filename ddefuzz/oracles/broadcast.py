@@ -10,17 +10,23 @@ from ddefuzz.instrument.truth import Number, addends, clauses, sides, value_at
 def is_broadcast_of_1(assertion: str, symbols: Mapping[str, int]) -> bool:
     """Whether an assertion that is not true at these sizes follows that rule.
 
-    One of its clauses states that two sizes are equal, and exactly one of them is 1.
+    One of its clauses states that two sizes are equal, and exactly one of them is 1. That one has a symbol: a size
+    that is 1 in the capture broadcasts, so an assertion that another size is the number 1 does not follow the rule.
     """
     for clause in clauses(assertion):
         pair = sides(clause)
         values = [value_at(side, symbols) for side in pair] if pair is not None else []
-        shifts = {0, *(shift for side in pair or () for shift in addends(side))}
-        if len(values) == 2 and None not in values and any(_one_is_1(values, shift) for shift in shifts):
+        if pair is None or None in values:
+            continue
+        known = [value_at(side, {}) is not None for side in pair]
+        if any(_one_is_1(values, known, shift) for shift in {0, *addends(pair[0]), *addends(pair[1])}):
             return True
     return False
 
 
-def _one_is_1(values: list[Number | None], shift: int) -> bool:
-    """Whether just one of two sizes is 1. sympy may have moved a term: `u0 - 1 == n` prints as `u0 == n + 1`."""
-    return (values[0] == 1 + shift) != (values[1] == 1 + shift)
+def _one_is_1(values: list[Number | None], known: list[bool], shift: int) -> bool:
+    """Whether just one of two sizes is 1, and has a symbol (is not `known` in the capture). sympy may have moved a
+    term: `u0 - 1 == n` prints as `u0 == n + 1`.
+    """
+    ones = [value == 1 + shift for value in values]
+    return ones[0] != ones[1] and not known[ones.index(True)]

@@ -61,8 +61,9 @@ def answered_falsely(observation: Observation, call: Call) -> tuple[tuple[Guard,
 def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
     """The guard whose true value fixes the call; None if no guard's does.
 
-    The program is captured again with each single guard forced to its true value. If none is enough, all are
-    forced, and those that are not needed are left out again.
+    The program is captured again with each single guard forced to its true value, the last one first: a guard may be
+    evaluated only because of the answers before it. If none is enough, all are forced, and those that are not needed
+    are left out again.
     """
     suspects = answered_falsely(seen.observation, call)
     if not suspects or not seen.text:
@@ -74,7 +75,7 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
             return _refuses_alike(again, call)
         return not shows(Seen(seen.text, again), again.calls[0])
 
-    blamed = fewest(suspects, fixes)
+    blamed = fewest(suspects[::-1], fixes)
     return at_guard(blamed[0][0]) if blamed else None
 
 

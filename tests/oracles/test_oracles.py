@@ -142,6 +142,8 @@ def test_a_rejection_is_blamed_on_the_code_that_made_its_assertion() -> None:
         ("Eq(u0, Min(2, u0 - 1) + 5)", False),
         ("(u0 < 0) | Eq(u1, u0)", True),
         ("Eq(u0, 4)", False),
+        ("Eq(u0, 1)", False),
+        ("Eq(1, Max(1, u0))", False),
         ("u0 < 2", False),
         ("Eq(u0, u7)", False),
         ("", False),
