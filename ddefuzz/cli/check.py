@@ -103,7 +103,10 @@ def command(
     wanted = tuple(stage for stage in STAGES if stage in {"eager", *stages})
     semantics = tuple(map(Semantics, mechanisms))
     workers = 1 if ":" in target or case is not None else jobs
-    with Pool(workers) as pool, LiveLine("starting a worker (importing torch takes some seconds)") as live:
+    with (
+        Pool(workers, samples=False) as pool,
+        LiveLine("starting a worker (importing torch takes some seconds)") as live,
+    ):
         targets = targets_of(pool, target, case, unbacked)
         runs = run_cases(pool, targets, wanted, semantics, timeout, live)
         advice = []

@@ -37,7 +37,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 C = TypeVar("C", bound=ForkServerContext)
 
-PRELOAD = "ddefuzz.execute.preload"
+PRELOAD, PRELOAD_SAMPLES = "ddefuzz.execute.preload", "ddefuzz.execute.preload_samples"
 
 Stopped: TypeAlias = Callable[[], bool]
 """Called now and then. True ends what is running."""
@@ -127,6 +127,7 @@ class Pool:
     """`workers` processes for tasks, and cold processes for confirmations; use it in a `with` block.
 
     Leaving the block kills what still runs and cancels its future. `journal` is a folder for the workers' journals.
+    `samples` says that the workers will draw samples of ops: what these need is imported beforehand.
     """
 
     def __init__(
@@ -135,8 +136,11 @@ class Pool:
         journal: Path | None = None,
         tasks_per_worker: int = TASKS_PER_WORKER,
         memory_bytes: int = MEMORY_BYTES,
+        *,
+        samples: bool = True,
     ) -> None:
         self._memory_bytes = memory_bytes
+        self._samples = samples
         self._outstanding: set[ProcessFuture[bytes]] = set()
         self._new_pool = partial(
             ProcessPool,
@@ -160,7 +164,7 @@ class Pool:
         self._watchdog.end()
 
     def _start(self) -> None:
-        self._context = fork_server(PoolContext())
+        self._context = fork_server(PoolContext(), samples=self._samples)
         self._pool = self._new_pool(context=self._context)
 
     def _stop(self) -> None:
@@ -288,14 +292,14 @@ def exit_reason(code: int) -> str:
     return f"{name} ({signal.strsignal(-code)})"
 
 
-def fork_server(context: C) -> C:
+def fork_server(context: C, *, samples: bool = True) -> C:
     """The context. Its server starts here and imports torch once.
 
     The server and its forks block Ctrl-C: a terminal sends it to every process, and the campaign decides when
     they end. Strings have the same hash in all of them, because torch iterates over sets of strings (the
     samples of `meshgrid`).
     """
-    context.set_forkserver_preload([PRELOAD, "__main__"])
+    context.set_forkserver_preload([PRELOAD_SAMPLES if samples else PRELOAD, "__main__"])
     scratch = str(scratch_folder())
     if len(os.fsencode(scratch)) <= SOCKET_FOLDER_BYTES:
         # Else multiprocessing makes a folder of its own for the server's socket, which a kill leaves behind.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+from collections.abc import Iterable
 
 from ddefuzz.instrument import torch_api
 
@@ -21,7 +22,7 @@ SINGLE_THREADED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_
 MODULES = (*torch_api.PRELOADED, "sympy.tensor.tensor", "ddefuzz.execute.observe")
 
 
-def preload() -> None:
+def preload(modules: Iterable[str]) -> None:
     """Clean the environment, then import. A module that this torch does not have is left to the code that needs
     it.
     """
@@ -29,7 +30,7 @@ def preload() -> None:
         os.environ.pop(name, None)
     for name in SINGLE_THREADED:
         os.environ[name] = "1"
-    for name in MODULES:
+    for name in modules:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -40,4 +41,4 @@ def preload() -> None:
     gc.freeze()
 
 
-preload()
+preload(MODULES)

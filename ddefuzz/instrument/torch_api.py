@@ -203,7 +203,6 @@ PRELOADED = (
     "torch._subclasses.schema_check_mode",
     "torch.distributed.tensor.experimental",
     "torch.fx.experimental.validator",
-    "torch.testing._internal.common_methods_invocations",
 )
 """The modules of torch that the first captures import. They were found by comparing `sys.modules` before and after;
 modules that others of the list import are left out. One that a torch does not have costs time, and nothing else.
@@ -219,6 +218,9 @@ DISPATCH_KEYS = Api("torch._C:_dispatch_keys", "what a tensor without memory is:
 TENSOR_GUARDS = Api("torch._C._dynamo.guards:TensorGuards", "compares tensors with those of the last call, in C++", ())
 NEGATED_VIEW = Api("torch:_neg_view", "makes a tensor with the neg bit, to try keys with")
 LAZY_ZEROS = Api("torch:_efficientzerotensor", "makes a tensor that is zero without memory, to try keys with")
+
+PRELOADED_SAMPLES = ("torch.testing._internal.common_methods_invocations",)
+"""What is imported beforehand, too, where samples of ops are drawn. It takes 2 CPU seconds."""
 
 # Sweeping (generate/opinfo.py, sweep/). `require` leaves it out: campaigns do not need it, and importing takes 3 s.
 OP_DB = Api(

@@ -33,6 +33,7 @@ ALLOWED = {
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/call_script.py": "as repro/script.py",
     "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
+    "bench/plain.py": "a script of plain calls, which runs without ddefuzz",
     "classify/expected.py": "the plumbing of these scripts: data about torch's source",
 }
 """The modules that may contain private names, and why."""

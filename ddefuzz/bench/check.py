@@ -1,0 +1,80 @@
+"""The CPU time of `ddefuzz check` compared with a plain script that does the same captures in one process."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from ddefuzz.bench import plain
+from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.execute.protocol import Stage
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a process and all its descendants took, in CPU seconds and seconds of the clock."""
+
+    cpu_seconds: float
+    seconds: float
+
+
+class CheckCost(msgspec.Struct, frozen=True):
+    """One target, measured side by side: the plain script, then check. `outcomes` are those of the plain script."""
+
+    target: str
+    stages: tuple[Stage, ...]
+    plain: Spent
+    check: Spent
+    outcomes: dict[str, str]
+
+    @property
+    def ratio(self) -> float:
+        """CPU seconds of check over those of the plain script."""
+        return self.check.cpu_seconds / self.plain.cpu_seconds
+
+
+def measure(target: str, stages: tuple[Stage, ...]) -> CheckCost:
+    """Measure FILE:NAME. Only on Linux, where the CPU time of processes that outlive their parent can be read."""
+    file, _, name = target.rpartition(":")
+    if not Path(file).is_file() or not name:
+        raise InputError(f"{target}: found no such file, expected FILE:NAME")
+    _adopt_orphans()
+    script = [sys.executable, plain.__file__, file, name, *stages]
+    bare, printed = _spent(script, {0})
+    words = [word for stage in stages for word in ("--stage", stage)]
+    command = [sys.executable, "-m", "ddefuzz", "check", target, "--no-advice", "--format", "json", *words]
+    checked, _ = _spent(command, {0, 1})
+    outcomes = {stage: outcome for stage, (outcome, _) in json.loads(printed).items()}
+    return CheckCost(target, stages, bare, checked, outcomes)
+
+
+def _adopt_orphans() -> None:
+    if sys.platform != "linux":
+        raise UnsupportedError(f"{sys.platform}: found no way to read the CPU time of all processes, expected Linux")
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _spent(command: list[str], expected: set[int]) -> tuple[Spent, str]:
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - started
+    if done.returncode not in expected:
+        last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise InputError(f"{' '.join(command)}: found exit code {done.returncode} ({last}), expected one of {expected}")
+    while True:  # the processes that outlived it: their CPU time counts when they are waited for
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Spent(round(cpu, 2), round(seconds, 2)), done.stdout

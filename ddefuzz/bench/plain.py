@@ -1,0 +1,84 @@
+"""A plain script that does what `ddefuzz check` does in torch: the same captures in one process, without ddefuzz.
+
+It is run as a file by a fresh interpreter. It reads FILE, NAME and stages from its arguments, and prints a JSON object
+with the outcome and the seconds of each capture.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import time
+import warnings
+from types import ModuleType
+from typing import Any
+
+import torch
+
+
+def load(file: str) -> ModuleType:
+    """The user's module."""
+    spec = importlib.util.spec_from_file_location("plain_subject", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["plain_subject"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def make(module: ModuleType, name: str) -> tuple[Any, tuple[Any, ...]]:
+    """The callable and its arguments: NAME is a factory, or a callable with NAME_args."""
+    target, args = getattr(module, name), getattr(module, f"{name}_args", None)
+    if args is None:
+        call, made = target()[:2]
+        return call, made
+    return target() if isinstance(target, type) else target, args() if callable(args) else args
+
+
+class Called(torch.nn.Module):
+    """A function as a module, for torch.export."""
+
+    def __init__(self, call: Any) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, *args: Any) -> Any:
+        """Call it."""
+        return self.call(*args)
+
+
+def capture(stage: str, call: Any, args: tuple[Any, ...]) -> None:
+    """One capture as a user would write it."""
+    module = call if isinstance(call, torch.nn.Module) else Called(call)
+    if stage in ("export", "export-strict"):
+        torch.export.export(module, args, strict=stage == "export-strict")
+    elif stage == "compile":
+        torch.compile(call, backend="eager", fullgraph=True)(*args)
+
+
+def main() -> None:
+    """Do the captures."""
+    file, name, *stages = sys.argv[1:]
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    torch._dynamo.config.capture_scalar_outputs = True
+    torch._dynamo.config.capture_dynamic_output_shape_ops = True
+    user = load(file)
+    done = {}
+    for stage in stages:
+        torch.manual_seed(0)
+        torch.compiler.reset()  # type: ignore[no-untyped-call]
+        call, args = make(user, name)
+        started = time.perf_counter()
+        try:
+            capture(stage, call, args)
+            outcome = "ok"
+        except Exception as error:  # noqa: BLE001 that it fails is the result
+            outcome = f"fail: {type(error).__name__}"
+        done[stage] = (outcome, time.perf_counter() - started)
+    print(json.dumps(done))  # noqa: T201 a script
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The cost of a check, measured beside a plain script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.bench.check import CheckCost, Spent, measure
+from ddefuzz.cli.bench_check import cost_text
+from ddefuzz.errors import InputError
+
+SUBJECTS = Path(__file__).parents[1] / "cli" / "check_subjects.py"
+
+
+def test_a_line_has_the_ratio_and_both_sides() -> None:
+    text = cost_text([CheckCost("model.py:f", ("export",), Spent(4.0, 5.0), Spent(5.0, 6.0), {"export": "ok"})])
+    assert text.startswith("  1.25  CPU seconds of check over plain captures")
+    assert "5.0 / 4.0; by the clock 6.0 / 5.0 s  model.py:f" in text
+
+
+def test_a_target_that_is_no_file_is_said() -> None:
+    with pytest.raises(InputError, match=r"none\.py:f: found no such file, expected FILE:NAME"):
+        measure("none.py:f", ("export",))
+
+
+@pytest.mark.slow
+def test_both_sides_are_measured() -> None:
+    cost = measure(f"{SUBJECTS}:branch", ("export",))
+    assert cost.outcomes == {"export": "fail: GuardOnDataDependentSymNode"}
+    assert min(cost.plain.cpu_seconds, cost.check.cpu_seconds) > 0.5
