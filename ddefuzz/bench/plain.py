@@ -54,7 +54,7 @@ def capture(stage: str, call: Any, args: tuple[Any, ...]) -> None:
     if stage in ("export", "export-strict"):
         torch.export.export(module, args, strict=stage == "export-strict")
     elif stage == "compile":
-        torch.compile(call, backend="eager", fullgraph=True)(*args)
+        torch.compile(call, backend="eager", fullgraph=True)(*args)  # type: ignore[no-untyped-call]
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
     done = {}
     for stage in stages:
         torch.manual_seed(0)
-        torch.compiler.reset()  # type: ignore[no-untyped-call]
+        torch.compiler.reset()
         call, args = make(user, name)
         started = time.perf_counter()
         try:
