@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddefuzz.classify.expected import Expected
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.model import Finding
@@ -18,21 +19,25 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
 
     Raises `InputError` for a finding without a program or a failure.
     """
-    evidence = finding.evidence
-    if evidence is None:
-        raise InputError(f"{finding.id}: has no failure that its script could show")
-    same_program = finding.minimal is None or finding.shown is not None
-    classified = stored(evidence, finding.signature)
-    try:
-        expected = row_of(finding.kind).expected(classified, same_program)
-    except InputError as error:
-        raise InputError(f"{finding.id}: {error}") from error
-    program, shown = program_of(finding), stage or evidence.observation.stage
+    expected, program, shown = expected_of(finding), program_of(finding), stage or finding.stage
+    assert shown is not None  # that of the failure
     if expected.recognizer != "by_call":
         return repro_script(program, shown, expected, finding.title)
     if shown not in CAPTURES:
         raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURES)}")
     return call_script(program, shown, expected, finding.title)
+
+
+def expected_of(finding: Finding) -> Expected:
+    """By what plain torch recognizes the failure of a finding. Raises `InputError` if it cannot."""
+    evidence = finding.evidence
+    if evidence is None:
+        raise InputError(f"{finding.id}: has no failure that its script could show")
+    same_program = finding.minimal is None or finding.shown is not None
+    try:
+        return row_of(finding.kind).expected(stored(evidence, finding.signature), same_program)
+    except InputError as error:
+        raise InputError(f"{finding.id}: {error}") from error
 
 
 def program_of(finding: Finding) -> Program:

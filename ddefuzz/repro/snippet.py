@@ -1,19 +1,25 @@
-"""Writes the snippet of a finding: a few lines with imports, the function, its inputs, and one export or compile."""
+"""Writes the snippet of a finding: a few lines with imports, the function, its inputs, and one export or compile.
+
+If the captured program is wrong when it is called, the last line compares it with eager, or is the call that refuses.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
+from ddefuzz.classify.expected import Expected
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.table import oracle_of
 from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.model import Constant, Input, Program
+from ddefuzz.program.model import Constant, Input, Program, functions_in
 from ddefuzz.program.recipes import input_expression
 from ddefuzz.program.text import print_function
-from ddefuzz.repro.arguments import COMPILED, MARKED, body_of, fresh, parameters_of, symbols_of
-from ddefuzz.repro.finding import program_of
+from ddefuzz.repro.arguments import COMPILED, MARKED, at_size, body_of, fresh, masks_of, parameters_of, symbols_of
+from ddefuzz.repro.finding import expected_of, program_of
 
 MOST_LINES: Final = 15
 
@@ -33,6 +39,9 @@ _CONFIG: Final = (
     "torch._dynamo.config.capture_dynamic_output_shape_ops = True",
 )
 """The settings that torch.compile needs for data-dependent sizes. Export needs none."""
+
+_NOT_RETURNED: Final = frozenset({"mutation", "gradient"})
+"""Differences that no comparison of results shows."""
 
 _NO_FAKE_CACHE: Final = "torch._dynamo.config.fake_tensor_cache_enabled = False"
 """For a guard of a tensor's own sizes and strides: a fake tensor from the cache does not evaluate it."""
@@ -54,12 +63,30 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     if shown not in CAPTURE_STAGES:
         raise InputError(f"{finding.id}: was found in the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
     config = _config(finding, shown)
-    spread, narrow = (_lines(program, shown, config, spread=spread) for spread in (True, False))
+    called = _expected_call(finding)
+    spread, narrow = (
+        _lines(program, shown, config, spread=spread)
+        if called is None
+        else _called(program, shown, config, called, spread=spread)
+        for spread in (True, False)
+    )
     # Blank lines are preferred to a line for each input.
     for lines in (spread, narrow, [line for line in spread if line], [line for line in narrow if line]):
         if len(lines) <= MOST_LINES:
             return "\n".join(lines) + "\n"
     raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
+
+
+def _expected_call(finding: Finding) -> Expected | None:
+    """How the call ends that shows the failure; None for a failed capture."""
+    if finding.evidence is None or not oracle_of(finding.kind).calls:
+        return None
+    expected = expected_of(finding)
+    if expected.seen.get("differs") in _NOT_RETURNED:
+        raise InputError(
+            f"{finding.id}: found another {expected.seen['differs']}, expected another result: use --repro"
+        )
+    return expected if expected.recognizer == "by_call" else None
 
 
 def _config(finding: Finding, stage: Stage) -> list[str]:
@@ -71,19 +98,58 @@ def _config(finding: Finding, stage: Stage) -> list[str]:
 
 
 def _lines(program: Program, stage: Stage, config: list[str], *, spread: bool) -> list[str]:
+    return [*_setting(program, stage, config, (), spread=spread), _CALLS[stage]]
+
+
+def _called(program: Program, stage: Stage, config: list[str], expected: Expected, *, spread: bool) -> list[str]:
+    """The lines that capture with the example's inputs and then call with those of the failure."""
+    changes = any(name.endswith("_") for name in functions_in(program))
+    again = []
+    if expected.size not in (None, "example"):
+        resized, kept = at_size(program, stage, expected.size)
+        again = [
+            *(["captured(*inputs)"] if stage in COMPILED else []),
+            *_inputs(resized, stage, kept, spread=spread),
+            *(_marks(program) if stage in COMPILED else []),
+        ]
+    return [
+        *_setting(program, stage, config, ("from copy import deepcopy",) if changes else (), spread=spread),
+        _captured(stage),
+        *again,
+        *_ending(stage, expected.seen, "deepcopy(inputs)" if changes else "inputs"),
+    ]
+
+
+def _captured(stage: Stage) -> str:
+    call = _CALLS[stage]
+    return f"captured = {call.removesuffix('(*inputs)')}" if stage in COMPILED else f"captured = {call}.module()"
+
+
+def _ending(stage: Stage, seen: Mapping[str, str], inputs: str) -> list[str]:
+    eager, captured = f"{'program' if stage in COMPILED else 'Program()'}(*inputs)", f"captured(*{inputs})"
+    if "differs" in seen:
+        strides = ", check_stride=True" if seen["differs"] == "strides" else ""
+        return [f"torch.testing.assert_close({captured}, {eager}{strides})"]
+    if seen["eager"] == "returns":
+        return [f"{eager.replace('*inputs', f'*{inputs}')}  # eager takes these inputs", "captured(*inputs)"]
+    return [f"{captured}  # takes inputs that eager refuses", eager]
+
+
+def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[str, ...], *, spread: bool) -> list[str]:
+    """All lines before the capture."""
     marks = _marks(program) if stage in MARKED else []
     statements = [*_unbacked(program, stage), *print_function(program).splitlines()[1:]]
     statements = [line.strip() for line in statements]
     return [
+        *imports,
         "import torch",
         *(["from torch._dynamo.decorators import mark_unbacked"] if marks else []),
         "",
         *_function(program, stage, statements),
         "",
-        *_inputs(program, stage, spread=spread),
+        *_inputs(program, stage, {}, spread=spread),
         *marks,
         *config,
-        _CALLS[stage],
     ]
 
 
@@ -125,11 +191,8 @@ def _joined(lines: list[str]) -> list[str]:
     return joined
 
 
-def _inputs(program: Program, stage: Stage, *, spread: bool) -> list[str]:
-    values = [_value(item) for item in program.inputs]
-    if stage not in MARKED:
-        sizes = [program.inputs[position].shape[dim].size for (position, dim), *_ in symbols_of(program).values()]
-        values += [f"torch.ones({size}, dtype=torch.bool)" for size in sizes]
+def _inputs(program: Program, stage: Stage, kept: Mapping[str, int], *, spread: bool) -> list[str]:
+    values = [*map(_value, program.inputs), *masks_of(program, stage, kept)]
     line = f"inputs = ({', '.join(values)}{',' if len(values) == 1 else ''})"
     if len(line) <= WIDTH or not spread:
         return [line]

@@ -27,6 +27,7 @@ from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.text import parse
 from ddefuzz.repro.call_script import CAPTURES
 from ddefuzz.repro.finding import finding_script
+from ddefuzz.repro.snippet import finding_snippet
 
 RUNNER = Path(__file__).with_name("fork_scripts.py")
 
@@ -74,11 +75,16 @@ KINDS = {
     "wrong-layout": differs("strides"),
     "over-strict": Call("2", Ended(), REFUSED),
     "missing-assertion": Call("2", Ended("RuntimeError: no such size"), Ended()),
+    "lost-assertion": Call("2", Ended("RuntimeError: no such size"), Ended()),
     "specialized": Call("2", Ended(), REFUSED),
+    "narrowed": Call("2", Ended(), REFUSED),
     "changed": Call("2", Ended(), REFUSED),
     "diverged": differs("values"),
 }
 """For each kind of captured programs that are wrong, a call that shows it."""
+
+IN_THE_CAPTURE = {"late-assertion", "repeated-assertion", "lost-message"}
+"""Kinds that no call shows: eager and the captured program end alike."""
 
 
 @cache
@@ -117,7 +123,10 @@ def strided(x: torch.Tensor) -> torch.Tensor:
 
 def test_every_kind_of_captured_programs_has_a_script() -> None:
     called = {kind for oracle in ORACLES for kind, row in oracle.kinds.items() if oracle.calls} - {"regressed"}
-    assert called == KINDS.keys()
+    assert called == KINDS.keys() | IN_THE_CAPTURE
+    for kind in IN_THE_CAPTURE:
+        with pytest.raises(InputError, match="seen in the capture only"):
+            finding_script(finding(kind, AGREES))
     ways = [(kind, "aot") for kind in KINDS] + [("wrong-result", stage) for stage in CAPTURES]
     for kind, stage in ways:
         script = finding_script(finding(kind, KINDS[kind]), stage)  # type: ignore[arg-type]
@@ -192,6 +201,68 @@ def test_a_program_that_is_wrong_only_under_emulated_semantics_has_no_script() -
         finding_script(finding("diverged", AGREES, second=other))
 
 
+OVER_STRICT = """\
+import torch
+
+class Program(torch.nn.Module):
+    def forward(self, x, keep_u0):
+        x = x.index_select(0, keep_u0.nonzero().squeeze(1))
+        a = torch.cat((x, torch.zeros(2)))
+        return torch.mul(a, a.shape[0])
+
+inputs = (torch.randn((6,)), torch.ones(6, dtype=torch.bool))
+captured = torch.export.export(Program(), inputs, strict=False).module()
+inputs = (torch.randn((6,)), torch.arange(6) < 2)
+Program()(*inputs)  # eager takes these inputs
+captured(*inputs)
+"""
+WRONG = """\
+import torch
+from torch._dynamo.decorators import mark_unbacked
+def program(x):
+    a = torch.cat((x, torch.zeros(2)))
+    return torch.mul(a, a.shape[0])
+inputs = (torch.randn((6,)),)
+mark_unbacked(inputs[0], 0)
+torch._dynamo.config.capture_scalar_outputs = True
+torch._dynamo.config.capture_dynamic_output_shape_ops = True
+captured = torch.compile(program, backend="aot_eager", fullgraph=True)
+captured(*inputs)
+inputs = (torch.randn((2,)),)
+mark_unbacked(inputs[0], 0)
+torch.testing.assert_close(captured(*inputs), program(*inputs))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage", "text"), [("over-strict", "export", OVER_STRICT), ("wrong-result", "aot", WRONG)]
+)
+def test_a_snippet_captures_and_calls(kind: str, stage: Stage, text: str) -> None:
+    assert finding_snippet(finding(kind, KINDS[kind], stage=stage)) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [
+        ("wrong-layout", "torch.testing.assert_close(captured(*inputs), program(*inputs), check_stride=True)\n"),
+        ("missing-assertion", "captured(*inputs)  # takes inputs that eager refuses\nprogram(*inputs)\n"),
+    ],
+)
+def test_the_end_of_a_snippet(kind: str, end: str) -> None:
+    assert finding_snippet(finding(kind, KINDS[kind])).endswith(end)
+
+
+def test_a_snippet_of_what_changes_its_inputs_copies_them() -> None:
+    text = SCALED.replace("torch.mul(a, a.shape[0])", "x.add_(1)").replace(
+        "    a = torch.cat((x, torch.zeros(2)))\n", ""
+    )
+    snippet = finding_snippet(finding("wrong-result", KINDS["wrong-result"], text))
+    assert snippet.startswith("from copy import deepcopy\n")
+    assert snippet.endswith("assert_close(captured(*deepcopy(inputs)), program(*inputs))\n")
+    with pytest.raises(InputError, match="found another mutation, expected another result"):
+        finding_snippet(finding("wrong-result", differs("mutation"), text))
+
+
 PLANTED = {
     "export": ("guard_or_false(tensor.shape[0] == 0):", "True:", differs("values"), "wrong-result"),
     "aot": (
@@ -216,7 +287,9 @@ def test_a_planted_fault_of_torch_is_shown(tmp_path: Path) -> None:
         script = finding_script(finding(kind, call, text_of_program, stage))  # type: ignore[arg-type]
         (tmp_path / f"{stage}.py").write_text(script)
         (tmp_path / f"healthy-{stage}.py").write_text(script)
+        (tmp_path / f"snippet-{stage}.py").write_text(finding_snippet(finding(kind, call, text_of_program, stage)))  # type: ignore[arg-type]
         tasks += [
+            {"script": str(tmp_path / f"snippet-{stage}.py")},
             {"script": str(tmp_path / f"{stage}.py"), "file": file, "text": text},
             {"script": str(tmp_path / f"healthy-{stage}.py")},
         ]
@@ -230,8 +303,10 @@ def test_a_planted_fault_of_torch_is_shown(tmp_path: Path) -> None:
     )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(Path(row["script"]).stem, row["code"]) for row in rows] == [
+        ("snippet-export", 0),
         ("export", 1),
         ("healthy-export", 0),
+        ("snippet-aot", 0),
         ("aot", 1),
         ("healthy-aot", 0),
     ], done.stderr[-2000:]
