@@ -11,6 +11,7 @@ from ddefuzz.classify.chain import Located
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.expected import Expected, by_call, by_exception
 from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation, Runner
@@ -141,13 +142,19 @@ def expected(classified: Classified, same_program: bool) -> Expected:
     return by_call(classified, same_program)
 
 
+def _cause_of_failed(failure: Failure) -> Cause:
+    """The cause of the explicit capture's failure: what the program itself wants of its data is no fault of a guard."""
+    (failed,) = capture.judge([failure.observation])
+    return capture.classify(failed).cause
+
+
 KINDS: Mapping[Kind, KindRow] = {
     "regressed": KindRow(
         "explicit semantics do not capture the program, and size-oblivious semantics do",
         "{site} answers otherwise than size-oblivious semantics, and capture fails: {evidence}",
         locate,
         expected,
-        "avoidable",
+        _cause_of_failed,
     ),
     "changed": KindRow(
         "the two semantics capture different programs: one refuses other inputs, or its result has other strides",

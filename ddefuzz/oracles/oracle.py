@@ -31,16 +31,16 @@ the failure, or another one with the same signature."""
 class KindRow(NamedTuple):
     """One kind of failure.
 
-    `cause` is that of all its failures; with None, the rules of `classify.cause` decide from the exceptions of a failed
-    capture. `deadly` says that what shows it ends the process. `about_data` says that it cannot occur without a size or
-    value that depends on data.
+    `cause` is that of all its failures, or a function of one; with None, the rules of `classify.cause` decide from the
+    exceptions of a failed capture. `deadly` says that what shows it ends the process. `about_data` says that it cannot
+    occur without a size or value that depends on data.
     """
 
     meaning: str
     title: Title
     locate: Locate
     expected: Recognize = by_call
-    cause: Cause | None = "wrong-capture"
+    cause: Cause | Callable[[Failure], Cause] | None = "wrong-capture"
     deadly: bool = False
     about_data: bool = False
 

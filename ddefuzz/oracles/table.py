@@ -50,7 +50,9 @@ def stored(failure: Failure, signature: Signature) -> Classified:
     """
     oracle = oracle_of(failure.kind)
     cause = oracle.kinds[failure.kind].cause
-    return capture.classify(failure) if cause is None else Classified(failure, signature, cause, oracle.name)
+    if cause is None:
+        return capture.classify(failure)
+    return Classified(failure, signature, cause(failure) if callable(cause) else cause, oracle.name)
 
 
 def calls_of(names: Iterable[str]) -> tuple[CallSize, ...]:
@@ -76,5 +78,6 @@ def named(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Class
     located = row.locate(failure, seen, runner)
     if row.cause is None:
         return ruled(failure, located)
+    cause = row.cause(failure) if callable(row.cause) else row.cause
     signature = Signature(failure.kind, located.site, located.anchor)
-    return Classified(failure, signature, row.cause, oracle.name, located.frame)
+    return Classified(failure, signature, cause, oracle.name, located.frame)

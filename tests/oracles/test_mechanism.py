@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -16,6 +18,7 @@ from ddefuzz.oracles import mechanism
 from ddefuzz.oracles.program import judge_program, look, suspect_of
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import classified, comparing
+from tests.classify.test_golden import read
 
 TEXT = """\
 # ddefuzz program v1
@@ -38,6 +41,7 @@ SAME = msgspec.structs.replace(GUARD, expression="Eq(u1, 0)", counterfactual="sa
 REFUSED = Ended("RuntimeError: Runtime assertion failed for expression u0 < 2", "u0 < 2")
 VALUES, STRIDES = Difference("values", "result", "how"), Difference("strides", "result", "how")
 AT_3, AT_1 = (("u0", 3),), (("u0", 1),)
+GOLDEN = Path(__file__).parents[1] / "classify" / "golden"
 AGREES = Call("2", Ended(), Ended(), "same")
 WRONG = Call("2", Ended(), Ended(), "differs", (VALUES,), symbols=AT_3)
 STRIDED = msgspec.structs.replace(WRONG, differences=(STRIDES,))
@@ -123,6 +127,16 @@ def test_in_user_code_the_only_guard_is_blamed() -> None:
 
     (found,) = classified(Seen("", explicit(WRONG), oblivious(AGREES)), no_run, ("mechanism",))
     assert found.signature.site.function == "cat"
+
+
+@pytest.mark.parametrize("golden", ["own-branch", "diff"])
+def test_what_regressed_has_the_cause_of_the_failed_capture(golden: str) -> None:
+    known = read(GOLDEN / f"{golden}.json").failures["export"]
+    seen = Seen(
+        "", known.observation, msgspec.structs.replace(known.observation, semantics=SIZE_OBLIVIOUS, outcome="ok")
+    )
+    (found,) = classified(seen, observe, ("mechanism",))
+    assert (found.signature.kind, found.cause) == ("regressed", known.cause)
 
 
 def test_other_mechanisms_answer_otherwise_where_their_run_says_so() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from ddefuzz.classify.kind import KINDS as BY_EXCEPTION
+from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.oracles.oracle import Oracle
 from ddefuzz.oracles.table import ORACLES, kinds, oracle_of
@@ -32,6 +34,9 @@ def test_every_kind_has_a_meaning_a_title_a_section_and_a_test(oracle: Oracle) -
     assert "Not an alarm" in section
     for kind, row in oracle.kinds.items():
         assert row.meaning
+        assert row.cause is None or callable(row.cause) or row.cause in get_args(Cause)
+        assert callable(row.locate)
+        assert callable(row.expected)
         assert f"| `{kind}` |" in section
         assert row.deadly or callable(row.title) or "{site}" in row.title
     tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", section)
