@@ -23,6 +23,7 @@ PACKAGES = (
     "execute",
     "speckey",
     "classify",
+    "recompile",
     "oracles",
     "coverage",
     "answers",

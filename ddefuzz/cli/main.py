@@ -32,6 +32,7 @@ COMMANDS = {
     "init": "Write what a repository needs to run ddefuzz in its CI.",
     "sites": "List the guard sites of torch, and how often runs reached them.",
     "bench": "Measure ddefuzz itself.",
+    "recompiles": "Count how often torch.compile compiles each op with out= over calls of different sizes.",
     "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",
 }
 """The help line of each subcommand. The subcommand is `command` in the module of that name in `ddefuzz.cli`, with `_`

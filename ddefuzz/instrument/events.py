@@ -96,7 +96,7 @@ class Guard(msgspec.Struct, frozen=True):
     count: int = 1
 
 
-ConstraintKind: TypeAlias = Literal["assertion", "replacement", "range"]
+ConstraintKind: TypeAlias = Literal["assertion", "replacement", "range", "guard"]
 
 
 class Constraint(msgspec.Struct, frozen=True):

@@ -322,7 +322,7 @@ class Recorder:
             return
         call, where, line = self._evaluated_at(frame, "")
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
-        native = frames.native_backtrace() if place.language == "C++" else None
+        native = frames.native_backtrace() if place.language == "C++" or kind == "guard" else None
         stacks = frames.take(frame, self.root)
         follows = "" if kind == "assertion" else self.asserting
         message = self.message if kind == "assertion" and not place.file.startswith("torch/") else ""

@@ -219,6 +219,12 @@ TENSOR_GUARDS = Api("torch._C._dynamo.guards:TensorGuards", "compares tensors wi
 NEGATED_VIEW = Api("torch:_neg_view", "makes a tensor with the neg bit, to try keys with")
 LAZY_ZEROS = Api("torch:_efficientzerotensor", "makes a tensor that is zero without memory, to try keys with")
 
+# Counting recompilations (recompile/).
+RECOMPILE_LIMITS = tuple(
+    Api(f"{_DYNAMO_SETTINGS}:{name}", "a setting: how many graphs dynamo makes before it gives a function up")
+    for name in ("recompile_limit", "accumulated_recompile_limit")
+)
+
 PRELOADED_SAMPLES = ("torch.testing._internal.common_methods_invocations",)
 """What is imported beforehand, too, where samples of ops are drawn. It takes 2 CPU seconds."""
 

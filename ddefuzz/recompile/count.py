@@ -1,0 +1,214 @@
+"""Counts the compilations of one function over a sequence of calls, and keeps the guards that its graphs have."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+from unittest import mock
+
+import sympy  # type: ignore[import-untyped]
+import torch
+
+from ddefuzz.execute.observe import exception_chain
+from ddefuzz.execute.user_code import message_of
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.disguise import disguised
+from ddefuzz.instrument.events import Constraint, Raised
+from ddefuzz.instrument.guards import watch
+from ddefuzz.instrument.recorder import Recorder
+from ddefuzz.recompile.model import Mode
+from ddefuzz.speckey.key import Key, paths
+from ddefuzz.speckey.options import Options
+
+_SIZE: Final = re.compile(r"^L\['(\w+)'\]\.(size|stride)\(\)\[(\d+)\]$")
+_OFFSET: Final = re.compile(r"^L\['(\w+)'\]\.storage_offset\(\)$")
+
+POLICY: Final = Options(sizes="01", strides="pattern", alignment=False)
+"""What torch.compile has to tell apart. Other sizes can share a graph whose sizes are symbols."""
+
+WHOLE: Final = Options(alignment=False)
+
+MESSAGE: Final = 300
+
+
+class Noted(NamedTuple):
+    """A guard that a compilation added: the call, the expression, and where its symbols come from."""
+
+    call: int
+    expression: Any
+    sources: dict[Any, str]
+    name: str
+
+
+class Counted(NamedTuple):
+    """What a sequence of calls did. `compiled` are the calls that compiled something, by their number.
+
+    `failed` is the guard that was not so at the first call that should have reused a graph, with its stacks. `raised`
+    is the data-dependent error that ended the sequence.
+    """
+
+    compiled: tuple[int, ...]
+    allowed: int
+    shareable: tuple[tuple[int, ...], ...]
+    guard: str = ""
+    failed: Constraint | None = None
+    error: str = ""
+    raised: Raised | None = None
+
+
+@dataclass(slots=True)
+class _Notes:
+    """The guards of the running sequence, and the number of the running call."""
+
+    call: int = 0
+    guards: list[Noted] = field(default_factory=list)
+
+
+def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[Any, ...]], mode: Mode) -> Counted:
+    """Call the function compiled with a backend that counts. `names` are those of its parameters."""
+    keys = [_keys(POLICY, args) for args in calls]
+    allowed = _allowed(keys, [_keys(WHOLE, args) for args in calls], mode)
+    groups = [tuple(at for at, one in enumerate(keys) if one == key) for key in dict.fromkeys(keys)]
+    shareable = tuple(group for group in groups if len(group) > 1)
+    compiled: list[int] = []
+    notes = _Notes()
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        del inputs
+        compiled.append(notes.call)
+        return graph.forward
+
+    limit = len(calls) + 8
+    limits = {api.key: limit for api in torch_api.RECOMPILE_LIMITS}
+    torch_api.bound(torch_api.DYNAMO_RESET)()
+    with torch_api.bound(torch_api.DYNAMO_CONFIG)(limits), watch() as recorder, _noting(notes, recorder):
+        # An error would otherwise become a graph break, and the unbacked function would silently run in eager.
+        whole, dynamic = mode == "unbacked", True if mode == "dynamic" else None
+        function = torch.compile(call, backend=backend, dynamic=dynamic, fullgraph=whole)
+        error: BaseException | None = None
+        for at, args in enumerate(calls):
+            notes.call = at
+            _mark(calls, args, mode)
+            try:
+                function(*args)
+            except Exception as failure:  # noqa: BLE001 what compiling raises is the result
+                error = failure
+                break
+        at_calls = tuple(dict.fromkeys(compiled))
+        culprit = _culprit(notes, names, calls, keys, at_calls) if len(at_calls) > allowed else None
+        raised = None if error is None else recorder.raised(exception_chain(error))
+        stacks = recorder.constraints(lambda text, _message: culprit is not None and text == culprit.name)
+    return Counted(
+        at_calls,
+        allowed,
+        shareable,
+        "" if culprit is None else str(culprit.expression),
+        stacks[0] if stacks else None,
+        "" if error is None else " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:MESSAGE],
+        raised,
+    )
+
+
+def _keys(options: Options, args: tuple[Any, ...]) -> tuple[Key, ...]:
+    return tuple(paths(options).key(arg) for arg in args if isinstance(arg, torch.Tensor))
+
+
+def _allowed(keys: list[tuple[Key, ...]], whole: list[tuple[Key, ...]], mode: Mode) -> int:
+    """One graph for each key; with default settings one more if sizes differ, because the first graph is static."""
+    needed = 0
+    for key in set(keys):
+        exact = {one for one, other in zip(whole, keys, strict=True) if other == key}
+        needed += 2 if mode == "default" and len(exact) > 1 else 1
+    return needed
+
+
+def varying(calls: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
+    """The dims that differ between the calls, as argument and dim."""
+    return [
+        (position, dim)
+        for position, arg in enumerate(calls[0])
+        if isinstance(arg, torch.Tensor)
+        for dim in range(arg.dim())
+        if len({args[position].shape[dim] for args in calls}) > 1
+    ]
+
+
+def _mark(calls: Sequence[tuple[Any, ...]], args: tuple[Any, ...], mode: Mode) -> None:
+    for position, dim in varying(calls) if mode in ("marked", "unbacked") else ():
+        if mode == "marked":
+            torch_api.bound(torch_api.MARK_BACKED)(args[position], dim)
+        else:
+            sizes = "-".join(str(one[position].shape[dim]) for one in calls)
+            torch_api.bound(torch_api.MARK_UNBACKED)(args[position], dim, shape_id=sizes)
+
+
+@contextmanager
+def _noting(notes: _Notes, recorder: Recorder) -> Iterator[None]:
+    """Note every guard that is added, with its stacks."""
+    api = torch_api.EVALUATE_EXPR
+    original = torch_api.bound(api)
+
+    def ddefuzz_note_guard(env: Any, *args: Any, **kwargs: Any) -> Any:
+        before = len(env.guards)
+        answer = original(env, *args, **kwargs)
+        if len(env.guards) > before:
+            expression = env.guards[-1].expr
+            name = f"{len(notes.guards)}: {expression}"
+            symbols = env.var_to_sources
+            sources = {one: _name_of(symbols[one][0]) for one in expression.free_symbols if symbols.get(one)}
+            notes.guards.append(Noted(notes.call, expression, sources, name))
+            recorder.record_constraint("guard", name, (), sys._getframe())
+        return answer
+
+    with mock.patch.object(api.owner(), api.name, disguised(api, ddefuzz_note_guard)):
+        yield
+
+
+def _name_of(source: Any) -> str:
+    """A source's name, which some versions of torch have as a method."""
+    return str(source.name() if callable(source.name) else source.name)
+
+
+def _culprit(
+    notes: _Notes,
+    names: Sequence[str],
+    calls: Sequence[tuple[Any, ...]],
+    keys: list[tuple[Key, ...]],
+    compiled: tuple[int, ...],
+) -> Noted | None:
+    """The guard that failed first in the newest graph at a call that should have reused it.
+
+    The first graph of a key is static with default settings and has no guards, so later calls are looked at first.
+    """
+    for at in reversed(compiled):
+        values = dict(zip(names, calls[at], strict=False))
+        for earlier in reversed([one for one in compiled if one < at and keys[one] == keys[at]]):
+            of_graph = [one for one in notes.guards if one.call == earlier]
+            found = next((one for one in of_graph if _is_false(one, values)), None)
+            if found is not None:
+                return found
+    return None
+
+
+def _is_false(guard: Noted, values: dict[str, Any]) -> bool:
+    known = {}
+    for symbol, source in guard.sources.items():
+        value = _value(source, values)
+        if value is not None:
+            known[symbol] = sympy.Integer(value)
+    return bool(guard.expression.xreplace(known) == sympy.false)
+
+
+def _value(source: str, values: dict[str, Any]) -> int | None:
+    """The number that a source names, such as `L['x'].size()[0]`."""
+    sized, offset = _SIZE.match(source), _OFFSET.match(source)
+    if sized is not None and isinstance(values.get(sized[1]), torch.Tensor):
+        numbers = values[sized[1]].shape if sized[2] == "size" else values[sized[1]].stride()
+        return int(numbers[int(sized[3])])
+    if offset is not None and isinstance(values.get(offset[1]), torch.Tensor):
+        return int(values[offset[1]].storage_offset())
+    return None

@@ -1,0 +1,115 @@
+"""Counts every selected op in worker processes. Each result is appended to a file at once, so a run can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ddefuzz.errors import InputError
+from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
+from ddefuzz.files import read_text
+from ddefuzz.recompile.model import (
+    Described,
+    DescribeTask,
+    Mode,
+    Recompilations,
+    Recompiled,
+    RecompileTask,
+    describe,
+    document,
+    run_recompile,
+)
+
+START_SECONDS: Final = 600.0
+OP_SECONDS: Final = 600.0
+"""Time limits of what takes some seconds, for a machine that is busy."""
+
+OPS_PER_WORKER: Final = 60
+"""A worker is replaced after this many ops, because torch keeps something of each compilation."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A line of the file: a result, and what decides it."""
+
+    torch: str
+    sizes: tuple[int, ...]
+    modes: tuple[Mode, ...]
+    result: Recompiled
+
+
+def recompiles(
+    globs: tuple[str, ...],
+    sizes: tuple[int, ...],
+    modes: tuple[Mode, ...],
+    jobs: int,
+    keep: Path | None,
+    tell: Callable[[int, int, Recompiled], None],
+    stopped: Stopped,
+) -> Recompilations:
+    """Count the ops that the globs match. `keep` is the file of results; those in it are not counted again."""
+    with Pool(jobs, tasks_per_worker=OPS_PER_WORKER) as pool:
+        described = first_answer(pool.submit(describe, DescribeTask(), START_SECONDS), stopped)
+        ops = selected(described, globs)
+        done = {op: one for op, one in _read(keep, described.torch, sizes, modes).items() if op in ops}
+        waiting = [RecompileTask(op, sizes, modes) for op in ops if op not in done]
+        futures = [(task, pool.submit(run_recompile, task, OP_SECONDS)) for task in waiting]
+        interrupted = False
+        for task, future in futures:
+            try:
+                done[task.op] = _result(task, future, stopped)
+            except KeyboardInterrupt:
+                interrupted = True
+                break
+            _append(keep, _Kept(described.torch, sizes, modes, done[task.op]))
+            tell(len(done), len(ops), done[task.op])
+    return document(described.torch, sizes, done.values(), interrupted=interrupted)
+
+
+def selected(described: Described, globs: Iterable[str]) -> tuple[str, ...]:
+    """The ops that the globs match, all if there are none. Raises InputError for a glob that matches none."""
+    patterns = tuple(globs)
+    for pattern in patterns:
+        if not any(fnmatchcase(op, pattern) for op in described.ops):
+            raise InputError(
+                f"--ops: found {pattern!r}, which names none of {len(described.ops)} ops with out=, "
+                "expected a glob such as 'linalg.*'"
+            )
+    return tuple(op for op in described.ops if not patterns or any(fnmatchcase(op, one) for one in patterns))
+
+
+def _result(task: RecompileTask, future: Future[Recompiled], stopped: Stopped) -> Recompiled:
+    result = waited(future, stopped)
+    if isinstance(result, Lost):
+        return Recompiled(task.op, dropped=f"{result.outcome}: {result.reason}")
+    return result
+
+
+def _read(keep: Path | None, torch: str, sizes: tuple[int, ...], modes: tuple[Mode, ...]) -> dict[str, Recompiled]:
+    if keep is None or not keep.exists():
+        return {}
+    found: dict[str, Recompiled] = {}
+    for number, line in enumerate(read_text(keep).splitlines(), 1):
+        try:
+            one = msgspec.json.decode(line, type=_Kept)
+        except msgspec.DecodeError as error:
+            raise InputError(
+                f"{keep}:{number}: found {error}, expected a line of `ddefuzz recompiles --keep`"
+            ) from error
+        if (one.torch, one.sizes, one.modes) == (torch, sizes, modes):
+            found[one.result.op] = one.result
+    return found
+
+
+def _append(keep: Path | None, one: _Kept) -> None:
+    if keep is None:
+        return
+    try:
+        keep.parent.mkdir(parents=True, exist_ok=True)
+        with keep.open("ab") as file:
+            file.write(msgspec.json.encode(one) + b"\n")
+    except OSError as error:
+        raise InputError(f"{keep}: cannot be written: {error.strerror}, expected a place with room for it") from error
