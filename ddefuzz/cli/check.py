@@ -19,7 +19,7 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
 from ddefuzz.findings.by_key import Known, default_folder, known_findings
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.capture import KINDS
-from ddefuzz.report.check import Document, Problem, captures_of, failed, failures_of, problems_of
+from ddefuzz.report.check import Document, Offered, Problem, captures_of, failed, failures_of, problems_of
 from ddefuzz.report.owner import torch_itself
 
 DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
@@ -126,7 +126,8 @@ def command(
         torch_itself().version,
         tuple(one for one in captures if one.stage != "eager" or "eager" in stages or one.outcome != "ok"),
         tuple(problems),
-        advice=tuple(advice),
+        changes=tuple(Offered(name, change) for name, found in advice for change in found.changes),
+        advice=tuple((name, msgspec.structs.replace(found, changes=())) for name, found in advice),
         known=_known(problems, known),
     )
     write_best((found for _, found in advice), target, patch, applying=applying)

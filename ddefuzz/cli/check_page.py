@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -57,7 +58,8 @@ def _case(document: Document, case: str, page: Page) -> Iterator[RenderableType]
         yield ""
     for of_case, advice in document.advice:
         if of_case == case:
-            yield _grid(advice_facts(advice), page)
+            offered = tuple(one.change for one in document.changes if one.case == case)
+            yield _grid(advice_facts(msgspec.structs.replace(advice, changes=offered)), page)
             yield ""
 
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.advice.model import Advice
+from ddefuzz.advice.model import Advice, Change
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import GUARD_EXCEPTIONS
@@ -114,13 +114,21 @@ class Problem(msgspec.Struct, frozen=True):
     frames: Stacks | None = None
 
 
+class Offered(msgspec.Struct, frozen=True):
+    """A change that lets the captures of a case succeed."""
+
+    case: str
+    change: Change
+
+
 class Document(msgspec.Struct, frozen=True):
-    """The whole result. `advice` has what was tried for each case that fails."""
+    """The whole result. `changes` are in order of harm; `advice` has what else was tried for each case that fails."""
 
     target: str
     torch: str
     captures: tuple[Captured, ...] = ()
     problems: tuple[Problem, ...] = ()
+    changes: tuple[Offered, ...] = ()
     advice: tuple[tuple[str, Advice], ...] = ()
     known: tuple[Known, ...] = ()
     schema: str = SCHEMA

@@ -12,8 +12,9 @@ from tests.cli.test_check import PROGRAM, SUBJECTS, check, document
 
 
 def test_a_branch_comes_with_a_promise_that_was_tried() -> None:
-    ((case, advice),) = document(f"{SUBJECTS}:branch", "--stage", "export", "--stage", "compile")["advice"]
-    best = advice["changes"][0]
+    found = document(f"{SUBJECTS}:branch", "--stage", "export", "--stage", "compile")
+    case, best = found["changes"][0]["case"], found["changes"][0]["change"]
+    ((_, advice),) = found["advice"]
     assert (case, best["kind"], best["harm"], best["passes"]) == ("branch", "inside-promise", 3, ["export", "compile"])
     assert "+    torch._check(kept.shape[0] > 2)\n     if kept.shape[0] > 2:\n" in best["diff"]
     assert best["refuses"][0].startswith("refuses inputs for which kept.shape[0] <= 2, which eager takes, such as ")
@@ -24,8 +25,8 @@ def test_a_program_gets_a_change_that_is_a_program(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     text = PROGRAM.replace("parts[0]", "parts[0] if n > 3 else x").replace("torch.chunk(kept, 2)", "[kept]")
     path.write_text(text.replace("    parts", "    n = kept.shape[0]\n    parts"))
-    ((_, advice),) = document(str(path), "--stage", "export")["advice"]
-    assert "+    torch._check(n > 3)\n" in advice["changes"][0]["diff"]
+    changes = document(str(path), "--stage", "export")["changes"]
+    assert "+    torch._check(n > 3)\n" in changes[0]["change"]["diff"]
 
 
 def test_a_patch_is_written_and_applied_only_when_asked_for(tmp_path: Path) -> None:
