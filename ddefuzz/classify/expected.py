@@ -66,20 +66,16 @@ NATIVE_INTERNAL: tuple[str, ...] = (
 """C++ names that guards and dispatch pass through in any torch. The blamed function may be one of them."""
 
 
-CALLERS = 3
-"""How many of the functions around a C++ function may stand for it."""
-
-
 class Expected(msgspec.Struct, frozen=True):
     """The expected failure. `recognizer` names the method, `seen` is what the script compares, `internal` are
-    frames to skip, `callers` the functions around a C++ function, innermost first. `size` is that of the call
-    that shows it.
+    frames to skip. With `is_root`, the exception is the root cause of the others. `size` is that of the call that
+    shows it.
     """
 
     recognizer: Recognizer
     seen: dict[str, str]
     internal: tuple[str, ...] = ()
-    callers: tuple[str, ...] = ()
+    is_root: bool = False
     size: CallSize | None = None
 
 
@@ -142,12 +138,9 @@ def _by_python(classified: Classified, raised: Raised, frame: Frame) -> Expected
 
 def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected:
     frames = native_call(raised.native)
-    last = _last(frame, frames)
-    inside = (function_name(one.function) for one in frames[:last])
-    around = dict.fromkeys(function_name(one.function) for one in frames[last + 1 :])
-    callers = [name for name in around if name and not name.startswith(NATIVE_INTERNAL)][:CALLERS]
+    inside = (function_name(one.function) for one in frames[: _last(frame, frames)])
     facts = _facts(classified, function_name(frame.function), raised.expression)
-    return Expected("by_native", facts, _with(NATIVE_INTERNAL, inside), tuple(callers))
+    return Expected("by_native", facts, _with(NATIVE_INTERNAL, inside))
 
 
 def _by_message(failure: Failure) -> Expected:
@@ -155,14 +148,13 @@ def _by_message(failure: Failure) -> Expected:
     root cause.
     """
     observation = failure.observation
-    exception = decisive(observation)[1]
-    if failure.kind == "internal-error" and observation.exceptions:
-        exception = observation.exceptions[-1]
+    is_root = failure.kind == "internal-error" and bool(observation.exceptions)
+    exception = observation.exceptions[-1] if is_root else decisive(observation)[1]
     facts = {"exception": exception.name, "message": exception.message.strip().partition("\n")[0]}
     op = next((name.rpartition(".")[2] for name in failing_ops(observation)), "")
     if op and any(re.search(rf"\b{re.escape(op)}\b", one.message) for one in observation.exceptions):
         facts["op"] = op
-    return Expected("by_message", facts)
+    return Expected("by_message", facts, is_root=is_root)
 
 
 def _facts(classified: Classified, function: str, expression: str) -> dict[str, str]:

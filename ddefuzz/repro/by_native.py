@@ -14,31 +14,19 @@ UNNAMED = ("??", "<unknown function>")
 TAKING_THE_STACK = ("torch::unwind::", "torch::CapturedTraceback::", "pybind11::")
 
 
-def seen(
-    errors: list[BaseException], expected: dict[str, str], internal: tuple[str, ...], callers: tuple[str, ...]
-) -> dict[str, str]:
+def seen(errors: list[BaseException], expected: dict[str, str], internal: tuple[str, ...]) -> dict[str, str]:
     """The innermost C++ function that is not internal to guards and dispatch, and the expression that it
     evaluated.
-
-    Some builds of torch do not print the names of static functions: then a caller stands for the function, if its
-    innermost call has no name. If the exception has no C++ frames, only the expression is compared.
     """
     expression = expression_of(errors[-1])
     known = expected.get("evaluated", expression)
-    evaluated = known if words(expression) == words(known) else expression
-    names = [head for error in reversed(errors) for head in native_functions(str(error))]
-    hidden = False
-    for name in names:
-        if name in UNNAMED:
-            hidden = True
-        elif re.search(rf"(^|[\s*&]){re.escape(expected['function'])}$", name) or (hidden and name in callers):
-            return {"function": expected["function"], "evaluated": evaluated}
-        elif not any(re.search(rf"(^|[\s*&]){re.escape(prefix)}", name) for prefix in internal):
-            return {"function": name, "evaluated": evaluated}
-        else:
-            hidden = False
-    names = [name for name in names if name not in UNNAMED]
-    return {"function": names[-1] if names else expected["function"], "evaluated": evaluated}
+    found = {"evaluated": known if question(expression) == question(known) else expression}
+    for name in (name for error in reversed(errors) for name in native_functions(str(error))):
+        if re.search(rf"(^|[\s*&]){re.escape(expected['function'])}$", name):
+            return {"function": expected["function"], **found}
+        if name in UNNAMED or not any(re.search(rf"(^|[\s*&]){re.escape(prefix)}", name) for prefix in internal):
+            return {"function": name, **found}
+    return {"function": "none in C++", **found}
 
 
 def expression_of(error: BaseException) -> str:
@@ -50,6 +38,7 @@ def expression_of(error: BaseException) -> str:
 
 def native_functions(message: str) -> list[str]:
     """The C++ functions of a message's innermost native call, innermost first, without parameters and templates."""
+    message = message.replace("\\n", "\n")  # of a quoted message
     stack = message.partition("C++ stack trace:\n")[2]
     names = re.findall(r"^frame #\d+: (.+?)(?: \+ 0x|$)", message, re.MULTILINE)
     names += reversed(re.findall(r'^  File "[^"\n]*", line \d+, in (.+)$', stack, re.MULTILINE))
@@ -76,7 +65,20 @@ def plain(name: str) -> str:
     return re.split(r"\((?!anonymous)", name)[0]
 
 
-def words(expression: str) -> list[str]:
-    """The parts of an expression, independent of symbol names, order and direction."""
-    expression = re.sub(r"\b(u|s|zf|zuf)\d+\b", "u", expression.replace("Ne(", "Eq("))
-    return sorted(re.findall(r"\w+|[-+*/%&|<]+", re.sub("[<>]=?", "<", expression)))
+def question(expression: str) -> list[str]:
+    """The parts of an expression, independent of symbol names and operands' order; of a comparison also
+    independent of its direction (`a < b`, `b > a`) and negation (`a >= b`).
+    """
+    text = re.sub(r"\b(u|s|zf|zuf)\d+\b", "u", expression.replace("Ne(", "Eq("))
+    text = re.sub(r"\b(\d+)\.0\b", r"\1", text)
+    sides = re.split(r" ([<>]=?) ", text)
+    if len(sides) != 3 or "|" in text or "&" in text:
+        return parts(text)
+    left, sign, right = sides
+    smaller, other = (left, right) if sign in {"<", ">="} else (right, left)
+    return [*parts(smaller), "<", *parts(other)]
+
+
+def parts(text: str) -> list[str]:
+    """The names, numbers and operators of a text, sorted."""
+    return sorted(re.findall(r"\w+|[-+*/%&|<>=]+", text))
