@@ -26,6 +26,11 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
     return content
 
 
+def is_there(path: Path) -> bool:
+    """Whether something has this path, also a symbolic link that leads nowhere or to itself, which reading refuses."""
+    return os.path.lexists(path)
+
+
 def read_start(path: Path, size: int) -> bytes:
     """The first `size` bytes of a regular file, or all of a shorter one; raises `InputError` for anything else."""
     try:

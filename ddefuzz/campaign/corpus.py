@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
+from itertools import filterfalse
 from pathlib import Path
 from typing import get_args
 
@@ -22,7 +23,7 @@ from ddefuzz.execute.protocol import (
     Stage,
     Subject,
 )
-from ddefuzz.files import read_bytes, read_toml
+from ddefuzz.files import is_there, read_bytes, read_toml
 from ddefuzz.findings.lifecycle import ROWS, recurs
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
@@ -136,10 +137,10 @@ def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase,
     """
     found: dict[str, KeptCase] = {}
     for path in paths:
-        if not path.is_dir() and not path.is_file():
+        if not is_there(path):
             raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        for file in filter(Path.is_file, files):
+        for file in filterfalse(Path.is_dir, files):
             found |= {case.id: case for case in program_cases(file)}
         for listed in trusted_lists(path) if trust else ():
             found |= {case.id: case for case in trusted_cases(listed)}
@@ -148,7 +149,7 @@ def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase,
 
 def trusted_lists(path: Path) -> list[Path]:
     """The lists of trusted modules below a path."""
-    return sorted(filter(Path.is_file, path.rglob(TRUSTED))) if path.is_dir() else []
+    return sorted(filterfalse(Path.is_dir, path.rglob(TRUSTED))) if path.is_dir() else []
 
 
 def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -166,7 +167,7 @@ def program_cases(file: Path) -> Iterator[KeptCase]:
         return
     case = catalogue.parse(text, str(file))
     folder_finding = file.parent / FINDING
-    if file.name in (MINIMAL, ORIGINAL) and folder_finding.exists():
+    if file.name in (MINIMAL, ORIGINAL) and is_there(folder_finding):
         finding = read_finding(file.parent)
         seen = finding.evidence if file.name == MINIMAL else finding.failure
         yield KeptCase(str(file), ProgramSubject(text), expectation_of(finding, seen), finding.id)

@@ -15,6 +15,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import scripts_report, writers_of
 from ddefuzz.cli.streams import printable
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
+from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding, read_findings
@@ -59,7 +60,7 @@ def _findings(paths: Iterable[Path], url: str | None) -> list[Finding]:
     for path in paths:
         if not path.is_dir():
             raise InputError(f"{path}: found no folder there, expected one with findings")
-        if (path / FINDING).is_file():
+        if is_there(path / FINDING):
             read: Iterable[Finding] = (read_finding(path),)
         else:
             read = read_findings(path, datetime.now(UTC))

@@ -21,7 +21,7 @@ import tomli_w
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
-from ddefuzz.files import read_bytes, read_toml, write_atomically
+from ddefuzz.files import is_there, read_bytes, read_toml, write_atomically
 from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.decisions import By, changed, link, parse_date
 from ddefuzz.findings.known import Known, decided, fields_of, read_known
@@ -88,7 +88,7 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
     findings = {finding.id: finding for finding in map(read_finding, _finding_folders(folder))}
     for finding in findings.values():
         _check_dup(str(folder / finding.id / FINDING), finding, findings)
-    for finding_id, known in read_known(folder / KNOWN).items() if (folder / KNOWN).exists() else ():
+    for finding_id, known in read_known(folder / KNOWN).items() if is_there(folder / KNOWN) else ():
         if finding_id not in findings:
             raise InputError(
                 f"{folder / KNOWN}: found {finding_id!r}, expected the id of a finding that has a folder there"
@@ -98,7 +98,7 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
 
 
 def _finding_folders(folder: Path) -> list[Path]:
-    return sorted(path.parent for path in folder.glob(f"*/{FINDING}"))
+    return sorted(place for place in folder.glob("*") if is_there(place / FINDING))
 
 
 def _fields(finding: Finding) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _write_observed(path: Path, observed: Observed) -> None:
 
 
 def _read_observed(path: Path) -> Observed:
-    if not path.exists():
+    if not is_there(path):
         return Observed()
     try:
         return unpacked(read_bytes(path), Observed)
@@ -184,6 +184,8 @@ def read_finding(place: Path) -> Finding:
         if name in fields:
             raise InputError(f"{path}: found the key {name!r}, expected it in {file}")
     for_readers = {name: fields.pop(name) for name in _FOR_READERS if name in fields}
+    if not isinstance(title := for_readers.get("title", ""), str):
+        raise InputError(f"{path}: found the title {title!r}, expected text")
     observed = _read_observed(place / OBSERVED)
     programs = {"minimal": _read_program(place / MINIMAL), "original": _read_program(place / ORIGINAL)}
     site = fields.get("site")
@@ -212,7 +214,7 @@ def read_finding(place: Path) -> Finding:
 
 
 def _read_program(path: Path) -> str | None:
-    if not path.exists():
+    if not is_there(path):
         return None
     text = read_text(path)
     catalogue.parse(text, str(path))

@@ -54,16 +54,30 @@ def test_what_is_fixed_in_this_torch_has_to_pass(
     assert expectation_of(finding, finding.failure) == expected
 
 
-def test_a_program_is_a_case_for_each_expectation_and_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+def test_a_program_is_a_case_for_each_expectation(tmp_path: Path) -> None:
     (tmp_path / "case.py").write_text(PROGRAM)
     (tmp_path / "user.py").write_text("raise SystemExit")
-    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
     assert [str(case.expect) for case in kept_cases([tmp_path])] == [
         "export/explicit ok",
         "fake/explicit dde at at::native::chunk",
     ]
-    with pytest.raises(InputError, match=r"pipe\.py: found no such file or folder"):
-        kept_cases([tmp_path / "pipe.py"])
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    for name, found in (
+        ("pipe.py", r"pipe\.py: found a FIFO, expected a regular file"),
+        ("loop.py", r"loop\.py: cannot be read: Too many levels of symbolic links"),
+        ("endless.py", r"endless\.py: found a character device, expected a regular file"),
+        ("none.py", r"none\.py: found no such file or folder"),
+    ):
+        with pytest.raises(InputError, match=found):
+            kept_cases([tmp_path / name])
+    with pytest.raises(InputError, match=r"endless\.py: found a character device"):
+        kept_cases([tmp_path])
 
 
 @pytest.mark.parametrize("text", ["", "export ok", "export/old ok", "export/explicit dde", "nowhere/explicit ok"])

@@ -116,6 +116,29 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         "is not of this signature, expected 'dde-",
     ),
     (
+        "a title that is a number",
+        lambda place: replace(place / "finding.toml", 'title = "', 'title = 5 # "'),
+        "finding.toml: found the title 5, expected text",
+    ),
+    (
+        "a title of several",
+        lambda place: replace(place / "finding.toml", 'title = "', 'title = ["a"] # "'),
+        r"finding.toml: found the title \['a'\], expected text",
+    ),
+    *(
+        (
+            f"a link to itself as {name}",
+            lambda place, name=name: loop(place / name),
+            f"{name}: cannot be read: Too many levels of symbolic links, expected a regular file",
+        )
+        for name in ("finding.toml", "minimal.py", "original.py", "observed.json.gz", "../known.toml")
+    ),
+    (
+        "a link to nothing as minimal.py",
+        lambda place: ((place / "minimal.py").unlink(missing_ok=True), (place / "minimal.py").symlink_to("nothing")),
+        "minimal.py: cannot be read: No such file or directory, expected a regular file",
+    ),
+    (
         "an unknown state",
         lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "done"'),
         r"finding.toml: Invalid enum value 'done' - at `\$.state`",
@@ -221,6 +244,11 @@ def observed(place: Path, content: bytes | None = None) -> bytes:
     if content is not None:
         (place / "observed.json.gz").write_bytes(content)
     return (place / "observed.json.gz").read_bytes()
+
+
+def loop(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(path.name)
 
 
 def append(path: Path, text: str, *, at_start: bool = False) -> None:
