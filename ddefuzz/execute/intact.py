@@ -1,29 +1,46 @@
-"""Detect and undo what user code does to ddefuzz in its worker: modules and functions that it removes or replaces."""
+"""Keep user code from harming ddefuzz in its worker: it may not remove or replace its modules and functions, nor
+send signals to its processes.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import ModuleType
 
 from ddefuzz.errors import InputError
 
 OWN = "ddefuzz"
 
+HARMLESS = frozenset({0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH})
+"""Signals that end or stop no process, unless it asked for that."""
+
+_running: list[str] = []
+"""The files of the user code that runs now."""
+
 
 @contextmanager
 def kept_intact(path: str) -> Iterator[None]:
     """Run user code of the file `path`. Raises `InputError` if it removes or replaces a part of ddefuzz.
 
-    What was removed is put back first. Otherwise the worker could not even report it.
+    What was removed is put back first. Otherwise the worker could not even report it. A signal by which the code
+    would end its worker, or the processes that started it, raises `RuntimeError` in the code. Otherwise its end
+    would look like a crash of PyTorch.
     """
+    _watch_signals()
     modules = dict(sys.modules)
     own = {name: module for name, module in modules.items() if name.partition(".")[0] == OWN}
     functions = {name: _functions(module) for name, module in own.items()}
+    _running.append(path)
     try:
         yield
     finally:
+        _running.pop()
         harmed = [name for name, module in own.items() if sys.modules.get(name) is not module]
         if harmed:
             sys.modules.update(modules)
@@ -44,3 +61,24 @@ def _functions(module: ModuleType) -> dict[str, object]:
     removes that again.
     """
     return {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("__")}
+
+
+@cache
+def _watch_signals() -> None:
+    """An audit hook cannot be removed, so there is one for each process."""
+    sys.addaudithook(_refuse_signals)
+
+
+def _refuse_signals(event: str, arguments: tuple[object, ...]) -> None:
+    if not _running or event not in {"os.kill", "os.killpg"}:
+        return
+    process, number = arguments
+    campaign = multiprocessing.parent_process()
+    own = {0, -1, os.getpid(), os.getppid(), -os.getpgrp(), campaign.pid if campaign is not None else 0}
+    target = -process if event == "os.killpg" and isinstance(process, int) else process
+    if target not in own or not isinstance(number, int) or number in HARMLESS:
+        return
+    # A signal that the code handles itself.
+    if target == os.getpid() and signal.getsignal(number) not in {signal.SIG_DFL, None}:
+        return
+    raise RuntimeError(f"the code sends signal {number} to the process {process}, in which ddefuzz runs it")

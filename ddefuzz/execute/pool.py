@@ -29,7 +29,7 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import worker
-from ddefuzz.execute.protocol import Observation, Run
+from ddefuzz.execute.protocol import CallableSubject, Observation, Run
 from ddefuzz.execute.scratch import check_folders, scratch_folder
 from ddefuzz.execute.watchdog import Watchdog
 
@@ -50,6 +50,8 @@ TASKS_PER_WORKER = 1000
 captured.
 """
 
+EXITED = "exit code"
+"""How the reason begins if a process ended without a signal."""
 
 SOCKET_FOLDER_BYTES = 89
 """How long the path of the folder of a socket may be: of the 107 bytes of the socket's own, 18 are its name."""
@@ -280,14 +282,19 @@ def waited(future: Future[R], stopped: Stopped) -> R | Lost:
 
 
 def lost_observation(run: Run, lost: Lost) -> Observation:
-    """The observation of a run whose process was lost."""
+    """The observation of a run whose process was lost.
+
+    A process that crashes dies of a signal. User code that ends it otherwise (`os._exit`) is not judged.
+    """
+    if isinstance(run.subject, CallableSubject) and lost.reason.startswith(EXITED):
+        return Observation(run.stage, run.semantics, "not-judged", f"the code ends its own process: {lost.reason}")
     return Observation(run.stage, run.semantics, lost.outcome, lost.reason)
 
 
 def exit_reason(code: int) -> str:
     """A process's exit code in words: `SIGSEGV (Segmentation fault)`, `exit code 3`."""
     if code >= 0:
-        return f"exit code {code}"
+        return f"{EXITED} {code}"
     name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")
     return f"{name} ({signal.strsignal(-code)})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import ctypes
 from typing import Any
 
 import torch
@@ -79,7 +79,7 @@ def factory() -> tuple[Any, tuple[Tensor, ...]]:
 
 
 def dies(x: Tensor) -> Tensor:
-    os.kill(os.getpid(), 11)
+    ctypes.string_at(0)
     return x
 
 

@@ -33,13 +33,28 @@ import ctypes, os, signal, time, torch
 def segfault(x):
     ctypes.string_at(0)
 def killed(x):
-    os.kill(os.getpid(), signal.SIGKILL)
+    signal.raise_signal(signal.SIGKILL)
 def hang(x):
     time.sleep(600)
 def allocate(x):
     return torch.ones(8_000_000_000, dtype=torch.uint8)
 def leave(x):
     os._exit(7)
+def ends(x):
+    os.kill(os.getpid(), signal.SIGTERM)
+def ends_server(x):
+    os.kill(os.getppid(), signal.SIGKILL)
+def ends_group(x):
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+def asks(x):
+    os.kill(os.getppid(), 0)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    child = os.fork()
+    if not child:
+        time.sleep(600)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 example_args = (1,)
 """
 SECONDS = 60.0
@@ -126,7 +141,7 @@ def test_a_crash_is_reported_with_the_last_journal_entry(pool: Pool, folder: Pat
     [
         ("segfault", "crash", "SIGSEGV (Segmentation fault)"),
         ("killed", "crash", "SIGKILL (Killed)"),
-        ("leave", "crash", "exit code 7"),
+        ("leave", "not-judged", "the code ends its own process: exit code 7"),
         ("hang", "timeout", "stopped after 2 s"),
     ],
 )
@@ -139,6 +154,29 @@ def test_a_lost_run_is_an_observation(
     seen = pool.observe_cold(run, limit) if cold else pool.observe(run, limit)
     assert seen == Observation("eager", run.semantics, seen.outcome, seen.reason)
     assert (seen.outcome, seen.reason) == (outcome, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ends", "the code sends signal 15 to the process "),
+        ("ends_server", "the code sends signal 9 to the process "),
+        ("ends_group", "the code sends signal 9 to the process "),
+    ],
+)
+@pytest.mark.parametrize("cold", [False, True])
+def test_code_that_ends_its_own_processes_is_no_crash_of_torch(
+    pool: Pool, subject: str, name: str, said: str, cold: bool
+) -> None:
+    run = Run(CallableSubject(subject, name=name), "eager")
+    seen = pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
+    assert seen.outcome == "fail"
+    assert seen.exceptions[0].message.startswith(said)
+    assert pool.submit(add, Sum(1, 1), SECONDS).result() is not None
+
+
+def test_code_may_signal_its_own_children_and_handlers(pool: Pool, subject: str) -> None:
+    assert pool.observe(Run(CallableSubject(subject, name="asks"), "eager"), SECONDS).outcome == "ok"
 
 
 @pytest.mark.parametrize("cold", [False, True])
@@ -239,7 +277,7 @@ def test_no_process_outlives_the_campaign(tmp_path: Path, subject: str, how: sig
 
 def _descendants(pid: int, at_least: int) -> list[psutil.Process]:
     """The fork server, the resource tracker and the workers, once they are there."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
         if len(found) >= at_least:
