@@ -32,7 +32,7 @@ PRELOADED = (
     "torch._inductor.compile_fx",
 )
 
-SECONDS = 120
+SECONDS = 300
 
 
 def main() -> None:

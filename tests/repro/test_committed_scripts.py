@@ -24,7 +24,8 @@ from ddefuzz.oracles.capture import classify
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.repro.run import run_scripts
 from ddefuzz.repro.snippet import MOST_LINES, finding_snippet
-from tests.repro.branches import PACKAGE, UNPATCHED, patches
+from tests.repro.branches import PACKAGE, patched
+from tests.repro.fixes import FIXES, PASSES, UNPATCHED
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,11 +84,12 @@ def test_a_plain_interpreter_gives_the_same_verdicts() -> None:
 
 
 class Branch(NamedTuple):
-    """The file of torch with the blamed branch, its expression, and the sources of the file without that branch."""
+    """The blamed branch of a finding: torch's file, function and expression, and its line."""
 
     file: str
+    function: str
     expression: str
-    texts: list[str]
+    line: int
 
 
 def branch_of(finding: Finding) -> Branch | None:
@@ -97,28 +99,41 @@ def branch_of(finding: Finding) -> Branch | None:
     if classified is None or frame is None or not frame.file.startswith("torch/"):
         return None
     expression = by_exception(classified, True).seen.get("evaluated", "")
-    return Branch(str(PACKAGE / frame.file), expression, patches(frame.file, frame.line, expression))
+    return Branch(frame.file, frame.function, expression, frame.line)
 
 
-def test_no_script_shows_a_branch_that_was_removed(tmp_path: Path) -> None:
+def then(code: int, result: Any) -> str:
+    """What a script found after the patch, as `FIXES` states it."""
+    if code == 0:
+        return PASSES
+    if not isinstance(result, dict) or result["verdict"] != "fails otherwise":
+        return f"exit code {code}: {result}"
+    seen = result["seen"]
+    return (
+        f"{seen['function']}: {seen['evaluated']}" if "function" in seen else f"{seen['exception']}: {seen['message']}"
+    )
+
+
+def test_a_script_finds_what_a_maintainers_patch_leaves(tmp_path: Path) -> None:
+    fixes = {(row.file, row.function, row.expression): row for row in FIXES}
+    assert len(fixes) == len(FIXES)
     branches = {finding.id: branch for finding in FINDINGS if (branch := branch_of(finding)) is not None}
-    assert {one.expression for one in branches.values() if not one.texts} <= UNPATCHED.keys()
-    paths = {finding.id: script_of(finding, tmp_path) for finding in FINDINGS if finding.id in branches}
-    rest = {name: branch for name, branch in branches.items() if branch.texts}
-    assert len(rest) > 0.8 * len(branches)
-    shown: dict[str, Any] = {}
-    for number in range(2):
-        tasks = [
-            {"script": paths[name], "file": branch.file, "text": branch.texts[number]}
-            for name, branch in rest.items()
-            if number < len(branch.texts)
-        ]
-        results = run(tasks, tmp_path)
-        shown |= {name: (code, result) for name, (code, result) in results.items()}
-        rest = {name: rest[name] for name, (code, _) in results.items() if code not in {0, 3}}  # passes, otherwise
-        if not rest:
-            break
-    assert {name: result for name, result in shown.items() if result[0] not in {0, 3}} == {}
+    rest = {name: branch for name, branch in branches.items() if branch.expression not in UNPATCHED}
+    # A new branch needs a row: what a maintainer would put in its place, and what a script finds then.
+    assert {branch[:3] for branch in rest.values()} <= fixes.keys()
+    paths = {finding.id: script_of(finding, tmp_path) for finding in FINDINGS if finding.id in rest}
+    tasks = [
+        {
+            "script": paths[name],
+            "file": str(PACKAGE / branch.file),
+            "text": patched(branch.file, branch.line, branch.expression, fixes[branch[:3]].answer),
+        }
+        for name, branch in rest.items()
+    ]
+    found = {name: then(code, result) for name, (code, result) in run(tasks, tmp_path).items()}
+    expected = {name: fixes[branch[:3]].then for name, branch in rest.items()}
+    assert {name: said for name, said in found.items() if not said.startswith(expected[name])} == {}
+    assert found.keys() == expected.keys()
 
 
 def test_every_snippet_raises_what_the_finding_does(tmp_path: Path) -> None:
