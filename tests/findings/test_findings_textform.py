@@ -128,14 +128,14 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     *(
         (
             f"a link to itself as {name}",
-            lambda place, name=name: loop(place / name),
+            lambda place, name=name: link(place / name, (place / name).name),
             f"{name}: cannot be read: Too many levels of symbolic links, expected a regular file",
         )
         for name in ("finding.toml", "minimal.py", "original.py", "observed.json.gz", "../known.toml")
     ),
     (
         "a link to nothing as minimal.py",
-        lambda place: ((place / "minimal.py").unlink(missing_ok=True), (place / "minimal.py").symlink_to("nothing")),
+        lambda place: link(place / "minimal.py", "nothing"),
         "minimal.py: cannot be read: No such file or directory, expected a regular file",
     ),
     (
@@ -246,9 +246,9 @@ def observed(place: Path, content: bytes | None = None) -> bytes:
     return (place / "observed.json.gz").read_bytes()
 
 
-def loop(path: Path) -> None:
+def link(path: Path, target: str) -> None:
     path.unlink(missing_ok=True)
-    path.symlink_to(path.name)
+    path.symlink_to(target)
 
 
 def append(path: Path, text: str, *, at_start: bool = False) -> None:
