@@ -19,6 +19,7 @@ PACKAGES = (
     "program",
     "ops",
     "instrument",
+    "export_time",
     "generate",
     "execute",
     "speckey",

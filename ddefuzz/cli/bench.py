@@ -9,7 +9,15 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.bench.throughput import MEMORY_LIMIT_MB, Throughput, measure
-from ddefuzz.cli import bench_calls, bench_check, bench_compile_counts, bench_generation, bench_peers, bench_recall
+from ddefuzz.cli import (
+    bench_calls,
+    bench_check,
+    bench_compile_counts,
+    bench_export_time,
+    bench_generation,
+    bench_peers,
+    bench_recall,
+)
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.execute.scratch import scratch_folder
@@ -34,6 +42,7 @@ command.add_command(bench_calls.command, "calls")
 command.add_command(bench_check.command, "check")
 command.add_command(bench_compile_counts.keys, "keys")
 command.add_command(bench_compile_counts.recompiles, "recompiles")
+command.add_command(bench_export_time.command, "export-time")
 command.add_command(bench_generation.command, "generation")
 command.add_command(bench_peers.command, "peers")
 command.add_command(bench_recall.command, "recall")

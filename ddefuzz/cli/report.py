@@ -24,7 +24,7 @@ from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
 UPSTREAM: Final[dict[str, tuple[str, Callable[[Finding], str]]]] = {
     "issue": ("an issue as PyTorch asks for it, in Markdown", issue),
     "unittest": ("a unit test in PyTorch's style that is expected to fail", unit_test),
-    "exportdb": ("an example for torch/_export/db/examples", exportdb_example),
+    "exportdb": ("an example for PyTorch's ExportDB", exportdb_example),
 }
 """The formats of one finding, with what they are. Nothing is filed."""
 

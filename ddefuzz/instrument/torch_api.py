@@ -79,6 +79,13 @@ SHAPES_CONFIG = Api(
     "torch.fx.experimental._config:aggressive_guard_free_semantics", "torch's own settings that guard less"
 )
 BACKED_SIZE_OBLIVIOUS = Api("torch.fx.experimental._config:backed_size_oblivious", "recorded with observations")
+COUNTED = (
+    EVALUATE_STATIC,
+    *(
+        Api(f"{_SHAPES}:ShapeEnv.{method}", "counted: the work of shape reasoning")
+        for method in ("replace", "simplify", "bound_sympy")
+    ),
+)
 NO_STACK_TRACES = Api("torch.fx.config:do_not_emit_stack_traces", "recorded with observations")
 
 # Stacks (instrument/frames.py).

@@ -19,7 +19,7 @@ from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
 SUBCOMMANDS = {
     "findings": ("list", "show", "set", "note", "dup", "undup", "link", "undo", "export", "import", "merge"),
-    "bench": ("calls", "check", "generation", "keys", "peers", "recall", "recompiles", "throughput"),
+    "bench": ("calls", "check", "export-time", "generation", "keys", "peers", "recall", "recompiles", "throughput"),
 }
 PAGES = [[], *([name] for name in COMMANDS), *([name, sub] for name, subs in SUBCOMMANDS.items() for sub in subs)]
 

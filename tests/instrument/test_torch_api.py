@@ -34,6 +34,8 @@ ALLOWED = {
     "repro/call_script.py": "as repro/script.py",
     "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
     "bench/plain.py": "a script of plain calls, which runs without ddefuzz",
+    "repro/upstream.py": "text of files for PyTorch's own repository; tests run them",
+    "advice/rewrites.py": "calls that are offered to users",
     "classify/expected.py": "the plumbing of these scripts: data about torch's source",
 }
 """The modules that may contain private names, and why."""

@@ -1,0 +1,1 @@
+"""How long torch.export takes with many unbacked symbols: workloads of growing size, counted and timed."""

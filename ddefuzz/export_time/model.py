@@ -1,0 +1,121 @@
+"""The records of a series of measurements, and the exponent by which a count grows. Does not import torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import linear_regression
+from typing import Final, NamedTuple
+
+import msgspec
+
+STEEP: Final = 1.5
+"""An export whose count of questions grows faster than n to this power is too slow for large n."""
+
+
+class Knobs(NamedTuple):
+    """Settings of torch: the level of `aggressive_guard_free_semantics`, and `do_not_emit_stack_traces`."""
+
+    guard_free: int
+    no_stack_traces: bool
+
+
+KNOBS: Final[dict[str, Knobs]] = {
+    "default": Knobs(0, False),
+    "no-stack-traces": Knobs(0, True),
+    "guard-free-1": Knobs(1, False),
+    "guard-free-1,no-stack-traces": Knobs(1, True),
+    "guard-free-2": Knobs(2, False),
+    "guard-free-2,no-stack-traces": Knobs(2, True),
+}
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One export with n symbols.
+
+    `seconds` are CPU seconds of the export alone. `counts` are calls by name, sympy objects made, and evaluations that
+    were `repeated` with the same answer; empty if nothing was counted. `hits` are calls that an lru_cache answered.
+    `peak_mb` is the process's maximum resident memory in 10^6 bytes. `graph` is a hash of the graph; `agrees` says
+    whether the exported program returns what eager does. `patterns` are the questions asked most: how often, and how
+    often again with the same answer. `askers` are the functions that asked most.
+    """
+
+    workload: str
+    n: int
+    knobs: str
+    torch: str
+    seconds: float
+    peak_mb: float
+    counts: dict[str, int]
+    hits: dict[str, int]
+    nodes: int
+    assertions: int
+    graph: str
+    agrees: bool
+    patterns: dict[str, tuple[int, int]]
+    askers: dict[str, int]
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """The fit `count ~ n ** exponent`, with its 95% interval. `interval` is None for fewer than three points."""
+
+    of: str
+    exponent: float
+    interval: tuple[float, float] | None
+
+
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""Student's t, two-sided 95%, for 1 to 10 degrees of freedom."""
+
+
+def growth(of: str, points: Sequence[tuple[int, float]]) -> Growth | None:
+    """The exponent of (n, count), by least squares of their logarithms. None for fewer than two positive counts."""
+    positive = [(math.log(n), math.log(count)) for n, count in points if count > 0]
+    if len(positive) < 2:
+        return None
+    xs, ys = zip(*positive, strict=True)
+    slope, intercept = linear_regression(xs, ys)
+    free = len(positive) - 2
+    if not free:
+        return Growth(of, round(slope, 3), None)
+    left = sum((y - slope * x - intercept) ** 2 for x, y in positive)
+    mean = sum(xs) / len(xs)
+    error = math.sqrt(left / free / sum((x - mean) ** 2 for x in xs))
+    half = _T[min(free, len(_T)) - 1] * error
+    return Growth(of, round(slope, 3), (round(slope - half, 3), round(slope + half, 3)))
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload with one set of knobs: its points by n, and how seconds and counts grow.
+
+    `steep` names the counts whose growth is above `STEEP` even at the lower end of the interval. `site` is the function
+    that asked most at the largest n, and `pattern` what was asked most.
+    """
+
+    workload: str
+    knobs: str
+    points: tuple[Point, ...]
+    growth: tuple[Growth, ...]
+    steep: tuple[str, ...]
+    site: str
+    pattern: str
+
+
+def series_of(points: Sequence[Point]) -> Series:
+    """The series of points of one workload and one set of knobs, by n."""
+    ordered = tuple(sorted(points, key=lambda one: one.n))
+    names = sorted({name for point in ordered for name in point.counts})
+    fits = [growth("seconds", [(one.n, one.seconds) for one in ordered])]
+    fits += [growth(name, [(one.n, one.counts.get(name, 0)) for one in ordered]) for name in names]
+    grown = tuple(fit for fit in fits if fit is not None)
+    steep = tuple(one.of for one in grown if one.of != "seconds" and one.interval and one.interval[0] > STEEP)
+    last = ordered[-1]
+    return Series(
+        workload=last.workload,
+        knobs=last.knobs,
+        points=ordered,
+        growth=grown,
+        steep=steep,
+        site=next(iter(last.askers), ""),
+        pattern=next(iter(last.patterns), ""),
+    )

@@ -1,0 +1,107 @@
+"""The workloads: functions with `n` unbacked symbols, each in a way that users' models have. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+check: Callable[[object], None] = torch._check
+
+Made = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function and its example arguments."""
+
+
+class Workload(NamedTuple):
+    """One workload: what it has n of, and how the function for n is made."""
+
+    name: str
+    meaning: str
+    make: Callable[[int], Made]
+
+
+def _splits(n: int) -> Made:
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        sizes: list[int] = [length.item() for length in lengths.unbind()]  # type: ignore[misc]
+        return torch.cat([part.flip(0) for part in torch.split(x, sizes)])
+
+    return program, (torch.randn(2 * n), torch.full((n,), 2))
+
+
+def _cat(n: int) -> Made:
+    def program(masks: Tensor) -> Tensor:
+        return torch.cat([torch.nonzero(mask).squeeze(1) for mask in masks.unbind()])
+
+    return program, (torch.ones(n, 3, dtype=torch.bool),)
+
+
+def _masks(n: int) -> Made:
+    def program(x: Tensor) -> Tensor:
+        for bound in range(n):
+            x = x[x > -bound - 10.0]
+        return x
+
+    return program, (torch.randn(8),)
+
+
+def _narrow(n: int) -> Made:
+    def program(x: Tensor, sizes: Tensor) -> Tensor:
+        for size in sizes.unbind():
+            length = size.item()
+            check(length >= 0)
+            check(length <= x.size(0))
+            x = x.narrow(0, 0, length)  # type: ignore[arg-type]
+        return x
+
+    return program, (torch.randn(n + 4), torch.arange(n + 3, 3, -1))
+
+
+def _views(n: int) -> Made:
+    def program(sizes: Tensor) -> Tensor:
+        total = torch.zeros(())
+        for size in sizes.unbind():
+            length = size.item()
+            check(length >= 0)
+            grid = torch.ones(length, 2, 3).view(2 * length, 3)  # type: ignore[arg-type]
+            total = total + grid.view(-1, 6).sum()
+        return total
+
+    return program, (torch.full((n,), 2),)
+
+
+def _checks(n: int) -> Made:
+    def program(size: Tensor) -> Tensor:
+        length = size.item()
+        for bound in range(n):
+            check(length <= 1_000 + n - bound)
+        check(length >= 0)
+        return torch.ones(length)  # type: ignore[arg-type]
+
+    return program, (torch.tensor(3),)
+
+
+def _shared(n: int) -> Made:
+    def program(masks: Tensor) -> Tensor:
+        found = [torch.nonzero(mask).squeeze(1) for mask in masks.unbind()]
+        total = found[0]
+        for one in found[1:]:
+            check(one.size(0) == total.size(0))
+            total = total + one
+        return total
+
+    return program, (torch.ones(n, 3, dtype=torch.bool),)
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    Workload("unbind_split_flip_cat", "n data-dependent splits, flipped and concatenated", _splits),
+    Workload("cat", "a concatenation of n nonzero() results: sums of n symbols", _cat),
+    Workload("masks", "n boolean masks, each of the result of the one before", _masks),
+    Workload("narrow", "n nested narrow() of data-dependent lengths", _narrow),
+    Workload("views", "n tensors of a data-dependent size, each viewed twice", _views),
+    Workload("checks", "n torch._check of one symbol", _checks),
+    Workload("shared", "n unbacked sizes that n - 1 torch._check make equal", _shared),
+)
+
+BY_NAME = {one.name: one for one in WORKLOADS}
