@@ -14,7 +14,7 @@ from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, CallableSubject, ProgramSubject, Run, Stage
-from ddefuzz.execute.stages import Capture
+from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
@@ -106,6 +106,28 @@ def test_float64_decides_between_two_roundings() -> None:
 
     assert altered(sums, exactly).agreement == "same"
     assert altered(sums, lambda result: result + 1).agreement == "differs"
+
+
+def test_a_gradient_that_differs_is_seen() -> None:
+    def run(fresh: Prepared) -> Any:
+        return fresh.call(*fresh.args)
+
+    def doubled(fresh: Prepared) -> Any:
+        value = run(fresh)
+        return value + (value - value.detach())
+
+    graph = torch.fx.symbolic_trace(lambda: None)
+    for compute, expected in ((run, ("same", [])), (doubled, ("differs", ["gradient"]))):
+        capture = Capture(graph, compute, run, lambda _: None, lambda: 1, backward=True)
+        (call,) = exercise(ProgramSubject(ROWS), capture, ("example",))
+        assert (call.agreement, [one.what for one in call.differences]) == expected
+
+
+@pytest.mark.parametrize(("stage", "backward"), [("aot", True), ("compile", False)])
+def test_gradients_are_compared_where_they_are_captured(stage: Stage, backward: bool) -> None:
+    capture = stage_function(stage, called=True)(prepare(ProgramSubject(ROWS)))
+    assert capture is not None
+    assert capture.backward == backward
 
 
 def test_a_mutation_of_an_input_is_compared_by_its_effect() -> None:
