@@ -28,9 +28,13 @@ class CallingTask(msgspec.Struct, frozen=True):
 
 
 class CallingResult(msgspec.Struct, frozen=True):
-    """CPU seconds of a worker for a case: capture and capture oracle alone, and with calls and all oracles."""
+    """CPU seconds of a worker for a case: capture and capture oracle alone, and with calls and all oracles.
+
+    `reported` says that an oracle reported a failure. Then its time is mostly that of finding the site.
+    """
 
     captured: bool
+    reported: bool
     alone: float
     called: float
 
@@ -39,6 +43,8 @@ class CallingCost(msgspec.Struct, frozen=True):
     """The cost of calling, by stage: CPU seconds of captures alone, and with calls and all oracles.
 
     `programs` counts the captures of `draws` drawn programs in all stages. Programs that are not captured are left out.
+    `reported` counts those for which an oracle reported a failure; `healthy_alone` and `healthy_called` are the totals
+    over the others.
     """
 
     torch: str
@@ -48,12 +54,20 @@ class CallingCost(msgspec.Struct, frozen=True):
     programs: int
     alone: dict[str, float]
     called: dict[str, float]
+    reported: int
+    healthy_alone: float
+    healthy_called: float
     schema: str = "ddefuzz.bench.calls/1"
 
     @property
     def ratio(self) -> float:
         """CPU seconds with all oracles over those with the capture oracle alone."""
         return sum(self.called.values()) / sum(self.alone.values())
+
+    @property
+    def healthy_ratio(self) -> float | None:
+        """The same over the captures for which nothing was reported; None if there is none."""
+        return self.healthy_called / self.healthy_alone if self.healthy_alone else None
 
 
 def run_calling(task: CallingTask) -> CallingResult:
@@ -67,12 +81,13 @@ def run_calling(task: CallingTask) -> CallingResult:
     }
     judge_run(trials["called"])  # what only a first capture of this kind costs counts for neither
     spent: dict[str, float] = {}
-    outcome = ""
+    outcome, reported = "", False
     for name in sorted(trials, reverse=bool(task.index % 2)):
         before = time.process_time()
-        outcome = judge_run(trials[name]).observation.outcome
+        tried = judge_run(trials[name])
+        outcome, reported = tried.observation.outcome, reported or bool(tried.failures)
         spent[name] = time.process_time() - before
-    return CallingResult(outcome == "ok", spent["alone"], spent["called"])
+    return CallingResult(outcome == "ok", reported, spent["alone"], spent["called"])
 
 
 def calling_cost(profile: str, seed: int, draws: int) -> CallingCost:
@@ -82,7 +97,7 @@ def calling_cost(profile: str, seed: int, draws: int) -> CallingCost:
     """
     alone: dict[str, float] = dict.fromkeys(CHEAP_TO_CALL, 0.0)
     called = dict(alone)
-    programs = 0
+    done: list[CallingResult] = []
     with Pool(1) as pool:
         sent = [
             (stage, pool.submit(run_calling, CallingTask(profile, seed, index, stage), CASE_SECONDS))
@@ -94,9 +109,13 @@ def calling_cost(profile: str, seed: int, draws: int) -> CallingCost:
             if isinstance(result, CallingResult) and result.captured:
                 alone[stage] += result.alone
                 called[stage] += result.called
-                programs += 1
+                done.append(result)
         version = pool.submit(describe, DescribeTask(profile, seed), CASE_SECONDS).result()
-    if not programs:
+    if not done:
         raise DdefuzzError(f"none of {draws} programs of profile {profile} was captured")
     torch = version.torch if isinstance(version, Versions) else ""
-    return CallingCost(torch, profile, seed, draws, programs, alone, called)
+    healthy = [one for one in done if not one.reported]
+    spent = sum(one.alone for one in healthy), sum(one.called for one in healthy)
+    return CallingCost(
+        torch, profile, seed, draws, len(done), alone, called, len(done) - len(healthy), spent[0], spent[1]
+    )

@@ -35,7 +35,12 @@ def command(draws: int, seed: int, profile: str, format_: str, outputs: tuple[tu
     profile_named(profile)
     with LiveLine(f"capturing and calling {draws} programs"):
         record = calling_cost(profile, seed, draws)
-    document = msgspec.json.encode({**msgspec.to_builtins(record), "ratio": record.ratio}).decode() + "\n"
+    document = (
+        msgspec.json.encode(
+            {**msgspec.to_builtins(record), "ratio": record.ratio, "healthy_ratio": record.healthy_ratio}
+        ).decode()
+        + "\n"
+    )
     deliver({"text": lambda _page: calls_text(record), "json": lambda _page: document}, format_, outputs)
 
 
@@ -46,8 +51,15 @@ def calls_text(record: CallingCost) -> str:
         for stage, spent in record.alone.items()
         if spent
     )
+    healthy = (
+        f"{record.healthy_ratio:8.2f}  the same without the {record.reported} captures for which a failure was "
+        "reported and its site was looked for\n"
+        if record.healthy_ratio is not None
+        else ""
+    )
     return (
         f"{record.programs} captures of {record.draws} programs of profile {record.profile}, seed {record.seed}, torch "
         f"{record.torch}\n"
-        f"{record.ratio:8.2f}  CPU seconds with calls and all oracles over capture alone (target ≤ 1.5)\n{stages}\n"
+        f"{record.ratio:8.2f}  CPU seconds with calls and all oracles over capture alone (target ≤ 1.5)\n"
+        f"{healthy}{stages}\n"
     )

@@ -27,12 +27,12 @@ def test_a_program_that_ended_its_worker_is_not_captured() -> None:
 
 
 def test_the_ratio_is_over_all_stages() -> None:
-    cost = CallingCost(
-        "2.13.0", "captures", 0, 3, 5, {"aot": 1.0, "export": 3.0, "compile": 0.0}, {"aot": 2.0, "export": 4.0}
-    )
+    alone, called = {"aot": 1.0, "export": 3.0, "compile": 0.0}, {"aot": 2.0, "export": 4.0}
+    cost = CallingCost("2.13.0", "captures", 0, 3, 5, alone, called, 1, 2.0, 2.5)
     assert cost.ratio == 1.5
     assert calls_text(cost).splitlines()[1:] == [
         "    1.50  CPU seconds with calls and all oracles over capture alone (target ≤ 1.5)",
+        "    1.25  the same without the 1 captures for which a failure was reported and its site was looked for",
         "    2.00  aot: 2.0 / 1.0",
         "    1.33  export: 4.0 / 3.0",
     ]
