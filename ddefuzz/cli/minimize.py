@@ -24,12 +24,13 @@ from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.execute.pool import Lost, Pool
-from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, ProgramSubject, Run, Runner, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, CallableSubject, ProgramSubject, Run, Runner, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import Suspect, judge_program, kept, shows, suspect_of
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.model import Program
@@ -63,7 +64,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 @click.command("minimize")
-@click.argument("target", metavar="ID|FILE", required=False)
+@click.argument("target", metavar="ID|FILE|FILE:NAME", required=False)
 @click.option("--all", "everything", is_flag=True, help="Shrink all findings of the database, in order of id.")
 @click.option("--after", default="", metavar="ID", help="For --all: begin after this id.")
 @jobs_option
@@ -101,9 +102,11 @@ def command(
 ) -> None:
     """Shrink a program while it still fails in the same way.
 
-    The program is that of a finding (ID), or in a FILE. A smaller program fails in the same way if its failure has the
-    same signature: kind, site and anchor. For a finding, each smaller program is saved at once, so Ctrl-C loses
-    nothing.
+    The program is that of a finding (ID), or in a FILE. FILE:NAME is a model of yours, as for `ddefuzz check`: the
+    calls of torch that lead to its failure are written as a program without your code, and that is shrunk.
+
+    A smaller program fails in the same way if its failure has the same signature: kind, site and anchor. For a finding,
+    each smaller program is saved at once, so Ctrl-C loses nothing.
 
     With --all, each finding starts from its smallest program so far. It keeps that program if no smaller one fails in
     the same way in a fresh process. The output has one line for each finding.
@@ -120,7 +123,8 @@ def command(
     if target is None or after:
         raise click.UsageError("found no ID|FILE, or --after without --all; expected ID, FILE or --all [--after ID]")
     with ExitStack() as stack:
-        if Path(target).is_file():
+        own = _own_code(target)
+        if own is not None or Path(target).is_file():
             finding, save = None, None
         else:
             database = stack.enter_context(Database.open(db, create=False))
@@ -128,7 +132,12 @@ def command(
             save = partial(_save, database, finding)
         pool = stack.enter_context(Pool(1))
         observe = partial(pool.observe, timeout=timeout)
-        start = _of_finding(finding, again=again) if finding else _of_file(Path(target), stage, observe)
+        if finding is not None:
+            start = _of_finding(finding, again=again)
+        elif own is not None:
+            start = _of_code(own, stage, pool, timeout)
+        else:
+            start = _of_file(Path(target), stage, observe)
         suspect = start.suspect
         found = _minimized(start, observe, max_attempts, save)
         text = print_program(found.program)
@@ -211,6 +220,44 @@ def _of_file(path: Path, stage: Stage | None, observe: Runner) -> Start:
             suspect = suspect_of(text, one.signature, kept(one.failure))
             return Start(suspect, str(path), failing_ops(one.failure.observation, text))
     raise InputError(f"{path}: found a program that does not fail in {', '.join(stages)}, expected one that does")
+
+
+def _own_code(target: str) -> CallableSubject | None:
+    """The user's model, if the target is FILE:NAME or package.module:NAME."""
+    file, colon, name = target.rpartition(":")
+    return CallableSubject(file, name=name) if colon and name and not Path(target).is_file() else None
+
+
+def record(subject: CallableSubject) -> str:
+    """The program that may show the failure of a model. It runs as a task of a worker."""
+    # Imported here, because this command must not import torch.
+    from ddefuzz.minimize.recorded import recorded  # noqa: PLC0415
+
+    return recorded(subject)
+
+
+def _of_code(subject: CallableSubject, stage: Stage | None, pool: Pool, timeout: float) -> Start:
+    """The calls of torch that lead to the failure of a model, as a program with the same signature."""
+    named = f"{subject.path}:{subject.name}"
+    stages = (stage,) if stage else CAPTURE_STAGES[:3]
+    observe = partial(pool.observe, timeout=timeout)
+    observations = [observe(Run(subject, one)) for one in ("eager", *stages)]
+    wanted = [classify(failure).signature for failure in judge(observations)]
+    if observations[0].outcome != "ok" or not wanted:
+        raise InputError(f"{named}: found a model that does not fail in {', '.join(stages)}, expected one that does")
+    text = pool.submit(record, subject, timeout).result()
+    if isinstance(text, Lost) or not text:
+        raise InputError(
+            f"{named}: found no call of torch that fails when sizes are propagated ({wanted[0]}), expected one: "
+            "a branch of your own code cannot be cut out of it"
+        )
+    catalogue.parse(text, named)
+    for judged in judge_program(text, stages, (EXPLICIT,), observe, compare=False):
+        for one in judged.failures:
+            if one.signature in wanted:
+                suspect = suspect_of(text, one.signature, kept(one.failure))
+                return Start(suspect, named, failing_ops(one.failure.observation, text))
+    raise InputError(f"{named}: found calls of torch that do not show {wanted[0]} by themselves:\n{text}")
 
 
 def _minimized(

@@ -148,3 +148,14 @@ def test_all_findings_are_minimized_confirmed_and_controlled_and_a_second_time_n
 @pytest.mark.parametrize("arguments", [[], ["--after", "dde-1"], ["--all", "dde-1"], ["--all", "--again"]])
 def test_arguments_that_contradict_are_refused(arguments: list[str]) -> None:
     assert CliRunner().invoke(command, arguments).exit_code == 2
+
+
+@pytest.mark.slow
+def test_a_model_becomes_a_program_without_its_code() -> None:
+    subjects = Path(__file__).with_name("check_subjects.py")
+    result = CliRunner().invoke(command, [f"{subjects}:Roll", "--stage", "export", "--max-attempts", "20"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.endswith('def program(x: Float32[Tensor, "u0"]):\n    return torch.roll(x, 1)\n')
+    result = CliRunner().invoke(command, [f"{subjects}:branch", "--stage", "export"])
+    assert isinstance(result.exception, InputError)
+    assert "a branch of your own code cannot be cut out of it" in str(result.exception)
