@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
@@ -101,12 +102,13 @@ def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[
         at_calls = tuple(dict.fromkeys(compiled))
         culprit = _culprit(notes, names, calls, keys, at_calls) if len(at_calls) > allowed else None
         raised = None if error is None else recorder.raised(exception_chain(error))
+        duck = _duck_sized(names, calls, keys, at_calls) if len(at_calls) > allowed and culprit is None else ""
         stacks = recorder.constraints(lambda text, _message: culprit is not None and text == culprit.name)
     return Counted(
         at_calls,
         allowed,
         shareable,
-        "" if culprit is None else str(culprit.expression),
+        duck if culprit is None else str(culprit.expression),
         stacks[0] if stacks else None,
         "" if error is None else " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:MESSAGE],
         raised,
@@ -192,6 +194,26 @@ def _culprit(
             if found is not None:
                 return found
     return None
+
+
+def _duck_sized(
+    names: Sequence[str], calls: Sequence[tuple[Any, ...]], keys: list[tuple[Key, ...]], compiled: tuple[int, ...]
+) -> str:
+    """The equality of two sizes that torch assumes because they are the same in one call, and that is false in a later
+    one. `ShapeEnv.create_symbol` gives such sizes one symbol.
+    """
+    for at in reversed(compiled):
+        for earlier in reversed([one for one in compiled if one < at and keys[one] == keys[at]]):
+            before, now = _sizes(names, calls[earlier]), _sizes(names, calls[at])
+            for (first, size), (second, other) in combinations(before.items(), 2):
+                if size == other > 1 and now[first] != now[second]:
+                    return f"Eq({second}, {first})"
+    return ""
+
+
+def _sizes(names: Sequence[str], args: tuple[Any, ...]) -> dict[str, int]:
+    tensors = [(name, arg) for name, arg in zip(names, args, strict=False) if isinstance(arg, torch.Tensor)]
+    return {f"{name}.size()[{dim}]": size for name, arg in tensors for dim, size in enumerate(arg.shape)}
 
 
 def _is_false(guard: Noted, values: dict[str, Any]) -> bool:

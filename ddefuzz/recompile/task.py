@@ -13,6 +13,7 @@ from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument.events import Constraint, Raised
+from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
 from ddefuzz.recompile.count import Counted, count
 from ddefuzz.recompile.model import Described, DescribeTask, Mode, Owner, Recompiled, RecompileTask, Row
 from ddefuzz.recompile.sequence import UnsizedError, ops, sequenced
@@ -24,6 +25,10 @@ DYNAMIC: dict[Mode, bool | str | None] = {
     "unbacked": "unbacked",
 }
 """What a row says of its mode."""
+
+
+DUCK_SIZING = f"{SYMBOLIC_SHAPES_FILE.path}:create_symbol"
+"""The code that gives sizes one symbol if they are the same in the first call (`use_duck_shape`)."""
 
 
 def describe(_: DescribeTask) -> Described:
@@ -74,7 +79,7 @@ def _blamed(counted: Counted) -> tuple[str, Owner, str]:
     """The code that made the failed guard, whose it is, and the line."""
     raised = as_raised(counted.failed) if counted.failed is not None else counted.raised
     if raised is None:
-        return "", "", ""
+        return (DUCK_SIZING, "torch", "") if counted.guard else ("", "", "")
     found, frame = site(raised)
     return str(found), "user" if found == USER_SITE else "torch", f"{frame.file}:{frame.line}" if frame.line else ""
 

@@ -93,6 +93,16 @@ def test_allowed_are_the_keys_of_the_policy() -> None:
     assert varying(mixed) == [(0, 0)]
 
 
+def test_sizes_that_are_the_same_by_chance_are_duck_sized() -> None:
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    counted = count(double, ["x"], [(torch.zeros(size, 5),) for size in (5, 7, 9)], "dynamic")
+    assert (counted.compiled, counted.allowed) == ((0, 1), 1)
+    assert counted.guard == "Eq(x.size()[1], x.size()[0])"
+    assert counted.failed is None
+
+
 def test_an_error_ends_the_sequence() -> None:
     def fail(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] == 7:
