@@ -12,31 +12,31 @@ from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, ProgramSubject, Run, Stage
 from ddefuzz.execute.worker import late
-from ddefuzz.oracles.program import Trial, judge_run
+from ddefuzz.oracles.program import CAPTURE, Trial, judge_run
 from ddefuzz.oracles.table import NAMES, calls_of
 
 CASE_SECONDS = 120.0
 
 
 class CallingTask(msgspec.Struct, frozen=True):
-    """Draw a case, capture it in a stage, and call what was captured at the sizes that the oracles need; then judge."""
+    """Draw a case and capture it in a stage; if `calling`, call what was captured at the sizes of the oracles."""
 
     profile: str
     seed: int
     index: int
     stage: Stage
+    calling: bool
 
 
 class CallingResult(msgspec.Struct, frozen=True):
-    """CPU seconds of a worker for a case: capture and capture oracle alone, and with calls and all oracles.
+    """CPU seconds of a worker for capture, calls and judging.
 
     `reported` says that an oracle reported a failure. Then its time is mostly that of finding the site.
     """
 
     captured: bool
     reported: bool
-    alone: float
-    called: float
+    cpu_seconds: float
 
 
 class CallingCost(msgspec.Struct, frozen=True):
@@ -71,51 +71,48 @@ class CallingCost(msgspec.Struct, frozen=True):
 
 
 def run_calling(task: CallingTask) -> CallingResult:
-    """The worker's side: the same program twice, in turn first with and first without calls."""
+    """The worker's side."""
     drawn: Any = late("ddefuzz.generate.draw").drawn_case(task.profile, task.seed, task.index)
     text: str = late("ddefuzz.program.text").print_program(drawn.program)
-    run = Run(ProgramSubject(text), task.stage)
-    trials = {
-        "alone": Trial(run),
-        "called": Trial(msgspec.structs.replace(run, calls=calls_of(NAMES)), NAMES),
-    }
-    judge_run(trials["called"])  # what only a first capture of this kind costs counts for neither
-    spent: dict[str, float] = {}
-    outcome, reported = "", False
-    for name in sorted(trials, reverse=bool(task.index % 2)):
-        before = time.process_time()
-        tried = judge_run(trials[name])
-        outcome, reported = tried.observation.outcome, reported or bool(tried.failures)
-        spent[name] = time.process_time() - before
-    return CallingResult(outcome == "ok", reported, spent["alone"], spent["called"])
+    names = NAMES if task.calling else CAPTURE
+    run = Run(ProgramSubject(text), task.stage, calls=calls_of(names))
+    before = time.process_time()
+    tried = judge_run(Trial(run, names))
+    spent = time.process_time() - before
+    return CallingResult(tried.observation.outcome == "ok", bool(tried.failures), spent)
 
 
 def calling_cost(profile: str, seed: int, draws: int) -> CallingCost:
-    """Measure `draws` cases of a profile in each stage whose captured programs campaigns call, in one worker.
+    """Measure `draws` cases of a profile in each stage whose captured programs campaigns call.
 
-    Raises DdefuzzError if none of them is captured.
+    One worker captures them, and another one captures and calls them: a second capture of a program costs less than its
+    first. Raises DdefuzzError if none of them is captured.
     """
+    tasks = [CallingTask(profile, seed, index, stage, False) for index in range(draws) for stage in CHEAP_TO_CALL]
+    sides = [_results([msgspec.structs.replace(task, calling=calling) for task in tasks]) for calling in (False, True)]
     alone: dict[str, float] = dict.fromkeys(CHEAP_TO_CALL, 0.0)
     called = dict(alone)
-    done: list[CallingResult] = []
+    done: list[tuple[CallingResult, CallingResult]] = []
+    for task, one, other in zip(tasks, *sides, strict=True):
+        if one is not None and other is not None and one.captured and other.captured:
+            alone[task.stage] += one.cpu_seconds
+            called[task.stage] += other.cpu_seconds
+            done.append((one, other))
     with Pool(1) as pool:
-        sent = [
-            (stage, pool.submit(run_calling, CallingTask(profile, seed, index, stage), CASE_SECONDS))
-            for index in range(draws)
-            for stage in CHEAP_TO_CALL
-        ]
-        for stage, future in sent:
-            result = future.result()
-            if isinstance(result, CallingResult) and result.captured:
-                alone[stage] += result.alone
-                called[stage] += result.called
-                done.append(result)
         version = pool.submit(describe, DescribeTask(profile, seed), CASE_SECONDS).result()
     if not done:
         raise DdefuzzError(f"none of {draws} programs of profile {profile} was captured")
     torch = version.torch if isinstance(version, Versions) else ""
-    healthy = [one for one in done if not one.reported]
-    spent = sum(one.alone for one in healthy), sum(one.called for one in healthy)
+    healthy = [pair for pair in done if not pair[1].reported]
+    one_side, other_side = (sum(pair[side].cpu_seconds for pair in healthy) for side in (0, 1))
     return CallingCost(
-        torch, profile, seed, draws, len(done), alone, called, len(done) - len(healthy), spent[0], spent[1]
+        torch, profile, seed, draws, len(done), alone, called, len(done) - len(healthy), one_side, other_side
     )
+
+
+def _results(tasks: list[CallingTask]) -> list[CallingResult | None]:
+    """The results of a new worker, None for a task that ended it."""
+    with Pool(1) as pool:
+        sent = [pool.submit(run_calling, task, CASE_SECONDS) for task in tasks]
+        done = [future.result() for future in sent]
+    return [one if isinstance(one, CallingResult) else None for one in done]

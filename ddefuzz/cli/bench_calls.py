@@ -30,7 +30,7 @@ from ddefuzz.generate.profiles import profile_named
 def command(draws: int, seed: int, profile: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """Compare the CPU seconds of a capture with and without calling what was captured, at all sizes of the oracles.
 
-    Each program is captured both ways in one process, in all stages but inductor.
+    Each program is captured both ways, in all stages but inductor: in one process alone, in another one with calls.
     """
     profile_named(profile)
     with LiveLine(f"capturing and calling {draws} programs"):
