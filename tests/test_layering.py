@@ -35,6 +35,7 @@ PACKAGES = (
     "advice",
     "versions",
     "report",
+    "study",
     "campaign",
     "sweep",
     "bench",

@@ -52,7 +52,7 @@ def in_user_words(question: str, sizes: Mapping[str, str]) -> ast.expr | None:
     if any(node.id not in {*sizes, *_FUNCTIONS} for node in ast.walk(tree) if isinstance(node, ast.Name)):
         return None
     said = _InUserWords(sizes).visit(tree)
-    return _size_first(said) if isinstance(said, ast.Compare) else None
+    return _without_factor(_size_first(said)) if isinstance(said, ast.Compare) else None
 
 
 def fixes_a_size(condition: str) -> bool:
@@ -111,6 +111,17 @@ class _InUserWords(ast.NodeTransformer):
                 return ast.Call(function, args, [])
             case _:
                 return node
+
+
+def _without_factor(condition: ast.Compare) -> ast.Compare:
+    """`4 * n == 0` without the factor."""
+    match condition:
+        case ast.Compare(ast.BinOp(ast.Constant(int() as factor), ast.Mult(), size), operators, [ast.Constant(0)]) if (
+            factor > 0
+        ):
+            return ast.Compare(size, operators, [ast.Constant(0)])
+        case _:
+            return condition
 
 
 def _size_first(condition: ast.Compare) -> ast.Compare:

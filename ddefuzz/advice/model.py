@@ -36,7 +36,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     `files` have changed functions. `wrapper` is the source of a class `Promised` around the subject; empty for none.
     `probed` are the original files in which each decision that the change removes is reported. `may_refuse` says
-    that a call may raise where the original returns.
+    that a call may raise where the original returns. `held_out` asks for inputs that the search does not use.
     """
 
     subject: Subject
@@ -45,6 +45,7 @@ class Candidate(msgspec.Struct, frozen=True):
     wrapper: str = ""
     probed: tuple[ChangedFile, ...] = ()
     may_refuse: bool = False
+    held_out: bool = False
 
 
 class Compared(msgspec.Struct, frozen=True):

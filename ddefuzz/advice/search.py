@@ -96,6 +96,7 @@ class Search:
         self.remaining = ""
         self.deepest = 0
         self._seen: set[tuple[object, ...]] = set()
+        self.passing: list[tuple[Change, Candidate]] = []
         self._offered: list[tuple[Change, frozenset[str]]] = []
         self._order = count()
 
@@ -167,7 +168,9 @@ class Search:
         if ended:
             return None, left, frozenset()
         attempt, tried = self._smallest(attempt, tried)
-        return self._change(attempt, tried), None, frozenset(one.inputs for one in tried.compared if one.refused)
+        change = self._change(attempt, tried)
+        self.passing.append((change, self._candidate(attempt)))
+        return change, None, frozenset(one.inputs for one in tried.compared if one.refused)
 
     def _with_value(self, attempt: _Attempt) -> _Attempt | None:
         """The attempt with the value of the example, which a changed source raises. None if it does not get there."""

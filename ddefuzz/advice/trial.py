@@ -15,7 +15,7 @@ import torch
 
 from ddefuzz.advice.model import Candidate, Compared, Described, InputDim, Trialed
 from ddefuzz.advice.swapped import swapped
-from ddefuzz.advice.variants import Variant, variants_of
+from ddefuzz.advice.variants import Variant, held_out_of, variants_of
 from ddefuzz.advice.wrapper import CLASS
 from ddefuzz.execute.compare import differences
 from ddefuzz.execute.observe import captured_output, observe_in
@@ -34,6 +34,9 @@ COMPARED = frozenset({"structure", "number", "dtype", "shape", "values", "mutati
 
 SAID_LIMIT = 200
 
+UNDETERMINED = "the inputs do not determine the result"
+"""What stands for the error of the original where two calls of it differ."""
+
 
 class _Result(NamedTuple):
     """What a call did: its error, or its result and the arguments afterwards."""
@@ -49,9 +52,9 @@ def try_change(candidate: Candidate) -> Trialed:
     def make() -> Prepared:
         return prepare(candidate.subject)
 
-    variants = variants_of(make(), leaf_names(make()))
+    variants = (held_out_of if candidate.held_out else variants_of)(make(), leaf_names(make()))
     with captured_output():
-        expected = [_run(make, one.resized, _call) for one in variants]
+        expected = [_determined(make, one) for one in variants]
         compared = [Compared(one.inputs, original=two.error) for one, two in zip(variants, expected, strict=True)]
         sides = tuple(_sides(candidate, variants, expected))
     changed = _changed(candidate)
@@ -72,6 +75,12 @@ def try_change(candidate: Candidate) -> Trialed:
             if observed.outcome != "ok":
                 break
     return Trialed(tuple(observations), tuple(compared), sides)
+
+
+def _determined(make: Callable[[], Prepared], variant: Variant) -> _Result:
+    """What the original does. Inputs for which it differs from itself (memory that nothing wrote) count as refused."""
+    first, again = (_run(make, variant.resized, _call) for _ in range(2))
+    return _Result(UNDETERMINED) if not first.error and _difference(first, again, arguments=True) else first
 
 
 def _captured(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -12,6 +13,9 @@ from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaves_of, with_leav
 
 SMALL = (0, 1, 2)
 """The sizes that decisions of torch and of users are about."""
+
+HELD_OUT = 8
+"""The number of sets of inputs that are kept for the study."""
 
 MOST_ALONE = 4
 """Up to this many symbols or tensors are varied each alone; more of them only together."""
@@ -52,6 +56,36 @@ class Variant:
 def variants_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ...]:
     """The example itself, and other inputs. `names` are those of the leaves."""
     return (Variant("the example"), *_of_sizes(prepared, names), *_of_values(prepared, names))
+
+
+def held_out_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ...]:
+    """Inputs that no search uses: random values like the example's, alone and with one element less in each dim."""
+    leaves = leaves_of(prepared)
+    tensors = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.numel()}
+    shorter = {
+        place.symbol: leaves[place.leaf].shape[place.dim] - 1
+        for place in prepared.unbacked
+        if leaves[place.leaf].shape[place.dim] > 3
+    }
+    found = [Variant("the example")]
+    for seed in range(HELD_OUT):
+        values = {at: partial(_random_like, seed=seed) for at in tensors}
+        found += [Variant(f"random values {seed}", shorter if seed % 2 else {}, values)]
+    return tuple(found)
+
+
+def _random_like(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Random values between the least and the greatest of a tensor; a mask has every share of true elements."""
+    generator = torch.Generator().manual_seed(seed + 100)
+    drawn = torch.rand(tensor.shape, generator=generator)
+    if tensor.dtype == torch.bool:
+        return drawn < seed / max(HELD_OUT - 1, 1)
+    if tensor.is_floating_point():
+        return (drawn * 4 - 2).to(tensor.dtype)
+    if tensor.is_complex():
+        return torch.complex(drawn, drawn).to(tensor.dtype)
+    least, greatest = int(tensor.min()), int(tensor.max())
+    return (least + (drawn * (greatest - least + 1)).floor()).to(tensor.dtype)
 
 
 def _of_sizes(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:

@@ -30,6 +30,7 @@ COMMANDS = {
     "bisect": "Find the two versions of torch between which a finding was fixed, moved or came in.",
     "ci": "Run what a CI job needs: pull-request, batch, coverage.",
     "init": "Write what a repository needs to run ddefuzz in its CI.",
+    "study": "Check many models, and compare with a plain capture and with draft_export.",
     "sites": "List the guard sites of torch, and how often runs reached them.",
     "bench": "Measure ddefuzz itself.",
     "recompiles": "Count how often torch.compile compiles each op with out= over calls of different sizes.",

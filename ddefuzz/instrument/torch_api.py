@@ -139,6 +139,9 @@ CHECK_DYNAMIC_SHAPES = Api(
     "what torch.export says of a `dynamic_shapes` that does not fit the arguments",
     ("combined_args", "dynamic_shapes"),
 )
+EXPORTDB = Api("torch._export.db.examples:all_examples", "the examples of ExportDB by name")
+DRAFT_REPORT = "_report"
+"""The attribute of a draft-exported program with what draft_export reports."""
 UNBACKED_MARKS = ("_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
 """The attributes of a tensor in which `mark_unbacked` keeps the dims."""
 SHAPE_ID_MARKS = "_dynamo_shape_ids"

@@ -140,7 +140,8 @@ def test_a_condition_that_fixes_a_size_is_known(condition: str, fixed: bool) -> 
 @pytest.mark.parametrize(
     ("question", "said"),
     [
-        ("Eq(4*u0, 0)", "4 * kept.shape[0] == 0"),
+        ("Eq(4*u0, 0)", "kept.shape[0] == 0"),
+        ("Eq(4*u0, 8)", "4 * kept.shape[0] == 8"),
         ("1 > u0", "kept.shape[0] < 1"),
         ("Ne(u0, u1)", "kept.shape[0] != n"),
         ("Mod(u0, 2) > 0", "kept.shape[0] % 2 > 0"),

@@ -1,0 +1,159 @@
+"""`ddefuzz study`: check many models, and compare with a plain capture and with draft_export."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.advice.model import Candidate, Trialed
+from ddefuzz.advice.search import Search, may_help
+from ddefuzz.advice.task import describe, try_change
+from ddefuzz.cli.check_runs import START_SECONDS, Target, run_cases
+from ddefuzz.cli.options import jobs_option
+from ddefuzz.cli.output import Writer, deliver, output_options, plain, rendered
+from ddefuzz.cli.progress import LiveLine
+from ddefuzz.errors import EXIT_INTERRUPTED, InputError
+from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage
+from ddefuzz.files import read_text
+from ddefuzz.oracles.capture import KINDS
+from ddefuzz.report.check import failures_of, problems_of
+from ddefuzz.report.owner import torch_itself
+from ddefuzz.study.model import GROUPS, Offered, Plain, Studied, page, totals
+from ddefuzz.study.task import names_of, plain_draft, plain_export
+
+STAGES: tuple[Stage, ...] = ("eager", "export")
+
+ARGUMENTS = "_args"
+
+
+@click.command("study")
+@click.option(
+    "--models",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("corpora/models"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Files with models: each NAME with NAME_args is one.",
+)
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    type=click.Choice(["own", *(group.title for group in GROUPS)]),
+    help="Which models: those of the folder, those of torch's ExportDB, tiny ones of transformers. Default: all.",
+)
+@click.option("--timeout", default=120.0, show_default=True, metavar="SECONDS", help="Time limit of one capture.")
+@click.option(
+    "--budget", default=30.0, show_default=True, metavar="SECONDS", help="How long changes are tried a model."
+)
+@jobs_option
+@output_options("text", "json", "markdown")
+def command(
+    models: Path,
+    groups: tuple[str, ...],
+    timeout: float,
+    budget: float,
+    jobs: int,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+) -> None:
+    """Check many models, and compare with a plain capture and with draft_export.
+
+    For each model, the table has the outcome of check, of a plain export and of draft_export, the problems that check
+    and draft_export find, the change that check offers, and on how many held-out inputs it agrees with eager. Ctrl-C
+    ends it with the models so far. The models of transformers need `pip install "ddefuzz[study]"`; they have random
+    weights, and nothing is downloaded. Code in FOLDER is executed.
+    """
+    del jobs  # one model after the other, so that CPU times can be compared
+    rows: list[Studied] = []
+    with Pool(1) as pool, LiveLine("starting a worker (importing torch takes some seconds)") as live:
+        targets = list(_targets(pool, models, groups))
+        with suppress(KeyboardInterrupt):
+            for number, (group, target) in enumerate(targets, 1):
+                live.update(f"{number} of {len(targets)}: {target.case}")
+                rows.append(_studied(pool, group, target, timeout, budget, live))
+    if not rows:
+        raise InputError(f"{models}: found no models, expected files with NAME and NAME_args")
+    words = " ".join(["ddefuzz study", *(f"--group {group}" for group in groups)])
+    deliver(_writers(rows, words), format_, outputs)
+    if len(rows) < len(targets):
+        raise SystemExit(EXIT_INTERRUPTED)
+
+
+def _writers(rows: list[Studied], words: str) -> dict[str, Writer]:
+    lines = "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)
+    table = page(rows, torch_itself().version, words)
+    return {
+        "text": lambda width: rendered(plain("\n".join(totals(tuple(rows)))), width),
+        "json": lambda _: lines,
+        "markdown": lambda _: table,
+    }
+
+
+def _targets(pool: Pool, models: Path, groups: tuple[str, ...]) -> Iterator[tuple[str, Target]]:
+    if not groups or "own" in groups:
+        for file in sorted(models.glob("*.py")):
+            for name in _models_in(file):
+                yield "own", Target(name, CallableSubject(str(file), name=name), str(file))
+    for group in GROUPS:
+        if not groups or group.title in groups:
+            found = pool.submit(names_of, group, START_SECONDS).result()
+            for name in () if isinstance(found, Lost) else found:
+                yield group.title, Target(name, CallableSubject(group.module, name=name), group.module)
+
+
+def _models_in(file: Path) -> Iterator[str]:
+    """The names of a file that have example arguments. The file is parsed, not executed."""
+    for node in ast.parse(read_text(file)).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(name)]) if name.endswith(ARGUMENTS):
+                yield name.removesuffix(ARGUMENTS)
+
+
+def _studied(pool: Pool, group: str, target: Target, timeout: float, budget: float, live: LiveLine) -> Studied:
+    exported = pool.submit(plain_export, target.subject, timeout).result()
+    drafted = pool.submit(plain_draft, target.subject, timeout).result()
+    (runs,) = run_cases(pool, [target], STAGES, (EXPLICIT,), timeout, live)
+    again = pool.submit(plain_export, target.subject, timeout).result()  # warm, as the run of check is
+    seen = next(one.observation for one in runs.tried if one.observation.stage == "export")
+    eager = next(one.observation for one in runs.tried if one.observation.stage == "eager")
+    row = Studied(
+        group,
+        target.case,
+        seen.outcome if eager.outcome == "ok" else "not-judged",
+        _plain(again if not isinstance(again, Lost) else exported),
+        _plain(drafted),
+        problems=len(problems_of(runs)),
+        check_seconds=seen.cpu_seconds,
+    )
+    failures = [one for one in failures_of(runs.tried) if one.failure.kind in KINDS and may_help(one)]
+    if not failures or row.check != "fail":
+        return row
+
+    def trial(candidate: Candidate) -> Trialed:
+        found = pool.submit(try_change, candidate, timeout).result()
+        return Trialed(problem=f"ends in {found.outcome}: {found.reason}") if isinstance(found, Lost) else found
+
+    described = pool.submit(describe, target.subject, timeout).result()
+    if isinstance(described, Lost):
+        return row
+    search = Search(target.subject, described, ("export",), trial, budget)
+    search.run(failures[0])
+    offered = []
+    for change in search.changes:
+        candidate = next(made for one, made in search.passing if one == change)
+        held = trial(msgspec.structs.replace(candidate, held_out=True, may_refuse=True)).compared[1:]
+        differs = sum(bool(one.differs) or (change.kind == "rewrite" and one.refused) for one in held)
+        agrees = sum(not one.original and not one.refused and not one.differs for one in held)
+        offered.append(Offered(change.kind, change.does, agrees, differs))
+    return msgspec.structs.replace(row, offered=tuple(offered), tried=len(search.tried))
+
+
+def _plain(ended: Plain | Lost) -> Plain:
+    return Plain(ended.reason) if isinstance(ended, Lost) else ended

@@ -1,0 +1,109 @@
+"""The records of the study: a model, how plain torch ends with it, and what check makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ddefuzz.advice.model import ChangeKind
+
+SCHEMA = "ddefuzz.study/1"
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Models of one module: its name or path."""
+
+    title: str
+    module: str
+
+
+GROUPS = (Group("ExportDB", "ddefuzz.study.exportdb"), Group("transformers", "ddefuzz.study.families"))
+
+
+class Plain(msgspec.Struct, frozen=True):
+    """How a call of torch ended: its error (empty if it returned), CPU seconds, and what draft_export reports."""
+
+    error: str = ""
+    cpu_seconds: float = 0.0
+    reported: int = 0
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """A change that check offers: its kind, and on how many held-out sets of inputs it agrees, and does not."""
+
+    kind: ChangeKind
+    does: str
+    agrees: int = 0
+    differs: int = 0
+
+
+class Studied(msgspec.Struct, frozen=True):
+    """One model. `check` is the outcome of its export under ddefuzz; `problems` are those that check lists."""
+
+    group: str
+    name: str
+    check: str
+    plain: Plain
+    draft: Plain
+    problems: int = 0
+    offered: tuple[Offered, ...] = ()
+    tried: int = 0
+    check_seconds: float = 0.0
+    schema: str = SCHEMA
+
+    @property
+    def same_outcome(self) -> bool:
+        """Whether check and a plain capture end alike."""
+        return (self.check == "ok") == (not self.plain.error)
+
+    @property
+    def ratio(self) -> float | None:
+        """CPU seconds of the export under ddefuzz for each of a plain one. None if both are too short to compare."""
+        return self.check_seconds / self.plain.cpu_seconds if self.plain.cpu_seconds > 0.02 else None
+
+
+def page(rows: Iterable[Studied], torch: str, command: str) -> str:
+    """The table in Markdown, with its totals."""
+    all_rows = tuple(rows)
+    lines = [
+        "# Models",
+        "",
+        f"What `ddefuzz check` makes of {len(all_rows)} models with torch {torch}, made by `{command}`. *plain* is",
+        "`torch.export.export` without ddefuzz, *draft* is `torch.export.draft_export`: the issues that it reports.",
+        "*change* is the kind of the best change offered, *held out* on how many other sets of inputs it agrees.",
+        "*ratio* is the CPU time of the export under ddefuzz for each second of a plain one, in the same process.",
+        "",
+        *totals(all_rows),
+        "",
+        "| group | model | check | plain | draft | problems | change | held out | ratio |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *map(_row, all_rows)]) + "\n"
+
+
+def totals(rows: tuple[Studied, ...]) -> tuple[str, ...]:
+    """The numbers over all models."""
+    failing = [row for row in rows if row.check == "fail"]
+    best = [row.offered[0] for row in failing if row.offered]
+    kinds = {kind: sum(one.kind == kind for one in best) for kind in dict.fromkeys(one.kind for one in best)}
+    said = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "none"
+    rewrites = [one for row in rows for one in row.offered if one.kind == "rewrite"]
+    return (
+        f"- outcome as a plain capture: {sum(row.same_outcome for row in rows)} of {len(rows)}",
+        f"- not captured: {len(failing)}; with a change that passes: {len(best)} ({said})",
+        f"- rewrites offered: {len(rewrites)}; that differ on held-out inputs: {sum(o.differs > 0 for o in rewrites)}",
+        f"- problems: {sum(row.problems for row in rows)} by check, {sum(row.draft.reported for row in rows)} by "
+        f"draft_export, which fails on {sum(bool(row.draft.error) for row in rows)}",
+    )
+
+
+def _row(row: Studied) -> str:
+    best = row.offered[0] if row.offered else None
+    change = best.kind if best is not None else (f"none of {row.tried}" if row.tried else "")
+    held = f"{best.agrees} of {best.agrees + best.differs}" if best is not None else ""
+    ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
+    draft = "fails" if row.draft.error else str(row.draft.reported)
+    plain = "fails" if row.plain.error else "ok"
+    cells = (row.group, row.name, row.check, plain, draft, str(row.problems), change, held, ratio)
+    return f"| {' | '.join(cells)} |"
