@@ -47,7 +47,7 @@ def summary(failure: Classified) -> str:
             return f"The limitation is PyTorch's: {signature.site} needs a plain int{guard}. Worth an issue upstream."
         case "wrong-capture":
             return f"PyTorch captured something else than your code: {signature.site}. Worth an issue upstream."
-        case "avoidable" | "unclassified" if raised is not None:
+        case "avoidable" | "symbolic-form" | "unclassified" if raised is not None:
             return f"The error is PyTorch's: {signature.site} evaluates `{raised.expression}`. Worth an issue upstream."
-        case "avoidable" | "unclassified":
+        case "avoidable" | "symbolic-form" | "unclassified":
             return f"The error is PyTorch's: it is raised at {signature.site} ({signature.anchor})."

@@ -1,4 +1,4 @@
-"""The experiment: captures a program with each value of its undecided guard, and calls the result at all sizes.
+"""The experiment: captures programs with each value of an undecided guard, and calls the result at all sizes.
 
 Running is a function (`Runner`), so the tests of the verdicts need no torch. A run may crash torch: a forced value
 has led C++ to divide by zero. So the runner should use processes that may die.
@@ -6,59 +6,152 @@ has led C++ to divide by zero. So the runner should use processes that may die.
 
 from __future__ import annotations
 
-from ddefuzz.answers.model import GIVEN, Experiment, Given, Row, Verdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ddefuzz.answers.conjunction import Conjunction, in_expression, in_python
+from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row
+from ddefuzz.answers.verdict import tallied, verdict
+from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.evidence import NUMBER_METHODS
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.signature import Signature, Site, Verdict
+from ddefuzz.classify.site import site as site_of
 from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage
-from ddefuzz.instrument.events import Answer
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage, Subject
+from ddefuzz.instrument.events import Answer, Raised
+from ddefuzz.oracles.assertions import accepted
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
-VALUES: dict[Given, bool | None] = {"False": False, "True": True, "assert": None}
+VALUES: dict[Given, bool | None] = {"False": False, "True": True, "assert": None, "assert not": None}
 
 DEEPEST = 3
 """How many guards in a row are given a value, the first one included."""
 
 
-def experiment(text: str, stage: Stage, runner: Runner) -> Experiment:
-    """Try each value of the first undecided guard of a program in a stage."""
-    observation = runner(Run(ProgramSubject(text), stage))
+class Asked(NamedTuple):
+    """A program to experiment with, and its name in the results."""
+
+    name: str
+    subject: Subject
+
+
+class _Trial(NamedTuple):
+    """The program, its stage and its first undecided guard."""
+
+    subject: Subject
+    stage: Stage
+    site: Site
+    raised: Raised
+    runner: Runner
+
+    def run(self, answers: tuple[Answer, ...]) -> Observation:
+        """Capture with these answers and call what was captured."""
+        sizes = CALL_SIZES if isinstance(self.subject, ProgramSubject) else CALL_SIZES[:1]
+        return self.runner(Run(self.subject, self.stage, Semantics(answers=answers), calls=sizes))
+
+
+def experiment(programs: Iterable[Asked], stage: Stage, runner: Runner) -> Experiment:
+    """Try each value of the first undecided guard of the first program, with it and all others that come to it."""
+    signature: Signature | None = None
+    first: Raised | None = None
+    done: list[OfProgram] = []
+    for asked in programs:
+        found = first_guard(asked.subject, stage, runner)
+        if first is None:
+            if found is None:
+                break
+            signature, first = found
+        if signature is not None and found is not None and found[0] == signature:
+            done.append(_of_program(asked, stage, signature.site, found[1], runner))
+            if done[0].verdict == "needs SymInt":
+                break
+    if signature is None or first is None:
+        return Experiment(stage, None, "", 0, "", (), (), "not a guard")
+    frame = site_of(first)[1]
+    tallies = tallied(done)
+    said: Verdict = "needs SymInt" if done[0].verdict == "needs SymInt" else verdict(tallies)
+    return Experiment(
+        stage, signature.site, first.expression, frame.line, python_anchor(frame), tuple(done), tallies, said
+    )
+
+
+def first_guard(subject: Subject, stage: Stage, runner: Runner) -> tuple[Signature, Raised] | None:
+    """The signature and the guard by which a program fails; None if it does not fail by an undecided guard."""
+    observation = runner(Run(subject, stage))
     failures = judge([observation])
-    raised = observation.raised
-    if not failures or failures[0].kind != "dde" or raised is None:
-        return Experiment(text, stage, None, "", (), "not a guard")
-    site = classify(failures[0]).signature.site
+    if not failures or failures[0].kind != "dde" or observation.raised is None:
+        return None
+    return classify(failures[0]).signature, observation.raised
+
+
+def _of_program(asked: Asked, stage: Stage, site: Site, raised: Raised, runner: Runner) -> OfProgram:
     if raised.method in NUMBER_METHODS:
-        return Experiment(text, stage, site, raised.expression, (), "needs SymInt")
-    rows = tuple(_row(text, stage, site, given, observation, runner) for given in GIVEN)
-    return Experiment(text, stage, site, raised.expression, rows, verdict(rows))
+        return OfProgram(asked.name, raised.expression, (), "needs SymInt")
+    trial = _Trial(asked.subject, stage, site, raised, runner)
+    rows = _rows(trial)
+    parts = in_expression(raised.expression)
+    if parts is not None:
+        for clause in parts.clauses:
+            rows += _rows(trial, clause)
+    else:
+        around = in_python(raised, site)
+        if around is not None:
+            rows += _in_python(trial, around)
+    of_program = OfProgram(asked.name, raised.expression, tuple(rows), "not a guard")
+    return OfProgram(asked.name, raised.expression, tuple(rows), verdict(tallied([of_program])))
 
 
-def verdict(rows: tuple[Row, ...]) -> Verdict:
-    """The verdict over all rows: the smallest change that is correct."""
-    by_answer = {row.answer: row for row in rows}
-    false, true, asserted = (by_answer[given] for given in GIVEN)
-    if false.raises and asserted.is_right_where_it_holds:
-        return "torch._check here"
-    if false.is_right:
-        return "guard_or_false here"
-    if true.is_right:
-        return "guard_or_true here"
-    if asserted.is_right_where_it_holds:
-        return "torch._check here"
-    captured = [row for row in rows if row.captures]
-    if not captured:
-        return "no answer captures"
-    called = [row for row in captured if row.agrees or row.refuses or row.differs or row.accepts]
-    return "no answer is right for all sizes" if called else "nothing to compare"
+def _rows(trial: _Trial, clause: str = "") -> list[Row]:
+    """A row for each value of the guard, or of one clause of its expression."""
+    rows: list[Row] = []
+    for given in GIVEN:
+        if given != "assert not" or rows[1].raises:
+            rows.append(_best(trial, given, (_answer(trial.raised, given, clause=clause),), clause))
+    return rows
 
 
-def _row(text: str, stage: Stage, site: Site, given: Given, first: Observation, runner: Runner) -> Row:
+def _in_python(trial: _Trial, around: Conjunction) -> list[Row]:
+    """Rows for Python's `a or b`: for all undecided clauses at once, and for each but the first.
+
+    The guard of the first clause is that of the program, so it has rows already.
+    """
+    neutral: Given = "False" if around.is_or else "True"
+    undecided = [trial.raised]
+    whole, seen = _together(trial, around, neutral, undecided)
+    if len(undecided) == 1:
+        return []
+    rows = [_row(trial, neutral, whole, seen, around.text)]
+    asserted = tuple(_answer(one, neutral if around.is_or else "assert", held=around.is_or) for one in undecided[:-1])
+    last = _answer(undecided[-1], "assert")
+    rows.append(_best(trial, "assert", (*asserted, last), around.text))
+    for number, one in enumerate(undecided[1:], start=1):
+        before = tuple(_answer(other, neutral) for other in undecided[:number])
+        text = around.clause_of(one)
+        rows += [_best(trial, given, (*before, _answer(one, given)), text) for given in GIVEN[:3]]
+    return rows
+
+
+def _together(
+    trial: _Trial, around: Conjunction, given: Given, undecided: list[Raised]
+) -> tuple[tuple[Answer, ...], Observation]:
+    """Give each clause the same value as it comes up. Those that come up are added to `undecided`."""
+    answers: tuple[Answer, ...] = (_answer(undecided[0], given),)
+    while True:
+        seen = trial.run(answers)
+        follows = seen.raised
+        if follows is None or len(undecided) == len(around.clauses) or not around.clause_of(follows):
+            return answers, seen
+        if any((one.place, one.expression) == (follows.place, follows.expression) for one in undecided):
+            return answers, seen
+        undecided.append(follows)
+        answers = (*answers, _answer(follows, given))
+
+
+def _best(trial: _Trial, given: Given, answers: tuple[Answer, ...], clause: str) -> Row:
     """The best outcome of one value. If another undecided guard follows, both of its values are tried."""
-    answers = (_answer(first, VALUES[given]),)
     best: Row | None = None
-    for found in _outcomes(text, stage, site, given, answers, (), runner):
+    for found in _outcomes(trial, given, answers, (), clause):
         if best is None or _rank(found) > _rank(best):
             best = found
         if best.is_right:
@@ -68,55 +161,57 @@ def _row(text: str, stage: Stage, site: Site, given: Given, first: Observation, 
 
 
 def _outcomes(
-    text: str,
-    stage: Stage,
-    site: Site,
-    given: Given,
-    answers: tuple[Answer, ...],
-    then: tuple[str, ...],
-    runner: Runner,
+    trial: _Trial, given: Given, answers: tuple[Answer, ...], then: tuple[str, ...], clause: str
 ) -> list[Row]:
-    seen = runner(Run(ProgramSubject(text), stage, Semantics(answers=answers), calls=CALL_SIZES))
-    if seen.outcome == "ok":
-        return [_called(site, given, then, seen)]
-    stopped = Row(
-        site,
-        given,
-        captures=False,
-        then=then,
-        stopped=_stopped(seen),
-        raises=seen.raised is None and seen.outcome == "fail",
-    )
+    seen = trial.run(answers)
+    row = _row(trial, given, answers, seen, clause, then)
     follows = seen.raised
     known = {(one.place, one.expression) for one in answers}
     if (
-        follows is None
+        row.captures
+        or follows is None
         or follows.method in NUMBER_METHODS
-        or len(answers) == DEEPEST
+        or len(then) + 1 >= DEEPEST
         or (follows.place, follows.expression) in known
     ):
-        return [stopped]
-    rows = []
-    for value in (False, True):
-        more = (*answers, _answer(seen, value))
-        rows += _outcomes(text, stage, site, given, more, (*then, f"{follows.expression} is {value}"), runner)
+        return [row]
+    rows: list[Row] = []
+    values: tuple[Given, ...] = ("False", "True")
+    for value in values:
+        more = (*answers, _answer(follows, value))
+        rows += _outcomes(trial, given, more, (*then, f"{follows.expression} is {value}"), clause)
         if rows[-1].is_right:
             break
     return rows
 
 
-def _answer(observation: Observation, value: bool | None) -> Answer:
-    raised = observation.raised
-    assert raised is not None
-    return Answer(raised.place, value, raised.expression)
+def _answer(raised: Raised, given: Given, *, clause: str = "", held: bool = False) -> Answer:
+    return Answer(raised.place, VALUES[given], raised.expression, clause, given == "assert not", held)
 
 
-def _called(site: Site, given: Given, then: tuple[str, ...], seen: Observation) -> Row:
+def _row(
+    trial: _Trial,
+    given: Given,
+    answers: tuple[Answer, ...],
+    seen: Observation,
+    clause: str = "",
+    then: tuple[str, ...] = (),
+) -> Row:
+    if seen.outcome != "ok":
+        return Row(
+            trial.site,
+            given,
+            captures=False,
+            then=then,
+            stopped=_stopped(seen),
+            raises=seen.raised is None and seen.outcome in {"fail", "crash"},
+            clause=clause,
+        )
     sizes: dict[str, list[CallSize]] = {"agrees": [], "refuses": [], "differs": [], "accepts": [], "": []}
     for call in seen.calls:
-        sizes[_ends(call)].append(call.size)
+        sizes[ends(call)].append(call.size)
     return Row(
-        site,
+        trial.site,
         given,
         captures=True,
         agrees=tuple(sizes["agrees"]),
@@ -124,15 +219,19 @@ def _called(site: Site, given: Given, then: tuple[str, ...], seen: Observation) 
         differs=tuple(sizes["differs"]),
         accepts=tuple(sizes["accepts"]),
         then=then,
+        clause=clause,
     )
 
 
-def _ends(call: Call) -> str:
-    """The field of a row that a call belongs to; empty if eager and the captured program both reject it."""
+def ends(call: Call) -> str:
+    """The field of a row that a call belongs to.
+
+    Empty if eager and the captured program both reject it, or if the latter does by PyTorch's rule for broadcasting.
+    """
     if not call.eager.returned:
         return "accepts" if call.captured.returned else ""
     if not call.captured.returned:
-        return "refuses"
+        return "" if accepted(call) else "refuses"
     return "differs" if call.agreement == "differs" else "agrees"
 
 

@@ -1,4 +1,4 @@
-"""Records of an experiment on one program: the values tried for the undecided guard, the outcomes and the verdict."""
+"""Records of an experiment on the programs of a site: the values tried for the guard, the outcomes and the verdict."""
 
 from __future__ import annotations
 
@@ -6,48 +6,30 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.program.sizes import CallSize
 
-Given: TypeAlias = Literal["False", "True", "assert"]
-"""The values that are tried. `assert` defers the guard to a run-time assertion that it is true."""
+Given: TypeAlias = Literal["False", "True", "assert", "assert not"]
+"""The values that are tried. `assert` defers the guard to a run-time assertion that it is true, `assert not` that it
+is false. The last is tried only if the op raises its own error for a guard that is true."""
 
-GIVEN: tuple[Given, ...] = ("False", "True", "assert")
+GIVEN: tuple[Given, ...] = ("False", "True", "assert", "assert not")
 
-Verdict: TypeAlias = Literal[
-    "guard_or_false here",
-    "guard_or_true here",
-    "torch._check here",
-    "needs SymInt",
-    "no answer is right for all sizes",
-    "no answer captures",
-    "nothing to compare",
-    "not a guard",
-]
-"""
-The verdicts:
-
-guard_or_false here               with False, the program is captured and agrees with eager at every size
-guard_or_true here                with True, it is
-torch._check here                 with a run-time assertion, it is captured and agrees where the assertion holds. This
-                                  is preferred if False raises, because the guard is then a check of arguments
-needs SymInt                      torch requires a number, which no value of a guard provides
-no answer is right for all sizes  what is captured differs from eager, or rejects inputs that eager accepts
-no answer captures                with each value, another guard cannot be decided, or something else fails
-nothing to compare                what was captured has no graph to call
-not a guard                       the program does not fail by an undecided guard
-"""
+RIGHT: frozenset[Verdict] = frozenset({"guard_or_false here", "guard_or_true here", "torch._check here"})
+"""The verdicts that name a change that is correct."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One value and its outcome.
+    """One value and its outcome for one program.
 
+    `clause` is the clause of the guard, or of Python's `a or b`, that has the value; empty for the whole guard.
     `then` are further guards that had to be given a value, each with that value. `captures` says whether the
     program was captured; if not, `stopped` says why. Of the sizes that eager accepts, the captured program
     agrees at `agrees`, rejects `refuses`, and computes something else at `differs`. `accepts` are sizes that
-    only eager rejects, so an assertion is missing. `raises` says that an error of the program's own op stopped
-    the capture, not another guard.
+    only eager rejects, so an assertion is missing. Sizes that it rejects by PyTorch's rule for broadcasting
+    (`oracles.assertions.accepted`) are left out. `raises` says that an error of the program's own op, or a
+    crash, stopped the capture, not another guard.
     """
 
     site: Site
@@ -60,6 +42,7 @@ class Row(msgspec.Struct, frozen=True):
     then: tuple[str, ...] = ()
     stopped: str = ""
     raises: bool = False
+    clause: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -71,13 +54,121 @@ class Row(msgspec.Struct, frozen=True):
         """Whether it captures, and agrees wherever it does not reject the inputs."""
         return self.captures and bool(self.agrees) and not self.differs and not self.accepts
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether what is captured is wrong at some size, or the op itself fails."""
+        return self.raises or bool(self.differs or self.accepts or self.refuses)
+
+
+class OfProgram(msgspec.Struct, frozen=True):
+    """The outcomes for the first undecided guard of one program."""
+
+    name: str
+    expression: str
+    rows: tuple[Row, ...]
+    verdict: Verdict
+
+
+class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One value and its outcomes for all programs of a site.
+
+    `programs` is the number of programs for which it says something, `captures` and `raises` count programs.
+    `follows` counts the programs that were captured only after another guard was given a value. The sizes
+    are those of any program; a size at which one program does not agree is not in `agrees`.
+    """
+
+    answer: Given
+    programs: int
+    captures: int
+    raises: int = 0
+    follows: int = 0
+    clause: str = ""
+    agrees: tuple[CallSize, ...] = ()
+    refuses: tuple[CallSize, ...] = ()
+    differs: tuple[CallSize, ...] = ()
+    accepts: tuple[CallSize, ...] = ()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is right for every program for which it says something."""
+        return self.is_right_where_it_holds and not self.refuses and not self.raises
+
+    @property
+    def is_right_where_it_holds(self) -> bool:
+        """The same, where the captured program does not reject the inputs."""
+        return bool(self.captures and self.agrees) and not self.differs and not self.accepts
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is wrong for some program."""
+        return bool(self.raises or self.differs or self.accepts or self.refuses)
+
+
+class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The programs that evaluate a branch, with a patch of it.
+
+    Captured programs `agree` with eager at every size, or `differ` from it (or accept or refuse other inputs) at
+    some. `stopped` are not captured, because of something else. `same` programs do the same in eager with and
+    without the patch, `changed` do not.
+    """
+
+    agree: int = 0
+    differ: int = 0
+    stopped: int = 0
+    same: int = 0
+    changed: int = 0
+
+    @property
+    def programs(self) -> int:
+        """How many programs evaluate the branch."""
+        return self.agree + self.differ + self.stopped
+
+    def __str__(self) -> str:
+        if not self.programs:
+            return "none evaluates the branch"
+        parts = [f"{self.agree} of {self.programs} pass and agree"]
+        others = ((self.differ, "differ"), (self.stopped, "fail elsewhere"))
+        parts += [f"{number} {what}" for number, what in others if number]
+        eager = f"eager does the same in {self.same} of {self.same + self.changed}"
+        return f"{', '.join(parts)}; {eager}"
+
+
+class PatchEvidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The patch that was tried: what the branch becomes, with the results of the kept programs and torch's samples."""
+
+    form: str
+    code: str
+    kept: Score
+    samples: Score
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing differs with it."""
+        return not any(score.differ or score.changed for score in (self.kept, self.samples))
+
+
+class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The evidence that a finding keeps of its experiment. `programs` is the number of its programs."""
+
+    verdict: Verdict
+    stage: Stage
+    torch: str
+    programs: int
+    tallies: tuple[Tally, ...] = ()
+    patch: PatchEvidence | None = None
+
 
 class Experiment(msgspec.Struct, frozen=True):
-    """The outcomes for the first undecided guard of a program."""
+    """The outcomes for the programs of one site.
 
-    program: str
+    `expression` is that of the first program. `line` and `code` are the line and the code of Python that evaluates it.
+    """
+
     stage: Stage
     site: Site | None
     expression: str
-    rows: tuple[Row, ...]
+    line: int
+    code: str
+    programs: tuple[OfProgram, ...]
+    tallies: tuple[Tally, ...]
     verdict: Verdict

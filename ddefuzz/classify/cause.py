@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ddefuzz.classify import evidence
 from ddefuzz.classify.evidence import Evidence
 from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.signature import Cause, Site
+from ddefuzz.classify.signature import Cause, Site, Verdict
 
 
 class Meaning(NamedTuple):
@@ -37,6 +37,13 @@ CAUSES: tuple[Meaning, ...] = (
         "PyTorch: that branch",
         True,
         "torch.diff(x[mask], dim=0)",
+    ),
+    Meaning(
+        "symbolic-form",
+        "PyTorch branches on a size or value, and an experiment shows that either answer is wrong at some size",
+        "PyTorch: code there that is right for both answers (torch.where, torch.sym_max), without a branch",
+        True,
+        "torch.nn.functional.upsample_bilinear(x[..., mask], scale_factor=2)",
     ),
     Meaning(
         "int-required",
@@ -254,3 +261,37 @@ def cause(failure: Failure, site: Site, anchor: str) -> Rule:
     """The first rule that applies."""
     shown = Evidence(failure, site, anchor)
     return next(rule for rule in RULES if rule.applies(shown))
+
+
+class Proof(NamedTuple):
+    """What the verdict of an experiment (`ddefuzz answers`) says about the cause that a rule gave.
+
+    A cause in `overrules` becomes `cause`. Other causes stay, and so does a cause that a person set.
+    """
+
+    verdict: Verdict
+    overrules: frozenset[Cause]
+    cause: Cause
+    why: str
+
+
+_UNPROVEN: frozenset[Cause] = frozenset({"avoidable", "unclassified"})
+
+PROOFS: tuple[Proof, ...] = (
+    Proof("guard_or_false here", _UNPROVEN, "avoidable", "the fallback False was right at every size"),
+    Proof("guard_or_true here", _UNPROVEN, "avoidable", "the fallback True was right at every size"),
+    Proof("torch._check here", _UNPROVEN, "avoidable", "a run-time assertion was right at every size where it holds"),
+    Proof(
+        "no answer is right for all sizes",
+        _UNPROVEN,
+        "symbolic-form",
+        "no fallback and no assertion would do: with each, what was captured was wrong at some size, or the op failed",
+    ),
+)
+"""The verdicts that decide a cause. The others leave it as the rules, or a person, gave it."""
+
+
+def by_experiment(cause: Cause, verdict: Verdict | None) -> Cause:
+    """The cause, if an experiment on the guard ended with this verdict (None without an experiment)."""
+    proof = next((one for one in PROOFS if one.verdict == verdict and cause in one.overrules), None)
+    return cause if proof is None else proof.cause

@@ -11,6 +11,7 @@ from ddefuzz.classify.failure import Kind
 
 Cause: TypeAlias = Literal[
     "avoidable",
+    "symbolic-form",
     "int-required",
     "no-kernel",
     "result-depends-on-data",
@@ -20,6 +21,32 @@ Cause: TypeAlias = Literal[
     "wrong-capture",
     "unclassified",
 ]
+
+Verdict: TypeAlias = Literal[
+    "guard_or_false here",
+    "guard_or_true here",
+    "torch._check here",
+    "needs SymInt",
+    "no answer is right for all sizes",
+    "another guard decides",
+    "no answer captures",
+    "nothing to compare",
+    "not a guard",
+]
+"""The verdicts of an experiment on an undecided guard (`answers`):
+
+guard_or_false here               with False, the programs are captured and agree with eager at every size
+guard_or_true here                with True, they are
+torch._check here                 with a run-time assertion, they are captured and agree where the assertion holds. This
+                                  is preferred if one value raises, because the guard is then a check of arguments
+needs SymInt                      torch requires a number, which no value of a guard provides
+no answer is right for all sizes  with False and with True, what is captured differs from eager or rejects inputs that
+                                  eager accepts, or the op raises
+another guard decides             the same, but only after another guard that follows was given a value, too
+no answer captures                with each value, another guard cannot be decided, or something else fails
+nothing to compare                what was captured has no graph to call
+not a guard                       the program does not fail by an undecided guard
+"""
 
 USER_CODE = "user code"
 

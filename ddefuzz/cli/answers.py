@@ -2,177 +2,203 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import rich_click as click
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from ddefuzz.answers.experiment import experiment
-from ddefuzz.answers.model import Experiment, Row, Verdict
+from ddefuzz.answers.experiment import Asked
+from ddefuzz.answers.samples import SampleRequest, samples
+from ddefuzz.answers.study import Runners, Study, calling, study
+from ddefuzz.cli.answers_page import Answered, answers_page, document
 from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Page, Writer, deliver, output_options, plain, rendered
+from ddefuzz.cli.layout import counted
+from ddefuzz.cli.options import db_option, jobs_option
+from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Pool
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, Stage
+from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
+from ddefuzz.findings.reclassify import with_cause
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.capture import classify
 from ddefuzz.program.text import print_program
 
-SCHEMA = "ddefuzz.answers/1"
+STRICTEST: Stage = "aot"
+"""The stage whose graph has the decompositions. An export has the ops themselves, so the op's kernel hides that a guard
+of its decomposition was answered wrongly.
+"""
 
-TITLES = ("answer", "captured", "agrees", "refuses", "differs", "accepts")
-
-
-LEGEND = (
-    "columns: data sizes at which the captured program agrees with eager, refuses inputs that eager takes, differs "
-    "from eager, or accepts inputs that eager rejects",
-    "sizes: example: as in the inputs; 0, 1, 2; equal: as a static size; all: the largest possible; random-…: drawn",
-)
-
-NOTHING_TO_ANSWER: dict[Verdict, str] = {
-    "needs SymInt": "torch needs a number there, which no answer of a guard provides",
-    "not a guard": "the program does not fail by a guard that cannot be decided",
-}
-"""Verdicts of programs without an experiment, and why there is none."""
+SAMPLES_SECONDS = 300.0
+"""The time limit for making torch's samples of a finding's functions. The first needs an import of some seconds."""
 
 
 class Target(NamedTuple):
-    """A program to experiment with: the smallest of a finding, or that of a file."""
+    """What is answered for: the own programs of a finding, or that of a file, and kept programs beside them."""
 
     name: str
-    program: str
-    stage: Stage
-    is_finding: bool = False
+    own: tuple[Asked, ...]
+    stages: tuple[Stage, ...]
+    functions: tuple[str, ...] = ()
+    others: tuple[Asked, ...] = ()
+    finding: Finding | None = None
 
 
 @click.command("answers")
 @click.argument("targets", metavar="[ID|FILE]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Try all findings of kind dde in the database.")
 @click.option(
+    "--patch",
+    "patching",
+    is_flag=True,
+    help="Print a patch for a guard in torch's Python, after trying it in memory with kept programs and torch's "
+    "samples.",
+)
+@click.option("--write", is_flag=True, help="Save each result in its finding, with the cause that follows from it.")
+@click.option(
+    "--again", is_flag=True, help="With --all --write: also the findings that have a result of this torch already."
+)
+@click.option(
     "--stage",
-    type=click.Choice(CHEAP_TO_CALL),
+    type=click.Choice(CAPTURE_STAGES),
     metavar="STAGE",
-    help=f"Capture in this stage: {', '.join(CHEAP_TO_CALL)}. Default: the finding's own; export for a FILE.",
+    help=f"Capture in this stage: {', '.join(CAPTURE_STAGES)}. Default: aot if the guard fails there too, else the "
+    "finding's own; export for a FILE.",
 )
 @click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time limit of one run.")
+@jobs_option
 @db_option
 @output_options("text", "json")
 def command(
     targets: tuple[str, ...],
     everything: bool,
+    patching: bool,
+    write: bool,
+    again: bool,
     stage: Stage | None,
     timeout: float,
+    jobs: int,
     db: str,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
     """Try which answer of a guard would fix a data-dependent error.
 
-    The first guard that cannot be decided is answered False, then True, then deferred to a run-time assertion. Each
-    time the program is captured, and the captured program is compared with eager at all data sizes. The verdict is the
-    smallest change that gives correct results: guard_or_false, guard_or_true or torch._check, or that none does.
+    The first guard that cannot be decided is answered False, then True, then deferred to a run-time assertion; the same
+    for each clause of a conjunction. Each time the program is captured, and the captured program is compared with eager
+    at all data sizes. Kept programs that come to the same guard are tried too. The verdict is the smallest change that
+    gives correct results: guard_or_false, guard_or_true or torch._check, or that none does.
     """
     if bool(targets) == everything:
         raise click.UsageError("expected an ID or a FILE, or else --all")
+    torch = version("torch")
     with ExitStack() as stack:
-        chosen = _targets(targets, everything, stage, db, stack)
-        pool = stack.enter_context(Pool(1))
+        database = stack.enter_context(Database.open(db, create=False)) if _needs_database(targets) else None
+        chosen = _targets(targets, stage, database, torch if write and not again else None)
+        pool = stack.enter_context(Pool(jobs))
         live = stack.enter_context(LiveLine(f"answering for {counted(len(chosen), 'program')}"))
-        done = []
-        for target in chosen:
-            done.append((target, experiment(target.program, target.stage, partial(pool.observe, timeout=timeout))))
-            live.update(f"{len(done)} of {counted(len(chosen), 'program')}", is_last=target is chosen[-1])
-    writers: dict[str, Writer] = {"text": lambda page: answers_page(done, page), "json": lambda _page: _document(done)}
+        threads = stack.enter_context(ThreadPoolExecutor(jobs))
+        sent = {
+            threads.submit(_study, target, pool, timeout, patching=patching): place
+            for place, target in enumerate(chosen)
+        }
+        studied: dict[int, Answered] = {}
+        for future in as_completed(sent):
+            target, found = chosen[sent[future]], future.result()
+            studied[sent[future]] = Answered(target.name, found, target.finding is not None)
+            if write and database is not None and target.finding is not None:
+                _save(database, target.finding, found, torch)
+            said = f"{len(studied)} of {counted(len(chosen), 'program')}: {target.name}: {found.experiment.verdict}"
+            live.update(said, is_last=len(studied) == len(chosen))
+    done = [studied[place] for place in sorted(studied)]
+    writers: dict[str, Writer] = {"text": partial(answers_page, done), "json": lambda _page: document(done)}
     deliver(writers, format_, outputs)
 
 
+def _needs_database(names: tuple[str, ...]) -> bool:
+    return not names or any(not Path(name).is_file() for name in names)
+
+
+def _study(target: Target, pool: Pool, timeout: float, *, patching: bool) -> Study:
+    def made(request: SampleRequest) -> tuple[str, ...]:
+        found = pool.submit(samples, request, SAMPLES_SECONDS).result()
+        return () if isinstance(found, Lost) else found
+
+    runners = Runners(partial(pool.observe, timeout=timeout), partial(pool.observe_patched, timeout=timeout), made)
+    return study(
+        target.own,
+        target.others,
+        target.functions,
+        target.stages,
+        None if target.finding is None else target.finding.signature,
+        runners,
+        patching=patching,
+    )
+
+
+def _save(database: Database, finding: Finding, found: Study, torch: str) -> None:
+    database.set_answers(
+        finding.id, found.evidence(torch), lambda stored: with_cause(stored, classify, datetime.now(UTC))
+    )
+
+
 def _targets(
-    names: tuple[str, ...], everything: bool, stage: Stage | None, db: str, stack: ExitStack
+    names: tuple[str, ...], stage: Stage | None, database: Database | None, answered: str | None
 ) -> tuple[Target, ...]:
-    files = [Path(name) for name in names if Path(name).is_file()]
-    found = [Target(str(path), print_program(catalogue.read(path).program), stage or "export") for path in files]
-    ids = [name for name in names if not Path(name).is_file()]
-    if ids or everything:
-        database = stack.enter_context(Database.open(db, create=False))
-        findings = [resolve(database, name) for name in ids] or [
-            one for one in database.findings() if one.kind == "dde" and (one.minimal or one.original)
+    """What to answer for. With `answered`, of all findings those without a result of that torch."""
+    found = []
+    for path in (Path(name) for name in names if Path(name).is_file()):
+        program = print_program(catalogue.read(path).program)
+        found.append(Target(str(path), (Asked(str(path), ProgramSubject(program)),), (stage or "export",)))
+    if database is not None:
+        known = database.findings()
+        kept = [*_programs(known), *_examples(database)]
+        findings = [resolve(database, name) for name in names if not Path(name).is_file()] or [
+            one
+            for one in known
+            if one.kind == "dde"
+            and (one.minimal or one.original)
+            and (answered is None or one.answers is None or one.answers.torch != answered)
         ]
-        found += [_of_finding(finding, stage) for finding in findings]
+        found += [_of_finding(finding, stage, known, kept) for finding in findings]
     return tuple(found)
 
 
-def _of_finding(finding: Finding, stage: Stage | None) -> Target:
-    text = finding.minimal or finding.original
-    if text is None:
+def _programs(findings: tuple[Finding, ...]) -> Iterator[tuple[str, str]]:
+    """All programs that findings keep, with a name each."""
+    for finding in findings:
+        for name in ("minimal", "original"):
+            text: str | None = getattr(finding, name)
+            if text is not None:
+                yield f"{finding.id}/{name}", text
+
+
+def _examples(database: Database) -> Iterator[tuple[str, str]]:
+    """The programs that first reached a guard site."""
+    for torch in database.torch_versions():
+        for site in database.sites(torch):
+            if site.example:
+                yield str(site.key), site.example
+
+
+def _of_finding(
+    finding: Finding, stage: Stage | None, known: tuple[Finding, ...], kept: list[tuple[str, str]]
+) -> Target:
+    own = tuple(Asked(name, ProgramSubject(text)) for name, text in dict(_programs((finding,))).items())
+    if not own:
         raise InputError(f"{finding.id}: found a finding of user code, expected one with a program")
-    own = finding.evidence.observation.stage if finding.evidence is not None else "export"
-    return Target(finding.id, text, stage or (own if own in CHEAP_TO_CALL else "aot"), is_finding=True)
-
-
-def _document(done: list[tuple[Target, Experiment]]) -> str:
-    rows: list[dict[str, Any]] = []
-    verdicts = []
-    for target, found in done:
-        rows += [{"target": target.name, **msgspec.to_builtins(row)} for row in found.rows]
-        verdicts.append(
-            {
-                "target": target.name,
-                "stage": found.stage,
-                "site": msgspec.to_builtins(found.site),
-                "expression": found.expression,
-                "verdict": found.verdict,
-            }
-        )
-    return json.dumps({"schema": SCHEMA, "rows": rows, "verdicts": verdicts}, indent=2) + "\n"
-
-
-def answers_page(done: list[tuple[Target, Experiment]], page: Page) -> str:
-    """The table of answers of each program, its verdict, and what to type next."""
-    parts: list[RenderableType] = []
-    for target, found in done:
-        needs = f" needs {found.expression}" if found.expression else ""
-        parts.append(plain(f"{target.name}  {found.stage}  {found.site or ''}{needs}"))
-        if found.rows:
-            parts.append(table(TITLES, [_row(row) for row in found.rows], page.width, folding=TITLES[2:]))
-        parts.append(Text(folded(f"verdict: {_verdict(found)}", page.width), style="bold"))
-        parts.append(Text())
-    if any(found.rows for _, found in done):
-        parts += [Text(folded(line, page.width), style="dim") for line in LEGEND]
-    if len(done) > 1:
-        counts = Counter(found.verdict for _, found in done)
-        verdicts = ", ".join(f"{number} {name}" for name, number in counts.most_common())
-        parts.append(plain(f"{counted(len(done), 'program')}: {verdicts}"))
-    if not done:
-        return "no findings of kind dde with a program\n"
-    first, call = done[0][0], page.invocation
-    show = call.command("findings", "show", first.name)
-    shown = show if first.is_finding else call.command("check", first.name, with_db=False)
-    return f"{rendered(Group(*parts), page)}\nNext:\n  {shown}\n"
-
-
-def _verdict(found: Experiment) -> str:
-    """The verdict, and what it leaves open."""
-    if found.verdict in NOTHING_TO_ANSWER:
-        return f"{found.verdict}: nothing to answer, because {NOTHING_TO_ANSWER[found.verdict]}"
-    right = {row.answer for row in found.rows if row.is_right}
-    both = " (False and True both agree)" if {"False", "True"} <= right else ""
-    return f"{found.verdict}{both}"
-
-
-def _row(row: Row) -> Detailed:
-    sizes = (row.agrees, row.refuses, row.differs, row.accepts)
-    cells = [plain(row.answer), plain("yes" if row.captures else "no"), *(plain(" ".join(names)) for names in sizes)]
-    then = "; ".join(f"also answered: {one}" for one in row.then)
-    stopped = f"stopped by {row.stopped}" if row.stopped else ""
-    return Detailed(cells, plain("; ".join(filter(None, (then, stopped)))))
+    functions = finding.shown_ops
+    texts = {asked.subject for asked in own}
+    same_site = {one.id for one in known if one.site == finding.site}
+    near = sorted(kept, key=lambda program: program[0].partition("/")[0] not in same_site)
+    others = tuple(one for one in calling(finding.ops or functions, near) if one.subject not in texts)
+    stages: tuple[Stage, ...] = (stage,) if stage else (STRICTEST, finding.stage or "export")
+    return Target(finding.id, own, stages, functions, others, finding)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
+from ddefuzz.cli.answers_page import evidence_parts
 from ddefuzz.cli.frames_page import MARK, stack_to_site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
@@ -109,6 +110,8 @@ def show_page(finding: Finding, page: Page) -> str:
             if stack.left_out:
                 frames = counted(stack.left_out, "internal frame")
                 parts.append(f"  {frames} not shown: `--format json` has them all")
+    if finding.answers is not None:
+        parts += [_heading("what would mend it"), *evidence_parts(finding.answers, page)]
     parts += _found_with(finding)
     if finding.notes:
         parts.append(_heading("notes"))

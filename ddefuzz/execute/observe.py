@@ -154,7 +154,9 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
         seen.graph = graph_text(capture.graph) if run.graph else None
         if run.calls:
             seen.forms = forms_of(capture)
-            calls = exercise(run.subject, capture, run.calls, seen.forms, constrained=recorder.constrained())
+            # A call may compile again, for other strides: the same guards get the same answers.
+            with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
+                calls = exercise(run.subject, capture, run.calls, seen.forms, constrained=recorder.constrained())
             seen.calls = tuple(_with_source(call, recorder) for call in calls)
             seen.constraints = recorder.constraints(partial(_is_told, seen.calls))
     return seen

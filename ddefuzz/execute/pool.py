@@ -29,7 +29,7 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import worker
-from ddefuzz.execute.protocol import CallableSubject, Observation, Run
+from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run
 from ddefuzz.execute.scratch import check_folders, scratch_folder
 from ddefuzz.execute.watchdog import Watchdog
 
@@ -200,6 +200,11 @@ class Pool:
         """One run in a warm worker."""
         found = self.submit(worker.observe_run, run, timeout).result()
         return lost_observation(run, found) if isinstance(found, Lost) else found
+
+    def observe_patched(self, task: PatchedRun, timeout: float) -> Observation:
+        """One run with a change of torch in a warm worker. The change ends with the run."""
+        found = self.submit(worker.observe_patched_run, task, timeout).result()
+        return lost_observation(task.run, found) if isinstance(found, Lost) else found
 
     def observe_cold(self, run: Run, timeout: float) -> Observation:
         """One run in a new fork that has captured nothing yet."""

@@ -93,6 +93,18 @@ class Run(msgspec.Struct, frozen=True):
     onward: bool = False
 
 
+class PatchedRun(msgspec.Struct, frozen=True):
+    """A run with the text `source` in place of a file of torch, named as in frames (`torch/_refs/__init__.py`).
+
+    With `eager`, nothing is captured: the calls compare eager with the change (as captured) with eager without it.
+    """
+
+    run: Run
+    file: str
+    source: str
+    eager: bool = False
+
+
 class ExceptionInfo(msgspec.Struct, frozen=True):
     """One exception of the chain: its class's qualified name (`torch.fx…GuardOnDataDependentSymNode`), message,
     frames.
@@ -164,3 +176,6 @@ class Observation(msgspec.Struct, frozen=True):
 
 Runner: TypeAlias = Callable[[Run], Observation]
 """Runs are done by a function. Tests pass a plain function here and need no torch."""
+
+PatchedRunner: TypeAlias = Callable[[PatchedRun], Observation]
+"""The same for runs with a change of torch."""

@@ -20,7 +20,7 @@ import msgspec
 
 from ddefuzz.errors import DdefuzzError, UnsupportedError
 from ddefuzz.execute.journal import Entry, Journal
-from ddefuzz.execute.protocol import Observation, Run
+from ddefuzz.execute.protocol import Observation, PatchedRun, Run
 
 DONE, REFUSED = b"+", b"-"
 """First byte of what a cold process says: an observation follows, or the message of a DdefuzzError."""
@@ -107,6 +107,12 @@ def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:
 def observe_run(run: Run) -> Observation:
     """`observe.observe` as a task."""
     observed: Observation = late("ddefuzz.execute.observe").observe(run)
+    return observed
+
+
+def observe_patched_run(task: PatchedRun) -> Observation:
+    """`patched.observe_patched` as a task."""
+    observed: Observation = late("ddefuzz.execute.patched").observe_patched(task)
     return observed
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import asdict
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure
 from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord, together
@@ -109,12 +110,14 @@ class Database:
     def set_minimal(self, finding_id: str, program: str, *, steps: int, attempts: int) -> None:
         """Save the smallest program so far, its number of operations, and the number of captures.
 
-        Replays and control runs of an earlier smallest program are dropped, because they do not describe this one.
+        Replays, control runs and the experiment of an earlier smallest program are dropped, because they do not
+        describe this one.
         """
         with self._writing() as session:
             row = _row(session, finding_id)
             if row.minimal != program:
                 row.confirmed_k = row.confirmed_n = row.shown = row.control_static = row.control_backed = None
+                row.answers = None
             row.minimal, row.steps, row.attempts = program, steps, attempts
 
     def set_confirmed(self, finding_id: str, k: int, n: int, shown: Failure | None = None) -> None:
@@ -129,6 +132,12 @@ class Database:
         with self._writing() as session:
             row = _row(session, finding_id)
             row.control_static, row.control_backed = control.static, control.backed
+
+    def set_answers(self, finding_id: str, answers: Answers, decision: Callable[[Finding], Finding]) -> Finding:
+        """Save the experiment on the guard, and the cause that `decision` (`reclassify.with_cause`) gives it."""
+        with self._writing() as session:
+            _row(session, finding_id).answers = to_json(answers)
+            return self.decide(finding_id, decision)
 
     # What people decide
 

@@ -102,11 +102,14 @@ def first_seen_group(finding: Finding) -> FieldGroup:
 
 
 def smallest_group(finding: Finding) -> FieldGroup:
-    """The smallest program with its replays and control runs. Of equal programs, the one with more results is kept."""
+    """The smallest program with its replays, control runs and experiment.
+
+    Of equal programs, the one with more results is kept.
+    """
     text, replays = finding.minimal or "", finding.confirmed or Confirmation(0, 0)
     rank = (finding.minimal is None, finding.steps or 0, len(text), text)
-    knows = (finding.shown is None, finding.control is None, -replays.n, -replays.k)
-    return _group(finding, ("minimal", "steps", "attempts", "confirmed", "shown", "control"), *rank, *knows)
+    knows = (finding.shown is None, finding.control is None, finding.answers is None, -replays.n, -replays.k)
+    return _group(finding, ("minimal", "steps", "attempts", "confirmed", "shown", "control", "answers"), *rank, *knows)
 
 
 def _first_observed(same: Iterable[Occurrence]) -> Failure | None:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
@@ -116,8 +117,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `failure` is the first failure with its raw frames, without its guards and graph, so that later rules can classify
     it again. `minimal`, `steps` and `attempts` are None until the finding is minimized. `shown` is the failure of the
     smallest program, observed in a fresh process when it was confirmed. `control` has the results of its control runs.
-    Both are unset until then. `former` are the ids that this finding, or findings merged into it, had before the rules
-    of classification changed. `given_title` is a person's title, else empty.
+    Both are unset until then. `answers` has the results of the experiment on its guard. `former` are the ids that this
+    finding, or findings merged into it, had before the rules of classification changed. `given_title` is a person's
+    title, else empty.
 
     `expires` is the date (ISO) until which a decision holds, empty for ever. `known_in` are the versions of torch for
     which it was made, empty for all. A campaign fails on the finding again after that date and in other versions.
@@ -146,6 +148,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     failure: Failure | None = None
     shown: Failure | None = None
     control: Control | None = None
+    answers: Answers | None = None
     former: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -329,6 +332,7 @@ def as_document(finding: Finding) -> dict[str, object]:
         "history": finding.history,
         "former": list(finding.former),
         "control": finding.control,
+        "answers": finding.answers,
         "data_dependent": finding.data_dependent,
         "stage": finding.stage,
         "shown": finding.shown,

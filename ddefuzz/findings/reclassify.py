@@ -16,6 +16,7 @@ from itertools import groupby
 
 import msgspec
 
+from ddefuzz.classify.cause import by_experiment
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
@@ -105,7 +106,7 @@ def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime
     after = {}
     for target, pieces in sorted(parts.items()):
         deciding = _deciding(owned[target], renamed) if target in owned else None
-        after[target] = _with_cause(_together(target, pieces, deciding), known, when if deciding else None)
+        after[target] = with_cause(_together(target, pieces, deciding), known, when if deciding else None)
     after = {name: _without_chains(finding, after, renamed) for name, finding in after.items()}
     return Reclassified(
         findings=tuple(map(normalized, after.values())),
@@ -161,6 +162,8 @@ def _as_it_is_now(home: _Home, when: datetime) -> Finding:
         former=(*old.former, old.id) if renamed else old.former,
         # The confirmation was for the old signature. Only a stored failure shows the new one.
         confirmed=None if renamed and old.shown is None else old.confirmed,
+        # The experiment was on the old signature's guard.
+        answers=None if renamed else old.answers,
     )
 
 
@@ -265,12 +268,15 @@ def _together(target: str, pieces: list[Finding], deciding: Finding | None) -> F
     )
 
 
-def _with_cause(finding: Finding, classify: Classify, when: datetime | None) -> Finding:
-    """The finding with the cause from the rules, unless a person set the cause. A change is logged at `when`."""
+def with_cause(finding: Finding, classify: Classify, when: datetime | None) -> Finding:
+    """The finding with the cause from the rules and its experiment, unless a person set the cause.
+
+    A change is logged at `when`.
+    """
     by_hand = any(entry.field == "cause" and entry.who != WHO for entry in finding.history)
     if by_hand or finding.evidence is None or finding.kind not in KINDS:
         return finding
-    cause = classify(finding.evidence).cause
+    cause = by_experiment(classify(finding.evidence).cause, finding.answers.verdict if finding.answers else None)
     if cause == finding.cause:
         return finding
     log = () if when is None else (HistoryEntry(stamp(when), WHO, "cause", finding.cause, cause),)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Row
 
+from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
@@ -15,6 +16,8 @@ from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.model import Campaign, Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized
 from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow, SiteRow, Table
+
+Stored = TypeVar("Stored", Failure, Answers)
 
 
 def id_of(key: str, sequence: int) -> str:
@@ -62,6 +65,7 @@ def to_row(finding: Finding) -> FindingRow:
         shown=to_json(finding.shown),
         control_static=finding.control.static if finding.control else None,
         control_backed=finding.control.backed if finding.control else None,
+        answers=to_json(finding.answers),
         former=list(finding.former),
         occurrences=[to_occurrence_row(seen) for seen in finding.occurrences],
         links=[LinkRow(url=url) for url in finding.links],
@@ -70,13 +74,13 @@ def to_row(finding: Finding) -> FindingRow:
     )
 
 
-def to_json(failure: Failure | None) -> str | None:
-    """A failure as its column stores it."""
-    return None if failure is None else msgspec.json.encode(failure).decode()
+def to_json(record: Failure | Answers | None) -> str | None:
+    """A record as its column stores it."""
+    return None if record is None else msgspec.json.encode(record).decode()
 
 
-def _from_json(stored: str | None) -> Failure | None:
-    return None if stored is None else msgspec.json.decode(stored, type=Failure)
+def _from_json(stored: str | None, kind: type[Stored]) -> Stored | None:
+    return None if stored is None else msgspec.json.decode(stored, type=kind)
 
 
 def to_occurrence_row(seen: Occurrence) -> OccurrenceRow:
@@ -98,8 +102,9 @@ def to_finding(row: FindingRow) -> Finding:
     }
     try:
         raw = {
-            "failure": _from_json(row.failure),
-            "shown": _from_json(row.shown),
+            "failure": _from_json(row.failure, Failure),
+            "shown": _from_json(row.shown, Failure),
+            "answers": _from_json(row.answers, Answers),
             "occurrences": [
                 _fields(seen, Occurrence)
                 | {"observed": None if seen.observed is None else unpacked(seen.observed, Failure)}

@@ -74,7 +74,8 @@ class HistoryRow(Table):
 
 
 class FindingRow(Table):
-    """`model.Finding`. `key` is that of the signature; `failure` and `shown` are the JSON of a `Failure`."""
+    """`model.Finding`. `key` is that of the signature; `failure` and `shown` are the JSON of a `Failure`,
+    `answers` that of an `Answers`."""
 
     __tablename__ = "findings"
 
@@ -109,6 +110,7 @@ class FindingRow(Table):
     shown: Mapped[str | None]
     control_static: Mapped[str | None]
     control_backed: Mapped[str | None]
+    answers: Mapped[str | None]
     former: Mapped[list[str]]
 
     occurrences: Mapped[list[OccurrenceRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")

@@ -37,14 +37,23 @@ class Place(msgspec.Struct, frozen=True, order=True):
 class Answer(msgspec.Struct, frozen=True):
     """The value that an experiment gives to an undecided guard, in place of its fallback or its error.
 
-    A `value` of None defers the guard to a run-time assertion that it is true. With an `expression`, only a
-    guard with that text gets the value. This is needed because the operators of SymInt.h are one place for all
-    C++ code that compares.
+    A `value` of None defers the guard to a run-time assertion that it is true, or false if `negated`. With an
+    `expression`, only a guard with that text gets the value. This is needed because the operators of SymInt.h are
+    one place for all C++ code that compares. With a `clause`, only this clause of the expression gets it, and the
+    rest is evaluated. `held` says that the expression becomes a part of the next assertion, which is then
+    about any of them.
     """
 
     place: Place
     value: bool | None
     expression: str = ""
+    clause: str = ""
+    negated: bool = False
+    held: bool = False
+
+    def fits(self, place: Place, expression: str) -> bool:
+        """Whether a guard gets this value."""
+        return self.place == place and self.expression in ("", expression)
 
 
 FaultKind: TypeAlias = Literal["drop assertion", "add assertion", "specialize"]

@@ -87,20 +87,24 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
         fallback_value: bool | None = None,
         **options: Any,
     ) -> Any:
-        def ddefuzz_decide(size_oblivious: bool) -> Any:
+        def ddefuzz_decide(size_oblivious: bool, expression: Any = orig_expr) -> Any:
             try:
-                return original(env, orig_expr, hint, fx_node, size_oblivious, None, **options)
+                return original(env, expression, hint, fx_node, size_oblivious, None, **options)
             except RuntimeError as error:
-                forced = recorder.answer_to_error(error) if recorder.answers else None
+                forced, undecided = recorder.answer_to_error(error) if recorder.answers else (None, None)
                 if forced is not None:
-                    value = _forced(env, orig_expr, forced, fx_node)
+                    value = _forced(recorder, env, undecided, forced, fx_node)
+                    if forced.clause:
+                        value = _with_clause(undecided, forced.clause, value)
                 elif recorder.onward is not None and recorder.is_data_dependent(error):
                     value = recorder.onward.value(orig_expr)
                 else:
                     raise
                 if recorder.onward is not None:
                     recorder.record_answer(error, value)
-                return value
+            # What is left of a conjunction is evaluated in turn.
+            rest = forced is not None and forced.clause and value not in (sympy.true, sympy.false)
+            return ddefuzz_decide(size_oblivious, value) if rest else value
 
         if fallback_value is None:
             return ddefuzz_decide(size_oblivious)
@@ -119,7 +123,7 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
         plant(env, orig_expr, fallback_value, fx_node, place)
         forced = recorder.answer_at(place, orig_expr)
         if forced is not None:
-            return _forced(env, orig_expr, forced, fx_node)
+            return _forced(recorder, env, orig_expr, forced, fx_node)
         if place not in recorder.without:
             return answer
         recorder.withholding = True
@@ -131,12 +135,29 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
     return disguised(torch_api.EVALUATE_EXPR, ddefuzz_evaluate_expr)
 
 
-def _forced(env: Any, expression: Any, answer: Answer, fx_node: Any) -> Any:
-    """The value that an experiment gives to a guard."""
+def _forced(recorder: Recorder, env: Any, expression: Any, answer: Answer, fx_node: Any) -> Any:
+    """The value that an experiment gives to a guard, or to a clause of it."""
+    decided = expression if not answer.clause else _clause(expression, answer.clause)
+    if answer.held:
+        recorder.held.append(decided)
     if answer.value is not None:
         return sympy.sympify(answer.value)
-    torch_api.bound(torch_api.DEFER_ASSERTION)(env, expression, "answered by ddefuzz", fx_node)
-    return sympy.true
+    asserted = sympy.Not(decided) if answer.negated else sympy.Or(*recorder.held, decided)
+    recorder.held.clear()
+    torch_api.bound(torch_api.DEFER_ASSERTION)(env, asserted, "answered by ddefuzz", fx_node)
+    return sympy.sympify(not answer.negated)
+
+
+def _clause(expression: Any, text: str) -> Any:
+    """The clause of a conjunction or disjunction with this text; the whole expression if there is none."""
+    return next((one for one in expression.args if str(one) == text), expression)
+
+
+def _with_clause(expression: Any, text: str, value: Any) -> Any:
+    """The expression with a value in place of one clause."""
+    if not any(str(one) == text for one in expression.args):
+        return value
+    return expression.func(*(value if str(one) == text else one for one in expression.args))
 
 
 def _log_suppressed(recorder: Recorder) -> Callable[..., Any]:

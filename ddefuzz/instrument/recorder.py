@@ -125,10 +125,10 @@ class Recorder:
     """What one watched run recorded. It has to be read before the `watch` that yielded it ends.
 
     The hooks also keep state for each other here. `node_call` is the call of a SymNode method in progress.
-    `fell_back` and `withholding` describe the `evaluate_expr` call in progress. `fallbacks` has the expressions
-    that took their fallback, by ShapeEnv. `arguments` are those of the op that runs on fake tensors. `makers`
-    has the last ops, by the `id` of their result. `asserting` is the assertion that torch is making, `message` the
-    text that the `torch._check` in progress gives.
+    `fell_back` and `withholding` describe the `evaluate_expr` call in progress. `held` are expressions that the next
+    assertion of an experiment is about, too. `fallbacks` has the expressions that took their fallback, by ShapeEnv.
+    `arguments` are those of the op that runs on fake tensors. `makers` has the last ops, by the `id` of their result.
+    `asserting` is the assertion that torch is making, `message` the text that the `torch._check` in progress gives.
     """
 
     without: frozenset[Place] = frozenset()
@@ -143,6 +143,7 @@ class Recorder:
     message: str = ""
     fell_back: bool = False
     withholding: bool = False
+    held: list[Any] = field(default_factory=list)
     arguments: Sequence[Any] = ()
     makers: deque[tuple[int, Any]] = field(default_factory=partial(deque, maxlen=MAKERS))
     fallbacks: weakref.WeakKeyDictionary[Any, set[tuple[Any, bool]]] = field(default_factory=weakref.WeakKeyDictionary)
@@ -270,13 +271,12 @@ class Recorder:
 
     def answer_at(self, place: Place, expression: Any) -> Answer | None:
         """The experiment's value for an undecided guard at a place, if it has one."""
-        fitting = (one for one in self.answers if one.place == place)
-        return next((one for one in fitting if one.expression in ("", str(expression))), None)
+        return next((one for one in self.answers if one.fits(place, str(expression))), None)
 
-    def answer_to_error(self, error: BaseException) -> Answer | None:
-        """The experiment's value for a guard that raised this error, if it has one."""
+    def answer_to_error(self, error: BaseException) -> tuple[Answer | None, Any]:
+        """The experiment's value for a guard that raised this error, if it has one, and the expression."""
         raw = self._seen(error)
-        return None if raw is None else self.answer_at(raw.place, raw.expression)
+        return (None, None) if raw is None else (self.answer_at(raw.place, raw.expression), raw.expression)
 
     def record_error(self, error: BaseException, expression: Any, frame: FrameType) -> None:
         """Record a data-dependent error with everything needed to explain it, in case it becomes the final

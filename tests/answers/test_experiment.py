@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from ddefuzz.answers.experiment import experiment, verdict
-from ddefuzz.answers.model import Given, Row, Verdict
-from ddefuzz.classify.signature import Site
+from ddefuzz.answers.conjunction import in_expression
+from ddefuzz.answers.experiment import Asked, experiment
+from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row
+from ddefuzz.answers.verdict import tallied, verdict
+from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import ExceptionInfo, Observation, Run
+from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, ProgramSubject, Run, Runner, Stage
 from ddefuzz.instrument.events import Frame, Place, Raised
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
@@ -52,10 +57,63 @@ def sizes(names: str) -> tuple[CallSize, ...]:
         (row("False", agrees="1", refuses="0"), row("True"), row("assert"), "no answer is right for all sizes"),
         (row("False"), row("True"), row("assert"), "no answer captures"),
         (Row(SITE, "False", True), row("True"), row("assert"), "nothing to compare"),
+        (
+            row("False", agrees="1", accepts="0"),
+            row("True", agrees="1", accepts="0"),
+            row("assert", agrees="1"),
+            "guard_or_false here",
+        ),
     ],
 )
 def test_the_verdict_is_the_smallest_correct_change(false: Row, true: Row, asserted: Row, expected: Verdict) -> None:
-    assert verdict((false, true, asserted)) == expected
+    assert verdict(tallied([of_program(false, true, asserted)])) == expected
+
+
+def of_program(*rows: Row) -> OfProgram:
+    return OfProgram("one", "Eq(u0, 0)", rows, "not a guard")
+
+
+def test_a_check_may_be_of_what_is_false() -> None:
+    rows = (row("False", agrees="1", accepts="0"), row("True"), row("assert"), row("assert not", agrees="1"))
+    assert verdict(tallied([of_program(*rows)])) == "torch._check here"
+
+
+def test_all_programs_have_to_agree() -> None:
+    one = of_program(row("False", agrees="0 1"), row("True", agrees="0 1"), row("assert", agrees="0"))
+    other = of_program(row("False", agrees="1", differs="0"), row("True", agrees="0 1"), row("assert", agrees="0"))
+    false, true, _ = tallied([one, other])
+    assert (false.programs, false.agrees, false.differs) == (2, ("1",), ("0",))
+    assert verdict((false, true)) == "guard_or_true here"
+
+
+def test_a_program_that_another_guard_stops_says_nothing() -> None:
+    stopped = of_program(*(Row(SITE, given, captures=False, stopped="u9 > 3") for given in GIVEN[:3]))
+    right = of_program(row("False", agrees="0 1"), row("True"), row("assert"))
+    tallies = tallied([right, stopped])
+    assert (tallies[0].programs, tallies[0].captures) == (1, 1)
+    assert verdict(tallies) == "guard_or_false here"
+
+
+def test_a_wrong_result_after_another_guard_is_not_blamed_on_the_first() -> None:
+    rows = [msgspec.structs.replace(row(given, differs="0"), then=("Eq(u1, 1) is False",)) for given in GIVEN[:3]]
+    assert verdict(tallied([of_program(*rows)])) == "another guard decides"
+
+
+def test_clauses_come_after_the_whole_guard() -> None:
+    whole = [row(given, differs="0", agrees="1") for given in GIVEN[:3]]
+    clause = [msgspec.structs.replace(row(given, agrees="0 1"), clause="Eq(u0, 1)") for given in GIVEN[:3]]
+    tallies = tallied([of_program(*whole, *clause)])
+    assert [one.clause for one in tallies] == ["", "", "", "Eq(u0, 1)", "Eq(u0, 1)", "Eq(u0, 1)"]
+    assert verdict(tallies) == "guard_or_false here"
+
+
+def test_the_clauses_of_an_expression() -> None:
+    found = in_expression("Eq(u0, 1) | (u1 > 2) | Eq(u2, 3)")
+    assert found is not None
+    assert (found.is_or, found.clauses) == (True, ("Eq(u0, 1)", "u1 > 2", "Eq(u2, 3)"))
+    assert in_expression("And(Eq(u0, 1), u1 > 2)") == (False, "And(Eq(u0, 1), u1 > 2)", ("Eq(u0, 1)", "u1 > 2"))
+    assert in_expression("Eq(u0, 1)") is None
+    assert in_expression("not an expression") is None
 
 
 def failed(expression: str, method: str = "guard_bool") -> Observation:
@@ -90,6 +148,10 @@ def call(size: CallSize, agreement: str) -> Call:
             return Call(size, Ended("RuntimeError: no"), Ended("RuntimeError: no"))
 
 
+def tried(text: str, stage: Stage, runner: Runner) -> Experiment:
+    return experiment([Asked("one", ProgramSubject(text))], stage, runner)
+
+
 def test_each_call_is_counted_where_it_belongs() -> None:
     def runner(run: Run) -> Observation:
         if not run.semantics.answers:
@@ -97,9 +159,9 @@ def test_each_call_is_counted_where_it_belongs() -> None:
         ends = ("agrees", "differs", "refuses", "accepts", "both refuse")
         return captured(*(call(size, end) for size, end in zip(CALL_SIZES, ends, strict=False)))
 
-    found = experiment("text", "export", runner)
-    assert [one.answer for one in found.rows] == ["False", "True", "assert"]
-    first = found.rows[0]
+    found = tried("text", "export", runner)
+    assert [one.answer for one in found.programs[0].rows] == ["False", "True", "assert"]
+    first = found.programs[0].rows[0]
     assert (first.agrees, first.differs, first.refuses, first.accepts) == (("example",), ("0",), ("1",), ("2",))
     assert (str(found.site), found.expression) == ("torch/_refs/__init__.py:roll", "Eq(u0, 0)")
 
@@ -113,23 +175,23 @@ def test_a_guard_that_follows_is_given_a_value_too() -> None:
             return failed("Eq(u0, 1)")
         return captured(call("0", "agrees" if answers["Eq(u0, 1)"] else "differs"))
 
-    found = experiment("text", "export", runner)
+    found = tried("text", "export", runner)
     assert found.verdict == "guard_or_false here"
-    assert found.rows[0].then == ("Eq(u0, 1) is True",)
+    assert found.programs[0].rows[0].then == ("Eq(u0, 1) is True",)
 
 
 def test_an_endless_sequence_of_guards_is_given_up() -> None:
     def runner(run: Run) -> Observation:
         return failed(f"Eq(u0, {len(run.semantics.answers)})")
 
-    found = experiment("text", "export", runner)
+    found = tried("text", "export", runner)
     assert found.verdict == "no answer captures"
-    assert found.rows[0].stopped.endswith("at torch/_refs/__init__.py:roll")
+    assert found.programs[0].rows[0].stopped.endswith("at torch/_refs/__init__.py:roll")
 
 
 def test_a_number_has_no_answer_and_other_failures_are_no_guards() -> None:
-    assert experiment("text", "export", lambda _: failed("u0", "guard_int")).verdict == "needs SymInt"
-    assert experiment("text", "export", lambda _: captured()).verdict == "not a guard"
+    assert tried("text", "export", lambda _: failed("u0", "guard_int")).verdict == "needs SymInt"
+    assert tried("text", "export", lambda _: captured()).verdict == "not a guard"
 
 
 @pytest.mark.slow
@@ -137,11 +199,51 @@ def test_a_number_has_no_answer_and_other_failures_are_no_guards() -> None:
     ("body", "expected"),
     [
         ("return torch.nn.functional.feature_alpha_dropout(x[:, None], training=True)", "guard_or_false here"),
-        ("return torch.diff(x)", "no answer is right for all sizes"),
+        ("return torch.diff(x)", "another guard decides"),
         ("return torch.zeros(6).chunk(x.shape[0])", "needs SymInt"),
         ("return torch.relu(x)", "not a guard"),
     ],
 )
 def test_real_guards(body: str, expected: Verdict) -> None:
     text = f'{HEADER}# inputs: x = normal\ndef program(x: Float32[Tensor, "u0=3"]):\n    {body}\n'
-    assert experiment(text, "aot", observe).verdict == expected
+    assert tried(text, "aot", observe).verdict == expected
+
+
+@pytest.mark.slow
+def test_each_clause_of_a_real_expression_has_rows_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "two.py"
+    path.write_text(
+        "import torch\n"
+        "def two(x, y):\n"
+        "    return x + 1 if (x.shape[0] == 1) | (y.shape[0] == 1) else x * 3\n"
+        "two_args = (torch.ones(3), torch.ones(4))\n"
+        "two_unbacked = {0: [0], 1: [0]}\n"
+    )
+    found = experiment([Asked("two", CallableSubject(str(path), "two"))], "export", observe)
+    assert found.verdict == "guard_or_false here"
+    rows = {(one.clause, one.answer): one for one in found.programs[0].rows}
+    clauses = [clause for clause in dict.fromkeys(one.clause for one in found.programs[0].rows) if clause]
+    assert len(clauses) == 2
+    assert not rows["", "True"].is_right
+    assert rows[clauses[0], "False"].is_right
+    assert rows[clauses[0], "False"].then == (f"{clauses[1]} is False",)
+    assert not rows[clauses[1], "True"].is_right
+
+
+@pytest.mark.slow
+def test_each_clause_of_pythons_or_has_rows_of_its_own() -> None:
+    """torch/nn/functional.py, affine_grid: `theta.shape[-2] != 2 or theta.shape[-1] != 3` raises."""
+    call = "return torch.nn.functional.affine_grid(x, [2, 3, 4, 5], align_corners=False)"
+    text = f'{HEADER}# inputs: x = normal\ndef program(x: Float32[Tensor, "2 u0=2 u1=3"]):\n    {call}\n'
+    found = tried(text, "export", observe)
+    assert found.code == "theta.shape[-2] != 2"
+    clauses = list(dict.fromkeys(one.clause for one in found.tallies))
+    assert clauses == [
+        "",
+        "theta.dim() != 3 or theta.shape[-2] != 2 or theta.shape[-1] != 3",
+        "theta.shape[-1] != 3",
+    ]
+    by_row = {(one.clause, one.answer): one for one in found.tallies}
+    assert by_row[clauses[1], "False"].captures == 1
+    assert by_row["", "True"].raises == by_row[clauses[1], "assert"].raises == 1
+    assert found.verdict == "torch._check here"

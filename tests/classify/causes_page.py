@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ddefuzz.classify.cause import CAUSES, RULES
+from ddefuzz.classify.cause import CAUSES, PROOFS, RULES
 from ddefuzz.classify.reviewed import REVIEWED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +37,17 @@ The first rule that applies decides. Each rule has a golden file of a real failu
 
 """
 
+PROOFS_HEAD = """
+## Experiments
+
+`ddefuzz answers --write` tries each answer of an undecided guard and stores the outcome in the finding. Where the
+outcome decides, it replaces the cause of the rules. A cause that a person set with `findings set --cause` stays, and so
+do the causes that are not in the second column: whether a result should depend on data is not a question for an
+experiment. A finding without an experiment has the cause of the rules. The finding shows the verdict, so `avoidable` is
+either proven (one of the first three verdicts) or only what a rule says.
+
+"""
+
 REVIEWED_HEAD = """
 ## Reviewed functions
 
@@ -56,6 +67,10 @@ def causes() -> str:
 def page() -> str:
     """The whole of `docs/causes.md`."""
     rules = [(f"`{rule.name}`", f"`{rule.cause}`", rule.when, f"`{rule.example}`") for rule in RULES]
+    proofs = [
+        (f"`{row.verdict}`", ", ".join(f"`{one}`" for one in sorted(row.overrules)), f"`{row.cause}`", row.why)
+        for row in PROOFS
+    ]
     read = [
         (f"`{row.site}`", f"`{row.anchor}`" if row.anchor else "", f"`{row.cause}`", row.why, row.source)
         for row in REVIEWED
@@ -66,6 +81,8 @@ def page() -> str:
             causes(),
             RULES_HEAD,
             table(("rule", "cause", "it applies when", "example"), rules),
+            PROOFS_HEAD,
+            table(("verdict", "of the causes", "makes", "because"), proofs),
             REVIEWED_HEAD,
             table(("function", "anchor begins with", "cause", "why", "source"), read),
         )

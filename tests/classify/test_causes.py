@@ -6,29 +6,30 @@ from typing import get_args
 
 import pytest
 
-from ddefuzz.classify.cause import CAUSES, FRAMEWORK_CAUSES, MEANINGS, RULES, Meaning
+from ddefuzz.classify.cause import CAUSES, FRAMEWORK_CAUSES, MEANINGS, PROOFS, RULES, Meaning, Proof, by_experiment
 from ddefuzz.classify.evidence import OUTPUTS_BY_ARGUMENT
 from ddefuzz.classify.reviewed import REVIEWED, reviewed
 from ddefuzz.classify.signature import Cause, Site
 from tests.classify import causes_page
 from tests.classify.test_golden import cases
 
-OF_OTHER_ORACLES = {"wrong-capture"}
-"""The cause of wrong captures, which has no rule: the rules are for captures that fail."""
+WITHOUT_RULES = {"wrong-capture", "symbolic-form"}
+"""The cause of wrong captures, which other oracles report, and that which only an experiment shows."""
 
 
 def test_the_table_has_each_cause_once_and_each_has_a_rule() -> None:
     assert [row.cause for row in CAUSES] == list(get_args(Cause))
-    assert {rule.cause for rule in RULES} == set(MEANINGS) - OF_OTHER_ORACLES
+    assert {rule.cause for rule in RULES} == set(MEANINGS) - WITHOUT_RULES
 
 
-@pytest.mark.parametrize("row", [row for row in CAUSES if row.cause not in OF_OTHER_ORACLES], ids=lambda row: row.cause)
+@pytest.mark.parametrize("row", [row for row in CAUSES if row.cause not in WITHOUT_RULES], ids=lambda row: row.cause)
 def test_the_example_of_a_cause_is_an_example_of_one_of_its_rules(row: Meaning) -> None:
     assert row.example in {rule.example for rule in RULES if rule.cause == row.cause}
 
 
 def test_the_programs_own_causes_are_not_about_pytorch() -> None:
-    assert {"avoidable", "int-required", "no-kernel", "wrong-capture", "unclassified"} == FRAMEWORK_CAUSES
+    of_pytorch = {"avoidable", "symbolic-form", "int-required", "no-kernel", "wrong-capture", "unclassified"}
+    assert of_pytorch == FRAMEWORK_CAUSES
 
 
 def test_only_the_last_rule_applies_to_everything() -> None:
@@ -63,3 +64,14 @@ def test_the_readme_has_the_table_of_causes() -> None:
     text = causes_page.README.read_text(encoding="utf-8")
     assert causes_page.BEGIN in text
     assert text == causes_page.readme(text)
+
+
+@pytest.mark.parametrize("row", PROOFS, ids=lambda row: row.verdict)
+def test_a_verdict_overrules_the_causes_that_an_experiment_can_decide_and_no_other(row: Proof) -> None:
+    assert by_experiment("avoidable", row.verdict) == by_experiment("unclassified", row.verdict) == row.cause
+    assert by_experiment("result-depends-on-data", row.verdict) == "result-depends-on-data"
+    assert by_experiment("user", row.verdict) == "user"
+
+
+def test_without_a_telling_experiment_the_cause_stays() -> None:
+    assert by_experiment("avoidable", None) == by_experiment("avoidable", "another guard decides") == "avoidable"

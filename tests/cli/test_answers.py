@@ -9,10 +9,18 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.answers.model import GIVEN, Experiment, Row
+from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
+from ddefuzz.answers.patch import Patch
+from ddefuzz.answers.study import Study
+from ddefuzz.answers.trial import PatchTrial, Refused, Trials
 from ddefuzz.classify.signature import Site
-from ddefuzz.cli.answers import Target, answers_page, command
+from ddefuzz.cli.answers import command
+from ddefuzz.cli.answers_page import Answered, answers_page
+from ddefuzz.cli.answers_page import document as as_document
+from ddefuzz.cli.findings_page import show_page
 from ddefuzz.cli.output import Page
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import as_document as as_finding
 
 DROPOUT = """\
 # ddefuzz program v1
@@ -49,32 +57,60 @@ def test_a_file_is_answered_for(tmp_path: Path) -> None:
     assert page.splitlines()[-1].endswith(f"ddefuzz check {path}")
 
 
+def answered(experiment: Experiment, trials: Trials | None = None) -> Answered:
+    return Answered("dde-1", Study(experiment, trials), is_finding=True)
+
+
+SITE = Site("C++", None, "at::native::chunk")
+RIGHT = tuple(Tally(given, 2, 2, agrees=("0", "1")) for given in GIVEN[:3])
+
+
 def test_what_is_no_guard_has_nothing_to_answer() -> None:
-    done = [
-        (
-            Target("dde-1", DROPOUT, "export", is_finding=True),
-            Experiment(DROPOUT, "export", None, "", (), "not a guard"),
-        )
-    ]
-    page = answers_page(done, Page(80))
+    page = answers_page([answered(Experiment("export", None, "", 0, "", (), (), "not a guard"))], Page(80))
     assert "verdict: not a guard: nothing to answer, because" in page
     assert "columns:" not in page
     assert page.endswith("Next:\n  ddefuzz findings show dde-1\n")
 
 
 def test_answers_that_are_both_right_are_named() -> None:
-    site = Site("C++", None, "at::native::chunk")
-    rows = tuple(Row(site, given, captures=True, agrees=("0", "1")) for given in GIVEN)
-    target = Target("dde-1", DROPOUT, "export", is_finding=True)
-    both = answers_page(
-        [(target, Experiment(DROPOUT, "export", site, "Eq(u0, 0)", rows, "guard_or_false here"))], Page(80)
-    )
-    assert "guard_or_false here (False and True both agree)" in both
-    one = (rows[0], msgspec.structs.replace(rows[1], differs=("2",)), rows[2])
-    alone = answers_page(
-        [(target, Experiment(DROPOUT, "export", site, "Eq(u0, 0)", one, "guard_or_false here"))], Page(80)
-    )
+    found = Experiment("export", SITE, "Eq(u0, 0)", 0, "", (), RIGHT, "guard_or_false here")
+    assert "guard_or_false here (False and True both agree)" in answers_page([answered(found)], Page(80))
+    wrong = (RIGHT[0], msgspec.structs.replace(RIGHT[1], differs=("2",)), RIGHT[2])
+    alone = answers_page([answered(msgspec.structs.replace(found, tallies=wrong))], Page(80))
     assert "both agree" not in alone
+    assert "2 of 2" in alone
+
+
+def test_a_patch_is_printed_with_its_results() -> None:
+    after = "if guard_or_false(n == 0):\n"
+    patch = Patch("guard_or_false", "torch/x.py", "guard_or_false(n == 0)", "if n == 0:\n", after)
+    samples = Score(agree=3, differ=1, same=4)
+    best = PatchTrial(patch, PatchEvidence(patch.form, patch.code, Score(agree=2, same=2), samples))
+    refused = (Refused("torch._check", "torch._check(n != 0)", "differs at 0"),)
+    found = Experiment("export", SITE, "Eq(u0, 0)", 1, "n == 0", (), RIGHT, "guard_or_false here")
+    page = answers_page([answered(found, Trials(best, refused))], Page(80))
+    assert "patch: guard_or_false (not right for all), tried in memory only" in page
+    assert "--- a/torch/x.py\n+++ b/torch/x.py\n" in page
+    assert "kept programs: 2 of 2 pass and agree; eager does the same in 2 of 2" in page
+    assert "samples of torch: 3 of 4 pass and agree, 1 differ; eager does the same in 4 of 4" in page
+    (verdict,) = json.loads(as_document([answered(found, Trials(best, refused))]))["verdicts"]
+    assert verdict["patch"]["diff"] == patch.diff
+    assert verdict["patch"]["samples"] == {"agree": 3, "differ": 1, "stopped": 0, "same": 4, "changed": 0}
+    assert verdict["patch"]["refused"][0]["why"] == "differs at 0"
+    none = answers_page([answered(found, Trials(None, refused))], Page(80))
+    assert "patch: none (torch._check: differs at 0)" in none
+
+
+def test_a_finding_keeps_and_shows_its_experiment() -> None:
+    patch = PatchEvidence("guard_or_false", "guard_or_false(n == 0)", Score(agree=2, same=2), Score())
+    kept = Answers("guard_or_false here", "aot", "2.13.0+cpu", 2, RIGHT, patch)
+    finding = Finding(id="dde-1", kind="dde", cause="avoidable", site=SITE, anchor="guard_bool", answers=kept)
+    page = show_page(finding, Page(100))
+    assert "what would mend it" in page
+    assert "verdict: guard_or_false here (2 programs in aot, torch 2.13.0+cpu)" in page
+    assert "so its cause is avoidable: the fallback False was right at every size" in page
+    assert "samples of torch: none evaluates the branch" in page
+    assert as_finding(finding)["answers"]["patch"]["kept"] == {"agree": 2, "same": 2}  # type: ignore[index]
 
 
 @pytest.mark.parametrize("args", [(), ("one", "--all")])

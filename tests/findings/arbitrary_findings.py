@@ -8,10 +8,11 @@ from typing import get_args
 import msgspec
 from hypothesis import strategies as st
 
+from ddefuzz.answers.model import GIVEN, Answers, PatchEvidence, Score, Tally
 from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.control.model import Control, ControlOutcome
-from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
+from ddefuzz.execute.protocol import EXPLICIT, STAGES, ExceptionInfo, Observation
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import (
     Confirmation,
@@ -91,6 +92,28 @@ occurrences = st.builds(
 outcomes: st.SearchStrategy[ControlOutcome] = st.sampled_from(get_args(ControlOutcome))
 controls = st.builds(Control, static=outcomes, backed=outcomes)
 
+scores = st.builds(Score, agree=st.integers(0, 9), differ=st.integers(0, 2), same=st.integers(0, 9))
+tallies = st.builds(
+    Tally,
+    answer=st.sampled_from(GIVEN),
+    programs=st.integers(0, 3),
+    captures=st.integers(0, 3),
+    clause=st.sampled_from(["", "Eq(u0, 1)"]),
+    agrees=st.sampled_from([(), ("0", "random-1")]),
+)
+answers = st.builds(
+    Answers,
+    verdict=st.sampled_from(get_args(Verdict)),
+    stage=st.sampled_from(STAGES),
+    torch=st.just("2.13.0+cpu"),
+    programs=st.integers(0, 3),
+    tallies=st.lists(tallies, max_size=2).map(tuple),
+    patch=st.none()
+    | st.builds(
+        PatchEvidence, form=st.just("guard_or_false"), code=st.just("guard_or_false(n)"), kept=scores, samples=scores
+    ),
+)
+
 notes = st.builds(Note, when=times, who=text, text=text)
 entries = st.builds(
     HistoryEntry, when=times, who=text, field=st.sampled_from(["state", "cause"]), before=text, after=text, why=text
@@ -128,6 +151,7 @@ def findings(draw: st.DrawFn, signatures: tuple[Signature, ...] = (CHUNK, ROLL),
             failure=draw(st.none() | failures(one)),
             shown=draw(st.none() | failures(one)),
             control=draw(st.none() | controls),
+            answers=draw(st.none() | answers),
             former=tuple(draw(st.lists(st.sampled_from(["dde-0123456789", "dde-abcdef0123"]), max_size=2))),
             links=tuple(draw(st.lists(text, max_size=2))),
             notes=tuple(draw(st.lists(notes, max_size=2))),

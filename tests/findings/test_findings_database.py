@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 from sqlalchemy import create_engine
 
+from ddefuzz.answers.model import Answers, Tally
 from ddefuzz.classify.signature import Signature
 from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord
@@ -82,6 +83,18 @@ def test_what_comes_back_after_its_fix_is_a_new_finding(database: Database) -> N
     assert database.record(sighting(torch="2.15.0"), START).finding_id == f"{CHUNK.key}-2"
 
 
+ANSWERS = Answers("no answer is right for all sizes", "aot", "2.13.0+cpu", 1, (Tally("False", 1, 1, differs=("0",)),))
+
+
+def test_an_experiment_is_saved_with_the_cause_that_it_shows(database: Database) -> None:
+    found = database.record(sighting(), START).finding_id
+    after = database.set_answers(
+        found, ANSWERS, lambda finding: msgspec.structs.replace(finding, cause="symbolic-form")
+    )
+    assert database.get(found) == after
+    assert (after.cause, after.answers) == ("symbolic-form", ANSWERS)
+
+
 def test_minimal_program_and_confirmation(database: Database) -> None:
     found = database.record(sighting(), START).finding_id
     assert database.get(found).minimal is None
@@ -100,12 +113,14 @@ def test_what_is_known_of_a_program_is_not_of_a_smaller_one(database: Database) 
     database.set_minimal(found, PROGRAM, steps=1, attempts=11)
     database.set_confirmed(found, 3, 3, failure_of(CHUNK))
     database.set_control(found, Control("passes", "passes"))
+    database.set_answers(found, ANSWERS, lambda finding: finding)
     known = database.get(found)
+    assert known.answers == ANSWERS
     database.set_minimal(found, PROGRAM, steps=1, attempts=12)
     assert database.get(found) == msgspec.structs.replace(known, attempts=12)
     database.set_minimal(found, OTHER_PROGRAM, steps=1, attempts=13)
     other = database.get(found)
-    assert (other.confirmed, other.shown, other.control) == (None, None, None)
+    assert (other.confirmed, other.shown, other.control, other.answers) == (None, None, None, None)
 
 
 def test_each_occurrence_keeps_what_it_was_seen_by_and_not_without_bound(database: Database) -> None:

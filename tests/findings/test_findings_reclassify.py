@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from ddefuzz.answers.model import Answers
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized, slim, stamp
@@ -178,3 +179,28 @@ def test_a_finding_that_lost_its_program_takes_the_next_one(tmp_path: Path) -> N
         database.record(sighting(), START)
         found = database.get(CHUNK.key)
         assert (found.original, found.expression) == (PROGRAM, "Eq(u0, 0)")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "cause"),
+    [
+        ("guard_or_false here", "avoidable"),
+        ("no answer is right for all sizes", "symbolic-form"),
+        ("another guard decides", "unclassified"),
+    ],
+)
+def test_an_experiment_replaces_the_cause_of_the_rules(verdict: Verdict, cause: Cause) -> None:
+    before = finding(CHUNK, "u0", answers=Answers(verdict, "aot", "2.13.0", 1))
+    unclassified = rules(lambda _: CHUNK, "unclassified")
+    (after,) = reclassified([before], unclassified, LATER).findings
+    assert (after.cause, after.answers) == (cause, before.answers)
+    by_person = msgspec.structs.replace(
+        before, cause="user", history=(HistoryEntry(stamp(START), "ana", "cause", "avoidable", "user"),)
+    )
+    assert reclassified([by_person], unclassified, LATER).findings[0].cause == "user"
+
+
+def test_an_experiment_on_another_guard_is_dropped() -> None:
+    before = finding(CHUNK, "u0", answers=Answers("guard_or_false here", "aot", "2.13.0", 1))
+    (after,) = reclassified([before], rules(lambda _: ROLL), LATER).findings
+    assert after.answers is None

@@ -1,0 +1,189 @@
+"""Experiments on guards as text and JSON: the rows of each program, the verdict, and the patch."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ddefuzz.answers.model import Answers, Row, Tally
+from ddefuzz.answers.study import Study
+from ddefuzz.answers.trial import Trials
+from ddefuzz.classify.cause import PROOFS
+from ddefuzz.classify.signature import Verdict
+from ddefuzz.cli.layout import Detailed, counted, folded, table
+from ddefuzz.cli.output import Page, plain, rendered
+
+SCHEMA = "ddefuzz.answers/1"
+
+TITLES = ("answer", "captured", "agrees", "refuses", "differs", "accepts")
+
+LEGEND = (
+    "columns: data sizes at which the captured program agrees with eager, refuses inputs that eager takes, differs "
+    "from eager, or accepts inputs that eager rejects",
+    "sizes: example: as in the inputs; 0, 1, 2; equal: as a static size; all: the largest possible; random-…: drawn",
+)
+
+NOTHING_TO_ANSWER: dict[Verdict, str] = {
+    "needs SymInt": "torch needs a number there, which no answer of a guard provides",
+    "not a guard": "the program does not fail by a guard that cannot be decided",
+}
+"""Verdicts of programs without an experiment, and why there is none."""
+
+
+class Answered(NamedTuple):
+    """The study of a finding or a file, by its name."""
+
+    name: str
+    study: Study
+    is_finding: bool = False
+
+
+def document(done: Iterable[Answered]) -> str:
+    """The JSON of all studies: a row for each program and answer, and a verdict for each site."""
+    rows: list[dict[str, Any]] = []
+    verdicts = []
+    for name, study, _ in done:
+        found = study.experiment
+        rows += [
+            {"target": name, "program": one.name, **msgspec.to_builtins(row)}
+            for one in found.programs
+            for row in one.rows
+        ]
+        verdicts.append(
+            {
+                "target": name,
+                "stage": found.stage,
+                "site": msgspec.to_builtins(found.site),
+                "expression": found.expression,
+                "programs": len(found.programs),
+                "tallies": [_whole(tally) for tally in found.tallies],
+                "verdict": found.verdict,
+                **({} if study.trials is None else {"patch": _patch(study.trials)}),
+            }
+        )
+    return json.dumps({"schema": SCHEMA, "rows": rows, "verdicts": verdicts}, indent=2) + "\n"
+
+
+def _whole(record: msgspec.Struct) -> dict[str, Any]:
+    """All fields of a record, those with their default too."""
+    return {name: msgspec.to_builtins(value) for name, value in msgspec.structs.asdict(record).items()}
+
+
+def _patch(trials: Trials) -> dict[str, Any]:
+    refused = [msgspec.to_builtins(one) for one in trials.refused]
+    if trials.best is None:
+        return {"diff": None, "refused": refused}
+    found = trials.best.evidence
+    return {
+        "diff": trials.best.patch.diff,
+        "form": found.form,
+        "code": found.code,
+        "right": found.is_right,
+        "kept": _whole(found.kept),
+        "samples": _whole(found.samples),
+        "refused": refused,
+    }
+
+
+def answers_page(done: Sequence[Answered], page: Page) -> str:
+    """The table of answers of each site, its verdict, its patch, and what to type next."""
+    parts: list[RenderableType] = []
+    for name, study, _ in done:
+        found = study.experiment
+        needs = f" needs {found.expression}" if found.expression else ""
+        parts.append(plain(f"{name}  {found.stage}  {found.site or ''}{needs}"))
+        if found.tallies:
+            parts.append(_table(study, page))
+        parts.append(Text(folded(f"verdict: {verdict(study)}", page.width), style="bold"))
+        parts += [plain(line) for line in _patch_lines(study.trials)]
+        parts.append(Text())
+    if any(study.experiment.tallies for _, study, _ in done):
+        parts += [Text(folded(line, page.width), style="dim") for line in LEGEND]
+    if len(done) > 1:
+        counts = Counter(study.experiment.verdict for _, study, _ in done)
+        verdicts = ", ".join(f"{number} {name}" for name, number in counts.most_common())
+        parts.append(plain(f"{counted(len(done), 'program')}: {verdicts}"))
+    if not done:
+        return "no findings of kind dde with a program\n"
+    first, call = done[0], page.invocation
+    show = call.command("findings", "show", first.name)
+    shown = show if first.is_finding else call.command("check", first.name, with_db=False)
+    return f"{rendered(Group(*parts), page)}\nNext:\n  {shown}\n"
+
+
+def _table(study: Study, page: Page) -> RenderableType:
+    found = study.experiment
+    details = {
+        (row.clause, row.answer): detail
+        for one in reversed(found.programs)
+        for row in one.rows
+        if (detail := _detail(row))
+    }
+    rows = [
+        Detailed(tally_cells(tally), plain(details.get((tally.clause, tally.answer), ""))) for tally in found.tallies
+    ]
+    return table(TITLES, rows, page.width, folding=TITLES[2:])
+
+
+def evidence_parts(answers: Answers, page: Page) -> list[RenderableType]:
+    """What a finding keeps of its experiment: the rows, the verdict and what it means for the cause, and the patch."""
+    proof = next((one for one in PROOFS if one.verdict == answers.verdict), None)
+    where = f"{counted(answers.programs, 'program')} in {answers.stage}, torch {answers.torch}"
+    said = f"verdict: {answers.verdict} ({where})"
+    parts: list[RenderableType] = []
+    if answers.tallies:
+        rows = [Detailed(tally_cells(one)) for one in answers.tallies]
+        parts.append(table(TITLES, rows, page.width, folding=TITLES[2:]))
+    parts.append(plain(folded(said, page.width)))
+    if proof is not None:
+        parts.append(plain(folded(f"so its cause is {proof.cause}: {proof.why}", page.width)))
+    if answers.patch is not None:
+        parts.append(plain(folded(f"patch: {answers.patch.code}", page.width)))
+        parts.append(plain(folded(f"kept programs: {answers.patch.kept}", page.width)))
+        parts.append(plain(folded(f"samples of torch: {answers.patch.samples}", page.width)))
+    return parts
+
+
+def tally_cells(tally: Tally) -> list[Text]:
+    """The cells of one row, under `TITLES`."""
+    sizes = (tally.agrees, tally.refuses, tally.differs, tally.accepts)
+    captured = f"{tally.captures} of {tally.programs}" if tally.programs else "no"
+    answer = f"{tally.answer}{f' for {tally.clause}' if tally.clause else ''}"
+    return [plain(answer), plain(captured), *(plain(" ".join(names)) for names in sizes)]
+
+
+def verdict(study: Study) -> str:
+    """The verdict, and what it leaves open."""
+    found = study.experiment
+    if found.verdict in NOTHING_TO_ANSWER:
+        return f"{found.verdict}: nothing to answer, because {NOTHING_TO_ANSWER[found.verdict]}"
+    right = {one.answer for one in found.tallies if one.is_right and not one.clause}
+    both = " (False and True both agree)" if {"False", "True"} <= right else ""
+    return f"{found.verdict}{both}"
+
+
+def _detail(row: Row) -> str:
+    then = "; ".join(f"also answered: {one}" for one in row.then)
+    stopped = f"stopped by {row.stopped}" if row.stopped else ""
+    return "; ".join(filter(None, (then, stopped)))
+
+
+def _patch_lines(trials: Trials | None) -> list[str]:
+    if trials is None:
+        return []
+    if trials.best is None:
+        why = "; ".join(f"{one.form}: {one.why}" for one in trials.refused) or "the code there has no form that decides"
+        return [f"patch: none ({why})"]
+    found = trials.best.evidence
+    return [
+        f"patch: {found.form}{'' if found.is_right else ' (not right for all)'}, tried in memory only",
+        trials.best.patch.diff.rstrip("\n"),
+        f"kept programs: {found.kept}",
+        f"samples of torch: {found.samples}",
+    ]

@@ -1,0 +1,109 @@
+"""Tests of the patches of torch's source: on small texts, one for each form."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from ddefuzz.answers.edits import Source
+from ddefuzz.answers.patch import patches
+
+HEAD = "import torch\n\ndef f(a, b, n):\n"
+
+
+def code(body: str, anchor: str) -> list[tuple[str, str]]:
+    """The form of each patch and the lines that it adds, joined."""
+    text = HEAD + "".join(f"    {line}\n" for line in body.splitlines())
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if anchor.partition("(")[0] in one)
+    found = []
+    for patch in patches(Source(text), "torch/x.py", line, anchor):
+        ast.parse(patch.after)
+        lines = [one for one in patch.diff.splitlines() if one.startswith("+") and not one.startswith("+++")]
+        found.append((patch.form, " ".join(filter(None, (one[1:].strip() for one in lines)))))
+    return found
+
+
+IMPORT = "from torch.fx.experimental.symbolic_shapes import"
+
+
+def test_a_comparison_of_sizes_is_guarded_both_ways() -> None:
+    assert code("if a.numel() == 0:\n    return b", "a.numel() == 0") == [
+        ("guard_or_false", f"{IMPORT} guard_or_false if guard_or_false(a.numel() == 0):"),
+        ("guard_or_true", f"{IMPORT} guard_or_true if guard_or_true(a.numel() == 0):"),
+    ]
+
+
+def test_a_comparison_of_tuples_is_not_evaluated() -> None:
+    found = code("if a.size() != b.size():\n    return b", "a.size() != b.size()")
+    assert found[0][1] == (
+        f"{IMPORT} guard_or_false, sym_eq if guard_or_false(torch.sym_not(sym_eq(a.size(), b.size()))):"
+    )
+
+
+def test_a_branch_that_raises_becomes_a_check() -> None:
+    form, text = code('if a.numel() != n:\n    raise ValueError(f"got {n}")', "a.numel() != n")[0]
+    assert (form, text) == ("torch._check", 'torch._check_value(a.numel() == n, lambda: f"got {n}")')
+
+
+def test_clauses_that_can_be_decided_still_raise() -> None:
+    form, text = code('if n is None or a.numel() > n:\n    raise RuntimeError("no")', "a.numel() > n")[0]
+    assert form == "torch._check"
+    assert text == 'if n is None: torch._check(a.numel() <= n, lambda: "no")'  # the raise is there as it was
+
+
+def test_an_assert_becomes_a_check() -> None:
+    assert code('assert a.numel() == n, "no"', "a.numel() == n")[0] == (
+        "torch._check",
+        'torch._check(a.numel() == n, lambda: "no")',
+    )
+
+
+def test_a_check_of_tuples_compares_without_evaluating() -> None:
+    assert code("torch._check(n is None or a.shape == b.shape)", "a.shape == b.shape")[0] == (
+        "torch._check",
+        f"{IMPORT} sym_eq torch._check(n is None or sym_eq(a.shape, b.shape))",
+    )
+
+
+def test_both_clauses_can_be_one_question() -> None:
+    forms = dict(code("if a.numel() == 0 or n > 3:\n    return b", "n > 3"))
+    assert "if a.numel() == 0 or guard_or_false(n > 3):" in forms["guard_or_false"]
+    assert "if guard_or_false(sym_or(a.numel() == 0, n > 3)):" in forms["guard_or_false of sym_or"]
+
+
+@pytest.mark.parametrize(
+    ("body", "anchor", "expected"),
+    [
+        ("while a.numel() > n:\n    pass", "a.numel() > n", "while guard_or_false(a.numel() > n):"),
+        ("return a if n < 2 else b", "n < 2", "return a if guard_or_false(n < 2) else b"),
+        ("if 1 < n < 4:\n    return b", "1 < n < 4", "if guard_or_false(sym_and(1 < n, n < 4)):"),
+        ("if not n > 4:\n    return b", "n > 4", "if not guard_or_false(n > 4):"),
+        ("if not n > 4:\n    return b", "not n > 4", "if not guard_or_false(n > 4):"),
+        ("if all(d for d in n):\n    return b", "all((d for d in n))", "all(guard_or_false(d) for d in n)"),
+        ("return min(n, 3)", "min(n, 3)", "return torch.sym_min(n, 3)"),
+        ("return int(n)", "int(n)", "return torch.sym_int(n)"),
+        ("return a.is_contiguous()", "a.is_contiguous()", "return is_contiguous_or_false(a)"),
+    ],
+)
+def test_each_form_of_code_has_a_patch(body: str, anchor: str, expected: str) -> None:
+    assert expected in code(body, anchor)[0][1]
+
+
+def test_code_that_decides_no_branch_has_no_patch() -> None:
+    assert code("return range(n)", "range(n)") == []
+    assert list(patches(Source(HEAD + "    return n\n"), "torch/x.py", 4, "n == 1")) == []
+
+
+def test_an_import_that_is_there_is_used() -> None:
+    text = HEAD + f"    {IMPORT} guard_or_true\n    if n == 0:\n        return a\n"
+    first = next(iter(patches(Source(text), "torch/x.py", 5, "n == 0")))
+    assert f"    {IMPORT} guard_or_false, guard_or_true\n    if guard_or_false(n == 0):\n" in first.after
+    assert first.diff.startswith("--- a/torch/x.py\n+++ b/torch/x.py\n")
+
+
+def test_a_patch_keeps_every_other_byte() -> None:
+    text = HEAD + '    """Ünïcode."""\n    if (  # why\n        n == 0\n    ):\n        return "ß", a\n'
+    first = next(iter(patches(Source(text), "torch/x.py", 6, "n == 0")))
+    with_import = text.replace("    if (", f"    {IMPORT} guard_or_false\n\n    if (")
+    assert first.after == with_import.replace("n == 0", "guard_or_false(n == 0)")
