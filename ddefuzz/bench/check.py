@@ -13,9 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from ddefuzz.bench import plain
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Stage
+
+PLAIN = Path(__file__).with_name("plain.py")
+"""The script. It is not imported: it imports torch."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -48,7 +50,7 @@ def measure(target: str, stages: tuple[Stage, ...]) -> CheckCost:
     if not Path(file).is_file() or not name:
         raise InputError(f"{target}: found no such file, expected FILE:NAME")
     _adopt_orphans()
-    script = [sys.executable, plain.__file__, file, name, *stages]
+    script = [sys.executable, str(PLAIN), file, name, *stages]
     bare, printed = _spent(script, {0})
     words = [word for stage in stages for word in ("--stage", stage)]
     command = [sys.executable, "-m", "ddefuzz", "check", target, "--no-advice", "--format", "json", *words]
