@@ -36,7 +36,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.command("recompiles")
 @click.option("--ops", "globs", metavar="GLOB", multiple=True,
               help="Count only ops that match, such as topk or 'linalg.*'. Can be repeated.")  # fmt: skip
-@click.option("--sizes", type=Sizes(), default=REFERENCE_SIZES, show_default="5,7,9,11",
+@click.option("--sizes", type=Sizes(), metavar="N,N", default=REFERENCE_SIZES, show_default="5,7,9,11",
               help="The sizes of the calls, in this order.")  # fmt: skip
 @click.option("--mode", "modes", type=click.Choice(MODES), metavar="MODE", multiple=True, default=MODES,
               show_default=True, help="default (torch.compile's own settings), dynamic (dynamic=True), marked (dims "

@@ -53,7 +53,7 @@ TRACED: tuple[Stage, ...] = ("fake", "export", "export-strict", "compile", "aot"
 
 def steady(seen: Observation) -> Observation:
     """The observation without what it costs."""
-    return msgspec.structs.replace(seen, cpu_seconds=0.0, peak_rss_mb=0.0)
+    return msgspec.structs.replace(seen, cpu_seconds=0.0, seconds=0.0, peak_rss_mb=0.0)
 
 
 def module_with(tmp_path: Path, body: str) -> CallableSubject:

@@ -106,7 +106,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def without_cost(seen: Observation) -> Observation:
-    return msgspec.structs.replace(seen, cpu_seconds=0.0, peak_rss_mb=0.0)
+    return msgspec.structs.replace(seen, cpu_seconds=0.0, seconds=0.0, peak_rss_mb=0.0)
 
 
 def test_arguments_and_results_are_typed(pool: Pool) -> None:

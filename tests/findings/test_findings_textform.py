@@ -146,7 +146,7 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     (
         "a cause of before the table of causes",
         lambda place: replace(place / "finding.toml", 'cause = "avoidable"', 'cause = "framework"'),
-        "finding.toml: found the cause 'framework', expected one of avoidable, int-required, ",
+        "finding.toml: found the cause 'framework', expected one of avoidable, symbolic-form, int-required, ",
     ),
     (
         "an expiry that is no date",

@@ -35,6 +35,8 @@ ALLOWED = {
     "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
     "bench/plain.py": "a script of plain calls, which runs without ddefuzz",
     "repro/upstream.py": "text of files for PyTorch's own repository; tests run them",
+    "answers/edits.py": "imports that patches of torch's own files need",
+    "answers/patch.py": "calls in torch's own files that patches replace",
     "advice/rewrites.py": "calls that are offered to users",
     "classify/expected.py": "the plumbing of these scripts: data about torch's source",
 }
