@@ -1,9 +1,9 @@
 """Reviewed aliases: functions that the compiler inlined into their callers, and decisions that have two anchors.
 
-For an inlined function, the stack names the caller only, and the guard's C++ file and line are those of the
-operator's header. Each row was written after reading torch's source, which the row names. A row replaces the caller
-only if the guard is one that the inlined function evaluates. Where a build of torch does not inline the function,
-its own frame is the site and no row is needed.
+For an inlined function, or a static one that a quoted stack cannot name, the stack names the caller only, and the
+guard's C++ file and line are those of the operator's header. Each row was written after reading torch's source, which
+the row names. A row replaces the caller only if the guard is one that the inlined function evaluates. Where a build of
+torch does not inline the function, its own frame is the site and no row is needed.
 """
 
 from __future__ import annotations
@@ -77,6 +77,18 @@ INLINED: tuple[Inlined, ...] = (
         "RuntimeError: Cannot call numel()",
         "at::native::scatter_gather_dtype_check",
         "aten/src/ATen/native/ScatterGatherChecks.h: `index.numel() != 0`, the first check of `scatter_meta_impl`",
+    ),
+    Inlined(
+        "at::meta::structured_index_reduce::meta",
+        "RuntimeError: Cannot call numel()",
+        "at::meta::index_func_meta_impl",
+        "aten/src/ATen/native/TensorAdvancedIndexing.cpp: `index.numel()`, its first line; stacks do not name it",
+    ),
+    Inlined(
+        "at::meta::structured_index_add::meta",
+        "RuntimeError: Cannot call numel()",
+        "at::meta::index_func_meta_impl",
+        "aten/src/ATen/native/TensorAdvancedIndexing.cpp: `index.numel()`, its first line; stacks do not name it",
     ),
 )
 
