@@ -84,12 +84,6 @@ INLINED: tuple[Inlined, ...] = (
         "at::meta::index_func_meta_impl",
         "aten/src/ATen/native/TensorAdvancedIndexing.cpp: `index.numel()`, its first line; stacks do not name it",
     ),
-    Inlined(
-        "at::meta::structured_index_add::meta",
-        "RuntimeError: Cannot call numel()",
-        "at::meta::index_func_meta_impl",
-        "aten/src/ATen/native/TensorAdvancedIndexing.cpp: `index.numel()`, its first line; stacks do not name it",
-    ),
 )
 
 

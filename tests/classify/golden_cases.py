@@ -490,6 +490,12 @@ def _scatter_add_out(x: Tensor, keep: Tensor) -> Any:
     return torch.scatter_add(x[:, 0], 0, index, x[:, 0], out=torch.empty(8))
 
 
+@case("index-reduce-out", "a static C++ function, which a quoted stack does not name", X, KEEP)
+def _index_reduce_out(x: Tensor, keep: Tensor) -> Any:
+    index = torch.nonzero(keep)[:, 0]
+    return torch.index_reduce(x[:, 0], 0, index, x[:, 0], "amin", out=torch.empty(8))
+
+
 @case("collapse-sizes", "one of two guards of one loop", X, KEEP, stages=("compile", "aot"))
 def _collapse_sizes(x: Tensor, keep: Tensor) -> Any:
     return torch._refs.flatten(x[keep])
