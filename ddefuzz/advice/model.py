@@ -23,6 +23,10 @@ MEANING: dict[ChangeKind, str] = {
 }
 
 
+DECIDED = "ddefuzz_decided"
+"""The function that a probed source calls with each outcome of a decision."""
+
+
 class ChangedFile(msgspec.Struct, frozen=True):
     """A file and what it would be. `path` is absolute, or `<program>`."""
 
@@ -103,14 +107,16 @@ class InputDim(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A user's subject: the parameters that the example fills, the dims of its inputs, and where its function is."""
+    """A user's subject: the parameters that the example fills, the dims of its inputs, and where its function is.
+
+    There are no parameters if one of them has no name that a wrapper could use, as with `*args`.
+    """
 
     positional: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     dims: tuple[InputDim, ...] = ()
     file: str = ""
     line: int = 0
-    module: bool = False
 
 
 class Where(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from ddefuzz.advice.candidates import Proposed, Sources, proposed, with_checks
 from ddefuzz.advice.conditions import fixes_a_size, meaning, opposite
 from ddefuzz.advice.diffs import hunks, owner_of, places, replacement, unified, without_hunk
 from ddefuzz.advice.model import (
+    DECIDED,
     HARM,
     Advice,
     Attempted,
@@ -49,9 +50,6 @@ ENOUGH = 2
 
 MOST_SAID = 12
 """The number of changes that are listed where none helps."""
-
-DECIDED = "ddefuzz_decided"
-"""What a probed source calls with the outcome of a decision (`trial.DECIDED`)."""
 
 Clock = Callable[[], float]
 
@@ -95,8 +93,8 @@ class Search:
         self.tried: list[Attempted] = []
         self.remaining = ""
         self.deepest = 0
-        self._seen: set[tuple[object, ...]] = set()
         self.passing: list[tuple[Change, Candidate]] = []
+        self._seen: set[tuple[object, ...]] = set()
         self._offered: list[tuple[Change, frozenset[str]]] = []
         self._order = count()
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ddefuzz.advice.model import Candidate, Compared, Described, InputDim, Trialed
+from ddefuzz.advice.model import DECIDED, Candidate, Compared, Described, InputDim, Trialed
 from ddefuzz.advice.swapped import swapped
 from ddefuzz.advice.variants import Variant, held_out_of, variants_of
 from ddefuzz.advice.wrapper import CLASS
@@ -25,9 +25,6 @@ from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import message_of, seed
 from ddefuzz.instrument.events import PROGRAM_FILE
-
-DECIDED = "ddefuzz_decided"
-"""The function that a probed source calls with each outcome of a decision."""
 
 COMPARED = frozenset({"structure", "number", "dtype", "shape", "values", "mutation"})
 """The differences by which a change does not agree with the original. Strides and memory may be others."""
@@ -114,16 +111,20 @@ def describe(subject: Subject) -> Described:
         if isinstance(leaf, torch.Tensor)
         for dim, size in enumerate(leaf.shape)
     )
-    positional = parameter_names(prepared)[: len(prepared.args)]
-    if not all(name.isidentifier() for name in positional):
-        positional = tuple(f"arg{at}" for at in range(len(prepared.args)))
+    parameters = (*parameter_names(prepared)[: len(prepared.args)], *prepared.kwargs)
+    if not all(map(str.isidentifier, parameters)):
+        parameters = ()  # a wrapper could not name them
     function = inspect.unwrap(_function(prepared.call))
     code = getattr(function, "__code__", None)
     file = (
         PROGRAM_FILE if isinstance(subject, ProgramSubject) else str(Path(code.co_filename).resolve()) if code else ""
     )
     return Described(
-        names, (), dims, file, code.co_firstlineno if code else 0, isinstance(prepared.call, torch.nn.Module)
+        parameters[: len(prepared.args)],
+        parameters[len(prepared.args) :],
+        dims,
+        file,
+        code.co_firstlineno if code else 0,
     )
 
 

@@ -184,7 +184,7 @@ def test_a_promise_about_any_dim_of_any_input_is_in_the_users_function(model: Pa
 
 def test_a_promise_about_a_library_is_a_wrapper(model: Path) -> None:
     model.write_text("import library\n\nf = library.Model()\n")
-    described = Described(("ids", "mask"), (), DIMS, "", 0, True)
+    described = Described(("ids", "mask"), (), DIMS)
     (change,) = search(model, promised("ids.shape[1] > 1"), described, input_guard(model)).changes
     assert "+        torch._check(ids.shape[1] > 1)\n" in change.diff
     assert "+f = Promised(library.Model())\n" in change.diff

@@ -13,8 +13,9 @@ from ddefuzz.advice import task
 from ddefuzz.advice.model import Advice, Candidate, ChangedFile, Trialed
 from ddefuzz.advice.search import advise
 from ddefuzz.advice.swapped import swapped
-from ddefuzz.advice.trial import try_change
+from ddefuzz.advice.trial import describe, try_change
 from ddefuzz.advice.variants import variants_of
+from ddefuzz.advice.wrapper import wrapper
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.prepared import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Run
@@ -52,6 +53,21 @@ def two_sided(x, keep):
 
 
 two_sided_args = (torch.arange(4.0) + 5, torch.tensor([True, False, True, True]))
+
+
+def nested(batch, *, scale):
+    return batch["ids"] * scale
+
+
+nested_args = ({"ids": torch.ones(3)},)
+nested_kwargs = {"scale": 2}
+
+
+def variadic(*ids):
+    return ids[0]
+
+
+variadic_args = (torch.ones(3),)
 
 
 def needs_a_number(x):
@@ -182,6 +198,15 @@ def test_other_inputs_reach_both_sides(file: Path) -> None:
     prepared = prepare(CallableSubject(str(file), name="saves_work"))
     kept = [int(leaves_of(one.resized(prepared))[1].sum()) for one in variants_of(prepared, leaf_names(prepared))]
     assert {0, 1, 3, 4} <= set(kept)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("nested", (("batch",), ("scale",))), ("variadic", ((), ()))])
+def test_a_wrapper_gets_the_parameters_and_not_the_tensors_in_them(
+    file: Path, name: str, parameters: tuple[tuple[str, ...], tuple[str, ...]]
+) -> None:
+    described = describe(CallableSubject(str(file), name=name))
+    assert (described.positional, described.keywords) == parameters
+    compile(wrapper(described, ("True",)), "wrapper", "exec")
 
 
 def test_a_change_with_other_results_is_rejected_before_any_capture(file: Path) -> None:
