@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -19,11 +18,9 @@ from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import DdefuzzError, NothingRanError
-from ddefuzz.export_time.model import KNOBS, STEEP, Point, Series, series_of
+from ddefuzz.export_time.model import KNOBS, STEEP, WORKLOADS, Point, Series, series_of
 
 SCHEMA = "ddefuzz.bench.exporttime/1"
-
-NAMES = ("unbind_split_flip_cat", "cat", "masks", "narrow", "views", "checks", "shared")
 
 FIRST = 5
 
@@ -32,10 +29,10 @@ FIRST = 5
 @click.option(
     "--workload",
     "workloads",
-    type=click.Choice(NAMES),
+    type=click.Choice(tuple(WORKLOADS)),
     metavar="NAME",
     multiple=True,
-    help=f"Only this workload: {', '.join(NAMES)}. Can be repeated.",
+    help=f"Only this workload: {', '.join(WORKLOADS)}. Can be repeated.",
 )
 @click.option(
     "--budget", default="2m", show_default=True, metavar="TIME", help="Time for each workload and set of knobs."
@@ -51,7 +48,7 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Export programs with n unbacked symbols, n doubled from 5 until the budget ends.
+    """Export programs with n unbacked symbols. n is doubled from 5 until the budget ends.
 
     Each export runs twice in a process of its own: once timed, once counted. Counted are calls of evaluate_expr and
     what it calls, sympy objects, and evaluations that are repeated with the same answer. The exponent of a count
@@ -63,7 +60,7 @@ def command(
     seconds = parse_budget(budget).seconds or 120.0
     series: list[Series] = []
     with LiveLine("starting") as live:
-        for workload in workloads or NAMES:
+        for workload in workloads or WORKLOADS:
             names = tuple(KNOBS) if knobs else ("default",)
             points = _points(workload, names, seconds, most, live)
             series += [series_of([one for one in points if one.knobs == name]) for name in names if points]
@@ -95,9 +92,7 @@ def _measure(workload: str, n: int, knobs: str, left: float, *how: str) -> Point
     """One export in a new process. None if it does not end in time."""
     words = [sys.executable, "-m", "ddefuzz.export_time.measure", workload, str(n), knobs, *how]
     try:
-        ran = subprocess.run(
-            words, capture_output=True, text=True, check=False, timeout=max(left, 1.0), env={**os.environ}
-        )
+        ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=max(left, 1.0))
     except subprocess.TimeoutExpired:
         return None
     if ran.returncode:

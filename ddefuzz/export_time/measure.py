@@ -14,7 +14,7 @@ import msgspec
 import torch
 
 from ddefuzz.export_time.model import KNOBS, Point
-from ddefuzz.export_time.workloads import BY_NAME
+from ddefuzz.export_time.workloads import MAKE
 from ddefuzz.instrument.counting import Counts, counting
 from ddefuzz.instrument.torch_api import ASSERT_SCALAR, NO_STACK_TRACES, SHAPES_CONFIG
 
@@ -30,8 +30,8 @@ def main(words: list[str]) -> None:
 
 def measured(workload: str, n: int, knob: str, *, counted: bool) -> Point:
     """Export one workload. A small export before it has imported all that export imports."""
-    program, arguments = BY_NAME[workload].make(n)
-    _export(*BY_NAME[workload].make(1))
+    program, arguments = MAKE[workload](n)
+    _export(*MAKE[workload](1))
     settings = KNOBS[knob]
     with ExitStack() as stack:
         for api, value in ((SHAPES_CONFIG, settings.guard_free), (NO_STACK_TRACES, settings.no_stack_traces)):

@@ -1,4 +1,7 @@
-"""The records of a series of measurements, and the exponent by which a count grows. Does not import torch."""
+"""The workloads by name, the records of a series of measurements, and the exponent by which a count grows.
+
+Does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,18 @@ import msgspec
 
 STEEP: Final = 1.5
 """An export whose count of questions grows faster than n to this power is too slow for large n."""
+
+
+WORKLOADS: Final[dict[str, str]] = {
+    "unbind_split_flip_cat": "n data-dependent splits, flipped and concatenated",
+    "cat": "a concatenation of n nonzero() results: sums of n symbols",
+    "masks": "n boolean masks, each of the result of the one before",
+    "narrow": "n nested narrow() of data-dependent lengths",
+    "views": "n tensors of a data-dependent size, each viewed twice",
+    "checks": "n torch._check of one symbol",
+    "shared": "n unbacked sizes that n - 1 torch._check make equal",
+}
+"""The names of the workloads, and what each has n of."""
 
 
 class Knobs(NamedTuple):

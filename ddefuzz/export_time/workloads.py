@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,14 +12,6 @@ check: Callable[[object], None] = torch._check
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its example arguments."""
-
-
-class Workload(NamedTuple):
-    """One workload: what it has n of, and how the function for n is made."""
-
-    name: str
-    meaning: str
-    make: Callable[[int], Made]
 
 
 def _splits(n: int) -> Made:
@@ -94,14 +86,13 @@ def _shared(n: int) -> Made:
     return program, (torch.ones(n, 3, dtype=torch.bool),)
 
 
-WORKLOADS: tuple[Workload, ...] = (
-    Workload("unbind_split_flip_cat", "n data-dependent splits, flipped and concatenated", _splits),
-    Workload("cat", "a concatenation of n nonzero() results: sums of n symbols", _cat),
-    Workload("masks", "n boolean masks, each of the result of the one before", _masks),
-    Workload("narrow", "n nested narrow() of data-dependent lengths", _narrow),
-    Workload("views", "n tensors of a data-dependent size, each viewed twice", _views),
-    Workload("checks", "n torch._check of one symbol", _checks),
-    Workload("shared", "n unbacked sizes that n - 1 torch._check make equal", _shared),
-)
-
-BY_NAME = {one.name: one for one in WORKLOADS}
+MAKE: dict[str, Callable[[int], Made]] = {
+    "unbind_split_flip_cat": _splits,
+    "cat": _cat,
+    "masks": _masks,
+    "narrow": _narrow,
+    "views": _views,
+    "checks": _checks,
+    "shared": _shared,
+}
+"""What makes the function for n, by the names of `model.WORKLOADS`."""

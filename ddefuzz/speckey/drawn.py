@@ -22,7 +22,6 @@ Bits: TypeAlias = Literal["", "conj", "neg"]
 SIZES: Final = (0, 1, 2, 3, 5, 16, 17, 32)
 MOST_DIMS: Final = 5
 MOST_ELEMENTS: Final = 4_096
-MOST_OFFSET: Final = 16
 
 
 def _expression(api: torch_api.Api) -> str:

@@ -83,11 +83,6 @@ class Failed(msgspec.Struct, frozen=True):
     confirmed: tuple[Shown, ...] = ()
 
     @property
-    def is_static(self) -> bool:
-        """Whether it fails with static dims too. Then no unbacked size is needed."""
-        return "static" in self.forms
-
-    @property
     def counts(self) -> bool:
         """Whether it counts for the op. If every capture succeeds, only FakeTensorMode fails, and it does
         not count.
