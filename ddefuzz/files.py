@@ -1,7 +1,8 @@
-"""Reading files within a size, and only regular ones; writing them whole or not at all."""
+"""Reading files within a size, and only regular ones; writing them whole or not at all; the diff of two texts."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import stat
 import tempfile
@@ -103,3 +104,11 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def unified_diff(name: str, before: str, after: str) -> str:
+    """The diff of a file, as `git apply` and `patch -p1` take it. `name` is its path below the project's folder."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

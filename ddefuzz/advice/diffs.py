@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ddefuzz.advice.model import ChangedFile, Where
+from ddefuzz.files import unified_diff
 
 _INSTALLED = tuple(Path(sysconfig.get_paths()[name]).resolve() for name in ("purelib", "platlib"))
 
 
 def unified(files: Iterable[ChangedFile]) -> str:
     """The diff of files, which `git apply` and `patch -p1` take from the current folder."""
-    return "".join(_of_file(one) for one in files)
+    return "".join(unified_diff(shown(one.path).lstrip("/"), one.before, one.after) for one in files)
 
 
 def owner_of(path: str) -> str:
@@ -121,15 +122,6 @@ def _module_name(path: str) -> str:
         (file.stem,),
     )
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _of_file(file: ChangedFile) -> str:
-    name = shown(file.path).lstrip("/")
-    lines = difflib.unified_diff(
-        file.before.splitlines(keepends=True), file.after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-    )
-    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return "".join(ended)
 
 
 def _opcodes(file: ChangedFile) -> list[tuple[str, int, int, int, int]]:

@@ -8,7 +8,6 @@ evaluates guards with `==`.
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddefuzz.answers.edits import Edit, Source
+from ddefuzz.files import unified_diff
 
 LONGEST_LINE = 88
 """torch's own limit."""
@@ -69,13 +69,7 @@ class Patch(msgspec.Struct, frozen=True):
     @property
     def diff(self) -> str:
         """The unified diff, with paths as in `a/torch/_refs/__init__.py`."""
-        lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True),
-            self.after.splitlines(keepends=True),
-            f"a/{self.file}",
-            f"b/{self.file}",
-        )
-        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        return unified_diff(self.file, self.before, self.after)
 
 
 class _Change(NamedTuple):
@@ -89,7 +83,7 @@ class _Change(NamedTuple):
 def patches(source: Source, file: str, line: int, anchor: str) -> Iterator[Patch]:
     """The candidates for the branch of a module that evaluates `anchor` at a line, the smallest change first.
 
-    None if the code at the line has no such expression, or no form that decides nothing.
+    There are none if the code at the line has no such expression, or no form of it decides nothing.
     """
     node = located(source, line, anchor)
     if node is None:
@@ -103,7 +97,7 @@ def patches(source: Source, file: str, line: int, anchor: str) -> Iterator[Patch
 
 
 def located(source: Source, line: int, anchor: str) -> ast.expr | None:
-    """The expression that is decided: at the line, else the only one in the function around the line."""
+    """The expression that is decided: of those in statements that cover the line, the nearest to it."""
     same = [
         node
         for node in ast.walk(source.tree)
