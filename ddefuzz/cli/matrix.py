@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import rich_click as click
@@ -16,11 +15,12 @@ from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.replay_scripts import findings_in
 from ddefuzz.cli.reports import command_line, rules, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
-from ddefuzz.findings.database import Database
+from ddefuzz.files import is_there
 from ddefuzz.findings.model import Finding
-from ddefuzz.findings.textform import read_findings
+from ddefuzz.findings.textform import FINDING
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
 from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
@@ -38,20 +38,12 @@ OUTCOMES: dict[Change, Outcome] = {
     "regressed": "failed",
 }
 
-SIGNS: dict[Status, str] = {
-    "fails": "fails",
-    "passes": "passes",
-    "sometimes": "sometimes",
-    "moved": "moved",
-    "not judged": "-",
-}
-
 
 @click.command("matrix")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
 @pythons_option
 @click.option("--db", "url", metavar="URL", help="Run the findings of this database, instead of those in findings/.")
-@click.option("--id", "ids", metavar="ID", multiple=True, help="Only this finding. Can be repeated.")
+@click.option("--id", "ids", metavar="ID", multiple=True, help="Only findings whose id begins so. Can be repeated.")
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each finding.")
 @jobs_option
 @output_options("text", *NAMES)
@@ -104,23 +96,22 @@ def command(
 
 def _selected(paths: tuple[Path, ...], url: str | None, ids: tuple[str, ...]) -> tuple[list[Finding], list[Path]]:
     """The findings to run, and the folders with other cases."""
-    found: list[Finding] = []
+    folders: list[Path] = []
     cases: list[Path] = []
     for path in paths or ((Path("findings"),) if url is None else ()):
         if not path.exists():
             raise InputError(f"{path}: found no such file or folder, expected findings or cases")
-        if path.is_dir() and any(path.glob("*/finding.toml")):
-            found += read_findings(path, datetime.now(UTC))
-        else:
-            cases.append(path)
-    if url is not None:
-        with Database.open(url, create=False) as database:
-            found += database.findings()
+        is_of_findings = is_there(path / FINDING) or any(path.glob(f"*/{FINDING}"))
+        (folders if is_of_findings else cases).append(path)
+    found = findings_in(folders, url)
+    for name in ids:
+        if not any(one.id.startswith(name) for one in found):
+            raise InputError(f"--id: found {name!r}, expected the beginning of one of {counted(len(found), 'id')}")
     if ids:
-        found = [one for one in found if any(one.id.startswith(name) for name in ids)]
+        found = [one for one in found if one.id.startswith(ids)]
     if not found and not cases:
         raise NothingRanError("found no finding, expected some in the paths or the database")
-    return sorted(found, key=lambda one: one.id), cases
+    return found, cases
 
 
 def matrix_page(lines: list[Line], interpreters: tuple[Interpreter, ...], page: Page) -> str:
@@ -144,12 +135,14 @@ def matrix_page(lines: list[Line], interpreters: tuple[Interpreter, ...], page: 
 
 def _totals(lines: list[Line], interpreter: Interpreter) -> list[tuple[Status, int]]:
     statuses = [line.cells[interpreter.name].status for line in lines]
-    return [(status, statuses.count(status)) for status in SIGNS if statuses.count(status)]
+    return [(status, statuses.count(status)) for status in get_args(Status) if statuses.count(status)]
 
 
 def _cell(line: Line, name: str) -> str:
     cell = line.cells[name]
-    return f"{cell.shows} of {cell.runs}" if cell.status == "sometimes" else SIGNS[cell.status]
+    if cell.status == "sometimes":
+        return f"{cell.shows} of {cell.runs}"
+    return "-" if cell.status == "not judged" else cell.status
 
 
 def matrix_report(lines: list[Line], interpreters: tuple[Interpreter, ...]) -> Report:

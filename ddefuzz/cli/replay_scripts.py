@@ -33,7 +33,7 @@ def replay_scripts(
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
     """Run the scripts of the findings below the paths and in the database. Exits with 1 if one fails otherwise."""
-    findings = _findings(paths, url)
+    findings = findings_in(paths, url)
     if not findings:
         raise NothingRanError("found no finding, expected some in the paths or the database")
     done = 0
@@ -55,7 +55,8 @@ def replay_scripts(
         raise SystemExit(EXIT_FOUND)
 
 
-def _findings(paths: Iterable[Path], url: str | None) -> list[Finding]:
+def findings_in(paths: Iterable[Path], url: str | None) -> list[Finding]:
+    """The findings in folders (of all, or of one) and in a database, by id."""
     found: dict[str, Finding] = {}
     for path in paths:
         if not path.is_dir():

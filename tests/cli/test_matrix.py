@@ -78,6 +78,16 @@ def test_runs_are_counted(tmp_path: Path, findings: Path) -> None:
     assert line["cells"] == {"2.13.0": {"status": "fails", "shows": 2, "runs": 2, "reason": ""}}
 
 
+def test_one_finding_may_be_a_path(tmp_path: Path, findings: Path) -> None:
+    ended = run(str(findings / DIFF), "--python", interpreter(tmp_path, "2.13.0"), "--format", "jsonl")
+    assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [DIFF]
+
+
+def test_an_id_of_no_finding_is_said(tmp_path: Path, findings: Path) -> None:
+    with pytest.raises(InputError, match=r"--id: found 'none', expected the beginning of one of 2 ids"):
+        run(str(findings), "--python", interpreter(tmp_path, "2.13.0"), "--id", "none")
+
+
 def test_two_interpreters_need_two_names(tmp_path: Path, findings: Path) -> None:
     one = interpreter(tmp_path, "2.13.0")
     with pytest.raises(InputError, match=r"found two named '2\.13\.0'"):
