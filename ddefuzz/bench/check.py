@@ -47,8 +47,10 @@ class CheckCost(msgspec.Struct, frozen=True):
 def measure(target: str, stages: tuple[Stage, ...]) -> CheckCost:
     """Measure FILE:NAME. Only on Linux, where the CPU time of processes that outlive their parent can be read."""
     file, _, name = target.rpartition(":")
-    if not Path(file).is_file() or not name:
-        raise InputError(f"{target}: found no such file, expected FILE:NAME")
+    if not file or not name:
+        raise InputError(f"found {target!r}, expected FILE:NAME")
+    if not Path(file).is_file():
+        raise InputError(f"{file}: found no such file, expected one with {name}")
     _adopt_orphans()
     script = [sys.executable, str(PLAIN), file, name, *stages]
     bare, printed = _spent(script, {0})

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.syntax import Syntax
 from rich.text import Text
 
+from ddefuzz.answers.installed import source_of
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
 from ddefuzz.cli.findings_page import facts_grid, verdict_lines
@@ -18,7 +17,6 @@ from ddefuzz.cli.layout import folded
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.cli.streams import printable
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.files import read_bytes
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.capture import KINDS, classify
@@ -30,7 +28,7 @@ AROUND = 3
 MOST_SIMILAR = 4
 
 
-class Source(NamedTuple):
+class Lines(NamedTuple):
     """Lines of a file of the installed torch. `first` is the number of the first one, `line` that of the site."""
 
     path: str
@@ -50,7 +48,7 @@ def screen(finding: Finding, others: Iterable[Finding], at: str, page: Page) -> 
         Text(""),
         _python(_snippet(finding)),
     ]
-    source = source_of(finding)
+    source = site_lines(finding)
     if source is not None:
         parts += [Text(""), plain(f"{source.path}:{source.line}", style="bold")]
         parts.append(
@@ -95,22 +93,19 @@ def _python(text: str) -> Syntax:
     return Syntax(printable(text.rstrip()), "python", word_wrap=True, theme="ansi_dark")
 
 
-def source_of(finding: Finding) -> Source | None:
+def site_lines(finding: Finding) -> Lines | None:
     """The lines of the installed torch around a Python site. None if it is C++, or another version of torch."""
     if finding.evidence is None or finding.evidence.kind not in KINDS:
         return None
     frame = classify(finding.evidence).frame
-    installed = importlib.util.find_spec("torch")
-    if frame is None or installed is None or installed.origin is None or not frame.file.endswith(".py"):
+    source = source_of(frame.file) if frame is not None and frame.file.endswith(".py") else None
+    if frame is None or source is None:
         return None
-    path = Path(installed.origin).parent.parent / frame.file
-    if not path.is_file():
-        return None
-    lines = read_bytes(path).decode(errors="replace").splitlines()
+    lines = source.text.splitlines()
     if frame.code and (frame.line > len(lines) or frame.code.split("\n")[0].strip() not in lines[frame.line - 1]):
         return None  # the lines have moved since this finding was seen
     first = max(1, frame.line - AROUND)
-    return Source(frame.file, first, frame.line, "\n".join(lines[first - 1 : frame.line + AROUND]))
+    return Lines(frame.file, first, frame.line, "\n".join(lines[first - 1 : frame.line + AROUND]))
 
 
 def similar(finding: Finding, others: Iterable[Finding]) -> Sequence[Finding]:

@@ -19,9 +19,16 @@ def test_a_line_has_the_ratio_and_both_sides() -> None:
     assert "5.0 / 4.0; by the clock 6.0 / 5.0 s  model.py:f" in text
 
 
-def test_a_target_that_is_no_file_is_said() -> None:
-    with pytest.raises(InputError, match=r"none\.py:f: found no such file, expected FILE:NAME"):
-        measure("none.py:f", ("export",))
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("none.py:f", r"none\.py: found no such file, expected one with f"),
+        (__file__, "found .*, expected FILE:NAME"),
+    ],
+)
+def test_a_target_that_is_none_is_said(target: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        measure(target, ("export",))
 
 
 @pytest.mark.slow

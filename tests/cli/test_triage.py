@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.cli.triage import KEYS, command
-from ddefuzz.cli.triage_page import source_of
+from ddefuzz.cli.triage_page import site_lines
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
@@ -94,10 +94,10 @@ def test_a_screen_has_what_a_person_needs_and_fits(url: str, columns: int) -> No
         assert part in ended.stdout
 
 
-def test_the_source_of_a_python_site_is_shown(url: str) -> None:
+def test_the_site_lines_a_python_site_is_shown(url: str) -> None:
     with Database.open(url) as database:
         roll = database.get(ROLL.key)
-    shown = source_of(roll)
+    shown = site_lines(roll)
     assert shown is not None
     assert (shown.path, shown.line) == ("torch/_refs/__init__.py", 4098)
     assert "a.numel() == 0" in shown.text.splitlines()[4098 - shown.first]
@@ -115,7 +115,7 @@ def test_lines_that_have_moved_are_not_shown(url: str) -> None:
         roll.failure.observation, raised=msgspec.structs.replace(raised, python=frames)
     )
     failure = msgspec.structs.replace(roll.failure, observation=observation)
-    assert source_of(msgspec.structs.replace(roll, failure=failure)) is None
+    assert site_lines(msgspec.structs.replace(roll, failure=failure)) is None
 
 
 @pytest.fixture
