@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,12 @@ def imports(path: Path) -> Iterator[tuple[str, ast.stmt]]:
 
 def test_every_package_is_in_the_order() -> None:
     assert {package for package in map(package_of, MODULES) if package is not None} <= set(PACKAGES)
+
+
+def test_the_documentation_lists_the_packages_in_this_order() -> None:
+    section = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Packages")[2]
+    listed = re.findall(r"^ {4}(\w+(?:, \w+)*)(?:  |$)", section.partition("`tests/test_layering.py`")[0], re.MULTILINE)
+    assert tuple(name for names in listed for name in names.split(", ")) == PACKAGES
 
 
 @pytest.mark.parametrize("module", MODULES)
