@@ -13,6 +13,8 @@ from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.execute.protocol import Stage
 
+SCHEMA = "ddefuzz.bench.check/1"
+
 
 @click.command("check")
 @click.argument("targets", metavar="FILE:NAME...", nargs=-1, required=True)
@@ -31,7 +33,7 @@ def command(
         for target in targets:
             live.update(f"measuring {target}")
             costs.append(measure(target, stages))
-    document = msgspec.json.encode(costs).decode() + "\n"
+    document = msgspec.json.encode({"schema": SCHEMA, "costs": costs}).decode() + "\n"
     deliver({"text": lambda _page: cost_text(costs), "json": lambda _page: document}, format_, outputs)
 
 

@@ -11,7 +11,7 @@ import rich_click as click
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.interpreters import interpreters_of, pythons_option
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Page, deliver, json_writers, output_options
+from ddefuzz.cli.output import deliver, json_writers, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
@@ -31,8 +31,8 @@ def command(
 ) -> None:
     """Find the two versions of torch between which a finding was fixed, moved or came in.
 
-    The finding's stand-alone script runs under the oldest and the newest interpreter, then by binary search under those
-    between them.
+    The finding's stand-alone script runs under the oldest and the newest interpreter. A binary search chooses among
+    those between them.
     """
     with Database.open(db, create=False) as database:
         finding = resolve(database, finding_id)
@@ -46,12 +46,11 @@ def command(
 
         document = {"schema": SCHEMA, **bisected(finding, interpreters, listen)}
     plain: dict[str, Any] = msgspec.to_builtins(document)
-    deliver({"text": lambda page: bisect_page(plain, page), **json_writers([plain])}, format_, outputs)
+    deliver({"text": lambda _page: bisect_page(plain), **json_writers([plain])}, format_, outputs)
 
 
-def bisect_page(document: dict[str, Any], page: Page) -> str:
+def bisect_page(document: dict[str, Any]) -> str:
     """What was found, in one sentence."""
-    del page
     first, last = document["first"], document["last"]
     if document["before"] is None:
         return f"{document['finding']}: {first} in the oldest and in the newest: no change to look for\n"

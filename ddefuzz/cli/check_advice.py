@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ddefuzz.advice.apply import together, write_changes
 from ddefuzz.advice.diffs import unified
-from ddefuzz.advice.model import Advice, Candidate, Trialed
+from ddefuzz.advice.model import Advice, Candidate, Trial, Trialed
 from ddefuzz.advice.search import advise, explain, may_help
 from ddefuzz.advice.task import describe, try_change
 from ddefuzz.classify.classify import Classified
@@ -34,12 +34,19 @@ def advise_case(
     described = pool.submit(describe, target.subject, START_SECONDS).result()
     if isinstance(described, Lost):
         return explain(failures[0])
+    return advise(
+        failures, target.subject, described, stages, trial_in(pool, limits.run_seconds), limits.search_seconds
+    )
+
+
+def trial_in(pool: Pool, seconds: float) -> Trial:
+    """Tries a change in a worker of the pool, within this time."""
 
     def trial(candidate: Candidate) -> Trialed:
-        found = pool.submit(try_change, candidate, limits.run_seconds).result()
+        found = pool.submit(try_change, candidate, seconds).result()
         return Trialed(problem=f"ends in {found.outcome}: {found.reason}") if isinstance(found, Lost) else found
 
-    return advise(failures, target.subject, described, stages, trial, limits.search_seconds)
+    return trial
 
 
 def write_best(advice: Iterable[Advice], target: str, patch: Path | None, *, applying: bool) -> None:

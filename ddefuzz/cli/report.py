@@ -55,9 +55,7 @@ Formats:
 @click.option("--env", is_flag=True, help="With the format issue: run torch.utils.collect_env and add what it prints.")
 @db_option
 @output_options(*("markdown", *(name for name in NAMES if name != "markdown"), *UPSTREAM))
-@click.pass_context
 def command(
-    context: click.Context,
     finding_id: str | None,
     all_: bool,
     env: bool,
@@ -66,7 +64,6 @@ def command(
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
     """See the decorator: the help lists the table of formats."""
-    del context
     with Database.open(db, create=False) as database:
         everything = database.findings()
         one = resolve(database, finding_id) if finding_id else None

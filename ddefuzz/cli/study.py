@@ -10,11 +10,10 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from ddefuzz.advice.model import Candidate, Trialed
 from ddefuzz.advice.search import Search, may_help
-from ddefuzz.advice.task import describe, try_change
+from ddefuzz.advice.task import describe
+from ddefuzz.cli.check_advice import trial_in
 from ddefuzz.cli.check_runs import START_SECONDS, Target, run_cases
-from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Writer, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
@@ -52,25 +51,23 @@ ARGUMENTS = "_args"
 @click.option(
     "--budget", default=30.0, show_default=True, metavar="SECONDS", help="How long changes are tried a model."
 )
-@jobs_option
 @output_options("text", "json", "markdown")
 def command(
     models: Path,
     groups: tuple[str, ...],
     timeout: float,
     budget: float,
-    jobs: int,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
     """Check many models, and compare with a plain capture and with draft_export.
 
     For each model, the table has the outcome of check, of a plain export and of draft_export, the problems that check
-    and draft_export find, the change that check offers, and on how many held-out inputs it agrees with eager. Ctrl-C
-    ends it with the models so far. The models of transformers need `pip install "ddefuzz[study]"`; they have random
-    weights, and nothing is downloaded. Code in FOLDER is executed.
+    and draft_export find, the change that check offers, and on how many held-out inputs it agrees with eager. One model
+    is done after the other, so that CPU times can be compared. Ctrl-C ends it with the models so far. The models of
+    transformers need `pip install "ddefuzz[study]"`; they have random weights, and nothing is downloaded. Code in
+    FOLDER is executed.
     """
-    del jobs  # one model after the other, so that CPU times can be compared
     rows: list[Studied] = []
     with Pool(1) as pool, LiveLine("starting a worker (importing torch takes some seconds)") as live:
         targets = list(_targets(pool, models, groups))
@@ -135,11 +132,7 @@ def _studied(pool: Pool, group: str, target: Target, timeout: float, budget: flo
     failures = [one for one in failures_of(runs.tried) if one.failure.kind in KINDS and may_help(one)]
     if not failures or row.check != "fail":
         return row
-
-    def trial(candidate: Candidate) -> Trialed:
-        found = pool.submit(try_change, candidate, timeout).result()
-        return Trialed(problem=f"ends in {found.outcome}: {found.reason}") if isinstance(found, Lost) else found
-
+    trial = trial_in(pool, timeout)
     described = pool.submit(describe, target.subject, timeout).result()
     if isinstance(described, Lost):
         return row

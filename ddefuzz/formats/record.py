@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -70,5 +70,4 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def counts(self) -> dict[Outcome, int]:
         """The number of results with each outcome that occurs."""
-        outcomes: tuple[Outcome, ...] = ("failed", "known", "passed", "skipped")
-        return {outcome: len(self.of(outcome)) for outcome in outcomes if self.of(outcome)}
+        return {outcome: len(self.of(outcome)) for outcome in get_args(Outcome) if self.of(outcome)}

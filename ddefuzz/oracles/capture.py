@@ -1,4 +1,4 @@
-"""The capture oracle: if eager accepts a program, every stage must capture it. A failure has one of seven kinds."""
+"""The capture oracle: if eager accepts a program, every stage must capture it."""
 
 from __future__ import annotations
 

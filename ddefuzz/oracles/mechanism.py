@@ -1,4 +1,4 @@
-"""The mechanism oracle: explicit fallbacks must not do worse than the answers of another mechanism, nor the reverse."""
+"""The mechanism oracle: a program must do the same, beside eager, with explicit and with other semantics."""
 
 from __future__ import annotations
 
