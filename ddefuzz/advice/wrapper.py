@@ -64,5 +64,7 @@ def _returned(function: ast.FunctionDef) -> ast.expr | None:
                 if isinstance(key, ast.Constant) and key.value == "callable"
             ]
             return found[0] if found else None
+        case ast.Call(func=ast.Name("dict"), keywords=given):
+            return next((one.value for one in given if one.arg == "callable"), None)
         case _:
             return None

@@ -82,6 +82,7 @@ def test_a_wrapper_has_the_parameters_of_the_example() -> None:
         ("import library\n\nmodel = library.Model(2)\n", "model = Promised(library.Model(2))"),
         ("def model():\n    m = 1\n    return m.eval(), (2,)\n", "return Promised(m.eval()), (2,)"),
         ("def model():\n    return {'callable': m, 'args': ()}\n", "return {'callable': Promised(m), 'args': ()}"),
+        ("def model():\n    return dict(callable=m, args=())\n", "return dict(callable=Promised(m), args=())"),
     ],
 )
 def test_a_file_comes_to_use_the_wrapper(source: str, made: str) -> None:
