@@ -95,6 +95,8 @@ def command(
     where the sizes come from, and changes that were tried and let capture succeed. After the first undecided guard the
     capture goes on, so that all problems are listed at once.
 
+    Exit code 1: a capture fails, or a captured program is wrong. Problems of PyTorch that do neither are listed last.
+
     TARGET is FILE:NAME or package.module:NAME, where NAME is a function, an nn.Module, or a factory that returns
     (callable, args), (callable, args, kwargs) or a dict of these. Example arguments are NAME_args and NAME_kwargs, or
     example_args, in the same file. NAME_unbacked or NAME_dynamic_shapes say what is dynamic. TARGET may also be a saved

@@ -16,7 +16,8 @@ from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.meanings import verdicts_line
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.oracles.capture import KINDS
-from ddefuzz.report.check import Captured, Document, Problem
+from ddefuzz.oracles.table import row_of
+from ddefuzz.report.check import Captured, Document, Problem, is_minor
 
 STYLES = {
     "ok": "green",
@@ -29,6 +30,9 @@ STYLES = {
 
 MOST_CALLERS = 8
 """How many lines of a chain of calls are shown: the innermost ones."""
+
+HANGING = 3
+"""How far the further lines of a problem's first sentence are indented."""
 
 INDENT = 13
 """The width of the names of facts, with the space around them."""
@@ -83,9 +87,18 @@ def headline(case: str, captures: Iterable[Captured], problems: Iterable[Problem
     if not exporting:
         return f"{case}: {where}."
     verb = "exports" if set(exporting) == {"ok"} else "exports in part" if "ok" in exporting else "does not export"
-    count = len(list(problems))
-    found = f" {counted(count, 'problem')}." if count else ""
-    return f"{case} {verb}: {where}.{found}"
+    return f"{case} {verb}: {where}.{_count(list(problems))}"
+
+
+def _count(problems: list[Problem]) -> str:
+    """How many problems there are, and how many of them neither stop capture nor make a captured program wrong."""
+    minor = sum(is_minor(problem.kind) for problem in problems)
+    if not problems:
+        return ""
+    some = "" if minor == len(problems) else f"{minor} of them "
+    verbs = "stops capture nor makes" if minor == 1 else "stop capture nor make"
+    said = f"; {some}neither {verbs} its result wrong" if minor else ""
+    return f" {counted(len(problems), 'problem')}{said}."
 
 
 def _captures(captures: list[Captured], problems: list[Problem], page: Page) -> RenderableType:
@@ -108,7 +121,8 @@ def _says(one: Captured, problems: list[Problem]) -> str:
 
 def _problem(number: int, problem: Problem, document: Document, page: Page) -> RenderableType:
     head = f"{number}. {_owner(problem)}: {_what(problem)}"
-    return Group(plain(folded(head, page.width), style="bold"), _grid(_facts(problem, document), page))
+    said = folded(head, page.width - HANGING).replace("\n", "\n" + " " * HANGING)
+    return Group(plain(said, style="bold"), _grid(_facts(problem, document), page))
 
 
 def _owner(problem: Problem) -> str:
@@ -117,7 +131,8 @@ def _owner(problem: Problem) -> str:
 
 def _what(problem: Problem) -> str:
     if problem.kind not in KINDS:
-        return f"captured, but wrong: {problem.evidence}"
+        row = row_of(problem.kind)
+        return f"{'captured, but wrong' if row.wrong else row.meaning}: {problem.evidence}"
     if problem.expression is not None:
         by = "" if problem.site.module == "user code" else f" {problem.site}"
         return f"{by.strip() or 'a branch'} needs `{problem.expression}`, which depends on data"
@@ -126,7 +141,7 @@ def _what(problem: Problem) -> str:
 
 def _facts(problem: Problem, document: Document) -> Iterator[tuple[str, str]]:
     if problem.stages:
-        yield "stops", ", ".join(problem.stages)
+        yield "stops" if problem.kind in KINDS else "found in", ", ".join(problem.stages)
     if problem.site.module != "user code":
         said = problem.anchor in (problem.exception or "") or "Error: " in problem.anchor
         yield "where", str(problem.site) if said else f"{problem.site}  [{problem.anchor}]"
@@ -138,7 +153,10 @@ def _facts(problem: Problem, document: Document) -> Iterator[tuple[str, str]]:
         yield "size", f"{symbol.symbol} = {symbol.origin}"
     if problem.expression is not None and problem.exception is not None:
         yield "error", problem.exception
-    yield "cause", f"{problem.cause}: {MEANINGS[problem.cause].meaning}"
+    if is_minor(problem.kind):
+        yield "note", "this does not stop capture, and the captured program computes the values of eager"
+    else:
+        yield "cause", f"{problem.cause}: {MEANINGS[problem.cause].meaning}"
     if problem.about_data is False and problem.control is not None:
         yield "not data", "it fails with static sizes as well, so that sizes and data are not to blame"
     if problem.remedy:

@@ -80,6 +80,7 @@ KINDS: Mapping[Kind, KindRow] = {
         "the captured program computes other values than eager at some size",
         "{site} makes the captured program wrong {evidence}",
         locate,
+        wrong=True,
     ),
     "wrong-layout": KindRow(
         "the captured program's result has other strides than eager's at some size",

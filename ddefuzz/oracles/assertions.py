@@ -171,8 +171,11 @@ def has_dead_code(program: Program) -> bool:
     )
 
 
+WRONG: frozenset[Kind] = frozenset({"over-strict", "missing-assertion", "lost-assertion"})
+"""The kinds by which the captured program takes or refuses other inputs."""
+
 KINDS: Mapping[Kind, KindRow] = {
-    kind: KindRow(meaning, title, locate, by_ending)
+    kind: KindRow(meaning, title, locate, by_ending, wrong=kind in WRONG)
     for kind, meaning, title in (
         (
             "over-strict",

@@ -167,6 +167,7 @@ KINDS: Mapping[Kind, KindRow] = {
         "{site} answers otherwise than size-oblivious semantics, and one of the two programs is wrong {evidence}",
         locate,
         expected,
+        wrong=True,
     ),
 }
 

@@ -33,7 +33,8 @@ class KindRow(NamedTuple):
 
     `cause` is that of all its failures, or a function of one; with None, the rules of `classify.cause` decide from the
     exceptions of a failed capture. `deadly` says that what shows it ends the process. `about_data` says that it cannot
-    occur without a size or value that depends on data.
+    occur without a size or value that depends on data. `wrong` says that the captured program computes other values
+    than eager, takes or refuses other inputs, or fixes a size.
     """
 
     meaning: str
@@ -43,6 +44,7 @@ class KindRow(NamedTuple):
     cause: Cause | Callable[[Failure], Cause] | None = "wrong-capture"
     deadly: bool = False
     about_data: bool = False
+    wrong: bool = False
 
 
 def only_telling(failure: Failure) -> Failure:

@@ -67,12 +67,14 @@ KINDS: Mapping[Kind, KindRow] = {
         "{site} fixes a size {evidence}",
         locate,
         by_ending,
+        wrong=True,
     ),
     "narrowed": KindRow(
         "the range of an unbacked size excludes sizes that eager accepts and no assertion excludes",
         "{site} narrows the range of a size {evidence}",
         locate,
         by_ending,
+        wrong=True,
     ),
 }
 

@@ -19,7 +19,7 @@ from ddefuzz.findings.by_key import Known
 from ddefuzz.instrument.events import Answered, Frame
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Tried
-from ddefuzz.oracles.table import oracle_of
+from ddefuzz.oracles.table import oracle_of, row_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.report.chain import Caller, Symbol, chain_of, own_caller, stacks_of, symbols_of
@@ -29,7 +29,7 @@ from ddefuzz.report.owner import YOURS, Owner, torch_itself
 SCHEMA = "ddefuzz.check/2"
 
 CapturedOutcome: TypeAlias = Outcome | Literal["wrong"]
-"""`wrong`: it was captured, but an oracle says that the captured program is wrong."""
+"""`wrong`: it was captured, but an oracle says that the captured program is wrong (`KindRow.wrong`)."""
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -83,10 +83,11 @@ class Answer(msgspec.Struct, frozen=True):
 class Problem(msgspec.Struct, frozen=True):
     """One problem: a failure with its site, however many captures and visits show it.
 
-    `stages` are the captures that it stops. There are none if it only shows once the problems before it are answered
-    (`answers`). `keys` has the key of each signature under which captures report it. `chain` are the calls from the
-    user's code to the site; `module` is the path of the module that runs there. `about_data` is None if it is not
-    known, `control` the capture with static sizes. `consequence` says that an answer may have led to it.
+    `stages` are the captures that it stops, or whose captured program has it. There are none if it only shows once the
+    problems before it are answered (`answers`). `keys` has the key of each signature under which captures report it.
+    `chain` are the calls from the user's code to the site; `module` is the path of the module that runs there.
+    `about_data` is None if it is not known, `control` the capture with static sizes. `consequence` says that an answer
+    may have led to it.
     """
 
     case: str
@@ -183,7 +184,7 @@ def captures_of(runs: CaseRuns) -> tuple[Captured, ...]:
     made = []
     for seen in observations:
         keys = tuple(dict.fromkeys(one.signature.key for one in failures if _is_of(one.failure.observation, seen)))
-        wrong = [one for one in failures if _is_of(one.failure.observation, seen) and one.failure.kind not in KINDS]
+        wrong = [one for one in failures if _is_of(one.failure.observation, seen) and row_of(one.failure.kind).wrong]
         captured = Captured(
             runs.case,
             seen.stage,
@@ -222,7 +223,7 @@ def problems_of(runs: CaseRuns) -> tuple[Problem, ...]:
 
 
 def failed(captures: Iterable[Captured]) -> bool:
-    """Whether a capture or eager failed. Failures under size-oblivious semantics do not count."""
+    """Whether a capture or eager failed, or a captured program is wrong. Size-oblivious semantics do not count."""
     return any(
         one.outcome not in ("ok", "not-judged") and not one.semantics.startswith("size-oblivious") for one in captures
     )
@@ -317,11 +318,18 @@ def _joined(one: Problem, other: Problem) -> Problem:
     )
 
 
-def _badness(problem: Problem) -> tuple[bool, bool, bool, int]:
-    """Sort key: a wrong result first, then what ends a process, then what stops most captures; consequences last."""
-    wrong = problem.kind not in KINDS
+def is_minor(kind: Kind) -> bool:
+    """Whether a kind of failure neither stops capture nor makes the captured program wrong."""
+    return kind not in KINDS and kind != "regressed" and not row_of(kind).wrong
+
+
+def _badness(problem: Problem) -> tuple[bool, bool, bool, bool, int]:
+    """Sort key: a wrong result first, then what ends a process, then what stops most captures, then consequences, and
+    what is minor last.
+    """
+    row = row_of(problem.kind)
     deadly = problem.kind in ("crash", "timeout")
-    return (problem.consequence, not wrong, not deadly, -len(problem.stages))
+    return (is_minor(problem.kind), problem.consequence, not row.wrong, not deadly, -len(problem.stages))
 
 
 def _called(call: Call) -> Called:

@@ -27,6 +27,16 @@ def fine_args() -> tuple[Tensor, ...]:
     return (torch.ones(3),)
 
 
+def counted(x: Tensor, n: Tensor) -> Tensor:
+    k = n.item()
+    torch._check(k >= 1, lambda: "at least one row")  # type: ignore[no-untyped-call]
+    torch._check(k <= x.shape[0])  # type: ignore[no-untyped-call]
+    return x.narrow(0, 0, k).mean(0)  # type: ignore[arg-type]
+
+
+counted_args = (torch.ones(5, 3), torch.tensor(3))
+
+
 class Roll(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.roll(x, 1, 0)

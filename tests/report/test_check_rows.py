@@ -7,12 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.cli.check_page import headline
 from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Answered, Frame, Guard, Place, Raised, SymbolOrigin
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import Tried
+from ddefuzz.oracles.table import kinds
 from ddefuzz.report.check import CaseRuns, Document, captures_of, failed, problems_of
 
 EAGER = Observation("eager", EXPLICIT, "ok")
@@ -143,3 +147,43 @@ def test_a_verdict_that_needs_a_second_run_waits_for_it() -> None:
     second = msgspec.structs.replace(OK, semantics=SIZE_OBLIVIOUS, graph="b")
     assert captures_of(runs(EAGER, other))[1].verdict is None
     assert captures_of(runs(EAGER, other, second))[1].verdict == "changed"
+
+
+def captured_with(*found: Kind) -> CaseRuns:
+    """A capture that succeeds and has failures of these kinds."""
+    failures = tuple(
+        Classified(Failure(kind, OK, "at size 0"), Signature(kind, Site("op", None, kind), ""), "wrong-capture", "test")
+        for kind in found
+    )
+    return CaseRuns("c", (Tried(EAGER), Tried(OK, failures)))
+
+
+def test_only_some_kinds_make_a_captured_program_wrong() -> None:
+    wrong = {kind for kind, row in kinds().items() if row.wrong}
+    assert wrong == {
+        *("wrong-result", "specialized", "narrowed", "diverged"),
+        *("over-strict", "missing-assertion", "lost-assertion"),
+    }
+    for kind in wrong:
+        captures = captures_of(captured_with(kind))
+        assert [one.outcome for one in captures] == ["ok", "wrong"]
+        assert failed(captures)
+        assert headline("c", captures, problems_of(captured_with(kind))) == (
+            "c does not export: captured, but wrong in export. 1 problem."
+        )
+
+
+@pytest.mark.parametrize("kind", ["lost-message", "repeated-assertion", "late-assertion", "wrong-layout"])
+def test_other_problems_of_a_captured_program_are_listed_and_do_not_fail(kind: Kind) -> None:
+    case = captured_with(kind)
+    captures, problems = captures_of(case), problems_of(case)
+    assert [(one.outcome, bool(one.keys)) for one in captures] == [("ok", False), ("ok", True)]
+    assert not failed(captures)
+    assert headline("c", captures, problems) == (
+        "c exports: captured in export. 1 problem; neither stops capture nor makes its result wrong."
+    )
+    both = captured_with(kind, "wrong-result")
+    assert [one.kind for one in problems_of(both)] == ["wrong-result", kind]
+    assert headline("c", captures_of(both), problems_of(both)).endswith(
+        "2 problems; 1 of them neither stops capture nor makes its result wrong."
+    )
