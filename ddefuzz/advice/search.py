@@ -361,7 +361,7 @@ def may_help(failure: Classified) -> bool:
 def said_of(failure: Classified) -> str:
     """A failure in a few words: its guard, or its site, and the user's line."""
     raised = failure.failure.observation.raised
-    what = f"`{raised.expression}`" if raised is not None else f"{failure.signature.kind} in {failure.signature.site}"
+    what = f"`{raised.expression}`" if raised is not None else f"{failure.signature.kind} at {failure.signature.site}"
     frame = own_line(failure.failure.observation)
     return f"{what} at {frame.file}:{frame.line}" if frame is not None else what
 

@@ -68,10 +68,10 @@ class Site(msgspec.Struct, frozen=True, order=True):
     function: str | None
 
     def __str__(self) -> str:
-        if self.language != "Python":
+        if self.language == "C++":
             return self.function or self.language
-        if self.module is None:
-            return "an unknown place"
+        if self.language == "op" or self.module is None:
+            return self.function or "an unknown place"
         return f"{self.module}:{self.function}" if self.function else self.module
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -57,7 +58,8 @@ def command(folder: Path, ci: str, force: bool) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, text)
         click.echo(f"wrote {folder / name}", err=True)
-    click.echo("\nNext:\n  ddefuzz ci pull-request --budget 1m", err=True)
+    there = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    click.echo(f"\nNext:\n  {there}ddefuzz ci pull-request --budget 1m", err=True)
 
 
 def contents(ci: str) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import rich_click as click
@@ -36,8 +37,9 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.command("recompiles")
 @click.option("--ops", "globs", metavar="GLOB", multiple=True,
               help="Count only ops that match, such as topk or 'linalg.*'. Can be repeated.")  # fmt: skip
-@click.option("--sizes", type=Sizes(), metavar="N,N", default=REFERENCE_SIZES, show_default="5,7,9,11",
-              help="The sizes of the calls, in this order.")  # fmt: skip
+@click.option("--sizes", type=Sizes(), metavar="N,N", default=REFERENCE_SIZES,
+              help="The sizes of the calls, in this order. "
+              f"[default={','.join(map(str, REFERENCE_SIZES))}]")  # fmt: skip
 @click.option("--mode", "modes", type=click.Choice(MODES), metavar="MODE", multiple=True, default=MODES,
               show_default=True, help="default (torch.compile's own settings), dynamic (dynamic=True), marked (dims "
               "that differ are marked dynamic) or unbacked (they are marked unbacked). Can be repeated.")  # fmt: skip
@@ -89,6 +91,10 @@ def said_mode(row: Row) -> str:
     return "default" if row.dynamic is None else "dynamic=True" if row.dynamic is True else str(row.dynamic)
 
 
+_MORE: Final = re.compile(r"\s+(?=Caused by:|For more information)")
+"""Where the part of an error begins that repeats the program and the settings of logs."""
+
+
 def recompiles_text(found: Recompilations) -> str:
     """One line for each function and mode, then the frames that specialize."""
     lines = [f"torch {found.torch}, sizes {', '.join(map(str, found.sizes))}: compilations (allowed)"]
@@ -96,7 +102,7 @@ def recompiles_text(found: Recompilations) -> str:
         name = f"{row.op}{' out=' if row.out else ''}"
         why = f"  {row.guard} at {row.frame or 'an unknown place'}" if row.is_above else ""
         why += f" (without out=: {row.without_out})" if row.is_above and row.without_out is not None else ""
-        why += f"  {row.error}" if row.error else ""
+        why += f"  {_MORE.split(row.error)[0]}" if row.error else ""
         lines.append(f"{row.compilations:4} ({row.allowed})  {said_mode(row):12}  {name}{why}")
     for group in found.groups:
         lines.append(f"{counted(len(group.ops), 'op')} by {group.frame}: {', '.join(group.ops)}")

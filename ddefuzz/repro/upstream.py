@@ -59,7 +59,7 @@ def issue(finding: Finding, environment: str = "") -> str:
         "",
         *_error(finding),
         f"The call site is {site}" + (f", which evaluates `{asked}` on an unbacked size." if asked else "."),
-        f"Cause: {meaning.meaning}. What to change: {meaning.fix}.",
+        f"Cause: {meaning.meaning}. What to change: {meaning.fix.removeprefix('PyTorch: ')}.",
         "",
         *_control(finding),
         *_stages(finding),
