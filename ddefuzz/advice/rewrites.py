@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ddefuzz.advice.conditions import fixes_a_size, in_user_words, opposite
 from ddefuzz.advice.place import Edit, Place, Rewrite, bound_within, tested
-from ddefuzz.advice.text import block_of, imported, inserted, replaced, with_block
+from ddefuzz.advice.text import block_of, compiles, imported, inserted, replaced, with_block
 from ddefuzz.instrument import torch_api
 
 GUARD_IMPORTS = {
@@ -54,7 +54,7 @@ def one_block(place: Place) -> Iterator[Edit]:
     )
     for block, does in sides:
         source = with_block(place.source, statement, block)
-        if source is not None and _parses(source):
+        if source is not None and compiles(source):
             yield Edit(source, "rewrite", does, removed=statement.test)
 
 
@@ -99,7 +99,7 @@ def _select_statement(place: Place, statement: ast.If) -> Iterator[Edit]:
         case _:
             return
     source = None if rest is None else replaced(rest, statement, text)
-    if source is not None and _parses(source):
+    if source is not None and compiles(source):
         yield Edit(source, "rewrite", "compute both branches and select")
 
 
@@ -298,14 +298,6 @@ def _following(source: str, statement: ast.stmt) -> list[ast.stmt]:
     block = block_of(ast.parse(source), statement)
     at = next((at for at, one in enumerate(block) if one.lineno == statement.lineno), len(block))
     return block[at + 1 :]
-
-
-def _parses(source: str) -> bool:
-    try:
-        compile(source, "<changed>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 def _owner(node: ast.expr) -> str:

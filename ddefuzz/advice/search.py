@@ -32,7 +32,7 @@ from ddefuzz.advice.model import (
 from ddefuzz.advice.place import Edit
 from ddefuzz.advice.rewrites import PROBE, VALUE, probe_of, with_value
 from ddefuzz.advice.summary import origin_line, own_line, summary
-from ddefuzz.advice.text import replaced
+from ddefuzz.advice.text import compiles, replaced
 from ddefuzz.advice.wrapper import in_use, wrapper
 from ddefuzz.classify.classify import Classified
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
@@ -258,7 +258,7 @@ class Search:
                 continue
             for hunk in range(number):
                 less = without_hunk(file, hunk)
-                if _compiles(less.after):
+                if compiles(less.after):
                     yield attempt._replace(sources=attempt.sources.with_text(file.path, less.after))
 
     def _change(self, attempt: _Attempt, tried: Trialed) -> Change:
@@ -385,11 +385,3 @@ def _moved(before: Classified, after: Classified) -> bool:
     if one is None or two is None:
         return before.signature != after.signature
     return (before.signature, one.expression) != (after.signature, two.expression)
-
-
-def _compiles(source: str) -> bool:
-    try:
-        compile(source, "<changed>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
-    return True

@@ -6,6 +6,15 @@ import ast
 import textwrap
 
 
+def compiles(source: str) -> bool:
+    """Whether a source is valid Python."""
+    try:
+        compile(source, "<changed>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
 def inserted(source: str, statement: ast.stmt, lines: tuple[str, ...]) -> str:
     """The source with lines before a statement (an `elif`: before its `if`), indented as its line is."""
     all_lines = source.splitlines(keepends=True)

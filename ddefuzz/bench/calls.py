@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
-from ddefuzz.errors import DdefuzzError
+from ddefuzz.errors import NothingRanError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, ProgramSubject, Run, Stage
 from ddefuzz.execute.worker import late
@@ -86,7 +86,7 @@ def calling_cost(profile: str, seed: int, draws: int) -> CallingCost:
     """Measure `draws` cases of a profile in each stage whose captured programs campaigns call.
 
     One worker captures them, and another one captures and calls them: a second capture of a program costs less than its
-    first. Raises DdefuzzError if none of them is captured.
+    first. Raises NothingRanError if none of them is captured.
     """
     tasks = [CallingTask(profile, seed, index, stage, False) for index in range(draws) for stage in CHEAP_TO_CALL]
     sides = [_results([msgspec.structs.replace(task, calling=calling) for task in tasks]) for calling in (False, True)]
@@ -101,7 +101,7 @@ def calling_cost(profile: str, seed: int, draws: int) -> CallingCost:
     with Pool(1) as pool:
         version = pool.submit(describe, DescribeTask(profile, seed), CASE_SECONDS).result()
     if not done:
-        raise DdefuzzError(f"none of {draws} programs of profile {profile} was captured")
+        raise NothingRanError(f"profile {profile}: found no captured program in {draws} draws, expected some (--draws)")
     torch = version.torch if isinstance(version, Versions) else ""
     healthy = [pair for pair in done if not pair[1].reported]
     one_side, other_side = (sum(pair[side].cpu_seconds for pair in healthy) for side in (0, 1))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from ddefuzz.advice.symbols import NUMBERS
 from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
 from ddefuzz.classify.site import inside_tracer
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import Frame, Raised, SymbolOrigin
 from ddefuzz.report.owner import Owner, owner_of
-
-NUMBERS = frozenset({"item", "tolist", "_local_scalar_dense"})
-"""The ops whose symbol is the value itself. The symbol of any other op is a size of its result."""
 
 
 class Caller(msgspec.Struct, frozen=True):

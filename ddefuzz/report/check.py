@@ -167,7 +167,7 @@ def found_in(runs: CaseRuns) -> tuple[Found, ...]:
 
 
 def failures_of(tried: Sequence[Tried]) -> tuple[Classified, ...]:
-    """The failures of plain captures under explicit semantics. What fails in eager, too, is none."""
+    """The failures of plain captures under explicit semantics. There are none for a case that fails in eager."""
     observations = [one.observation for one in tried]
     if _refused(observations) is not None:
         return ()
