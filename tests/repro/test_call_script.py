@@ -18,6 +18,7 @@ import torch
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
+from ddefuzz.execute import compare
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Stage
 from ddefuzz.findings.model import Finding
@@ -25,6 +26,7 @@ from ddefuzz.oracles.table import ORACLES
 from ddefuzz.program.inputs import materialize
 from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.text import parse
+from ddefuzz.repro import by_call
 from ddefuzz.repro.call_script import CAPTURES
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.repro.snippet import finding_snippet
@@ -180,6 +182,30 @@ def test_what_cannot_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
     captures = count()
     assert changed(script, capture=lambda: (eager, lambda: next(captures))) == 4
     assert changed(script.replace("torch.mul(a, a.shape[0])", "a * next(numbers)"), numbers=count(1)) == 4
+
+
+@pytest.mark.parametrize(
+    ("eager", "captured"),
+    [
+        (torch.ones(2), torch.ones(2)),
+        (torch.ones(2), torch.ones(2) + 1e-6),
+        (torch.ones(2), torch.ones(2) + 1e-3),
+        (torch.ones(2), torch.ones(3)),
+        (torch.ones(2), torch.ones(2, dtype=torch.float64)),
+        (torch.ones(2), torch.ones(2).to_sparse()),
+        (torch.ones(2, 3), torch.ones(3, 2).T),
+        (torch.ones(0, 3), torch.ones(3, 0).T),
+        ((1, [2.0]), (1, [2.0 + 1e-9])),
+        ((1, [2.0]), (1, [2])),
+        ((1, 2), (1, 2, 3)),
+        ({"a": True}, {"b": True}),
+        (torch.float32, torch.float64),
+        (None, 1),
+    ],
+)
+def test_a_script_compares_as_the_oracle_does(eager: object, captured: object) -> None:
+    assert by_call.differences(eager, captured) == [one.what for one in compare.differences(eager, captured)]
+    assert compare.TOLERANCES == by_call.TOLERANCES
 
 
 def test_the_inputs_are_those_of_the_call() -> None:
