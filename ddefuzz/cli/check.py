@@ -16,7 +16,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
-from ddefuzz.findings.by_key import Known, default_folder, known_findings
+from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.report.check import Document, Offered, Problem, captures_of, failed, failures_of, problems_of
@@ -146,7 +146,7 @@ def _writers(document: Document) -> dict[str, Writer]:
     return {"text": lambda page: check_page(document, page), "json": lambda _page: encoded}
 
 
-def _known(problems: list[Problem], folder: Path | None) -> tuple[Known, ...]:
+def _known(problems: list[Problem], folder: Path | None) -> tuple[KnownFinding, ...]:
     used = folder or default_folder()
     keys = [key for problem in problems for key in problem.keys]
     return known_findings(used, keys) if used is not None else ()

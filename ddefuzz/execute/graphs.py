@@ -26,9 +26,6 @@ _OF_ONE = re.compile(r"(?:Eq\()?(u\d+)(?: [<>]= |, )\d+\)?$")
 
 _SYMBOL = re.compile(r"\b[us]\d+\b")
 
-_USERS_OWN = "_fx_runtime_assert_preserve"
-"""The mark of assertions that user code makes (torch/fx/passes/runtime_assert.py)."""
-
 _BINDS = re.compile(r"([us]\d+) = ")
 _ASSERTS = re.compile(r"if not \((.+)\):")
 _RAISES = re.compile(r"raise RuntimeError\('(.+)'\)")
@@ -57,11 +54,7 @@ def run_nodes(graph: GraphModule, args: tuple[Any, ...]) -> Ran:
 
 
 class _Reader(Interpreter):
-    """Runs a graph and notes the symbols that its nodes bind, and the assertions that fail.
-
-    The graph's nodes say in `meta["unbacked_bindings"]` which symbol is what part of their value
-    (torch/fx/experimental/symbolic_shapes.py, `compute_unbacked_bindings`).
-    """
+    """Runs a graph and notes the symbols that its nodes bind, and the assertions that fail."""
 
     def __init__(self, graph: GraphModule) -> None:
         super().__init__(graph)
@@ -73,7 +66,7 @@ class _Reader(Interpreter):
         if n.target is torch_api.ASSERT_SCALAR.get():
             return self._assert(n)
         value = super().run_node(n)
-        for symbol, path in (n.meta.get("unbacked_bindings") or {}).items():
+        for symbol, path in (n.meta.get(torch_api.UNBACKED_BINDINGS) or {}).items():
             bound = torch_api.bound(torch_api.KEY_GET)(value, path)
             self.known[str(symbol)] = int(bound)
         if n.op == "placeholder":
@@ -122,7 +115,7 @@ def assertions_of(graph: GraphModule) -> Iterator[Asserted]:
             yield Asserted(
                 _condition(node),
                 str(node.args[1]),
-                bool(node.meta.get(_USERS_OWN)),
+                bool(node.meta.get(torch_api.USERS_OWN)),
                 tuple(_users(nodes, place, bound)),
             )
 
@@ -153,7 +146,7 @@ def _bound(nodes: list[Node]) -> Mapping[str, int]:
     """The place of the node that binds each symbol."""
     bound: dict[str, int] = {}
     for place, node in enumerate(nodes):
-        symbols = map(str, node.meta.get("unbacked_bindings") or ())
+        symbols = map(str, node.meta.get(torch_api.UNBACKED_BINDINGS) or ())
         for symbol in (*symbols, *(_symbols(_value(node)) if node.op == "placeholder" else ())):
             bound.setdefault(symbol, place)
     return bound

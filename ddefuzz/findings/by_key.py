@@ -14,7 +14,7 @@ from ddefuzz.findings.known import read_known
 from ddefuzz.findings.textform import FINDING, KNOWN
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownFinding(msgspec.Struct, frozen=True):
     """A finding that is known: the torch versions in which it is fixed, and links to its report."""
 
     id: str
@@ -37,7 +37,7 @@ def default_folder() -> Path | None:
     return None
 
 
-def known_findings(folder: Path, keys: Iterable[str]) -> tuple[Known, ...]:
+def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...]:
     """The findings with these keys, each once. Raises InputError if the folder has none at all."""
     if not any(folder.glob(f"*/{FINDING}")):
         raise InputError(f"{folder}: found no findings, expected a folder of them, as `ddefuzz findings export` writes")
@@ -48,7 +48,7 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[Known, ...]:
         if path.is_file():
             fields, decision = read_toml(path), decisions.get(key)
             found.append(
-                Known(
+                KnownFinding(
                     key,
                     str(fields.get("title", "")),
                     decision.state if decision is not None else str(fields.get("state", "new")),

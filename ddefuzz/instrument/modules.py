@@ -12,8 +12,6 @@ import torch
 from ddefuzz.instrument import frames, torch_api
 
 _CHILD = re.compile(r"\._modules\['([^']+)'\]|\['([^']+)'\]|\[(\d+)\]")
-_EXPORTED = "_export_root"
-"""The name under which strict export puts the user's model into a module of its own."""
 _WRAPPERS = ("ddefuzz.", "torch.export", "torch._")
 """The start of the names of modules whose classes are put around a user's model."""
 _ROOT = re.compile(r"L\['\w+'\]\.?")
@@ -60,5 +58,5 @@ def _traced_path(translator: Any) -> str:
 
 def _parts(path: str) -> Iterator[str]:
     for part in _CHILD.sub(lambda match: "." + "".join(filter(None, match.groups())), path).split("."):
-        if part and part != _EXPORTED:
+        if part and part != torch_api.EXPORT_ROOT:
             yield part

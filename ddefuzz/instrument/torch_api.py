@@ -96,6 +96,16 @@ INTERPRETER_STEP = Api(
 )
 MODULE_STACK = "nn_module_stack"
 """The attribute of dynamo's translators with the modules that it is in: their path and class, outermost first."""
+EXPORT_ROOT = "_export_root"
+"""The name under which strict export puts the user's model into a module of its own
+(torch/_dynamo/functional_export.py).
+"""
+USERS_OWN = "_fx_runtime_assert_preserve"
+"""The mark in a node's `meta` of an assertion that user code makes (torch/fx/passes/runtime_assert.py)."""
+UNBACKED_BINDINGS = "unbacked_bindings"
+"""The entry of a node's `meta` that says which unbacked symbol is what part of its value
+(torch/fx/experimental/symbolic_shapes.py, `compute_unbacked_bindings`).
+"""
 TRACING_CONTEXT = Api("torch._guards:TracingContext.extract_stack", "whether dynamo is interpreting user code now")
 CAPTURED_TRACEBACK = Api(
     "torch.utils._traceback:CapturedTraceback.extract", "the native backtrace, symbolized only on request", ("cpp",)

@@ -15,7 +15,7 @@ from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.control.model import Control, data_dependent
 from ddefuzz.execute.calls import Agreement, Call, Difference
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation, Outcome, Stage
-from ddefuzz.findings.by_key import Known
+from ddefuzz.findings.by_key import KnownFinding
 from ddefuzz.instrument.events import Answered, Frame
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Tried
@@ -131,7 +131,7 @@ class Document(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     changes: tuple[Offered, ...] = ()
     advice: tuple[tuple[str, Advice], ...] = ()
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownFinding, ...] = ()
     schema: str = SCHEMA
 
 

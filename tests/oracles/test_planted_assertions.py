@@ -18,6 +18,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Run, Stage
+from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import classified
 from ddefuzz.program.sizes import CALL_SIZES
@@ -62,7 +63,7 @@ def repeat(graph: Graph, asserts: list[Node]) -> None:
 def delay(graph: Graph, asserts: list[Node]) -> None:
     output = list(graph.nodes)[-1]
     for node in asserts:
-        if not node.meta.get("_fx_runtime_assert_preserve"):
+        if not node.meta.get(torch_api.USERS_OWN):
             output.prepend(node)
 
 
