@@ -71,7 +71,7 @@ def key_text(checked: Any, page: Page) -> str:
     lines = [f"{checked.function}, torch {checked.torch}"]
     for one in checked.properties:
         verdict = "violated" if one.violations else "ok"
-        lines.append(f"{verdict:9} {one.name}: {one.meaning} ({counted(one.tried, 'try').replace('trys', 'tries')})")
+        lines.append(f"{verdict:9} {one.name}: {one.meaning} ({counted(one.tried, 'try', 'tries')})")
         for violation in one.violations:
             said = [violation.why, *(f"tensor {text}" for text in violation.tensors)]
             said += [f"key    {text}" for text in violation.keys]

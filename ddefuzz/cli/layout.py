@@ -51,9 +51,9 @@ def _lines(text: str, width: int) -> Iterator[str]:
     yield line
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, several: str = "") -> str:
+    """`1 step`, `2 steps`. `several` is the plural if it is another one."""
+    return f"{number} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def table(

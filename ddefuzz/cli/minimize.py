@@ -257,7 +257,7 @@ def _of_code(subject: CallableSubject, stage: Stage | None, pool: Pool, timeout:
             if one.signature in wanted:
                 suspect = suspect_of(text, one.signature, kept(one.failure))
                 return Start(suspect, named, failing_ops(one.failure.observation, text))
-    raise InputError(f"{named}: found calls of torch that do not show {wanted[0]} by themselves:\n{text}")
+    raise InputError(f"{named}: found calls of torch that do not show {wanted[0]} by themselves, expected some that do")
 
 
 def _minimized(
