@@ -154,7 +154,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def found_in(runs: CaseRuns) -> tuple[Found, ...]:
-    """The failures of a case under explicit semantics, in the order in which they were met."""
+    """The failures of a case under explicit semantics, in the order in which they were met.
+
+    A timeout after answers is none: a loop whose condition is answered True each time does not end.
+    """
     found = [Found(named, stops=True) for named in failures_of(runs.tried)]
     for seen in runs.onward:
         found += [
@@ -162,7 +165,7 @@ def found_in(runs: CaseRuns) -> tuple[Found, ...]:
             for one in seen.answered
             if (named := _as_raised(seen, one)) is not None
         ]
-        found += [Found(classify(one), stops=False, consequence=True) for one in judge([seen])]
+        found += [Found(classify(one), stops=False, consequence=True) for one in judge([seen]) if one.kind != "timeout"]
     return tuple(found)
 
 

@@ -114,6 +114,12 @@ def test_what_fails_after_answers_may_be_their_consequence() -> None:
     assert (first.consequence, second.consequence) == (False, True)
 
 
+def test_an_endless_loop_after_answers_is_no_problem_of_pytorch() -> None:
+    went_on = Observation("export", EXPLICIT, "timeout", "stopped after 60 s")
+    (problem,) = problems_of(runs(EAGER, FAILED, onward=(went_on,)))
+    assert problem.kind == "dde"
+
+
 def test_a_program_that_fails_in_eager_is_not_judged() -> None:
     refused = Observation("eager", EXPLICIT, "fail", exceptions=(ExceptionInfo("builtins.ValueError", "no"),))
     case = runs(refused, FAILED)
