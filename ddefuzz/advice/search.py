@@ -371,7 +371,7 @@ def _refusal(edit: Edit, refused: Sequence[Compared], taken: int) -> str:
         tree = ast.parse(edit.condition, mode="eval").body
     except SyntaxError:
         tree = None
-    words = ast.unparse(opposite(tree)) if isinstance(tree, ast.Compare) else f"not ({edit.condition})"
+    words = ast.unparse(opposite(tree)) if isinstance(tree, ast.Compare | ast.UnaryOp) else f"not ({edit.condition})"
     if edit.kind == "example-value":
         return f"this exports a model for {edit.condition} only"
     if not refused:

@@ -164,7 +164,7 @@ class Loop:
     def _decide(self, finding: Finding, width: int) -> bool:
         """Read keys until the screen changes. Returns False to end."""
         while True:
-            click.echo(folded(_menu(), width), err=True)
+            click.echo(_menu(width), err=True)
             key, ask = _read_key()
             if key in (QUIT, ""):
                 return False
@@ -204,9 +204,11 @@ class Loop:
         click.echo(f"{name}: undone", err=True)
 
 
-def _menu() -> str:
-    keys = [f"{key} {one.said}" for key, one in KEYS.items()]
-    return "  ".join([*keys, f"{SKIP} skip", f"{BACK} back", f"{UNDO} undo", f"{QUIT} quit"])
+def _menu(width: int) -> str:
+    """The keys. A key and its word are on one line."""
+    keys = [f"{key}\0{one.said}" for key, one in KEYS.items()]
+    others = [f"{SKIP}\0skip", f"{BACK}\0back", f"{UNDO}\0undo", f"{QUIT}\0quit"]
+    return folded("  ".join([*keys, *others]), width).replace("\0", " ")
 
 
 def _read_key() -> tuple[str, Ask]:

@@ -241,3 +241,17 @@ def test_the_summary_says_whether_the_cause_is_in_pytorch(cause: Cause, model: P
 
     said = advise([failure], CallableSubject(str(model), name="f"), Described(), ("export",), trial, 60.0).summary
     assert ("PyTorch's" in said) == (cause in FRAMEWORK_CAUSES)
+
+
+def test_what_a_negated_promise_refuses_is_said_without_not(tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text("def f(x, keep):\n    c = keep.sum()\n    if c.max() > 2:\n        return x\n    return x + 1\n")
+
+    def trial(candidate: Candidate) -> Trialed:
+        if "torch.sym_not" in text_of(candidate):
+            refused = Compared("keep all true", changed="RuntimeError: Expected cond to be True")
+            return Trialed(captured(candidate.stages), (EXAMPLE, refused))
+        return Trialed((), (EXAMPLE, Compared("keep all true", differs="result: other")))
+
+    advice = search(model, trial, observation=failing(model, 3, "c.max() > 2", "Eq(u0, 1)"), stages=("export",))
+    assert "refuses inputs for which c.max() > 2, which eager takes, such as keep all true" in advice.changes[0].refuses
