@@ -51,12 +51,25 @@ def pattern(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Any, ...]
 
 
 def symbolic(options: Options, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The part where some size or stride is an expression. Expressions are compared as they are: what they are at run
-    time is not known.
+    """The part where some size or stride is an expression, or a row of sizes of a nested tensor. Expressions are
+    compared as they are: what they are at run time is not known.
     """
-    parts: list[Any] = [tuple(min(size, 2) if options.sizes == "01" and type(size) is int else size for size in sizes)]
+    parts: list[Any] = [tuple(map(_capped, sizes)) if options.sizes == "01" else sizes]
     if options.divisible:
-        parts.append(tuple(size % ALIGNMENT == 0 if type(size) is int else None for size in sizes))
+        parts.append(tuple(map(_divisible, sizes)))
     if options.strides != "none":
         parts.append(strides)
     return tuple(parts)
+
+
+def _capped(size: Any) -> Any:
+    """0, 1, or 2 for more. An expression as it is; a row of a nested tensor's sizes each."""
+    if type(size) is tuple and all(type(one) is int for one in size):
+        return tuple(map(_capped, size))
+    return min(size, 2) if type(size) is int else size
+
+
+def _divisible(size: Any) -> Any:
+    if type(size) is tuple and all(type(one) is int for one in size):
+        return tuple(map(_divisible, size))
+    return size % ALIGNMENT == 0 if type(size) is int else None
