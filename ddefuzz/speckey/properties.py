@@ -147,7 +147,7 @@ def facts(one: Drawn, options: Options) -> tuple[Hashable, ...]:
         geometry(strided)(sizes, strides),
         one.dtype if options.dtype else None,
         one.requires_grad if options.requires_grad else None,
-        one.offset * itemsize % ALIGNMENT if options.alignment and has_offset else 0,
+        not (options.alignment and has_offset) or one.offset * itemsize % ALIGNMENT == 0,
     )
 
 

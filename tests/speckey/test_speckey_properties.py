@@ -79,6 +79,7 @@ def test_a_key_adds_no_guard(drawn_: tuple[tuple[int, ...], bool], options: Opti
 @quiet
 @example((Drawn((3,), (1,), kind="nested"), Drawn((2,), (1,), kind="nested")), OPTIONS[6])
 @example((Drawn((3,), (1,), kind="nested"), Drawn((16,), (1,), kind="nested")), OPTIONS[7])
+@example((Drawn((), (), 1, "bfloat16"), Drawn((), (), 4, "bfloat16")), OPTIONS[0])
 @given(pairs(), some_options)
 def test_keys_are_equal_exactly_if_the_parts_are(pair: tuple[Drawn, Drawn], options: Options) -> None:
     made = BY_OPTIONS[options].key
