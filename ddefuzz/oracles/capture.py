@@ -23,7 +23,7 @@ WANTED = {"guard_int": " as an int", "guard_float": " as a float"}
 
 NO_DATA = {
     "UnsupportedOperatorException": "{op} has no fake kernel",
-    "DynamicOutputShapeException": "the sizes that {op} returns depend on the data",
+    "DynamicOutputShapeException": "fake tensors refuse {op}, which is tagged dynamic_output_shape",
     "DataDependentOutputException": "the value of {op} depends on the data",
 }
 """What FakeTensorMode's exceptions mean, by their class. `op` is the overload that they name."""
