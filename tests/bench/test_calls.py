@@ -47,5 +47,6 @@ def test_calls_and_captures_as_typed(tmp_path: Path) -> None:
     assert found["ratio"] > 0
     done = typed("bench", "generation", "--draws", "2", "--captures", "1", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    captured = json.loads(done.stdout)["captured"]
+    (generation,) = json.loads(done.stdout)
+    captured = generation["captured"]
     assert set(captured["captures"]) == {"aot", "export"}

@@ -94,14 +94,19 @@ def processes(campaign: int) -> list[psutil.Process]:
 
 def server(campaign: int) -> psutil.Process:
     """Its fork server, which has started."""
-    return next(child for child in psutil.Process(campaign).children() if "forkserver" in " ".join(child.cmdline()))
+    return next(iter(_servers(campaign)))
 
 
 def workers(campaign: int) -> list[psutil.Process]:
     """Its workers: the forks of its fork server."""
-    servers = [child for child in psutil.Process(campaign).children() if "forkserver" in " ".join(child.cmdline())]
-    found: list[psutil.Process] = [child for server in servers for child in server.children()]
+    found: list[psutil.Process] = [child for server in _servers(campaign) for child in server.children()]
     return found
+
+
+def _servers(campaign: int) -> list[psutil.Process]:
+    """Its fork servers. A child that has ended and that nobody waited for has no command line."""
+    children = [child for child in psutil.Process(campaign).children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in children if "forkserver" in " ".join(child.cmdline())]
 
 
 def all_gone(started: list[psutil.Process]) -> bool:

@@ -88,7 +88,7 @@ def without_costs(result: CaseResult | Lost) -> bytes:
     replace = msgspec.structs.replace
 
     def bare(observation: Observation) -> Observation:
-        return replace(observation, cpu_seconds=0.0, peak_rss_mb=0.0)
+        return replace(observation, cpu_seconds=0.0, seconds=0.0, peak_rss_mb=0.0)
 
     return msgspec.json.encode(
         replace(
