@@ -1,4 +1,4 @@
-# `make fuzz` and `make test` install what they need into .venv and run the scripts in ci/.
+# `make fuzz`, `make test` and `make check` install what they need into .venv. Tests and checks are scripts in ci/.
 .PHONY: fuzz test check clean
 
 PYTHON ?= python3
