@@ -106,11 +106,12 @@ def test_dims_of_the_command_line_and_the_first_line() -> None:
 
 def test_a_lost_message_does_not_make_a_captured_program_wrong() -> None:
     done = check(f"{SUBJECTS}:counted", "--stage", "export")
-    assert " ".join(done.stdout.split()).startswith(
+    unfolded = " ".join(done.stdout.split())
+    assert unfolded.startswith(
         "counted exports: captured in export. 1 problem; neither stops capture nor makes its result wrong. "
     )
-    assert "the captured program does not give the message of a `torch._check`" in done.stdout
-    assert "captured, but wrong" not in done.stdout
+    assert "the captured program does not give the message of a `torch._check`" in unfolded
+    assert "captured, but wrong" not in unfolded
     assert done.returncode == 0
 
 
