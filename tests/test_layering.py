@@ -33,6 +33,7 @@ PACKAGES = (
     "control",
     "findings",
     "repro",
+    "view",
     "advice",
     "versions",
     "report",

@@ -11,17 +11,16 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ddefuzz.answers.model import Answers, Row, Tally
+from ddefuzz.answers.model import Answers, Row
 from ddefuzz.answers.study import Study
 from ddefuzz.answers.trial import Trials
 from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Verdict
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
+from ddefuzz.view.answers import TITLES, tally_cells
 
 SCHEMA = "ddefuzz.answers/1"
-
-TITLES = ("answer", "captured", "agrees", "refuses", "differs", "accepts")
 
 LEGEND = (
     "columns: data sizes at which the captured program agrees with eager, refuses inputs that eager takes, differs "
@@ -126,7 +125,8 @@ def _table(study: Study, page: Page) -> RenderableType:
         if (detail := _detail(row))
     }
     rows = [
-        Detailed(tally_cells(tally), plain(details.get((tally.clause, tally.answer), ""))) for tally in found.tallies
+        Detailed([plain(cell) for cell in tally_cells(tally)], plain(details.get((tally.clause, tally.answer), "")))
+        for tally in found.tallies
     ]
     return table(TITLES, rows, page.width, folding=TITLES[2:])
 
@@ -138,7 +138,7 @@ def evidence_parts(answers: Answers, page: Page) -> list[RenderableType]:
     said = f"verdict: {answers.verdict} ({where})"
     parts: list[RenderableType] = []
     if answers.tallies:
-        rows = [Detailed(tally_cells(one)) for one in answers.tallies]
+        rows = [Detailed([plain(cell) for cell in tally_cells(one)]) for one in answers.tallies]
         parts.append(table(TITLES, rows, page.width, folding=TITLES[2:]))
     parts.append(plain(folded(said, page.width)))
     if proof is not None:
@@ -148,14 +148,6 @@ def evidence_parts(answers: Answers, page: Page) -> list[RenderableType]:
         parts.append(plain(folded(f"kept programs: {answers.patch.kept}", page.width)))
         parts.append(plain(folded(f"samples of torch: {answers.patch.samples}", page.width)))
     return parts
-
-
-def tally_cells(tally: Tally) -> list[Text]:
-    """The cells of one row, under `TITLES`."""
-    sizes = (tally.agrees, tally.refuses, tally.differs, tally.accepts)
-    captured = f"{tally.captures} of {tally.programs}" if tally.programs else "no"
-    answer = f"{tally.answer}{f' for {tally.clause}' if tally.clause else ''}"
-    return [plain(answer), plain(captured), *(plain(" ".join(names)) for names in sizes)]
 
 
 def verdict(study: Study) -> str:

@@ -13,11 +13,11 @@ from rich.text import Text
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
 from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.meanings import verdicts_line
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import row_of
 from ddefuzz.report.check import Captured, Document, Problem, is_minor
+from ddefuzz.view.meanings import verdicts_line
 
 STYLES = {
     "ok": "green",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar, get_args
@@ -19,12 +18,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed, parse_date, text_of
 from ddefuzz.findings.lifecycle import ROWS, STATES, State
 from ddefuzz.findings.model import Finding, Priority
-
-VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.(post|dev)\d+)?(\+[\w.]+)?", re.ASCII)
-"""A version of torch as `torch.__version__` has it."""
-
-LABEL = re.compile(r"[+-]?[^\s+-]\S*")
-"""A label to add (`+`, or nothing before it) or to remove (`-`)."""
+from ddefuzz.findings.typed import LABEL, VERSION, checked_url, labelled
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -171,14 +165,6 @@ def _shown(finding: Finding, field: str) -> str:
     return text_of(getattr(finding, field)) or "-"
 
 
-def labelled(labels: tuple[str, ...], typed: tuple[str, ...]) -> tuple[str, ...]:
-    """The labels after adding and removing the typed ones."""
-    kept = set(labels)
-    for one in typed:
-        (kept.discard if one.startswith("-") else kept.add)(one.lstrip("+-"))
-    return tuple(sorted(kept))
-
-
 def _state_of(finding: Finding) -> str:
     """The state for people, with the versions in which it is fixed."""
     if finding.state != "fixed":
@@ -231,13 +217,6 @@ def link(finding_id: str, url: str, db: str, who: str, why: str) -> None:
     """Add the URL of an issue, pull request or commit to a finding."""
     finding = _decided(db, finding_id, lambda finding: decisions.link(finding, checked_url(url), By(who, now(), why)))
     _say(finding.id, f"linked to {url}")
-
-
-def checked_url(url: str) -> str:
-    """The URL. Raises `InputError` if it is none."""
-    if not url.startswith(("https://", "http://")):
-        raise InputError(f"URL: found {url!r}, expected one that starts with https://")
-    return url
 
 
 @click.command("undo")

@@ -10,20 +10,16 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
 from ddefuzz.cli.answers_page import evidence_parts
-from ddefuzz.cli.frames_page import MARK, stack_to_site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.meanings import VERDICTS
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.cli.streams import printable
-from ddefuzz.control.model import ControlOutcome
-from ddefuzz.execute.calls import Ended
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
-from ddefuzz.findings.rows import id_of, sequence_of
+from ddefuzz.view.facts import facts_of
+from ddefuzz.view.stack import MARK, stack_to_site
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +93,7 @@ def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0, filter
 def show_page(finding: Finding, page: Page) -> str:
     """Everything about one finding, with commands for what to do next."""
     parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), ""]
-    parts.append(facts_grid(_facts(finding), page.width))
+    parts.append(facts_grid(facts_of(finding), page.width))
     if finding.minimal is not None:
         parts += [_heading("smallest program"), _program(finding.minimal)]
     if finding.evidence is not None:
@@ -125,14 +121,6 @@ def show_page(finding: Finding, page: Page) -> str:
     commands = "".join(f"  {line}\n" for line in _next_commands(finding, page.invocation))
     return rendered(Group(*parts), page) + "\nNext:\n" + commands
 
-
-RAN: dict[ControlOutcome, str] = {
-    "passes": "passes",
-    "fails": "fails in the same way",
-    "fails otherwise": "fails otherwise",
-    "not judged": "was not judged",
-}
-"""What a control run's outcome reads like in a sentence."""
 
 _THEME = "ansi_dark"
 """Colors of the terminal itself."""
@@ -179,96 +167,6 @@ def facts_grid(facts: Iterable[tuple[str, str]], width: int) -> Table:
     for name, value in said:
         grid.add_row(name, plain(folded(value, max(width - widest - 2, 1))))
     return grid
-
-
-def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:
-    first, last = finding.first_seen, finding.last_seen
-    times = "once" if finding.count == 1 else f"{finding.count} times"
-    return (
-        ("kind", finding.kind),
-        ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
-        ("to change", MEANINGS[finding.cause].fix),
-        ("site", f"{finding.site} ({finding.site.language})"),
-        ("code there", finding.anchor),
-        ("undecided", _undecided(finding)),
-        ("called", "\n".join(_calls(finding))),
-        ("reached by", ", ".join(finding.shown_ops)),
-        ("also by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
-        ("depends on data", _depends_on_data(finding)),
-        ("verdicts", "\n".join(verdict_lines(finding))),
-        ("torch", ", ".join(finding.torch_versions)),
-        (
-            "state",
-            f"{finding.state}{f' of {finding.duplicate_of}' if finding.duplicate_of else ''}: "
-            f"{ROWS[finding.state].meaning}",
-        ),
-        ("fixed in", ", ".join(finding.fixed_in)),
-        ("returned", _ancestor(finding)),
-        ("decided for", ", ".join(finding.known_in)),
-        ("decided until", finding.expires),
-        ("owner", finding.owner),
-        ("priority", finding.priority),
-        ("labels", ", ".join(finding.labels)),
-        ("confirmed", _confirmed(finding)),
-        ("seen", f"{times}, {first[:16]} to {last[:16]}" if first and last else ""),
-        ("once called", ", ".join(finding.former)),
-        ("links", "\n".join(finding.links)),
-    )
-
-
-def _ancestor(finding: Finding) -> str:
-    """The fixed finding of the same signature before this one."""
-    sequence = sequence_of(finding.id, finding.signature)
-    if sequence is None or sequence == 1:
-        return ""
-    return f"{id_of(finding.signature.key, sequence - 1)} was fixed, and the failure occurred again"
-
-
-def _calls(finding: Finding) -> Iterator[str]:
-    """What the captured program did beside eager, at each size that shows the failure."""
-    for call in finding.evidence.observation.calls if finding.evidence is not None else ():
-        ends = [f"eager {_ended(call.eager)}, captured {_ended(call.captured)}"]
-        ends += [f"{one.what} of {one.where}: {one.how}" for one in call.differences]
-        symbols = ", ".join(f"{name} = {value}" for name, value in call.symbols)
-        yield f"at size {call.size}{f' ({symbols})' if symbols else ''}: {'; '.join(ends)}"
-
-
-def _ended(ended: Ended) -> str:
-    return "returns" if ended.returned else f"raises {ended.error}"
-
-
-def _undecided(finding: Finding) -> str:
-    """The guard that failed, as people and as torch write it. Symbols are those of one program, so it is named."""
-    expression, plain_form = finding.expression, question(finding.expression)
-    said = expression if plain_form == expression else f"{plain_form} (torch prints {expression})"
-    if not expression or finding.shown is not None or finding.original is None:
-        return said
-    return f"{said}, in the program that it was found with"
-
-
-def _depends_on_data(finding: Finding) -> str:
-    """The results of the control runs, and what follows from them."""
-    said = {True: "yes", False: "no", None: "not known"}[finding.data_dependent]
-    if finding.control is None:
-        return said if finding.data_dependent is not None else ""
-    static, backed = (RAN[outcome] for outcome in (finding.control.static, finding.control.backed))
-    if static == backed:
-        return f"{said}: it {static} with static sizes and with backed dynamic sizes"
-    return f"{said}: it {static} with static sizes and {backed} with backed dynamic sizes"
-
-
-def verdict_lines(finding: Finding) -> Iterator[str]:
-    """A line for each verdict: its stages and its meaning."""
-    for verdict, meaning in VERDICTS.items():
-        stages = [stage for stage, seen in finding.verdicts.items() if seen == verdict]
-        if stages:
-            yield f"{verdict} in {', '.join(stages)} ({meaning})"
-
-
-def _confirmed(finding: Finding) -> str:
-    if finding.confirmed is None:
-        return "not yet: `ddefuzz minimize` runs its smallest program in fresh processes"
-    return f"{finding.confirmed} runs of the smallest program in fresh processes show it, in {finding.stage}"
 
 
 def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from rich.text import Text
 from ddefuzz.campaign.summary import Minimized, Seen, Summary
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.meanings import VERDICTS, verdicts_line
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.ledger import SiteCount
+from ddefuzz.view.meanings import VERDICTS, verdicts_line
 
 NUMBERS = ("cases", "steps", "conf")
 """The columns of numbers: cases that showed the finding, size of its smallest program, confirmations."""

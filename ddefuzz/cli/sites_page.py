@@ -12,6 +12,7 @@ from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.estimate import Estimate
 from ddefuzz.coverage.guard_sites import GuardSite, PartCount, Totals
+from ddefuzz.view.guarded import call_text, fell_back, old, place
 
 TITLES = ("part", "site", "function", "call", "fell back", "size-oblivious", "raised", "cases")
 UNCOVERED_TITLES = ("part", "site", "function", "call", "why")
@@ -35,30 +36,6 @@ class SitesPage(msgspec.Struct, frozen=True):
     uncovered: bool = False
     summary: bool = False
     notes: tuple[str, ...] = ()
-
-
-def place(site: GuardSite) -> str:
-    """The place of a site: `torch/_refs/__init__.py:448`."""
-    return f"{site.file}:{site.line}"
-
-
-def call_text(site: GuardSite) -> str:
-    """The source of the call, or the function's name if the source is unknown."""
-    return site.text or site.call
-
-
-def fell_back(site: GuardSite) -> str:
-    """`False 12, True 3`; `not reached` if no run came here."""
-    return _numbers(site.fallbacks.items()) if site.reached else "not reached"
-
-
-def old(site: GuardSite) -> str:
-    """`same 12, other 3`."""
-    return _numbers(site.old.items())
-
-
-def _numbers(items: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in items)
 
 
 def text_page(page: SitesPage, on: Page) -> str:

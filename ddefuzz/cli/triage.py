@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import rich_click as click
 
-from ddefuzz.cli.decisions import checked_url, now, who_option
+from ddefuzz.cli.decisions import now, who_option
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.options import db_option
@@ -21,6 +21,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed
 from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding
+from ddefuzz.findings.typed import checked_url
 
 Ask = Callable[[str], str]
 Decide = Callable[[Database, Finding, By, Ask], Finding]

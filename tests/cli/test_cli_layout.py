@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from ddefuzz.classify.failure import Failure
-from ddefuzz.cli.frames_page import MARK, stack_to_site
 from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, rendered
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.view.stack import MARK, stack_to_site
 
 SITE = "torch/fx/experimental/symbolic_shapes.py:compute_unbacked_bindings"
 

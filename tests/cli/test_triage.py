@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.cli.triage import KEYS, command
-from ddefuzz.cli.triage_page import site_lines
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES
+from ddefuzz.view.source import site_lines
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 
 
