@@ -12,10 +12,11 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from ddefuzz.campaign.budget import WHOLE, parse_budget, parse_shard
-from ddefuzz.campaign.campaign import Campaign, Clock, Listener, OnCase
+from ddefuzz.campaign.campaign import Campaign, Clock, Event, Listener, OnCase
 from ddefuzz.campaign.guide import STRATEGIES, Guide
 from ddefuzz.campaign.plan import Plan
-from ddefuzz.campaign.summary import Summary
+from ddefuzz.campaign.progress import ProgressLog
+from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
 from ddefuzz.campaign.workers import Workers
 from ddefuzz.coverage.inventory import lines_in
@@ -93,6 +94,12 @@ def _launch(
     ):
         versions = _versions(plan, workers, stopped)
         number = _enter(plan, database, versions, clock, entry)
+        log = ProgressLog(database, number, clock.seconds, clock.now)
+
+        def hear(event: Event, tally: Tally) -> None:
+            log.save_if_due(tally)
+            listen(event, tally)
+
         campaign = Campaign(
             plan,
             database,
@@ -101,7 +108,7 @@ def _launch(
             Path(folder),
             versions.torch,
             versions.generator,
-            listen,
+            hear,
             stopped,
             number,
             on_case,
@@ -117,7 +124,9 @@ def _launch(
                 plan.ahead,
                 plan.apart,
             )
-        return campaign.run()
+        summary = campaign.run()
+        log.save(campaign.tally)
+        return summary
 
 
 def _versions(plan: Plan, workers: Workers, stopped: Stopped) -> Versions:

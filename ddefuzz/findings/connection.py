@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspe
 from ddefuzz.errors import DatabaseError
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0009"
 """The newest file in `migrations/versions`. Opening a database migrates it to this revision."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"

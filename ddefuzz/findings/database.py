@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from threading import local
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import asdict
@@ -26,7 +27,17 @@ from ddefuzz.findings.decisions import By, dup
 from ddefuzz.findings.lifecycle import State, recurs
 from ddefuzz.findings.lookup import named
 from ddefuzz.findings.merge import DECIDED, merged, merged_site
-from ddefuzz.findings.model import MOST_OBSERVED, Campaign, Finding, Occurrence, Sighting, normalized, slim, stamp
+from ddefuzz.findings.model import (
+    MOST_OBSERVED,
+    Campaign,
+    Finding,
+    Occurrence,
+    Progress,
+    Sighting,
+    normalized,
+    slim,
+    stamp,
+)
 from ddefuzz.findings.rescue import OpenFile, rescued
 from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_json, to_occurrence_row, to_row, to_site
 from ddefuzz.findings.schema import (
@@ -35,10 +46,13 @@ from ddefuzz.findings.schema import (
     HistoryRow,
     LinkRow,
     NoteRow,
+    ProgressRow,
     SiteRow,
     SweptRow,
 )
 from ddefuzz.findings.sites import save_sites
+
+Answer = TypeVar("Answer")
 
 
 class RecordResult(msgspec.Struct, frozen=True):
@@ -184,6 +198,11 @@ class Database:
         with self._reading() as session:
             return tuple(map(to_finding, session.scalars(select(FindingRow).order_by(FindingRow.id))))
 
+    def read(self, question: Callable[[Session], Answer]) -> Answer:
+        """What a function of `findings.listing` reads, in one transaction."""
+        with self._reading() as session:
+            return question(session)
+
     # Bringing in what another database knows
 
     def put(self, findings: Iterable[Finding]) -> None:
@@ -239,6 +258,11 @@ class Database:
             row = session.get_one(CampaignRow, campaign)
             row.next_index, row.updated = max(row.next_index, next_index), stamp(when)
             row.ahead = sorted(index for index in ahead if index >= row.next_index)
+
+    def add_progress(self, campaign: int, progress: Progress) -> None:
+        """Save the counts of a campaign at one time."""
+        with self._writing() as session:
+            session.merge(ProgressRow(campaign_id=campaign, **asdict(progress)))
 
     def finish_campaign(self, campaign: int, when: datetime) -> None:
         """Save that a campaign has ended and cannot be resumed."""

@@ -260,6 +260,21 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     updated: str
 
 
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts of a running campaign at one time: cases done, and guard sites and findings seen.
+
+    `seconds` is the wall-clock time and `cpu_seconds` that of the workers, since the campaign was started or resumed.
+    """
+
+    when: str
+    cases: int
+    seconds: float
+    cpu_seconds: float
+    fallback_sites: int
+    dde_sites: int
+    findings: int
+
+
 def stamp(when: datetime) -> str:
     """The text form of a time with a time zone."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -14,8 +14,18 @@ from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.codec import PackedError, packed, unpacked
-from ddefuzz.findings.model import Campaign, Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized
-from ddefuzz.findings.schema import CampaignRow, FindingRow, HistoryRow, LinkRow, NoteRow, OccurrenceRow, SiteRow, Table
+from ddefuzz.findings.model import Campaign, Confirmation, Finding, HistoryEntry, Note, Occurrence, Progress, normalized
+from ddefuzz.findings.schema import (
+    CampaignRow,
+    FindingRow,
+    HistoryRow,
+    LinkRow,
+    NoteRow,
+    OccurrenceRow,
+    ProgressRow,
+    SiteRow,
+    Table,
+)
 
 Stored = TypeVar("Stored", Failure, Answers)
 
@@ -89,8 +99,11 @@ def to_occurrence_row(seen: Occurrence) -> OccurrenceRow:
     return OccurrenceRow(**msgspec.structs.asdict(seen) | {"observed": observed})
 
 
-def to_finding(row: FindingRow) -> Finding:
-    """The record of a row. Raises `DatabaseError` if the stored values do not fit the model."""
+def to_finding(row: FindingRow, *, observed: bool = True) -> Finding:
+    """The record of a row, with the failures that its occurrences keep if `observed`.
+
+    Raises `DatabaseError` if the stored values do not fit the model.
+    """
     fields = {
         **{name: getattr(row, name) for name in _SAME},
         "site": {"language": row.language, "module": row.module, "function": row.function},
@@ -105,17 +118,19 @@ def to_finding(row: FindingRow) -> Finding:
             "failure": _from_json(row.failure, Failure),
             "shown": _from_json(row.shown, Failure),
             "answers": _from_json(row.answers, Answers),
-            "occurrences": [
-                _fields(seen, Occurrence)
-                | {"observed": None if seen.observed is None else unpacked(seen.observed, Failure)}
-                for seen in row.occurrences
-            ],
+            "occurrences": [_occurrence(seen, observed=observed) for seen in row.occurrences],
         }
         finding = normalized(msgspec.convert({**fields, **raw}, Finding, from_attributes=True))
     except (msgspec.MsgspecError, PackedError) as error:
         raise DatabaseError(f"finding {row.id!r} in the database: {error}") from error
     _check_id(finding)
     return finding
+
+
+def _occurrence(row: OccurrenceRow, *, observed: bool) -> dict[str, Any]:
+    fields = {name: getattr(row, name) for name in Occurrence.__struct_fields__ if name != "observed"}
+    packed_ = row.observed if observed else None
+    return fields | {"observed": None if packed_ is None else unpacked(packed_, Failure)}
 
 
 def _check_id(finding: Finding) -> int:
@@ -137,6 +152,11 @@ _SAME = (
 def to_campaign(row: CampaignRow) -> Campaign:
     """The record of a campaign's row."""
     return Campaign(**{**_fields(row, Campaign), "ahead": tuple(row.ahead)})
+
+
+def to_progress(row: ProgressRow) -> Progress:
+    """The record of a campaign's counts."""
+    return Progress(**_fields(row, Progress))
 
 
 def to_site(row: SiteRow | Row[Any]) -> SiteRecord:

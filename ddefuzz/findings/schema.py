@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, LargeBinary, Text
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, LargeBinary, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
@@ -24,6 +24,9 @@ class OccurrenceRow(Table):
     """`model.Occurrence`. `observed` is the JSON of a `Failure`, compressed (`codec`)."""
 
     __tablename__ = "occurrences"
+    __table_args__ = (
+        Index("ix_occurrences_seen", "finding_id", "torch", "first_seen", "last_seen", "count", "verdict"),
+    )
 
     finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
     torch: Mapped[str] = mapped_column(primary_key=True)
@@ -78,6 +81,14 @@ class FindingRow(Table):
     `answers` that of an `Answers`."""
 
     __tablename__ = "findings"
+    __table_args__ = (
+        # The columns that lists filter and sort by. The rows themselves are long, and slow to read for a list.
+        Index(
+            "ix_findings_listed",
+            *("state", "kind", "cause", "language", "module", "function", "sequence", "steps"),
+            *("control_static", "control_backed", "id"),
+        ),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(index=True)
@@ -134,6 +145,21 @@ class CampaignRow(Table):
     finished: Mapped[bool]
     started: Mapped[str]
     updated: Mapped[str]
+
+
+class ProgressRow(Table):
+    """`model.Progress`."""
+
+    __tablename__ = "progress"
+
+    campaign_id: Mapped[int] = mapped_column(ForeignKey("campaigns.id", ondelete="CASCADE"), primary_key=True)
+    when: Mapped[str] = mapped_column(primary_key=True)
+    cases: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[float]
+    cpu_seconds: Mapped[float]
+    fallback_sites: Mapped[int]
+    dde_sites: Mapped[int]
+    findings: Mapped[int]
 
 
 class SiteRow(Table):

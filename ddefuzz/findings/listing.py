@@ -1,0 +1,300 @@
+"""Questions to a database of many findings, answered by SQL: which ones, in which order, one page of them, and counts.
+
+Each function is for `Database.read`. A finding on a page has no failures of its occurrences, which are long.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+from sqlalchemy import ColumnElement, Text, and_, cast, distinct, false, func, not_, or_, select
+from sqlalchemy.orm import Session, selectinload
+
+from ddefuzz.findings.lifecycle import STATES, State, is_open
+from ddefuzz.findings.model import Campaign, Finding, Progress
+from ddefuzz.findings.rows import to_campaign, to_finding, to_progress
+from ddefuzz.findings.schema import CampaignRow, FindingRow, LinkRow, NoteRow, OccurrenceRow, ProgressRow
+from ddefuzz.oracles.table import kinds
+
+Sort: TypeAlias = Literal["id", "kind", "cause", "site", "state", "steps", "count", "first", "last"]
+"""`count`, `first` and `last` are those of the sightings."""
+
+SORTS: tuple[Sort, ...] = get_args(Sort)
+
+AboutData: TypeAlias = Literal["yes", "no", "all"]
+"""`no`: the smallest program fails in the same way with static or backed sizes. `yes`: all others."""
+
+_TORCH_SAYS_SO = tuple(kind for kind, row in kinds().items() if row.about_data)
+
+_EITHER = "unsupported"
+"""The kind in which the message decides whether it is about data (`control.model`). SQL does not read messages, so
+these findings are on both lists.
+"""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which findings. An empty field selects all. Values of one field are alternatives.
+
+    `words` must all occur in the id, site, code there, title that a person gave, owner, labels, ops, notes or links.
+    `site` and `op` are names, in which `*` stands for anything.
+    """
+
+    words: tuple[str, ...] = ()
+    states: tuple[State, ...] = ()
+    open_only: bool = False
+    kinds: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    torch: str = ""
+    site: str = ""
+    op: str = ""
+    priority: str = ""
+    owner: str = ""
+    label: str = ""
+    about_data: AboutData = "all"
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Numbers of findings. `returned` have the signature of an older finding that was fixed. `regressed` were captured
+    with size-oblivious semantics.
+    """
+
+    total: int
+    open: int
+    returned: int
+    regressed: int
+    states: dict[str, int]
+    kinds: dict[str, int]
+    causes: dict[str, int]
+
+
+class VersionCount(msgspec.Struct, frozen=True):
+    """The findings seen under one version of torch, and the times of the first and the last sighting."""
+
+    torch: str
+    findings: int
+    sightings: int
+    first_seen: str
+    last_seen: str
+
+
+def torch_versions(session: Session) -> tuple[str, ...]:
+    """The versions of torch under which findings were seen."""
+    return tuple(sorted(session.scalars(select(OccurrenceRow.torch).distinct())))
+
+
+def page(
+    session: Session, query: Query, sort: Sort, *, descending: bool, first: int, most: int
+) -> tuple[int, tuple[Finding, ...]]:
+    """The number of findings that the query selects, and `most` of them from the `first` (from 0) on."""
+    condition = _condition(session, query)
+    total = session.scalar(select(func.count(FindingRow.id)).where(condition)) or 0
+    seen = _seen()
+    keys = _keys(seen)[sort]
+    order = [key.desc().nulls_last() if descending else key.asc().nulls_last() for key in keys]
+    ids = select(FindingRow.id).where(condition)
+    if sort in ("count", "first", "last"):
+        ids = ids.outerjoin(seen, seen.c.finding_id == FindingRow.id)
+    names = session.scalars(ids.order_by(*order, FindingRow.id).offset(first).limit(most)).all()
+    return total, by_ids(session, names)
+
+
+def by_ids(session: Session, names: Sequence[str]) -> tuple[Finding, ...]:
+    """These findings, in this order. Ids that do not exist are left out."""
+    rows = session.scalars(
+        select(FindingRow)
+        .where(FindingRow.id.in_(names))
+        .options(selectinload(FindingRow.occurrences).defer(OccurrenceRow.observed))
+    )
+    found = {row.id: to_finding(row, observed=False) for row in rows}
+    return tuple(found[name] for name in names if name in found)
+
+
+def near(session: Session, finding: Finding, most: int) -> tuple[Finding, ...]:
+    """Other findings at the same function, or with the same code in the same file."""
+    site = finding.site
+    same = and_(
+        FindingRow.language == site.language,
+        FindingRow.module.is_(None) if site.module is None else FindingRow.module == site.module,
+        or_(
+            FindingRow.function.is_(None) if site.function is None else FindingRow.function == site.function,
+            FindingRow.anchor == finding.anchor if site.module is not None else false(),
+        ),
+    )
+    names = session.scalars(
+        select(FindingRow.id).where(same, FindingRow.id != finding.id).order_by(FindingRow.id).limit(most)
+    )
+    return by_ids(session, names.all())
+
+
+def counts(session: Session) -> Counts:
+    """The numbers of findings in each state, of each kind and of each cause."""
+    by_state = _grouped(session, FindingRow.state)
+    returned = session.scalar(select(func.count(FindingRow.id)).where(FindingRow.sequence > 1))
+    regressed = session.scalar(
+        select(func.count(distinct(OccurrenceRow.finding_id))).where(OccurrenceRow.verdict == "regressed")
+    )
+    return Counts(
+        total=sum(by_state.values()),
+        open=session.scalar(select(func.count(FindingRow.id)).where(_is_open(session))) or 0,
+        returned=returned or 0,
+        regressed=regressed or 0,
+        states={state: by_state[state] for state in STATES if state in by_state},
+        kinds=_grouped(session, FindingRow.kind),
+        causes=_grouped(session, FindingRow.cause),
+    )
+
+
+def first_sightings(session: Session) -> tuple[str, ...]:
+    """The time of the first sighting of each finding, oldest first."""
+    seen = _seen()
+    return tuple(session.scalars(select(seen.c.first).order_by(seen.c.first)))
+
+
+def versions(session: Session) -> tuple[VersionCount, ...]:
+    """What was seen under each version of torch."""
+    rows = session.execute(
+        select(
+            OccurrenceRow.torch,
+            func.count(distinct(OccurrenceRow.finding_id)),
+            func.sum(OccurrenceRow.count),
+            func.min(OccurrenceRow.first_seen),
+            func.max(OccurrenceRow.last_seen),
+        )
+        .group_by(OccurrenceRow.torch)
+        .order_by(OccurrenceRow.torch)
+    )
+    return tuple(VersionCount(torch, found, int(seen), first, last) for torch, found, seen, first, last in rows)
+
+
+def fixed_in(session: Session) -> dict[str, int]:
+    """The number of fixed findings by the version of torch in which they are fixed. Empty: fixed in all versions."""
+    number: dict[str, int] = {}
+    for named in session.scalars(select(FindingRow.fixed_in).where(FindingRow.state == "fixed")):
+        for version in named or [""]:
+            number[version] = number.get(version, 0) + 1
+    return dict(sorted(number.items()))
+
+
+def campaigns(session: Session, most: int) -> tuple[Campaign, ...]:
+    """The campaigns, the latest first."""
+    return tuple(map(to_campaign, session.scalars(select(CampaignRow).order_by(CampaignRow.id.desc()).limit(most))))
+
+
+def progress(session: Session, campaigns_: Iterable[int]) -> dict[int, tuple[Progress, ...]]:
+    """The saved counts of campaigns, in order of time."""
+    wanted = list(campaigns_)
+    rows = session.scalars(
+        select(ProgressRow)
+        .where(ProgressRow.campaign_id.in_(wanted))
+        .order_by(ProgressRow.campaign_id, ProgressRow.when)
+    )
+    found: dict[int, list[Progress]] = {number: [] for number in wanted}
+    for row in rows:
+        found[row.campaign_id].append(to_progress(row))
+    return {number: tuple(points) for number, points in found.items()}
+
+
+def _grouped(session: Session, column: Any) -> dict[str, int]:
+    rows = session.execute(select(column, func.count()).group_by(column).order_by(column))
+    return {str(name): number for name, number in rows}
+
+
+def _seen() -> Any:
+    """The sightings of each finding added up."""
+    return (
+        select(
+            OccurrenceRow.finding_id,
+            func.sum(OccurrenceRow.count).label("count"),
+            func.min(OccurrenceRow.first_seen).label("first"),
+            func.max(OccurrenceRow.last_seen).label("last"),
+        )
+        .group_by(OccurrenceRow.finding_id)
+        .subquery()
+    )
+
+
+def _keys(seen: Any) -> dict[Sort, tuple[Any, ...]]:
+    """What each order compares."""
+    return {
+        "id": (FindingRow.id,),
+        "kind": (FindingRow.kind, FindingRow.cause),
+        "cause": (FindingRow.cause, FindingRow.kind),
+        "site": (FindingRow.language, FindingRow.module, FindingRow.function),
+        "state": (FindingRow.state, FindingRow.kind),
+        "steps": (FindingRow.steps,),
+        "count": (seen.c.count,),
+        "first": (seen.c.first,),
+        "last": (seen.c.last,),
+    }
+
+
+def _condition(session: Session, query: Query) -> ColumnElement[bool]:
+    """The query as one condition."""
+    parts: list[ColumnElement[bool]] = [_has(word) for word in query.words]
+    chosen = ((FindingRow.state, query.states), (FindingRow.kind, query.kinds), (FindingRow.cause, query.causes))
+    parts += [column.in_(values) for column, values in chosen if values]
+    if query.open_only:
+        parts.append(_is_open(session))
+    if query.stages:
+        parts.append(FindingRow.occurrences.any(OccurrenceRow.stage.in_(query.stages)))
+    if query.torch:
+        parts.append(FindingRow.occurrences.any(OccurrenceRow.torch == query.torch))
+    if query.op:
+        parts.append(FindingRow.occurrences.any(_named(OccurrenceRow.op, query.op)))
+    if query.site:
+        place = func.coalesce(FindingRow.module + ":", "") + func.coalesce(FindingRow.function, "")
+        parts.append(_named(place, query.site))
+    if query.priority:
+        parts.append(FindingRow.priority == query.priority)
+    if query.owner:
+        parts.append(FindingRow.owner == query.owner)
+    if query.label:
+        parts.append(cast(FindingRow.labels, Text).contains(json.dumps(query.label), autoescape=True))
+    if query.about_data != "all":
+        parts.append(_about_data(yes=query.about_data == "yes"))
+    return and_(*parts) if parts else and_(FindingRow.id.is_not(None))
+
+
+def _has(word: str) -> ColumnElement[bool]:
+    """Whether a word occurs in what people search in."""
+    columns = (
+        *(FindingRow.id, FindingRow.module, FindingRow.function, FindingRow.anchor, FindingRow.given_title),
+        *(FindingRow.owner, cast(FindingRow.labels, Text)),
+    )
+    return or_(
+        *(column.icontains(word, autoescape=True) for column in columns),
+        FindingRow.occurrences.any(OccurrenceRow.op.icontains(word, autoescape=True)),
+        FindingRow.notes.any(NoteRow.text.icontains(word, autoescape=True)),
+        FindingRow.links.any(LinkRow.url.icontains(word, autoescape=True)),
+    )
+
+
+def _named(column: Any, name: str) -> ColumnElement[bool]:
+    """Whether a name is this one. `*` stands for anything."""
+    if "*" not in name:
+        same: ColumnElement[bool] = column == name
+        return same
+    escaped = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%")
+    like: ColumnElement[bool] = column.like(escaped, escape="\\")
+    return like
+
+
+def _about_data(*, yes: bool) -> ColumnElement[bool]:
+    fails = or_(
+        func.coalesce(FindingRow.control_static, "") == "fails", func.coalesce(FindingRow.control_backed, "") == "fails"
+    )
+    no = and_(fails, FindingRow.kind.not_in(_TORCH_SAYS_SO))
+    return or_(not_(no), FindingRow.kind == _EITHER) if yes else no
+
+
+def _is_open(session: Session) -> ColumnElement[bool]:
+    """Whether there is something left to do (`lifecycle.is_open`)."""
+    states = [state for state in STATES if state != "fixed" and is_open(state, (), ())]
+    tracked = torch_versions(session)
+    fixed = session.execute(select(FindingRow.id, FindingRow.fixed_in).where(FindingRow.state == "fixed"))
+    left = [name for name, versions_ in fixed if is_open("fixed", tuple(versions_), tracked)]
+    return or_(FindingRow.state.in_(states), FindingRow.id.in_(left) if left else false())

@@ -1,0 +1,121 @@
+"""SQL selects, orders and counts what the records themselves say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.control.model import Control
+from ddefuzz.findings import listing
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import is_open
+from ddefuzz.findings.listing import Query
+from ddefuzz.findings.model import Finding, Progress, stamp
+from tests.findings.arbitrary_findings import CHUNK, ROLL, START, findings, sighting
+
+Selected: TypeAlias = tuple[int, tuple[Finding, ...]]
+
+many = st.lists(findings(), max_size=6, unique_by=lambda finding: finding.id)
+
+
+CASES: dict[str, tuple[Query, Callable[[Finding, set[str]], bool]]] = {
+    "all": (Query(), lambda _one, _torch: True),
+    "state": (Query(states=("new", "fixed")), lambda one, _torch: one.state in ("new", "fixed")),
+    "open": (Query(open_only=True), lambda one, torch: is_open(one.state, one.fixed_in, torch)),
+    "kind": (Query(kinds=("crash",)), lambda one, _torch: one.kind == "crash"),
+    "cause": (Query(causes=("avoidable", "user")), lambda one, _torch: one.cause in ("avoidable", "user")),
+    "stage": (Query(stages=("compile",)), lambda one, _torch: "compile" in one.stages),
+    "torch": (Query(torch="2.15.0"), lambda one, _torch: "2.15.0" in one.torch_versions),
+    "op": (Query(op="torch.roll"), lambda one, _torch: "torch.roll" in one.ops),
+    "ops": (Query(op="torch.*"), lambda one, _torch: bool(one.ops)),
+    "site": (Query(site=str(ROLL.site)), lambda one, _torch: one.site == ROLL.site),
+    "sites": (Query(site="at::*"), lambda one, _torch: one.site == CHUNK.site),
+    "words": (Query(words=("NATIVE", "operator=")), lambda one, _torch: one.site == CHUNK.site),
+    "percent": (Query(words=("%_%",)), lambda one, _torch: "%_%" in f"{one.given_title} {one.owner} {one.notes}"),
+    "owner": (Query(owner="a"), lambda one, _torch: one.owner == "a"),
+    "high": (Query(priority="high"), lambda one, _torch: one.priority == "high"),
+}
+
+
+KEYS: dict[listing.Sort, Callable[[Finding], object]] = {
+    "id": lambda one: one.id,
+    "kind": lambda one: (one.kind, one.cause),
+    "cause": lambda one: (one.cause, one.kind),
+    "site": lambda one: (one.site.language, one.site.module or "\x7f", one.site.function or "\x7f"),
+    "state": lambda one: (one.state, one.kind),
+    "steps": lambda one: one.steps if one.steps is not None else 2**63,
+    "count": lambda one: one.count or 2**63,
+    "first": lambda one: one.first_seen or "\x7f",
+    "last": lambda one: one.last_seen or "\x7f",
+}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Database]:
+    """One database for all examples, because creating one takes longest."""
+    with Database.open("sqlite://") as database:
+        yield database
+
+
+def select(database: Database, query: Query, sort: listing.Sort = "id", first: int = 0, most: int = 99) -> Selected:
+    return database.read(lambda session: listing.page(session, query, sort, descending=False, first=first, most=most))
+
+
+@pytest.mark.slow
+@given(found=many)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_sql_selects_orders_and_counts_what_the_records_say(shared: Database, found: list[Finding]) -> None:
+    torch = {version for one in found for version in one.torch_versions}
+    shared.replace(found, [one.id for one in shared.findings()])
+    for name, (query, expected) in CASES.items():
+        wanted = sorted(one.id for one in found if expected(one, torch))
+        total, shown = select(shared, query)
+        assert (name, total, [one.id for one in shown]) == (name, len(wanted), wanted)
+    for sort, key in KEYS.items():
+        pages = [select(shared, Query(), sort, first, 2)[1] for first in range(0, len(found), 2)]
+        shown = tuple(one for page in pages for one in page)
+        assert sorted(one.id for one in shown) == sorted(one.id for one in found)
+        keys: list[Any] = [key(one) for one in shown]
+        assert (sort, keys) == (sort, sorted(keys))
+    counts = shared.read(listing.counts)
+    assert counts.total == len(found)
+    assert counts.open == sum(is_open(one.state, one.fixed_in, torch) for one in found)
+    assert counts.regressed == sum(any(seen.verdict == "regressed" for seen in one.occurrences) for one in found)
+    assert counts.returned == sum(one.id not in (CHUNK.key, ROLL.key) for one in found)
+    times = shared.read(listing.first_sightings)
+    assert list(times) == sorted(one.first_seen for one in found if one.first_seen)
+
+
+def test_a_failure_with_static_sizes_is_not_about_data(tmp_path: Path) -> None:
+
+    other = Signature("internal-error", Site("C++", None, "f"), "x")
+    with Database.open(f"sqlite:///{tmp_path / 'a.db'}") as database:
+        for signature in (CHUNK, ROLL, other):
+            database.record(sighting(signature), START)
+        for one in (CHUNK, other):
+            database.set_control(one.key, Control("fails", "fails"))
+        expectations: dict[listing.AboutData, set[str]] = {"yes": {CHUNK.key, ROLL.key}, "no": {other.key}}
+        for about, expected in expectations.items():
+            _, shown = select(database, Query(about_data=about))
+            assert {one.id for one in shown} == expected
+            assert all((one.data_dependent is not False) == (about == "yes") for one in shown)
+
+
+def test_progress_is_kept_by_campaign(tmp_path: Path) -> None:
+    point = Progress(
+        when=stamp(START), cases=1, seconds=1.5, cpu_seconds=2.0, fallback_sites=3, dde_sites=4, findings=5
+    )
+    with Database.open(f"sqlite:///{tmp_path / 'a.db'}") as database:
+        ids = [
+            database.start_campaign(profile="default", seed=seed, generator="1", options={}, when=START)
+            for seed in (1, 2)
+        ]
+        database.add_progress(ids[0], point)
+        assert database.read(lambda session: listing.progress(session, ids)) == {ids[0]: (point,), ids[1]: ()}
+        assert [one.seed for one in database.read(lambda session: listing.campaigns(session, 9))] == [2, 1]
