@@ -20,17 +20,24 @@ _SETTINGS: dict[str, Any] = {
 
 
 @contextmanager
-def code_only() -> Iterator[None]:
+def code_only(code: list[str]) -> Iterator[None]:
     """Let inductor generate its code, and replace the loading of that code by a module that cannot be called.
 
-    The C++ compiler runs when that module is loaded: 9 s per program. Files that inductor writes go to a
-    temporary folder that is removed afterwards.
+    Its Python part is added to `code`. The C++ compiler runs when that module is loaded: 9 s per program. Files that
+    inductor writes go to a temporary folder that is removed afterwards.
     """
     loading, vectors = torch_api.INDUCTOR_LOADING, torch_api.INDUCTOR_TRIES_VECTORS
+
+    def loaded(graph: Any, wrapper_code: Any) -> Any:
+        # What `GraphLowering._compile_to_module_lines` returns, without a file.
+        code.append(str(wrapper_code.value))
+        graph.cache_key, graph.cache_path, graph.cache_linemap = "", "", []
+        return SimpleNamespace(__file__="", call=not_compiled)
+
     with ExitStack() as stack:
         stack.enter_context(torch_api.bound(torch_api.INDUCTOR_FRESH_CACHE)())
         stack.enter_context(torch_api.bound(torch_api.INDUCTOR_CONFIG)(_SETTINGS))
-        stack.enter_context(mock.patch.object(loading.owner(), loading.name, _loaded))
+        stack.enter_context(mock.patch.object(loading.owner(), loading.name, loaded))
         stack.enter_context(mock.patch.object(vectors.owner(), vectors.name, lambda *_: False))
         yield
 
@@ -57,10 +64,3 @@ def whole(code: list[str]) -> Iterator[None]:
 def not_compiled(*_: Any) -> Any:
     """Stands for code that was not compiled."""
     raise NotImplementedError("the inductor stage ends before the C++ compiler")
-
-
-def _loaded(graph: Any, wrapper_code: Any) -> Any:
-    """What `GraphLowering._compile_to_module_lines` returns, without a file."""
-    del wrapper_code
-    graph.cache_key, graph.cache_path, graph.cache_linemap = "", "", []
-    return SimpleNamespace(__file__="", call=not_compiled)

@@ -94,8 +94,19 @@ def observe_in(
 
     `then` gets what was captured, under the settings of the capture and without the hooks.
     """
-    with captured_output() as output, _subject_kept_apart(run.subject), _clean_slate():
+    with captured_output() as output, kept_apart(run.subject), clean_slate():
         seen = _watched(stage, make(), run, then)
+    return _observation(run, seen, output.read())
+
+
+def failed_by(run: Run, error: BaseException, recorder: Recorder) -> Observation:
+    """The observation of a run that this exception would have ended. `recorder` watches the run."""
+    seen = _Seen()
+    _note_failure(seen, error, recorder)
+    return _observation(run, seen, "")
+
+
+def _observation(run: Run, seen: _Seen, output: str) -> Observation:
     return Observation(
         stage=run.stage,
         semantics=run.semantics,
@@ -115,11 +126,11 @@ def observe_in(
         cpu_seconds=seen.cpu_seconds,
         seconds=seen.seconds,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
-        output=_normalized(output.read())[-OUTPUT_TAIL:],
+        output=_normalized(output)[-OUTPUT_TAIL:],
     )
 
 
-def _subject_kept_apart(subject: Subject) -> AbstractContextManager[None]:
+def kept_apart(subject: Subject) -> AbstractContextManager[None]:
     """Programs cannot change ddefuzz. User code can."""
     return kept_intact(subject.path) if isinstance(subject, CallableSubject) else nullcontext()
 
@@ -220,7 +231,7 @@ def _normalized(text: str) -> str:
 
 
 @contextmanager
-def _clean_slate() -> Iterator[None]:
+def clean_slate() -> Iterator[None]:
     """Reset what leaks from case to case, and set what every capture needs."""
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())

@@ -152,7 +152,7 @@ def export_strict(prepared: Prepared) -> Capture:
     """
     masked = prepared.dynamic_shapes is not None
     if not masked:
-        _mark(prepared)
+        mark(prepared)
     return _exported(prepared, strict=True, masked=masked)
 
 
@@ -201,14 +201,14 @@ def compiled(backend: str) -> StageFunction:
 
             return run
 
-        module = torch.compile(_as_compiled(prepared), backend=capture, fullgraph=True)
-        _mark(prepared)
+        module = torch.compile(as_compiled(prepared), backend=capture, fullgraph=True)
+        mark(prepared)
         with suppress(_CapturedError):
             module(*prepared.args, **prepared.kwargs)
         capturing = False
 
         def compute(fresh: Prepared) -> Any:
-            _mark(fresh)
+            mark(fresh)
             return module(*fresh.args, **fresh.kwargs)
 
         def graph_inputs(fresh: Prepared) -> tuple[Any, ...] | None:
@@ -233,7 +233,7 @@ def compiled(backend: str) -> StageFunction:
     return stage
 
 
-def _as_compiled(prepared: Prepared) -> Callable[..., Any]:
+def as_compiled(prepared: Prepared) -> Callable[..., Any]:
     """What torch.compile is given: the user's own callable with nothing around it, if it is one that dynamo takes."""
     own = isinstance(prepared.call, torch.nn.Module | FunctionType | MethodType)
     if own and not prepared.numbers_unbacked:
@@ -262,9 +262,10 @@ def inductor(prepared: Prepared) -> Capture | None:
     By then inductor has evaluated all its guards. Its caches are off, so that no case hides a guard of the next
     one. It leaves no file behind.
     """
-    with code_only():
+    code: list[str] = []
+    with code_only(code):
         captured = compiled("inductor")(prepared)
-    return None if captured is None else captured._replace(compute=not_compiled)
+    return None if captured is None else captured._replace(compute=not_compiled, generated=lambda: tuple(code))
 
 
 def inductor_to_call(prepared: Prepared) -> Capture | None:
@@ -322,15 +323,16 @@ def _module(prepared: Prepared) -> torch.nn.Module | None:
     return prepared.call if isinstance(prepared.call, torch.nn.Module) else None
 
 
-def _mark(prepared: Prepared) -> None:
-    mark = torch_api.bound(torch_api.MARK_UNBACKED)
+def mark(prepared: Prepared) -> None:
+    """Mark the dims of the arguments for dynamo: unbacked, or dynamic and backed."""
+    mark_unbacked = torch_api.bound(torch_api.MARK_UNBACKED)
     mark_backed = torch_api.bound(torch_api.MARK_BACKED)
     leaves = leaves_of(prepared) if prepared.backed or prepared.unbacked else []
     for place in prepared.backed:
         mark_backed(leaves[place.leaf], place.dim)
     shared = {symbol for symbol in symbols_of(prepared.unbacked) if _uses(prepared, symbol) > 1}
     for place in prepared.unbacked:
-        mark(leaves[place.leaf], place.dim, shape_id=place.symbol if place.symbol in shared else None)
+        mark_unbacked(leaves[place.leaf], place.dim, shape_id=place.symbol if place.symbol in shared else None)
 
 
 def _uses(prepared: Prepared, symbol: str) -> int:

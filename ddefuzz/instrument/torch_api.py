@@ -245,6 +245,24 @@ RECOMPILE_LIMITS = tuple(
     for name in ("recompile_limit", "accumulated_recompile_limit")
 )
 
+# What each stage makes (artifacts/).
+TRACE_LOG = Api(
+    "torch._logging._internal:trace_log", "the log of what dynamo, AOTAutograd and inductor make (TORCH_TRACE)"
+)
+PROVENANCE = Api(
+    f"{_INDUCTOR_SETTINGS}:trace.provenance_tracking_level",
+    "a setting: inductor logs which node became which kernel",
+)
+BACKWARD_AT_ONCE = Api(
+    "torch._functorch.config:force_non_lazy_backward_lowering", "a setting: the backward graph is lowered, too"
+)
+AOT_CONFIG = Api("torch._functorch.config:patch", "changes AOTAutograd's settings for a while")
+LOG_GRAPH_BREAK = Api(
+    "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break",
+    "hooked: which exception ends a graph, if dynamo may break it",
+    ("reason", "exc"),
+)
+
 PRELOADED_SAMPLES = ("torch.testing._internal.common_methods_invocations",)
 """What is imported beforehand, too, where samples of ops are drawn. It takes 2 CPU seconds."""
 
