@@ -27,6 +27,7 @@ PACKAGES = (
     "classify",
     "recompile",
     "oracles",
+    "artifacts",
     "coverage",
     "answers",
     "minimize",

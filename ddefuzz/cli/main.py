@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "Run a fuzzing campaign: generate programs, capture them, and save what fails.",
     "sweep": "Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.",
     "check": "Capture a program, or your own model, in several stages, and explain what fails.",
+    "artifacts": "Write what each stage of the compile stack makes of a program, as files and one HTML page.",
     "check-key": "Check the function that a cache of compiled kernels tells tensors apart by.",
     "minimize": "Shrink a program while it still fails in the same way.",
     "answers": "Try which answer of a guard would fix a data-dependent error.",

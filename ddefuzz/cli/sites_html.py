@@ -66,7 +66,7 @@ def write_pages(page: SitesPage, folder: Path | None, target: Path) -> Path:
     )
     environment.globals.update(
         states=STATES,
-        styles=_styles(),
+        styles=styles(),
         torch=page.totals.torch,
         place=place,
         call_text=call_text,
@@ -135,7 +135,8 @@ def _examples(sites: Sequence[GuardSite]) -> Iterator[tuple[str, GuardSite, Mark
             yield name, site, Markup("\n").join(highlighted(site.example.rstrip("\n").split("\n")))
 
 
-def _styles() -> Markup:
+def styles() -> Markup:
+    """The styles of Python code, for light and dark pages."""
     light = HtmlFormatter(style=LIGHT).get_style_defs("code")
     dark = HtmlFormatter(style=DARK).get_style_defs("code")
     return Markup(f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}")

@@ -1,0 +1,217 @@
+"""Runs a stage in this process, and collects what it made."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import msgspec
+import torch
+
+from ddefuzz.artifacts.causes import failure_of
+from ddefuzz.artifacts.code import assertions_in_code, kernels_in
+from ddefuzz.artifacts.graph import GraphNode, assertions_in, count_of, nodes_of, symbols_in
+from ddefuzz.artifacts.model import DIFFED, Link, Made, MakeTask, Part, PartKind, Symbol
+from ddefuzz.artifacts.trace import Entry, traced
+from ddefuzz.execute.observe import observe_in
+from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.protocol import Run, Subject
+from ddefuzz.execute.stages import Capture, StageFunction, stage_function
+from ddefuzz.execute.subject import prepare
+from ddefuzz.instrument import torch_api
+
+GRAPHS = {
+    "dynamo_output_graph": "dynamo graph",
+    "aot_joint_graph": "joint graph",
+    "aot_inference_graph": "forward graph",
+    "aot_forward_graph": "forward graph",
+    "aot_backward_graph": "backward graph",
+    "inductor_post_grad_graph": "graph that inductor lowers",
+    "make_fx_fail_partial": "graph up to the failure",
+}
+"""The graphs in torch's trace log, by the name of the entry. Without gradients torch writes the inference graph."""
+
+ORDER = (*dict.fromkeys(GRAPHS.values()), "generated code", "guards")
+"""The order of parts on a page. Others come first."""
+
+GUARDS = "dynamo_cpp_guards_str"
+KERNELS_OF_NODES = "inductor_provenance_tracking_node_mappings"
+
+_SYMBOLIC_GUARD = re.compile(r"SYMBOLIC_SHAPE_GUARD|LAMBDA_GUARD: .*\.size\(\)")
+_HANDLE = re.compile(r":\d+$")
+"""The number that inductor adds to the name of a kernel: `extern_kernels.mm:1`."""
+
+OWN_FOLDER = str(Path(__file__).parents[1])
+_ADDRESS = re.compile(r"\b(?:\d{12,}|0x[0-9a-f]{6,})\b")
+
+
+def make(task: MakeTask) -> Made:
+    """Run the stage once. Whatever it raises becomes the failure of the record."""
+    entries: list[Entry] = []
+    captured: list[tuple[tuple[Part, ...], dict[str, str]]] = []
+
+    def then(capture: Capture) -> None:
+        captured.append((tuple(_parts_of(capture, task)), ranges_of(capture)))
+
+    run = Run(task.subject, task.stage, task.semantics)
+    stage = partial(_listened, stage_function(task.stage, called=False), entries)
+    make_subject = prepare if task.stage != "export" else _prepared_as_forward
+    observed = observe_in(stage, lambda: make_subject(task.subject), run, then)
+    own, ranges = captured[0] if captured else ((), {})
+    parts = _numbered([*_logged(entries), *own])
+    graph = next((part.text for part in parts if part.name == DIFFED[task.stage]), "")
+    kernels = [kernels_of(entry.text) for entry in entries if entry.name == KERNELS_OF_NODES]
+    return Made(
+        stage=task.stage,
+        semantics=str(task.semantics),
+        outcome=observed.outcome,
+        reason=observed.reason,
+        failure=failure_of(observed),
+        parts=parts,
+        symbols=tuple(symbols_of(graph, ranges)),
+        links=tuple(links_of(graph, kernels[0] if kernels else {})),
+        fallbacks=observed.guards,
+        seconds=round(observed.seconds, 3),
+    )
+
+
+def _prepared_as_forward(subject: Subject) -> Prepared:
+    """The subject, whose function is called `forward`: non-strict export keeps the lines of such functions only
+    (torch/fx/experimental/proxy_tensor.py).
+    """
+    prepared = prepare(subject)
+    call = prepared.call
+    if not isinstance(call, FunctionType):
+        return prepared
+    code = call.__code__.replace(co_name="forward")
+    named = FunctionType(code, call.__globals__, call.__name__, call.__defaults__, call.__closure__)
+    named.__kwdefaults__ = call.__kwdefaults__
+    return replace(prepared, call=named)
+
+
+def _listened(stage: StageFunction, entries: list[Entry], prepared: Prepared) -> Capture | None:
+    """The stage, with torch's log of what it makes. The backward graph is lowered at once."""
+    with ExitStack() as stack:
+        for setting, patch, value in (
+            (torch_api.PROVENANCE, torch_api.INDUCTOR_CONFIG, 1),
+            (torch_api.BACKWARD_AT_ONCE, torch_api.AOT_CONFIG, True),
+        ):
+            patched: AbstractContextManager[Any] = torch_api.bound(patch)({setting.key: value})
+            stack.enter_context(patched)
+        log = stack.enter_context(traced())
+        stack.callback(lambda: entries.extend(log))
+        return stage(prepared)
+
+
+def _logged(entries: Iterable[Entry]) -> Iterator[Part]:
+    for entry in entries:
+        if entry.name in GRAPHS:
+            yield part_of(GRAPHS[entry.name], "graph", _readable(entry.text))
+        elif entry.name == GUARDS:
+            yield part_of("guards", "guards", _readable(entry.text))
+
+
+def _parts_of(capture: Capture, task: MakeTask) -> Iterator[Part]:
+    if task.stage in ("export", "export-strict"):
+        yield part_of("export graph", "graph", _readable(capture.graph.print_readable(print_output=False)))
+    for code in capture.generated():
+        yield part_of("generated code", "code", _readable(code))
+
+
+def _readable(text: str) -> str:
+    """The text without what differs from run to run, and without this machine's folders."""
+    text = _ADDRESS.sub("…", text).replace(str(Path(torch.__file__).parents[1]) + "/", "")
+    return text.replace(OWN_FOLDER + "/", "ddefuzz/").replace(f"{Path.cwd()}/", "").strip("\n") + "\n"
+
+
+def part_of(name: str, kind: PartKind, text: str) -> Part:
+    """A text with the lines that check something, and its count."""
+    match kind:
+        case "graph":
+            marked, number = assertions_in(text), count_of(text)
+        case "code":
+            marked, number = assertions_in_code(text), kernels_in(text).number
+        case "guards":
+            lines = enumerate(text.splitlines(), 1)
+            marked, number = tuple(at for at, line in lines if _SYMBOLIC_GUARD.search(line)), text.count("+- ")
+    suffix = {"graph": "py", "code": "py", "guards": "txt"}[kind]
+    return Part(name, f"{name.replace(' ', '-')}.{suffix}", kind, text, marked, number)
+
+
+def _numbered(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """The parts in the order in which stages make them, with a number where one made several of a name (inductor: of
+    the forward graph, then of the backward graph).
+    """
+    numbers: Counter[str] = Counter()
+    made = []
+    for part in parts:
+        numbers[part.name] += 1
+        number = numbers[part.name]
+        file = part.file.replace(".", f"-{number}.", 1)
+        made.append(part if number == 1 else msgspec.structs.replace(part, name=f"{part.name} {number}", file=file))
+    return tuple(sorted(made, key=_place))
+
+
+def _place(part: Part) -> int:
+    return next((at for at, name in enumerate(ORDER) if part.name.startswith(name)), -1)
+
+
+def ranges_of(capture: Capture) -> dict[str, str]:
+    """The range of each symbol in the values of a captured graph, as the ShapeEnv of the capture has it."""
+    ranges: dict[str, str] = {}
+    for node in capture.graph.graph.nodes:
+        for size in _sizes(node.meta.get("val", node.meta.get("example_value"))):
+            for symbol in size.node.expr.free_symbols:
+                if str(symbol) not in ranges:
+                    bounds = size.node.shape_env.bound_sympy(symbol)
+                    ranges[str(symbol)] = f"{bounds.lower} to {_upper(bounds.upper)}"
+    return ranges
+
+
+def _upper(bound: Any) -> str:
+    return "∞" if not bound.is_finite or bound >= torch.iinfo(torch.int64).max - 1 else str(bound)
+
+
+def _sizes(value: Any) -> Iterator[Any]:
+    match value:
+        case torch.SymInt():
+            yield value
+        case torch.Tensor() if value.layout == torch.strided:
+            yield from _sizes(tuple(value.shape))
+        case list() | tuple():
+            for item in value:
+                yield from _sizes(item)
+
+
+def symbols_of(graph: str, ranges: Mapping[str, str]) -> Iterator[Symbol]:
+    """The symbols of a graph with their ranges and with the nodes that have them first."""
+    for name, node in symbols_in(graph).items():
+        yield Symbol(name, ranges.get(name, ""), node.op or "input", user_line(node))
+
+
+def kernels_of(mapping: str) -> dict[str, str]:
+    """The kernel of each node, from inductor's log of provenance."""
+    found: dict[str, list[str]] = {}
+    for kernel, nodes in msgspec.json.decode(mapping).get("cppCodeToPost", {}).items():
+        for node in nodes:
+            found.setdefault(node, []).append(_HANDLE.sub("", kernel))
+    return {node: ", ".join(dict.fromkeys(kernels)) for node, kernels in found.items()}
+
+
+def links_of(graph: str, kernels: Mapping[str, str]) -> Iterator[Link]:
+    """The nodes of a graph with the user's line before them and the kernel after them, in order."""
+    for node in nodes_of(graph):
+        if node.expression:
+            yield Link(user_line(node), node.name, node.op, kernels.get(node.name, ""))
+
+
+def user_line(node: GraphNode) -> str:
+    """The line of the user's code that made a node; empty if torch kept only a line of ddefuzz."""
+    return "" if node.source is None or node.source.file.startswith("ddefuzz/") else str(node.source)

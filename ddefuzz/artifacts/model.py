@@ -1,0 +1,177 @@
+"""The records of what the stages make, and the tasks that workers do. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ddefuzz.execute.protocol import EXPLICIT, Outcome, Semantics, Stage, Subject
+from ddefuzz.execute.worker import late
+from ddefuzz.instrument.events import Guard
+
+SCHEMA = "ddefuzz.artifacts/1"
+
+PartKind: TypeAlias = Literal["graph", "code", "guards"]
+
+DIFFED: dict[Stage, str] = {
+    "export": "export graph",
+    "export-strict": "export graph",
+    "compile": "dynamo graph",
+    "aot": "forward graph",
+    "inductor": "graph that inductor lowers",
+}
+"""The graph of each stage that diffs compare."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One text that a stage made. `assertions` are the lines that check something, from 1. `nodes` counts those of a
+    graph, and the calls of kernels in generated code.
+    """
+
+    name: str
+    file: str
+    kind: PartKind
+    text: str
+    assertions: tuple[int, ...] = ()
+    nodes: int = 0
+
+
+class Symbol(msgspec.Struct, frozen=True):
+    """A symbol of a graph: its range, the op that makes it (`input` for a size of an input), the user's line."""
+
+    name: str
+    range: str
+    op: str
+    line: str = ""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """The way from a line of the user's code to a node of the graph, and to the kernel that computes it.
+
+    `kernel` is empty in a stage without kernels, and for nodes that need none, such as arithmetic of sizes.
+    """
+
+    line: str
+    node: str
+    op: str
+    kernel: str = ""
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """A failure, or the exception that breaks a graph, as ddefuzz classifies it. `line` is the user's line."""
+
+    kind: str
+    site: str
+    anchor: str
+    cause: str
+    evidence: str
+    message: str
+    line: str = ""
+
+
+class Break(msgspec.Struct, frozen=True):
+    """A place where torch.compile(fullgraph=False) ends a graph. `reason` is what dynamo says, `count` how often."""
+
+    reason: str
+    cause: Cause
+    count: int = 1
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """What torch.compile(fullgraph=False) makes: the number of graphs, and the breaks in order of first visit.
+
+    `error` is what the call raised, if it did not end.
+    """
+
+    graphs: int = 0
+    breaks: tuple[Break, ...] = ()
+    error: str = ""
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What one stage made under one semantics. `fallbacks` are the guards that it could not decide."""
+
+    stage: Stage
+    semantics: str
+    outcome: Outcome
+    reason: str = ""
+    failure: Cause | None = None
+    parts: tuple[Part, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    links: tuple[Link, ...] = ()
+    fallbacks: tuple[Guard, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def assertions(self) -> int:
+        """The assertions of the text that runs last: the generated code if there is some, else the graph of diffs."""
+        last = next((part for part in self.parts if part.kind == "code"), self.graph)
+        return len(last.assertions) if last is not None else 0
+
+    @property
+    def graph(self) -> Part | None:
+        """The graph that diffs compare."""
+        return next((part for part in self.parts if part.name == DIFFED[self.stage]), None)
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """A unified diff of two normalized graphs. Without a text, `note` says why: they are the same, or one is
+    missing.
+    """
+
+    name: str
+    file: str
+    text: str
+    note: str = ""
+
+
+class Artifacts(msgspec.Struct, frozen=True):
+    """The whole document. `program` is empty for the user's own code. `others` are the same stages elsewhere: under
+    another torch, whose name is the first of the pair.
+    """
+
+    torch: str
+    target: str
+    program: str
+    stages: tuple[Made, ...]
+    broken: Broken | None = None
+    others: tuple[tuple[str, Artifacts], ...] = ()
+    diffs: tuple[Diff, ...] = ()
+    schema: str = SCHEMA
+
+
+class MakeTask(msgspec.Struct, frozen=True):
+    """A stage to run for what it makes."""
+
+    subject: Subject
+    stage: Stage
+    semantics: Semantics = EXPLICIT
+
+
+class BreakTask(msgspec.Struct, frozen=True):
+    """A subject to compile with fullgraph=False."""
+
+    subject: Subject
+
+
+class VersionTask(msgspec.Struct, frozen=True):
+    """Return the version of torch."""
+
+
+def make(task: MakeTask) -> Made:
+    """Run the stage."""
+    result: Made = late("ddefuzz.artifacts.made").make(task)
+    return result
+
+
+def find_breaks(task: BreakTask) -> Broken:
+    """Compile with fullgraph=False."""
+    result: Broken = late("ddefuzz.artifacts.breaks").find_breaks(task.subject)
+    return result
+
+
+def version(task: VersionTask) -> str:
+    """The version of torch in a worker."""
+    del task
+    return str(late("torch").__version__)

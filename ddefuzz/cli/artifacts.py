@@ -1,0 +1,230 @@
+"""`ddefuzz artifacts`: write what each stage of the compile stack makes of a program: files and one HTML page."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.artifacts.causes import failure_of
+from ddefuzz.artifacts.diffs import between_semantics, between_stages, between_versions
+from ddefuzz.artifacts.model import (
+    Artifacts,
+    BreakTask,
+    Broken,
+    Diff,
+    Made,
+    MakeTask,
+    VersionTask,
+    find_breaks,
+    make,
+    version,
+)
+from ddefuzz.cli.artifacts_page import artifacts_text, write_folder
+from ddefuzz.cli.check import DEFAULT_SEMANTICS
+from ddefuzz.cli.check_runs import START_SECONDS, Target, targets_of
+from ddefuzz.cli.finding_id import resolve
+from ddefuzz.cli.interpreters import interpreters_of
+from ddefuzz.cli.options import db_option, jobs_option, semantics_option
+from ddefuzz.cli.output import Page, stdout_page
+from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
+from ddefuzz.cli.streams import write_stdout
+from ddefuzz.errors import EXIT_INTERRUPTED, DdefuzzError, InputError, NothingRanError
+from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
+from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.scratch import scratch_folder
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.textform import FINDING, read_finding
+from ddefuzz.instrument.events import Mechanism
+from ddefuzz.versions.model import Interpreter
+
+DEFAULT: tuple[Stage, ...] = ("export", "compile", "aot", "inductor")
+
+OTHER_SECONDS = 1800.0
+"""How long all stages may take under another interpreter."""
+
+
+@click.command("artifacts")
+@click.argument("target", metavar="FILE|FILE:NAME|ID")
+@click.option("--case", "case", metavar="ID", help="The case of a file with a list CASES.")
+@click.option("--unbacked", default="", metavar="SPEC", help="Dims of your example arguments, as for `ddefuzz check`.")
+@click.option(
+    "--stage",
+    "stages",
+    type=click.Choice(CAPTURE_STAGES),
+    metavar="STAGE",
+    multiple=True,
+    default=DEFAULT,
+    show_default=True,
+    help="export, export-strict, compile (dynamo alone), aot or inductor. Can be repeated.",
+)
+@semantics_option(DEFAULT_SEMANTICS, " With two, the graphs are compared.")
+@click.option(
+    "--diff",
+    "diffs",
+    type=(click.Choice(CAPTURE_STAGES), click.Choice(CAPTURE_STAGES)),
+    metavar="STAGE STAGE",
+    multiple=True,
+    help="Compare the graphs of two stages. Can be repeated.",
+)
+@click.option(
+    "--python",
+    "pythons",
+    metavar="[NAME=]PATH",
+    multiple=True,
+    help="Compare with an interpreter that has another torch, and ddefuzz. Can be repeated.",
+)
+@click.option(
+    "--output",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The folder to write to. Default: artifacts-NAME.",
+)
+@click.option("--timeout", default=120.0, show_default=True, metavar="SECONDS", help="Time limit of one stage.")
+@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", metavar="FORMAT",
+              show_default=True, help="The format of stdout: text, json.")  # fmt: skip
+@jobs_option
+@db_option
+def command(
+    target: str,
+    case: str | None,
+    unbacked: str,
+    stages: tuple[Stage, ...],
+    mechanisms: tuple[Mechanism, ...],
+    diffs: tuple[tuple[Stage, Stage], ...],
+    pythons: tuple[str, ...],
+    folder: Path | None,
+    timeout: float,
+    format_: str,
+    jobs: int,
+    db: str,
+) -> None:
+    """Write what each stage of the compile stack makes of a program, as plain files and one HTML page.
+
+    These are dynamo's graph and guards, the exported graph, the forward and backward graphs of AOTAutograd, and the
+    code of inductor. Assertions are marked. Symbols have their ranges and origins, and nodes the line that made them
+    and the kernel that computes them. A stage that fails has its failure with site and cause. Graph breaks are those
+    of torch.compile(fullgraph=False), each with its reason, site and cause.
+
+    The program is a FILE, that of a finding (its ID or its folder), or your own FILE:NAME as for `ddefuzz check`.
+    """
+    wanted = tuple(stage for stage in CAPTURE_STAGES if stage in {*stages, *(one for pair in diffs for one in pair)})
+    semantics = tuple(map(Semantics, mechanisms))
+    interpreters = [one for one in interpreters_of(pythons) if _has_ddefuzz(one)]
+    finding = _of_finding(target, db)
+    interrupted = False
+    with (
+        stop_on_interrupt() as stopped,
+        LiveLine("starting a worker (importing torch takes some seconds)") as live,
+        Pool(jobs, samples=False) as pool,
+    ):
+        chosen = finding or _of_file(pool, target, case, unbacked)
+        text = chosen.subject.text if isinstance(chosen.subject, ProgramSubject) else ""
+        torch = first_answer(pool.submit(version, VersionTask(), START_SECONDS), stopped)
+        tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in semantics]
+        futures = [(task, pool.submit(make, task, timeout)) for task in tasks]
+        breaking = pool.submit(find_breaks, BreakTask(chosen.subject), timeout)
+        made: list[Made] = []
+        broken: Broken | None = None
+        try:
+            for task, future in futures:
+                made.append(_made(task, future, stopped))
+                live.say(f"{task.stage}{f' ({task.semantics})' if len(semantics) > 1 else ''}: {made[-1].outcome}")
+            found = waited(breaking, stopped)
+            broken = Broken(error=f"{found.outcome}: {found.reason}") if isinstance(found, Lost) else found
+        except KeyboardInterrupt:
+            interrupted = True
+        here = Artifacts(torch, chosen.case, text, tuple(made), broken)
+        others = []
+        for one in interpreters if not interrupted else ():
+            live.update(f"the same under {one.name} (torch {one.torch})")
+            others.append((one.name, _elsewhere(one, target, text, case, unbacked, wanted, mechanisms, timeout)))
+    if not made:
+        raise NothingRanError("interrupted before the first stage ended")
+    here = msgspec.structs.replace(here, others=tuple(others), diffs=_diffs(here, diffs, others))
+    index = write_folder(here, folder or Path(f"artifacts-{chosen.case.replace('/', '-')}"))
+    write_stdout(_written(here, index, format_, stdout_page()))
+    if interrupted:
+        raise SystemExit(EXIT_INTERRUPTED)
+
+
+def _written(here: Artifacts, index: Path, format_: str, page: Page) -> str:
+    return msgspec.json.encode(here).decode() + "\n" if format_ == "json" else artifacts_text(here, index, page)
+
+
+def _of_finding(target: str, db: str) -> Target | None:
+    """The program of a finding, None for a file. Raises InputError if there is neither."""
+    place = Path(target)
+    if (place / FINDING).is_file():
+        finding = read_finding(place)
+    elif place.is_file() or ":" in target:
+        return None
+    elif place.suffix or len(place.parts) > 1:
+        raise InputError(f"{target}: found no such file, expected a program, FILE:NAME, or the id of a finding")
+    else:
+        with Database.open(db, create=False) as database:
+            finding = resolve(database, target)
+    text = finding.minimal or finding.original
+    if text is None:
+        raise InputError(f"{finding.id}: found a finding of user code, expected one that has a program")
+    return Target(finding.id, ProgramSubject(text), "<program>")
+
+
+def _of_file(pool: Pool, target: str, case: str | None, unbacked: str) -> Target:
+    targets = targets_of(pool, target, case, unbacked)
+    if len(targets) != 1:
+        raise InputError(f"{target}: found {len(targets)} cases, expected --case with one of their ids")
+    return targets[0]
+
+
+def _made(task: MakeTask, future: Future[Made], stopped: Stopped) -> Made:
+    found = waited(future, stopped)
+    if not isinstance(found, Lost):
+        return found
+    lost = lost_observation(Run(task.subject, task.stage, task.semantics), found)
+    return Made(task.stage, str(task.semantics), lost.outcome, lost.reason, failure_of(lost))
+
+
+def _diffs(here: Artifacts, pairs: Sequence[tuple[Stage, Stage]], others: Any) -> tuple[Diff, ...]:
+    found = [diff for first, second in pairs for diff in between_stages(here.stages, first, second)]
+    found += between_semantics(here.stages)
+    return (*found, *(diff for name, there in others for diff in between_versions(here, name, there)))
+
+
+def _has_ddefuzz(interpreter: Interpreter) -> bool:
+    if not interpreter.full:
+        raise InputError(f"--python {interpreter.python}: found no ddefuzz there, expected an interpreter that has it")
+    return True
+
+
+def _elsewhere(
+    interpreter: Interpreter,
+    target: str,
+    text: str,
+    case: str | None,
+    unbacked: str,
+    stages: Sequence[Stage],
+    mechanisms: Sequence[Mechanism],
+    timeout: float,
+) -> Artifacts:
+    """The same by the ddefuzz of another interpreter."""
+    with tempfile.TemporaryDirectory(prefix="artifacts-", dir=scratch_folder()) as folder:
+        if text:
+            program = Path(folder, "program.py")
+            program.write_text(text, encoding="utf-8")
+            target = str(program)
+        words = [interpreter.python, "-m", "ddefuzz", "artifacts", target, "--format", "json", "--output", folder]
+        words += ["--timeout", str(timeout), "--unbacked", unbacked, *(("--case", case) if case is not None else ())]
+        words += [word for stage in stages for word in ("--stage", stage)]
+        words += [word for one in mechanisms for word in ("--semantics", one)]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=OTHER_SECONDS)
+    if ran.returncode:
+        said = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        raise DdefuzzError(f"--python {interpreter.python}: its `ddefuzz artifacts` ended with {said}")
+    return msgspec.json.decode(ran.stdout, type=Artifacts)

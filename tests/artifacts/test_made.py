@@ -1,0 +1,125 @@
+"""What stages of a real torch make, and where torch.compile(fullgraph=False) breaks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ddefuzz.artifacts.breaks import find_breaks
+from ddefuzz.artifacts.made import make
+from ddefuzz.artifacts.model import MakeTask
+from ddefuzz.cli.artifacts import command
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import ProgramSubject
+
+TEXT = """\
+# ddefuzz program v1
+# inputs: x = normal, grad; w = normal
+def program(x: Float32[Tensor, "u0 8"], w: Float32[Tensor, "8 8"]):
+    y = torch.nn.functional.linear(x, w)
+    z = y[y > 0]
+    torch._check(z.shape[0] >= 1)
+    return torch.relu(y).sum(1), torch.tanh(z)
+"""
+
+FAILS = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0 8"]):
+    y = torch.relu(x)
+    return torch.diff(y, dim=0)
+"""
+
+
+def test_an_exported_graph_has_ranges_and_lines_of_the_program() -> None:
+    made = make(MakeTask(ProgramSubject(TEXT), "export"))
+    assert (made.outcome, [part.name for part in made.parts]) == ("ok", ["export graph"])
+    (part,) = made.parts
+    marked = [part.text.splitlines()[number - 1] for number in part.assertions]
+    assert len(marked) == made.assertions > 0
+    assert all("_assert_scalar" in line for line in marked)
+    ranges = {symbol.name: (symbol.range, symbol.op, symbol.line) for symbol in made.symbols}
+    assert ranges["u1"] == ("1 to 48", "aten.index.Tensor", "<program>:5 z = y[y > 0]")
+    assert any(link.op == "aten.linear.default" and link.line.startswith("<program>:4") for link in made.links)
+
+
+def test_a_failed_stage_has_its_site_and_the_graph_before_it() -> None:
+    made = make(MakeTask(ProgramSubject(FAILS), "export"))
+    assert made.outcome == "fail"
+    assert made.failure is not None
+    assert (made.failure.kind, made.failure.site) == ("dde", "at::native::diff_helper")
+    assert made.failure.line == "<program>:5 torch.diff(y, dim=0)"
+    (part,) = made.parts
+    assert part.name == "graph up to the failure"
+    assert "aten.relu.default" in part.text
+
+
+def test_a_graph_break_has_its_site_once() -> None:
+    broken = find_breaks(ProgramSubject(FAILS))
+    (found,) = broken.breaks
+    assert (found.cause.kind, found.cause.site, found.cause.cause) == ("dde", "at::native::diff_helper", "avoidable")
+    assert found.cause.line == "<program>:5 torch.diff(y, dim=0)"
+    assert "1 > u0" in found.reason
+    assert (broken.graphs, broken.error) == (1, "")
+    assert find_breaks(ProgramSubject(TEXT)).breaks == ()
+
+
+@pytest.mark.slow
+def test_inductor_has_every_graph_its_code_and_the_kernel_of_each_node() -> None:
+    made = make(MakeTask(ProgramSubject(TEXT), "inductor"))
+    names = [part.name for part in made.parts]
+    assert names == [
+        "dynamo graph",
+        "joint graph",
+        "forward graph",
+        "backward graph",
+        "graph that inductor lowers",
+        "graph that inductor lowers 2",
+        "generated code",
+        "generated code 2",
+        "guards",
+    ]
+    code = next(part for part in made.parts if part.name == "generated code")
+    lines = code.text.splitlines()
+    assert "if not (u1 >= 1):" in [lines[number - 1].strip() for number in code.assertions]
+    kernels = {link.op: link.kernel for link in made.links}
+    assert kernels["aten.mm.default"] == "extern_kernels.mm"
+    assert kernels["aten.index.Tensor"] == "torch.ops.aten.index.Tensor"
+    assert kernels["aten.relu.default"].startswith("cpp_fused_")
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_folder_of_a_users_model(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\n\n\ndef model(x, mask):\n    return torch.roll(x[mask], 1, 0)\n\n\n"
+        "model_args = (torch.randn(4, 2), torch.tensor([True, False, True, True]))\n"
+    )
+    words = ["artifacts", "model.py:model", "--stage", "export", "--diff", "export", "compile", "--format", "json"]
+    ran = _ddefuzz(tmp_path, *words)
+    assert ran.returncode == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    assert [(stage["stage"], stage["outcome"]) for stage in document["stages"]] == [
+        ("export", "fail"),
+        ("compile", "fail"),
+    ]
+    assert document["stages"][0]["failure"]["site"] == "torch/_refs/__init__.py:roll"
+    assert document["broken"]["breaks"][0]["cause"]["line"].endswith("torch.roll(x[mask], 1, 0)")
+    assert document["diffs"][0]["note"] == "no graph: export, compile"
+    assert (tmp_path / "artifacts-model" / "index.html").is_file()
+
+
+def test_a_target_that_is_missing_is_told_before_anything_starts() -> None:
+    with pytest.raises(InputError, match=r"nothing\.py: found no such file, expected a program"):
+        CliRunner().invoke(command, ["nothing.py"], catch_exceptions=False)
+
+
+def _ddefuzz(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    line = [sys.executable, "-m", "ddefuzz", *words]
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=200)

@@ -1,0 +1,116 @@
+"""The page, the folder and the diffs, from records made by hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ddefuzz.artifacts.diffs import between_semantics, between_stages, between_versions
+from ddefuzz.artifacts.model import Artifacts, Break, Broken, Cause, Diff, Link, Made, Part, Symbol
+from ddefuzz.cli.artifacts_page import artifacts_text, files_of, html_page, write_folder
+from ddefuzz.cli.output import Page
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.instrument.events import Guard, Place
+
+HOSTILE = "<script>alert(1)</script>"
+
+GRAPH = """\
+class GraphModule(torch.nn.Module):
+    def forward(self, x: "f32[u0]"):
+        relu: "f32[u0]" = torch.ops.aten.relu.default(x);  x = None
+        return (relu,)
+"""
+CAUSE = Cause(
+    "dde", "at::native::diff_helper", "operator>", "avoidable", "1 > u0", HOSTILE, "<program>:4 torch.diff(x)"
+)
+
+
+def made(stage: Stage, text: str = GRAPH, semantics: str = "explicit") -> Made:
+    name = {"export": "export graph", "aot": "forward graph"}.get(stage, "dynamo graph")
+    return Made(
+        stage,
+        semantics,
+        "ok",
+        parts=(Part(name, f"{name.replace(' ', '-')}.py", "graph", text, (3,), 1),),
+        symbols=(Symbol("u0", "0 to ∞", "input", "<program>:4"),),
+        links=(Link("<program>:4 y", "relu", "aten.relu.default", "cpp_fused_relu_0"),),
+        fallbacks=(Guard(Place("Python", "torch/_inductor/ir.py", 486), "guard_or_false", "Eq(u0, 1)", False, "same"),),
+    )
+
+
+FAILED = Made("inductor", "explicit", "fail", failure=CAUSE)
+BROKEN = Broken(2, (Break(f"cannot trace {HOSTILE}", CAUSE),))
+ALL = Artifacts("2.13.0", f"of {HOSTILE}", f"# {HOSTILE}\n", (made("export"), made("aot"), FAILED), BROKEN)
+
+
+def test_everything_on_the_page_is_escaped_and_nothing_is_loaded() -> None:
+    page = html_page(msgspec.structs.replace(ALL, diffs=(Diff("a to b", "diffs/a.diff", f"+{HOSTILE}\n-x\n"),)))
+    assert "<script" not in page
+    assert "&lt;script" in page
+    assert re.findall(r"(?:src|href)=\"(?!#)([^\"]*)\"", page) == ["export/export-graph.py", "aot/forward-graph.py"]
+    assert "@import" not in page
+    assert "url(" not in page
+
+
+def test_the_page_marks_assertions_and_changed_lines() -> None:
+    page = html_page(
+        msgspec.structs.replace(ALL, diffs=(Diff("a to b", "diffs/a.diff", "--- a\n+++ b\n+new\n-old\n"),))
+    )
+    assert '<div class="line raised" id="export-export-graph-py-3">' in page
+    assert page.count('class="line raised"') == 2
+    assert '<div class="line fell" id="diff-1-3">' in page
+    assert '<div class="line never" id="diff-1-4">' in page
+    assert '<div class="line" id="diff-1-1">' in page
+
+
+def test_the_page_says_failures_breaks_and_where_kernels_come_from() -> None:
+    page = html_page(ALL)
+    assert "<code>at::native::diff_helper</code>" in page
+    assert "2 graphs, 1 break." in page
+    assert "cpp_fused_relu_0" in page
+    assert "torch/_inductor/ir.py:486" in page
+
+
+def test_the_folder_has_plain_files_and_the_document(tmp_path: Path) -> None:
+    index = write_folder(ALL, tmp_path / "out")
+    names = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert names == {"index.html", *(path for path, _ in files_of(ALL))}
+    assert index.name == "index.html"
+    read = msgspec.json.decode((tmp_path / "out" / "artifacts.json").read_bytes(), type=Artifacts)
+    assert read == ALL
+
+
+def test_a_second_run_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    write_folder(msgspec.structs.replace(ALL, diffs=(Diff("a", "diffs/a.diff", "+x\n"),)), tmp_path)
+    (tmp_path / "mine.txt").write_text("kept")
+    write_folder(msgspec.structs.replace(ALL, stages=(made("export"),), broken=None), tmp_path)
+    names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == {"index.html", "program.py", "export/export-graph.py", "artifacts.json", "mine.txt"}
+
+
+@pytest.mark.parametrize("width", [60, 160])
+def test_the_text_has_a_row_for_each_stage(width: int) -> None:
+    said = artifacts_text(ALL, Path("out/index.html"), Page(width))
+    assert all(len(line) <= width for line in said.splitlines() if "called by" not in line)
+    assert re.search(r"^export .*\b1 .*\b1\b", said, re.MULTILINE)
+    assert "captured in 0.00 s" in said
+    assert "with fullgraph=False: 2 graphs, 1 graph break" in said
+    assert "dde at at::native::diff_helper [operator>]: 1 > u0 (avoidable)" in " ".join(said.split())
+
+
+def test_stages_semantics_and_versions_are_compared() -> None:
+    other = GRAPH.replace("relu.default", "relu_.default")
+    stages = (made("export"), made("aot", other), made("export", other, "size-oblivious"))
+    (between,) = between_stages(stages, "export", "aot")
+    assert "-relu: f32[u0] = torch.ops.aten.relu.default(input)\n" in between.text
+    assert "+relu_: f32[u0] = torch.ops.aten.relu_.default(input)\n" in between.text
+    (semantics,) = between_semantics(stages)
+    assert semantics.name == "export: explicit to size-oblivious"
+    assert semantics.file == "diffs/export-explicit-to-size-oblivious.diff"
+    there = msgspec.structs.replace(ALL, torch="2.15.0")
+    same, _, none = between_versions(ALL, "new", there)
+    assert (same.text, same.note) == ("", "the same graph")
+    assert (none.text, none.note) == ("", "no graph: 2.13.0, 2.15.0")
