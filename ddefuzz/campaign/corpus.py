@@ -15,8 +15,8 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import (
+    ALL_STAGES,
     EXPLICIT,
-    STAGES,
     CallableSubject,
     ProgramSubject,
     Semantics,
@@ -107,7 +107,7 @@ class ExpectedOutcome(msgspec.Struct, frozen=True):
 def parse_expectation(text: str, where: str) -> Expectation:
     """Parse `export/explicit dde at at::native::chunk` or `export/explicit ok`. Raises `InputError`."""
     match = EXPECTATION.fullmatch(text.strip())
-    if match and match["stage"] in STAGES and match["mechanism"] in get_args(Mechanism):
+    if match and match["stage"] in ALL_STAGES and match["mechanism"] in get_args(Mechanism):
         kind, site = match["kind"], match["site"]
         if kind is None or kind in table.kinds():
             return msgspec.convert(

@@ -10,7 +10,7 @@ from ddefuzz.campaign.tasks import CaseResult, CaseTask, MinimizeResult, Minimiz
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Lost
-from ddefuzz.execute.protocol import STAGES, Observation, Semantics, Stage
+from ddefuzz.execute.protocol import ALL_STAGES, Observation, Semantics, Stage
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.generate.origin import Draw
@@ -41,7 +41,7 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
     """
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
-    drawn = doing.stage in STAGES
+    drawn = doing.stage in ALL_STAGES
     reason = lost.reason if drawn else f"{lost.reason} while drawing {doing.program or 'the first step'}"
     observation = Observation(stage, semantics, lost.outcome, reason)
     outcome = StageOutcome(stage, str(semantics), lost.outcome, "", 0.0)
@@ -78,14 +78,14 @@ def _doing(task: CaseTask, journal: Path) -> Entry:
 
 
 def _run_of(task: CaseTask, doing: Entry) -> tuple[Stage, Semantics]:
-    stage: Stage = next((name for name in STAGES if name == doing.stage), "eager")
+    stage: Stage = next((name for name in ALL_STAGES if name == doing.stage), "eager")
     return stage, next((one for one in task.semantics if str(one) == doing.semantics), Semantics())
 
 
 def _digest(doing: Entry, ended: str) -> str:
     """The digest that the program has without the loss. So a campaign's digests do not depend on losses."""
     try:
-        return digest(parse(doing.program, "<journal>").program) if doing.stage in STAGES else f"lost {ended}"
+        return digest(parse(doing.program, "<journal>").program) if doing.stage in ALL_STAGES else f"lost {ended}"
     except ProgramError:
         return f"lost {ended}"
 
@@ -98,7 +98,7 @@ def was_begun(case: int, journal: Path) -> bool:
 def lost_in(task: MinimizeTask, journal: Path) -> str:
     """The other stage in which the smallest program of a finding was lost. Empty if the minimization itself was."""
     stages = [entry.stage for entry in entries(journal) if entry.finding == task.finding]
-    return stages[-1] if stages and stages[-1] in STAGES else ""
+    return stages[-1] if stages and stages[-1] in ALL_STAGES else ""
 
 
 def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.guide import Case
 from ddefuzz.campaign.tasks import CaseTask
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, REPEATED, Semantics, Stage
 from ddefuzz.findings.known import NONE, Now
 from ddefuzz.generate.origin import CAPTURES, Draw
 from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
-from ddefuzz.oracles.table import calls_of
+from ddefuzz.oracles.table import ORACLES, calls_of
 
 CASE_SECONDS = 30.0
 """Time limit of one case in all its stages, unless a plan sets its own."""
@@ -33,6 +33,9 @@ CALLED_IN_INDUCTOR = 50
 """Every fiftieth of these cases is called in inductor, which compiles C++ for about 10 CPU seconds: one case in 350. It
 is run by dynamo's eager backend first, and not in inductor if that fails.
 """
+
+CALLED_IN_TURN = 10
+"""Every tenth of these cases is called at several sizes in turn, to count compilations: one case in 70."""
 
 SLOWER = 6
 """How much longer a task may take in which inductor compiles C++."""
@@ -114,6 +117,14 @@ class Plan:
             self.stages == ("inductor",) or index // CALLED % CALLED_IN_INDUCTOR == CALLED_IN_INDUCTOR - 1
         )
 
+    def counts_compilations(self, index: int) -> bool:
+        """Whether a case is compiled once and called at several sizes, with the default of torch.compile and with
+        `dynamic=True` in turn. Only campaigns with a stage of torch.compile do that.
+        """
+        wanted = self.apart(index) is not None and not {"compile", "aot", "inductor"}.isdisjoint(self.stages)
+        counting = any(oracle.stages for oracle in ORACLES if oracle.name in self.oracles)
+        return wanted and counting and index // CALLED % CALLED_IN_TURN == CALLED_IN_TURN // 2
+
     def seconds_of(self, task: CaseTask) -> float:
         """The time limit of a case."""
         return self.case_seconds * (SLOWER if "inductor" in task.called else 1)
@@ -127,6 +138,8 @@ class Plan:
         stages = self.stages
         if self.calls_inductor(index):
             return (*(stage for stage in stages if stage == "compile"), "inductor")
+        if self.counts_compilations(index):
+            return (tuple(REPEATED)[index // CALLED // CALLED_IN_TURN % len(REPEATED)],)
         if self.apart(index) is not None:
             stages = tuple(stage for stage in stages if stage in CHEAP_TO_CALL)
         if not self.in_turn:

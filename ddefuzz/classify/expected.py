@@ -23,7 +23,7 @@ from ddefuzz.execute.calls import Ended
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.program.sizes import CallSize
 
-Recognizer: TypeAlias = Literal["by_python", "by_native", "by_message", "by_call"]
+Recognizer: TypeAlias = Literal["by_python", "by_native", "by_message", "by_call", "by_count"]
 
 PYTHON_INTERNAL: tuple[str, ...] = (
     "torch/fx/",
@@ -69,7 +69,7 @@ NATIVE_INTERNAL: tuple[str, ...] = (
 class Expected(msgspec.Struct, frozen=True):
     """The expected failure. `recognizer` names the method, `seen` is what the script compares, `internal` are
     frames to skip. With `is_root`, the exception is the root cause of the others. `size` is that of the call that
-    shows it.
+    shows it; `sizes` are those of all calls, if several show it together.
     """
 
     recognizer: Recognizer
@@ -77,6 +77,7 @@ class Expected(msgspec.Struct, frozen=True):
     internal: tuple[str, ...] = ()
     is_root: bool = False
     size: CallSize | None = None
+    sizes: tuple[CallSize, ...] = ()
 
 
 def by_exception(classified: Classified, same_program: bool) -> Expected:

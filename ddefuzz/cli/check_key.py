@@ -53,11 +53,11 @@ def command(
     Each property is tried on drawn tensors of every dtype, layout and kind. A violation is printed with the smallest
     tensors that show it. Then the exit code is 1.
 
-    Try `ddefuzz.speckey.key:key`, and the wrong ones in `ddefuzz.speckey.planted`.
+    Try `ddefuzz.speckey.key:key`, and the wrong ones in `ddefuzz.keycheck.planted`.
     """
     options = Options(**parts)
     # Imported here: `ddefuzz check-key --help` must not import torch.
-    checking = import_module("ddefuzz.speckey.check")
+    checking = import_module("ddefuzz.keycheck.check")
     with LiveLine("importing torch") as live:
         checked = checking.checked(target, options, examples, kinds, live.update)
     document = msgspec.json.format(msgspec.json.encode(checked), indent=2).decode() + "\n"

@@ -15,7 +15,8 @@ from ddefuzz.cli.options import jobs_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
-from ddefuzz.recompile.model import MODES, REFERENCE_SIZES, Group, Mode, Recompilations, Recompiled, Row
+from ddefuzz.execute.repeated import MODES, Mode
+from ddefuzz.recompile.model import REFERENCE_SIZES, Group, Recompilations, Recompiled, Row
 from ddefuzz.recompile.run import recompiles
 
 

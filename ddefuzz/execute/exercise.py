@@ -175,6 +175,12 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
     return _At(ProgramSubject(print_program(resized)), kept)
 
 
+def resized(subject: ProgramSubject, size: CallSize) -> ProgramSubject | None:
+    """A program at data sizes of that name; None if an input cannot have them."""
+    at = _at(subject, size, static_dims=False)
+    return at.subject if at is not None and isinstance(at.subject, ProgramSubject) else None
+
+
 def _run(compute: Callable[[Prepared], Any], make: Callable[[], Prepared], capture: Capture) -> _Result:
     fresh = make()
     before = torch.default_generator.get_state()

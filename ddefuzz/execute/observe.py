@@ -4,6 +4,7 @@ record.
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import random
@@ -21,16 +22,28 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute.calls import Call
-from ddefuzz.execute.exercise import exercise
+from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.exercise import exercise, resized
 from ddefuzz.execute.forms import Form
 from ddefuzz.execute.graphs import forms_of
 from ddefuzz.execute.intact import kept_intact
 from ddefuzz.execute.prepared import Prepared, inputs_of, sizes_by_name
-from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, Outcome, Run, Subject
-from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
+from ddefuzz.execute.protocol import (
+    REPEATED,
+    CallableSubject,
+    ExceptionInfo,
+    Observation,
+    Outcome,
+    ProgramSubject,
+    Run,
+    Stage,
+    Subject,
+)
+from ddefuzz.execute.recompiling import count
+from ddefuzz.execute.repeated import Repeated
+from ddefuzz.execute.stages import Capture, StageFunction, eager, graph_text, stage_function
 from ddefuzz.execute.subject import prepare
-from ddefuzz.execute.user_code import message_of
+from ddefuzz.execute.user_code import exception_chain, message_of
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.events import Answered, Constraint, Guard, Raised
 from ddefuzz.instrument.guards import watch
@@ -77,6 +90,7 @@ class _Seen:
     compiles: int = 0
     cpu_seconds: float = 0.0
     seconds: float = 0.0
+    repeated: Repeated | None = None
 
 
 def observe(run: Run) -> Observation:
@@ -84,7 +98,8 @@ def observe(run: Run) -> Observation:
 
     Raises InputError if the subject cannot be used and UnsupportedError if this torch cannot be watched.
     """
-    return observe_in(stage_function(run.stage, called=bool(run.calls)), lambda: prepare(run.subject), run)
+    stage = stage_function(run.stage, called=bool(run.calls)) if run.stage not in REPEATED else eager
+    return observe_in(stage, lambda: prepare(run.subject), run)
 
 
 def observe_in(
@@ -94,8 +109,8 @@ def observe_in(
 
     `then` gets what was captured, under the settings of the capture and without the hooks.
     """
-    with captured_output() as output, kept_apart(run.subject), clean_slate():
-        seen = _watched(stage, make(), run, then)
+    with captured_output() as output, kept_apart(run.subject), clean_slate(run.stage):
+        seen = _repeated(run) if run.stage in REPEATED else _watched(stage, make(), run, then)
     return _observation(run, seen, output.read())
 
 
@@ -127,6 +142,7 @@ def _observation(run: Run, seen: _Seen, output: str) -> Observation:
         seconds=seen.seconds,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
         output=_normalized(output)[-OUTPUT_TAIL:],
+        repeated=seen.repeated,
     )
 
 
@@ -173,6 +189,33 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
     return seen
 
 
+def _repeated(run: Run) -> _Seen:
+    """Compile a program and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
+    if not isinstance(run.subject, ProgramSubject):
+        return _Seen("not-judged", "only programs can be called at other sizes")
+    sized = [(size, at) for size in run.calls if (at := resized(run.subject, size)) is not None]
+    try:
+        for _, at in sized:
+            eager(prepare(at))
+    except Exception as error:  # noqa: BLE001 the subject is under test
+        return _Seen("not-judged", f"eager: {message_of(error)}".partition("\n")[0])
+    started, clock = time.process_time(), time.perf_counter()
+    prepared = [prepare(at) for _, at in sized]
+    names = list(inspect.signature(prepared[0].call).parameters)
+    counted = count(prepared[0].call, names, [one.args for one in prepared], REPEATED[run.stage])
+    return _Seen(
+        "not-judged" if counted.error else "ok",
+        counted.error,
+        calls=tuple(
+            Call(size, Ended(), Ended(), recompiled=at in counted.compiled) for at, (size, _) in enumerate(sized)
+        ),
+        compiles=len(counted.compiled),
+        cpu_seconds=time.process_time() - started,
+        seconds=time.perf_counter() - clock,
+        repeated=counted,
+    )
+
+
 def _with_source(call: Call, recorder: Recorder) -> Call:
     source = recorder.source_of(call.captured.expression)
     captured = msgspec.structs.replace(call.captured, follows=source)
@@ -198,16 +241,6 @@ def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None
     seen.module = seen.raised.module if seen.raised is not None else module_in(chain[-1].__traceback__)
 
 
-def exception_chain(error: BaseException) -> list[BaseException]:
-    """`error` and its causes, by `__cause__`, else `__context__`, each once."""
-    chain: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and following not in chain:
-        chain.append(following)
-        following = following.__cause__ or following.__context__
-    return chain
-
-
 def _exception_info(error: BaseException, recorder: Recorder) -> ExceptionInfo:
     kind = type(error)
     native, maker = recorder.refused(error)
@@ -231,8 +264,10 @@ def _normalized(text: str) -> str:
 
 
 @contextmanager
-def clean_slate() -> Iterator[None]:
-    """Reset what leaks from case to case, and set what every capture needs."""
+def clean_slate(stage: Stage = "compile") -> Iterator[None]:
+    """Reset what leaks from case to case, and set what every capture needs. Calls at several sizes have torch's own
+    settings.
+    """
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -245,15 +280,16 @@ def clean_slate() -> Iterator[None]:
         torch.set_grad_enabled(True)
         torch_api.bound(torch_api.DYNAMO_PATCHER)()
         torch_api.bound(torch_api.DYNAMO_RESET)()
-        stack.enter_context(
-            torch_api.bound(torch_api.DYNAMO_CONFIG)(
-                {
-                    torch_api.CAPTURE_SCALARS.key: True,
-                    torch_api.CAPTURE_DYNAMIC_SHAPES.key: True,
-                    torch_api.FAKE_CACHE.key: False,
-                }
+        if stage not in REPEATED:
+            stack.enter_context(
+                torch_api.bound(torch_api.DYNAMO_CONFIG)(
+                    {
+                        torch_api.CAPTURE_SCALARS.key: True,
+                        torch_api.CAPTURE_DYNAMIC_SHAPES.key: True,
+                        torch_api.FAKE_CACHE.key: False,
+                    }
+                )
             )
-        )
         yield
 
 

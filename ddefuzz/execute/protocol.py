@@ -7,21 +7,31 @@ them by hand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.forms import Form
+from ddefuzz.execute.repeated import Mode, Repeated
 from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.program.sizes import CallSize
 
-Stage: TypeAlias = Literal["eager", "fake", "export", "export-strict", "compile", "aot", "inductor"]
+Stage: TypeAlias = Literal[
+    "eager", "fake", "export", "export-strict", "compile", "aot", "inductor", "recompile", "recompile-dynamic"
+]
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
 
 CHEAP_TO_CALL: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot")
 """The stages whose captured programs are called at no more than the cost of a capture. Inductor compiles C++ first."""
+
+REPEATED: Final[dict[Stage, Mode]] = {"recompile": "default", "recompile-dynamic": "dynamic"}
+"""The stages that compile a program once and call it at several sizes in turn, with the mode of torch.compile. They
+are chosen for an oracle, and no options of commands name them.
+"""
+
+ALL_STAGES: tuple[Stage, ...] = (*STAGES, *REPEATED)
 
 SCREEN: Stage = "fake"
 """The stage that runs before a capture, at a fifth of its cost."""
@@ -150,7 +160,7 @@ class Observation(msgspec.Struct, frozen=True):
     message. `answered` are the guards that a run with `onward` answered. `unbacked` counts the unbacked symbols that
     were made. `module` is the path of the innermost nn.Module that ran when an exception was raised. `seconds` of the
     clock are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the
-    resident memory of the worker after the run, in 10^6 bytes.
+    resident memory of the worker after the run, in 10^6 bytes. `repeated` is what a stage of `REPEATED` counted.
     """
 
     stage: Stage
@@ -172,6 +182,7 @@ class Observation(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     peak_rss_mb: float = 0.0
     output: str = ""
+    repeated: Repeated | None = None
 
 
 Runner: TypeAlias = Callable[[Run], Observation]

@@ -88,6 +88,16 @@ def said(error: BaseException) -> str:
     return text if len(text) <= SAID_LIMIT else f"{text[:SAID_LIMIT]}… ({len(text)} characters)"
 
 
+def exception_chain(error: BaseException) -> list[BaseException]:
+    """`error` and its causes, by `__cause__`, else `__context__`, each once."""
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in chain:
+        chain.append(following)
+        following = following.__cause__ or following.__context__
+    return chain
+
+
 def message_of(error: BaseException) -> str:
     """What an error of the user's own code says, without lone surrogates, which could not be sent on."""
     try:

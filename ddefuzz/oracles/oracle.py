@@ -13,7 +13,7 @@ from ddefuzz.classify.expected import Expected, by_call
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.calls import telling
-from ddefuzz.execute.protocol import Runner
+from ddefuzz.execute.protocol import REPEATED, Runner, Stage
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CallSize
 
@@ -33,7 +33,7 @@ class KindRow(NamedTuple):
 
     `cause` is that of all its failures, or a function of one; with None, the rules of `classify.cause` decide from the
     exceptions of a failed capture. `deadly` says that what shows it ends the process. `about_data` says that it cannot
-    occur without a size or value that depends on data. `wrong` says that the captured program computes other values
+    occur if all sizes and values are static. `wrong` says that the captured program computes other values
     than eager, takes or refuses other inputs, or fixes a size.
     """
 
@@ -59,7 +59,7 @@ class Oracle(NamedTuple):
     `judge` reports the failures in what was seen of a program. `calls` are the sizes at which it needs calls of the
     captured program. Without any, it judges the capture itself. `keep` is the part of a failure that a finding stores;
     later runs call the program at the sizes of the calls in it. `compares` says that it needs the run under other
-    semantics too.
+    semantics too. `stages` are those that it judges; without any, all stages that capture a program once.
     """
 
     name: str
@@ -68,3 +68,8 @@ class Oracle(NamedTuple):
     calls: tuple[CallSize, ...] = ()
     keep: Callable[[Failure], Failure] = only_telling
     compares: bool = False
+    stages: tuple[Stage, ...] = ()
+
+    def is_for(self, stage: Stage) -> bool:
+        """Whether it judges runs in a stage."""
+        return stage in self.stages if self.stages else stage not in REPEATED

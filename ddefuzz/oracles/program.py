@@ -13,6 +13,7 @@ from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.protocol import (
     CHEAP_TO_CALL,
     EXPLICIT,
+    REPEATED,
     SIZE_OBLIVIOUS,
     Observation,
     ProgramSubject,
@@ -26,7 +27,7 @@ from ddefuzz.execute.worker import late
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.seen import Seen
-from ddefuzz.oracles.table import calls_of, classified, comparing, named, oracle_of
+from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, named, oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 
@@ -142,6 +143,9 @@ def calls_in(
     """The sizes at which the oracles need calls of what a stage captured. User code is called with its own
     arguments only.
     """
+    if stage in REPEATED:
+        names = set(oracles)
+        return next((one.calls for one in ORACLES if one.name in names and one.is_for(stage)), ())
     if stage not in called:
         return ()
     wanted = calls_of(oracles)

@@ -9,7 +9,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Runner
-from ddefuzz.oracles import agreement, assertions, capture, mechanism, specialization
+from ddefuzz.oracles import agreement, assertions, capture, mechanism, recompilation, specialization
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -20,6 +20,7 @@ ORACLES: tuple[Oracle, ...] = (
     specialization.ORACLE,
     assertions.ORACLE,
     mechanism.ORACLE,
+    recompilation.ORACLE,
 )
 """All oracles, in the order in which their failures are reported."""
 
@@ -68,7 +69,8 @@ def comparing(names: Iterable[str]) -> tuple[str, ...]:
 
 def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classified, ...]:
     """The failures that the named oracles report for one observation, each with its site."""
-    chosen = [oracle for oracle in ORACLES if oracle.name in set(names)]
+    stage = seen.observation.stage
+    chosen = [oracle for oracle in ORACLES if oracle.name in set(names) and oracle.is_for(stage)]
     return tuple(named(oracle, failure, seen, runner) for oracle in chosen for failure in oracle.judge(seen))
 
 

@@ -8,8 +8,11 @@ from typing import Final, Literal, TypeAlias, get_args
 DataSize: TypeAlias = Literal["0", "1", "2", "equal", "all"]
 DATA_SIZES: Final[tuple[DataSize, ...]] = ("0", "1", "2", "equal", "all")
 
-CallSize: TypeAlias = Literal["example", "0", "1", "2", "equal", "all", "random-1", "random-2"]
-CALL_SIZES: Final[tuple[CallSize, ...]] = get_args(CallSize)
+CallSize: TypeAlias = Literal["example", "0", "1", "2", "equal", "all", "random-1", "random-2", "5", "7", "9", "11"]
+REPEATED_SIZES: Final[tuple[CallSize, ...]] = ("5", "7", "9", "11")
+"""The sizes at which a program is called in turn, to count how often it is compiled."""
+
+CALL_SIZES: Final[tuple[CallSize, ...]] = tuple(size for size in get_args(CallSize) if size not in REPEATED_SIZES)
 """The sizes at which a captured program is called: the example sizes, each data size, and two random ones."""
 
 LARGEST_RANDOM: Final = 9
@@ -24,7 +27,7 @@ def size_of(name: CallSize, key: str, example: int, statics: tuple[int, ...], li
     match name:
         case "example":
             size = example
-        case "0" | "1" | "2":
+        case "0" | "1" | "2" | "5" | "7" | "9" | "11":
             size = int(name)
         case "equal":
             # The sizes 0, 1 and 2 and the whole size have data sizes of their own, so prefer another.

@@ -8,19 +8,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.execute.repeated import MODES, Mode
 from ddefuzz.execute.worker import late
 
 SCHEMA = "ddefuzz.recompiles/1"
-
-Mode: TypeAlias = Literal["default", "dynamic", "marked", "unbacked"]
-"""
-default   torch.compile with its own settings: the first size is static, then automatic dynamic shapes
-dynamic   torch.compile(dynamic=True)
-marked    every dim that differs between the calls is marked dynamic
-unbacked  every dim that differs between the calls is marked unbacked; dims of one size share a symbol
-"""
-
-MODES: tuple[Mode, ...] = ("default", "dynamic", "marked", "unbacked")
 
 Owner: TypeAlias = Literal["", "user", "torch"]
 

@@ -11,11 +11,11 @@ import msgspec
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
+from ddefuzz.execute.repeated import Mode
 from ddefuzz.files import read_text
 from ddefuzz.recompile.model import (
     Described,
     DescribeTask,
-    Mode,
     Recompilations,
     Recompiled,
     RecompileTask,

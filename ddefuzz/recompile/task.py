@@ -11,11 +11,12 @@ import torch
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.protocol import ProgramSubject
+from ddefuzz.execute.recompiling import count
+from ddefuzz.execute.repeated import Mode, Repeated
 from ddefuzz.execute.subject import prepare
-from ddefuzz.instrument.events import Constraint, Raised
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
-from ddefuzz.recompile.count import Counted, count
-from ddefuzz.recompile.model import Described, DescribeTask, Mode, Owner, Recompiled, RecompileTask, Row
+from ddefuzz.oracles.recompilation import as_raised
+from ddefuzz.recompile.model import Described, DescribeTask, Owner, Recompiled, RecompileTask, Row
 from ddefuzz.recompile.sequence import UnsizedError, ops, sequenced
 
 DYNAMIC: dict[Mode, bool | str | None] = {
@@ -75,17 +76,10 @@ def row_of(task: RecompileTask, mode: Mode, texts: tuple[str, ...], without_out:
     )
 
 
-def _blamed(counted: Counted) -> tuple[str, Owner, str]:
+def _blamed(counted: Repeated) -> tuple[str, Owner, str]:
     """The code that made the failed guard, whose it is, and the line."""
     raised = as_raised(counted.failed) if counted.failed is not None else counted.raised
     if raised is None:
         return (DUCK_SIZING, "torch", "") if counted.guard else ("", "", "")
     found, frame = site(raised)
     return str(found), "user" if found == USER_SITE else "torch", f"{frame.file}:{frame.line}" if frame.line else ""
-
-
-def as_raised(constraint: Constraint) -> Raised:
-    """A guard as the record in which sites are looked for."""
-    return Raised(
-        constraint.text, constraint.method, constraint.place, constraint.python, constraint.traced, constraint.native
-    )

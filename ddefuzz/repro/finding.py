@@ -10,6 +10,7 @@ from ddefuzz.ops import catalogue
 from ddefuzz.oracles.table import row_of, stored
 from ddefuzz.program.model import Program
 from ddefuzz.repro.call_script import CAPTURES, call_script
+from ddefuzz.repro.count_script import DYNAMIC, count_script
 from ddefuzz.repro.script import repro_script
 
 
@@ -21,6 +22,10 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
     """
     expected, program, shown = expected_of(finding), program_of(finding), stage or finding.stage
     assert shown is not None  # that of the failure
+    if expected.recognizer == "by_count":
+        if shown not in DYNAMIC:
+            raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(DYNAMIC)}")
+        return count_script(program, shown, expected, finding.title)
     if expected.recognizer != "by_call":
         return repro_script(program, shown, expected, finding.title)
     if shown not in CAPTURES:

@@ -17,8 +17,10 @@ from ddefuzz.oracles.table import oracle_of
 from ddefuzz.program.expressions import print_expression
 from ddefuzz.program.model import Constant, Input, Program, functions_in
 from ddefuzz.program.recipes import input_expression
+from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.text import print_function
 from ddefuzz.repro.arguments import COMPILED, MARKED, at_size, body_of, fresh, masks_of, parameters_of, symbols_of
+from ddefuzz.repro.count_script import DYNAMIC
 from ddefuzz.repro.finding import expected_of, program_of
 
 MOST_LINES: Final = 15
@@ -60,6 +62,8 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     capture.
     """
     program, shown = program_of(finding), stage or finding.stage
+    if shown in DYNAMIC:
+        return "\n".join(_compiled(program, DYNAMIC[shown], expected_of(finding))) + "\n"
     if shown not in CAPTURE_STAGES:
         raise InputError(f"{finding.id}: was found in the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
     config = _config(finding, shown)
@@ -75,6 +79,22 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
         if len(lines) <= MOST_LINES:
             return "\n".join(lines) + "\n"
     raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
+
+
+def _compiled(program: Program, dynamic: str, expected: Expected) -> list[str]:
+    """The lines that call a compiled function at several sizes and count its compilations."""
+    called = [_inputs(at_data_size(program, size), "compile", {}, spread=False)[0] for size in expected.sizes]
+    return [
+        "import torch",
+        "from torch._dynamo.testing import CompileCounter",
+        "",
+        *_function(program, "compile", [line.strip() for line in print_function(program).splitlines()[1:]]),
+        "",
+        "counter = CompileCounter()",
+        f"compiled = torch.compile(program, backend=counter, dynamic={dynamic})",
+        *(f"compiled(*{inputs.removeprefix('inputs = ')})" for inputs in called),
+        f"assert counter.frame_count <= {expected.seen['needed']}, counter.frame_count",
+    ]
 
 
 def _expected_call(finding: Finding) -> Expected | None:

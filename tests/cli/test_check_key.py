@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from ddefuzz.cli.check_key import command
 from ddefuzz.errors import InputError
-from ddefuzz.speckey.load import load_key
-from ddefuzz.speckey.properties import MEANINGS
+from ddefuzz.keycheck.load import load_key
+from ddefuzz.keycheck.properties import MEANINGS
 
 
 @pytest.mark.parametrize(

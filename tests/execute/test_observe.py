@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import torch
 
-from ddefuzz.execute.observe import exception_chain, observe
+from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     CAPTURE_STAGES,
     EXPLICIT,
@@ -25,6 +25,7 @@ from ddefuzz.execute.protocol import (
     Semantics,
     Stage,
 )
+from ddefuzz.execute.user_code import exception_chain
 
 HEADER = "# ddefuzz program v1\n"
 OK = f"""{HEADER}# inputs: mask = trues(4); x = normal

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import watch
+from ddefuzz.keycheck import planted
+from ddefuzz.keycheck.again import in_another_process, texts
+from ddefuzz.keycheck.drawn import KINDS, Drawn, drawn, exists, pairs, with_tensor
+from ddefuzz.keycheck.properties import Violation, check, facts, symbolic, symbolic_tensor
 from ddefuzz.program.recipes import DTYPES
-from ddefuzz.speckey import planted
-from ddefuzz.speckey.again import in_another_process, texts
 from ddefuzz.speckey.dispatch import RECENT, Dispatch
-from ddefuzz.speckey.drawn import KINDS, Drawn, drawn, exists, pairs, with_tensor
 from ddefuzz.speckey.key import Key, key, paths
 from ddefuzz.speckey.options import Options, SizeParts, StrideParts
-from ddefuzz.speckey.properties import Violation, check, facts, symbolic, symbolic_tensor
 
 SIZES: tuple[SizeParts, ...] = ("all", "01")
 STRIDES: tuple[StrideParts, ...] = ("all", "pattern", "none")
@@ -222,7 +222,7 @@ def test_a_recent_call_makes_no_keys() -> None:
 
 
 def violated(name: str) -> dict[str, Violation]:
-    target = f"ddefuzz.speckey.planted:{name}"
+    target = f"ddefuzz.keycheck.planted:{name}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = check(target, getattr(planted, name), Options(), 150, KINDS)

@@ -8,10 +8,10 @@ from typing import get_args
 import torch
 
 from ddefuzz.errors import InputError
-from ddefuzz.speckey.drawn import KINDS, Kind
-from ddefuzz.speckey.load import load_key
+from ddefuzz.keycheck.drawn import KINDS, Kind
+from ddefuzz.keycheck.load import load_key
+from ddefuzz.keycheck.properties import MEANINGS, Checked, Property, check
 from ddefuzz.speckey.options import Options
-from ddefuzz.speckey.properties import MEANINGS, Checked, Property, check
 
 
 def checked(target: str, options: Options, examples: int, names: Sequence[str], tell: Callable[..., None]) -> Checked:

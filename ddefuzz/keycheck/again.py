@@ -1,4 +1,4 @@
-"""Makes keys in a process of its own: `python -m ddefuzz.speckey.again TARGET`, tensors and their keys as JSON."""
+"""Makes keys in a process of its own: `python -m ddefuzz.keycheck.again TARGET`, tensors and their keys as JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.speckey.drawn import Drawn, with_tensor
-from ddefuzz.speckey.load import AnyKey, load_key
+from ddefuzz.keycheck.drawn import Drawn, with_tensor
+from ddefuzz.keycheck.load import AnyKey, load_key
 
 
 def texts(key: AnyKey, tensors: Sequence[Drawn]) -> list[str]:

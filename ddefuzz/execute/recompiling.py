@@ -11,17 +11,16 @@ from itertools import combinations
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
+import msgspec
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute.observe import exception_chain
-from ddefuzz.execute.user_code import message_of
+from ddefuzz.execute.repeated import Mode, Repeated
+from ddefuzz.execute.user_code import exception_chain, message_of
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.disguise import disguised
-from ddefuzz.instrument.events import Constraint, Raised
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import Recorder
-from ddefuzz.recompile.model import Mode
 from ddefuzz.speckey.key import Key, paths
 from ddefuzz.speckey.options import Options
 
@@ -45,22 +44,6 @@ class Noted(NamedTuple):
     name: str
 
 
-class Counted(NamedTuple):
-    """What a sequence of calls did. `compiled` are the calls that compiled something, by their number.
-
-    `failed` is the guard that was not so at the first call that should have reused a graph, with its stacks. `raised`
-    is the data-dependent error that ended the sequence.
-    """
-
-    compiled: tuple[int, ...]
-    allowed: int
-    shareable: tuple[tuple[int, ...], ...]
-    guard: str = ""
-    failed: Constraint | None = None
-    error: str = ""
-    raised: Raised | None = None
-
-
 @dataclass(slots=True)
 class _Notes:
     """The guards of the running sequence, and the number of the running call."""
@@ -69,7 +52,7 @@ class _Notes:
     guards: list[Noted] = field(default_factory=list)
 
 
-def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[Any, ...]], mode: Mode) -> Counted:
+def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[Any, ...]], mode: Mode) -> Repeated:
     """Call the function compiled with a backend that counts. `names` are those of its parameters."""
     keys = [_keys(POLICY, args) for args in calls]
     allowed = _allowed(keys, [_keys(WHOLE, args) for args in calls], mode)
@@ -104,12 +87,12 @@ def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[
         raised = None if error is None else recorder.raised(exception_chain(error))
         duck = _duck_sized(names, calls, keys, at_calls) if len(at_calls) > allowed and culprit is None else ""
         stacks = recorder.constraints(lambda text, _message: culprit is not None and text == culprit.name)
-    return Counted(
+    return Repeated(
         at_calls,
         allowed,
         shareable,
         duck if culprit is None else str(culprit.expression),
-        stacks[0] if stacks else None,
+        msgspec.structs.replace(stacks[0], text=str(culprit.expression)) if culprit is not None and stacks else None,
         "" if error is None else " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:MESSAGE],
         raised,
     )
