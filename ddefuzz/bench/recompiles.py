@@ -43,8 +43,8 @@ def measure_recompiles(sizes: int, tell: Callable[..., None]) -> RecompileBench:
     """Compile each reference function over this many sizes, without out= and with it in turn."""
     rows = []
     for op in REFERENCES:
-        made = sequenced(op, tuple(range(SMALLEST, SMALLEST + sizes)))
-        (plain, seconds), (out, seconds_out) = (_timed(texts) for texts in (made.plain, made.out))
+        made = sequenced(op, tuple(range(SMALLEST, SMALLEST + sizes)), ("plain", "out"))
+        (plain, seconds), (out, seconds_out) = (_timed(made[form].texts) for form in ("plain", "out"))
         rows.append(
             OutCost(
                 op, plain, out, round(seconds, 2), round(seconds_out, 2), round(seconds_out / max(seconds, 1e-9), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,9 @@ from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.execute.repeated import MODES, Mode
-from ddefuzz.recompile.model import REFERENCE_SIZES, Group, Recompilations, Recompiled, Row
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Sighting
+from ddefuzz.recompile.model import FORMS, REFERENCE_SIZES, Form, Group, Recompilations, Recompiled, RecompileTask, Row
 from ddefuzz.recompile.run import recompiles
 
 
@@ -44,6 +47,11 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.option("--mode", "modes", type=click.Choice(MODES), metavar="MODE", multiple=True, default=MODES,
               show_default=True, help="default (torch.compile's own settings), dynamic (dynamic=True), marked (dims "
               "that differ are marked dynamic) or unbacked (they are marked unbacked). Can be repeated.")  # fmt: skip
+@click.option("--form", "forms", type=click.Choice(FORMS), metavar="FORM", multiple=True, default=FORMS,
+              show_default=True, help="plain (a function), out (with out=), method, in-place (the method that changes "
+              "its first argument) or module (nn.Modules with buffers). Can be repeated.")  # fmt: skip
+@click.option("--db", metavar="URL", help="Record needless compilations as findings in this database. "
+              "`ddefuzz minimize --all` then minimizes and confirms them.")  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), metavar="FILE",
               help="Append each result to this file, and do not count again what is in it.")  # fmt: skip
 @click.option("--fail-on", type=click.Choice(["any", "never"]), metavar="WHAT", default="never", show_default=True,
@@ -54,6 +62,8 @@ def command(
     globs: tuple[str, ...],
     sizes: tuple[int, ...],
     modes: tuple[Mode, ...],
+    forms: tuple[Form, ...],
+    db: str | None,
     keep: Path | None,
     fail_on: str,
     jobs: int,
@@ -71,12 +81,23 @@ def command(
         def tell(done: int, of: int, one: Recompiled) -> None:
             live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
 
-        found = recompiles(globs, sizes, modes, jobs, keep, tell, stopped)
+        asked = RecompileTask("", sizes, modes, forms, record=db is not None)
+        found, sightings = recompiles(globs, asked, jobs, keep, tell, stopped)
+        if db is not None:
+            live.say(_recorded(db, sightings))
     deliver(_writers(found), format_, outputs)
     if found.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if fail_on == "any" and any(row.is_above for row in found.rows):
         raise SystemExit(EXIT_FOUND)
+
+
+def _recorded(url: str, sightings: tuple[Sighting, ...]) -> str:
+    """Record the sightings, and say how many findings they are."""
+    now = datetime.now(UTC)
+    with Database.open(url) as database, database.transaction():
+        ids = {database.record(one, now).finding_id for one in sightings}
+    return f"{counted(len(ids), 'finding')} in {url}: {', '.join(sorted(ids))}"
 
 
 def _writers(found: Recompilations) -> dict[str, Writer]:
@@ -96,11 +117,15 @@ _MORE: Final = re.compile(r"\s+(?=Caused by:|For more information)")
 """Where the part of an error begins that repeats the program and the settings of logs."""
 
 
+_FORM: Final[dict[Form, str]] = {"plain": "", "out": " out=", "method": " method", "in-place": " in-place", "module": ""}
+"""What a line says of a form after the op."""
+
+
 def recompiles_text(found: Recompilations) -> str:
     """One line for each function and mode, then the frames that specialize."""
     lines = [f"torch {found.torch}, sizes {', '.join(map(str, found.sizes))}: compilations (allowed)"]
     for row in found.rows:
-        name = f"{row.op}{' out=' if row.out else ''}"
+        name = f"{row.op}{_FORM[row.form]}"
         why = f"  {row.guard} at {row.frame or 'an unknown place'}" if row.is_above else ""
         why += f" (without out=: {row.without_out})" if row.is_above and row.without_out is not None else ""
         why += f"  {_MORE.split(row.error)[0]}" if row.error else ""

@@ -193,19 +193,19 @@ def _out(program: Program) -> Iterator[Variant]:
 
 
 def _method(program: Program) -> Iterator[Variant]:
-    for call in _as_method(program, ""):
+    for call in as_method(program, ""):
         yield Variant("method", all_unbacked(_with_last(program, (), call)))
 
 
 def _in_place(program: Program) -> Iterator[Variant]:
     """The in-place form, on a copy of the first argument."""
-    for call in _as_method(program, "_"):
+    for call in as_method(program, "_"):
         copy = Step(("changed",), Call("Tensor.clone", call.args[:1]))
         changing = replace(call, args=(Name("changed"), *call.args[1:]))
         yield Variant("in-place", all_unbacked(_with_last(program, (copy,), changing)))
 
 
-def _as_method(program: Program, suffix: str) -> Iterator[Call]:
+def as_method(program: Program, suffix: str) -> Iterator[Call]:
     """The last call as the method of its name and suffix, if the table has it."""
     match program.steps[-1].value:
         case Call(function, (Name(), *_) as args, kwargs) if not function.startswith(METHOD_PREFIX):

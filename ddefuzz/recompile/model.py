@@ -10,8 +10,19 @@ import msgspec
 
 from ddefuzz.execute.repeated import MODES, Mode
 from ddefuzz.execute.worker import late
+from ddefuzz.findings.model import Sighting
 
 SCHEMA = "ddefuzz.recompiles/1"
+
+Form: TypeAlias = Literal["plain", "out", "method", "in-place", "module"]
+FORMS: tuple[Form, ...] = ("plain", "out", "method", "in-place", "module")
+"""
+plain     the op as a function
+out       the same with out= tensors of the right shape
+method    the same as a method of its first argument
+in-place  the method that changes its first argument
+module    an nn.Module with buffers
+"""
 
 Owner: TypeAlias = Literal["", "user", "torch"]
 
@@ -25,7 +36,7 @@ class Row(msgspec.Struct, frozen=True):
     of calls that compiled something, `allowed` the number that the policy needs. Above it, `guard` is the guard that
     failed at the first call that should have reused a graph, `frame` the code that made it, and `owner` says whose
     code that is. `shareable` are the sizes whose calls need no graphs of their own. `without_out` is the count of
-    the same function without out=. `error` is what ended the sequence, if anything did.
+    the same function without out=. `form` is how the op is called. `error` is what ended the sequence, if anything did.
     """
 
     op: str
@@ -41,6 +52,7 @@ class Row(msgspec.Struct, frozen=True):
     without_out: int | None = None
     error: str = ""
     line: str = ""
+    form: Form = "plain"
 
     @property
     def is_above(self) -> bool:
@@ -49,18 +61,24 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class RecompileTask(msgspec.Struct, frozen=True):
-    """One op to compile over a sequence of sizes."""
+    """One op, or module, to compile over a sequence of sizes, in each of the forms that it has.
+
+    With `record`, needless compilations become sightings of findings.
+    """
 
     op: str
     sizes: tuple[int, ...] = REFERENCE_SIZES
     modes: tuple[Mode, ...] = MODES
+    forms: tuple[Form, ...] = FORMS
+    record: bool = False
 
 
 class Recompiled(msgspec.Struct, frozen=True):
-    """The rows of an op. `dropped` says why it has none."""
+    """The rows of an op. `dropped` says why it has none, `sightings` are its needless compilations."""
 
     op: str
     rows: tuple[Row, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
     dropped: str = ""
     cpu_seconds: float = 0.0
 
@@ -119,7 +137,9 @@ class DescribeTask(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """The version of torch, and the entries of OpInfo that have an out= argument, with the reference functions."""
+    """The version of torch, and what can be compiled: the reference functions, the entries of OpInfo that have an out=
+    argument or are of torch.nn.functional, and the modules.
+    """
 
     torch: str
     ops: tuple[str, ...]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
-from ddefuzz.execute.repeated import Mode
 from ddefuzz.files import read_text
+from ddefuzz.findings.model import Sighting
 from ddefuzz.recompile.model import (
     Described,
     DescribeTask,
@@ -36,26 +36,33 @@ class _Kept(msgspec.Struct, frozen=True):
     """A line of the file: a result, and what decides it."""
 
     torch: str
-    sizes: tuple[int, ...]
-    modes: tuple[Mode, ...]
+    task: RecompileTask
     result: Recompiled
+
+
+class Ran(NamedTuple):
+    """The document, and the needless compilations, if they were asked for."""
+
+    document: Recompilations
+    sightings: tuple[Sighting, ...]
 
 
 def recompiles(
     globs: tuple[str, ...],
-    sizes: tuple[int, ...],
-    modes: tuple[Mode, ...],
+    asked: RecompileTask,
     jobs: int,
     keep: Path | None,
     tell: Callable[[int, int, Recompiled], None],
     stopped: Stopped,
-) -> Recompilations:
-    """Count the ops that the globs match. `keep` is the file of results; those in it are not counted again."""
+) -> Ran:
+    """Count the ops that the globs match, each as `asked`. `keep` is the file of results; those in it are not counted
+    again.
+    """
     with Pool(jobs, tasks_per_worker=OPS_PER_WORKER) as pool:
         described = first_answer(pool.submit(describe, DescribeTask(), START_SECONDS), stopped)
         ops = selected(described, globs)
-        done = {op: one for op, one in _read(keep, described.torch, sizes, modes).items() if op in ops}
-        waiting = [RecompileTask(op, sizes, modes) for op in ops if op not in done]
+        done = {op: one for op, one in _read(keep, described.torch, asked).items() if op in ops}
+        waiting = [msgspec.structs.replace(asked, op=op) for op in ops if op not in done]
         futures = [(task, pool.submit(run_recompile, task, OP_SECONDS)) for task in waiting]
         interrupted = False
         for task, future in futures:
@@ -64,9 +71,10 @@ def recompiles(
             except KeyboardInterrupt:
                 interrupted = True
                 break
-            _append(keep, _Kept(described.torch, sizes, modes, done[task.op]))
+            _append(keep, _Kept(described.torch, task, done[task.op]))
             tell(len(done), len(ops), done[task.op])
-    return document(described.torch, sizes, done.values(), interrupted=interrupted)
+    made = document(described.torch, asked.sizes, done.values(), interrupted=interrupted)
+    return Ran(made, tuple(seen for op in sorted(done) for seen in done[op].sightings))
 
 
 def selected(described: Described, globs: Iterable[str]) -> tuple[str, ...]:
@@ -88,7 +96,7 @@ def _result(task: RecompileTask, future: Future[Recompiled], stopped: Stopped) -
     return result
 
 
-def _read(keep: Path | None, torch: str, sizes: tuple[int, ...], modes: tuple[Mode, ...]) -> dict[str, Recompiled]:
+def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Recompiled]:
     if keep is None or not keep.exists():
         return {}
     found: dict[str, Recompiled] = {}
@@ -99,7 +107,7 @@ def _read(keep: Path | None, torch: str, sizes: tuple[int, ...], modes: tuple[Mo
             raise InputError(
                 f"{keep}:{number}: found {error}, expected a line of `ddefuzz recompiles --keep`"
             ) from error
-        if (one.torch, one.sizes, one.modes) == (torch, sizes, modes):
+        if (one.torch, one.task) == (torch, msgspec.structs.replace(asked, op=one.task.op)):
             found[one.result.op] = one.result
     return found
 

@@ -10,13 +10,17 @@ import torch
 
 from ddefuzz.generate import opinfo
 from ddefuzz.generate.eager import tolerant_eager
+from ddefuzz.generate.variants import as_method
 from ddefuzz.ops import catalogue
 from ddefuzz.ops.opinfo import TAKES_OUT
 from ddefuzz.program.evaluate import run_steps
 from ddefuzz.program.inputs import materialize
 from ddefuzz.program.model import Call, Dim, Expr, Input, Name, Program, Recipe, Sequence, Step
 from ddefuzz.program.recipes import ANNOTATIONS, fault_of
+from ddefuzz.program.resize import at_data_size
+from ddefuzz.program.sizes import REPEATED_SIZES
 from ddefuzz.program.text import print_program
+from ddefuzz.recompile.model import Form
 
 SAMPLES: Final = 6
 """How many of an entry's samples are tried until one can have other sizes."""
@@ -62,28 +66,33 @@ REFERENCE_SIZE: Final = 5
 
 
 class Sequenced(NamedTuple):
-    """The texts of a function at each size, without out= and with it."""
+    """The texts of a function at each size. `symbolic` is one program with a symbol for the size that varies, None if
+    another size follows from it.
+    """
 
-    plain: tuple[str, ...]
-    out: tuple[str, ...]
+    texts: tuple[str, ...]
+    symbolic: str | None
 
 
 class UnsizedError(Exception):
     """An op cannot be called at the sizes; the message says why."""
 
 
+FUNCTIONAL: Final = "nn.functional."
+
+
 def ops() -> tuple[str, ...]:
-    """The reference functions, and the entries of OpInfo with out=."""
-    found = [name for name, info in opinfo.entries().items() if info.supports_out]
+    """The reference functions, and the entries of OpInfo with out= or of torch.nn.functional."""
+    found = [name for name, info in opinfo.entries().items() if info.supports_out or name.startswith(FUNCTIONAL)]
     return tuple(sorted({*REFERENCES, *found}))
 
 
-def sequenced(op: str, sizes: tuple[int, ...]) -> Sequenced:
-    """The programs of an op at the sizes. Raises UnsizedError if no sample can have them."""
+def sequenced(op: str, sizes: tuple[int, ...], forms: tuple[Form, ...]) -> dict[Form, Sequenced]:
+    """The programs of an op at the sizes in each form that it has. Raises UnsizedError if no sample can have them."""
     reasons: list[str] = []
     for program, old in _candidates(op):
         try:
-            return _at_sizes(program, old, sizes)
+            return _at_sizes(program, old, sizes, op in REFERENCES or opinfo.entry(op).supports_out, forms)
         except UnsizedError as reason:
             reasons.append(str(reason))
     raise UnsizedError(reasons[0] if reasons else "it has no sample with a size of 2 or more")
@@ -103,14 +112,71 @@ def _candidates(op: str) -> Iterator[tuple[Program, int]]:
             yield program, old
 
 
-def _at_sizes(program: Program, old: int, sizes: tuple[int, ...]) -> Sequenced:
+def _at_sizes(
+    program: Program, old: int, sizes: tuple[int, ...], has_out: bool, forms: tuple[Form, ...]
+) -> dict[Form, Sequenced]:
     plain = tuple(_sized(program, old, size) for size in sizes)
     if not all(map(opinfo.accepts, plain)):
         raise UnsizedError("eager fails at other sizes")
-    out = tuple(map(with_out, plain))
-    if not all(map(opinfo.accepts, out)):
-        raise UnsizedError("eager fails with out=")
-    return Sequenced(tuple(map(print_program, plain)), tuple(map(print_program, out)))
+    made: dict[Form, tuple[Program, ...]] = {"plain": plain}
+    if has_out:
+        made["out"] = tuple(map(with_out, plain))
+        if not all(map(opinfo.accepts, made["out"])):
+            raise UnsizedError("eager fails with out=")
+    for form, suffix in METHODS.items():
+        changed = tuple(one for one in (_as_method(each, suffix) for each in plain) if one is not None)
+        if form in forms and len(changed) == len(plain) and all(map(opinfo.accepts, changed)):
+            made[form] = changed
+    return {
+        form: Sequenced(tuple(map(print_program, programs)), symbolic(programs, sizes))
+        for form, programs in made.items()
+        if form in forms
+    }
+
+
+METHODS: Final[dict[Form, str]] = {"method": "", "in-place": "_"}
+"""The forms that are methods of the first argument, with the end of the method's name."""
+
+
+def _as_method(program: Program, suffix: str) -> Program | None:
+    last = program.steps[-1]
+    return next(
+        (
+            replace(program, steps=(*program.steps[:-1], replace(last, value=call)))
+            for call in as_method(program, suffix)
+        ),
+        None,
+    )
+
+
+def symbolic(programs: tuple[Program, ...], sizes: tuple[int, ...]) -> str | None:
+    """The first program with the symbol `u0` for the dims that differ, if each other one is it at its size."""
+    first = programs[0]
+    made = replace(
+        first,
+        inputs=tuple(
+            replace(
+                item,
+                shape=tuple(
+                    Dim(dim.size, "u0" if any(one.inputs[at].shape[axis] != dim for one in programs) else None)
+                    for axis, dim in enumerate(item.shape)
+                ),
+            )
+            for at, item in enumerate(first.inputs)
+        ),
+    )
+    by_name = {int(name): name for name in REPEATED_SIZES}
+    if not set(sizes) <= set(by_name):
+        return None
+    alike = (
+        [_shape(item) for item in at_data_size(made, by_name[size]).inputs] == [_shape(item) for item in one.inputs]
+        for size, one in zip(sizes, programs, strict=True)
+    )
+    return print_program(made) if all(alike) else None
+
+
+def _shape(item: Input) -> tuple[int, ...]:
+    return tuple(dim.size for dim in item.shape)
 
 
 def _sized(program: Program, old: int, new: int) -> Program:

@@ -5,18 +5,26 @@ from __future__ import annotations
 import inspect
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 
 from ddefuzz.classify.site import USER_SITE, site
-from ddefuzz.execute.observe import captured_output
-from ddefuzz.execute.protocol import ProgramSubject
+from ddefuzz.execute.observe import captured_output, observe
+from ddefuzz.execute.protocol import EXPLICIT, REPEATED, ProgramSubject, Stage
 from ddefuzz.execute.recompiling import count
 from ddefuzz.execute.repeated import Mode, Repeated
 from ddefuzz.execute.subject import prepare
+from ddefuzz.findings.model import Sighting
+from ddefuzz.findings.sighted import sighting
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
+from ddefuzz.oracles import recompilation
+from ddefuzz.oracles.program import judge_program
 from ddefuzz.oracles.recompilation import as_raised
-from ddefuzz.recompile.model import Described, DescribeTask, Owner, Recompiled, RecompileTask, Row
+from ddefuzz.recompile.model import Described, DescribeTask, Form, Owner, Recompiled, RecompileTask, Row
+from ddefuzz.recompile.modules import MODULES, Made
 from ddefuzz.recompile.sequence import UnsizedError, ops, sequenced
 
 DYNAMIC: dict[Mode, bool | str | None] = {
@@ -34,34 +42,72 @@ DUCK_SIZING = f"{SYMBOLIC_SHAPES_FILE.path}:create_symbol"
 
 def describe(_: DescribeTask) -> Described:
     """What this torch has."""
-    return Described(str(torch.__version__), ops())
+    return Described(str(torch.__version__), tuple(sorted((*ops(), *MODULES))))
+
+
+STAGE: dict[Mode, Stage] = {mode: stage for stage, mode in REPEATED.items()}
+"""The stages in which a needless compilation becomes a finding, by their mode."""
 
 
 def run_recompile(task: RecompileTask) -> Recompiled:
-    """Count one op in every mode."""
+    """Count one op in every form and mode."""
     started = time.process_time()
+    sightings: tuple[Sighting, ...] = ()
     with captured_output(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            made = sequenced(task.op, task.sizes)
+            subjects = _subjects(task)
         except UnsizedError as reason:
             return Recompiled(task.op, dropped=str(reason), cpu_seconds=round(time.process_time() - started, 2))
-        rows = []
-        for mode in task.modes:
-            plain = row_of(task, mode, made.plain, None)
-            rows += [plain, row_of(task, mode, made.out, plain.compilations)]
-    return Recompiled(task.op, tuple(rows), cpu_seconds=round(time.process_time() - started, 2))
+        rows = _rows(task, subjects)
+    if task.record:
+        sightings = tuple(_sightings(subjects, rows))
+    return Recompiled(task.op, tuple(rows), sightings, cpu_seconds=round(time.process_time() - started, 2))
 
 
-def row_of(task: RecompileTask, mode: Mode, texts: tuple[str, ...], without_out: int | None) -> Row:
-    """The row of one function in one mode. `without_out` is given for a function with out=."""
+class Subject(NamedTuple):
+    """A function in one form: `calls` makes it with the arguments of each call, anew each time."""
+
+    calls: Callable[[], tuple[Callable[..., Any], list[tuple[Any, ...]]]]
+    symbolic: str | None = None
+
+
+def _subjects(task: RecompileTask) -> dict[Form, Subject]:
+    if task.op in MODULES:
+        return {"module": Subject(lambda: _of_module(MODULES[task.op], task.sizes))} if "module" in task.forms else {}
+    made = sequenced(task.op, task.sizes, task.forms)
+    return {form: Subject(partial(_of_texts, one.texts), one.symbolic) for form, one in made.items()}
+
+
+def _of_module(made: Made, sizes: tuple[int, ...]) -> tuple[Callable[..., Any], list[tuple[Any, ...]]]:
+    return made.module(), [(made.argument(size),) for size in sizes]
+
+
+def _of_texts(texts: tuple[str, ...]) -> tuple[Callable[..., Any], list[tuple[Any, ...]]]:
     prepared = [prepare(ProgramSubject(text)) for text in texts]
-    names = list(inspect.signature(prepared[0].call).parameters)
-    counted = count(prepared[0].call, names, [one.args for one in prepared], mode)
+    return prepared[0].call, [one.args for one in prepared]
+
+
+def _rows(task: RecompileTask, subjects: dict[Form, Subject]) -> list[Row]:
+    rows: list[Row] = []
+    for mode in task.modes:
+        without_out: int | None = None
+        for form, subject in subjects.items():
+            row = row_of(task, mode, form, subject, without_out if form == "out" else None)
+            without_out = row.compilations if form == "plain" else without_out
+            rows.append(row)
+    return rows
+
+
+def row_of(task: RecompileTask, mode: Mode, form: Form, subject: Subject, without_out: int | None) -> Row:
+    """The row of one function in one mode. `without_out` is given for a function with out=."""
+    call, calls = subject.calls()
+    target = call.forward if isinstance(call, torch.nn.Module) else call
+    counted = count(call, list(inspect.signature(target).parameters), calls, mode)
     frame, owner, line = _blamed(counted)
     return Row(
         op=task.op,
-        out=without_out is not None,
+        out=form == "out",
         dynamic=DYNAMIC[mode],
         sizes=task.sizes,
         compilations=len(counted.compiled),
@@ -73,7 +119,19 @@ def row_of(task: RecompileTask, mode: Mode, texts: tuple[str, ...], without_out:
         without_out=without_out,
         error=counted.error,
         line=line,
+        form=form,
     )
+
+
+def _sightings(subjects: dict[Form, Subject], rows: list[Row]) -> Iterator[Sighting]:
+    """The needless compilations of functions that one program states for all sizes."""
+    modes = {said: mode for mode, said in DYNAMIC.items()}
+    for row in rows:
+        text, stage = subjects[row.form].symbolic, STAGE.get(modes[row.dynamic])
+        if row.is_above and text is not None and stage is not None:
+            for judged in judge_program(text, (stage,), (EXPLICIT,), observe, oracles=(recompilation.ORACLE.name,)):
+                for found in judged.failures:
+                    yield sighting(found, text, judged.verdict, str(torch.__version__))
 
 
 def _blamed(counted: Repeated) -> tuple[str, Owner, str]:

@@ -10,7 +10,7 @@ from ddefuzz.execute.recompiling import count, varying
 from ddefuzz.execute.repeated import MODES, Mode
 from ddefuzz.generate import opinfo
 from ddefuzz.oracles.recompilation import as_raised
-from ddefuzz.recompile.model import RecompileTask, Row
+from ddefuzz.recompile.model import FORMS, RecompileTask, Row
 from ddefuzz.recompile.sequence import REFERENCES, UnsizedError, ops, sequenced
 from ddefuzz.recompile.task import run_recompile
 
@@ -26,7 +26,7 @@ VERSION = ".".join(torch.__version__.split(".")[:2])
 
 
 def rows(op: str, *modes: Mode) -> dict[tuple[Mode, bool], Row]:
-    found = run_recompile(RecompileTask(op, SIZES, modes)).rows
+    found = run_recompile(RecompileTask(op, SIZES, modes, ("plain", "out"))).rows
     return dict(zip([(mode, out) for mode in modes for out in (False, True)], found, strict=True))
 
 
@@ -122,16 +122,39 @@ def test_an_error_ends_the_sequence() -> None:
 
 def test_every_op_with_out_is_listed() -> None:
     found = ops()
-    assert len(found) >= 250
+    with_out = [op for op in found if op in REFERENCES or opinfo.entry(op).supports_out]
+    assert len(with_out) >= 250
     assert set(REFERENCES) <= set(found)
-    assert all(opinfo.entry(op).supports_out for op in found if op in opinfo.entries())
+    assert all(op.startswith("nn.functional.") for op in set(found) - set(with_out))
 
 
 def test_an_op_is_called_at_every_size_and_with_out() -> None:
-    made = sequenced("cumsum", SIZES)
-    assert len(made.plain) == len(made.out) == len(SIZES)
-    assert all(f'"{size}' in text and "out=out0" in text for size, text in zip(SIZES, made.out, strict=True))
-    assert "out=(out0, out1)" in sequenced("max", SIZES).out[0]
+    made = sequenced("cumsum", SIZES, FORMS)
+    assert list(made) == ["plain", "out", "method", "in-place"]
+    assert all(len(one.texts) == len(SIZES) for one in made.values())
+    assert all(f'"{size}' in text and "out=out0" in text for size, text in zip(SIZES, made["out"].texts, strict=True))
+    assert "x0.cumsum_(" in made["in-place"].texts[0]
+    assert "out=(out0, out1)" in sequenced("max", SIZES, ("out",))["out"].texts[0]
+
+
+def test_one_program_states_a_function_for_all_sizes() -> None:
+    text = sequenced("topk", SIZES, ("out",))["out"].symbolic
+    assert text is not None
+    assert 'x: Float32[Tensor, "u0=5 4"], out0: Float32[Tensor, "u0=5 2"]' in text
+    assert sequenced("kron", SIZES, ("out",))["out"].symbolic is None, "the size of its result is another one"
+
+
+@pytest.mark.slow
+def test_a_needless_compilation_is_a_sighting() -> None:
+    task = RecompileTask("inner", SIZES, ("dynamic",), ("plain", "out"), record=True)
+    (one,) = run_recompile(task).sightings
+    assert str(one.signature) == "recompiles at at::native::inner_out [Eq(x0, n)]"
+
+
+@pytest.mark.slow
+def test_a_module_keeps_its_buffers_over_the_calls() -> None:
+    (row,) = run_recompile(RecompileTask("cache", SIZES, ("default",))).rows
+    assert (row.form, row.compilations, row.allowed, row.error) == ("module", 2, 2, "")
 
 
 @pytest.mark.parametrize(
@@ -140,4 +163,4 @@ def test_an_op_is_called_at_every_size_and_with_out() -> None:
 )
 def test_an_op_that_cannot_have_the_sizes_says_why(op: str, why: str) -> None:
     with pytest.raises(UnsizedError, match=why):
-        sequenced(op, SIZES)
+        sequenced(op, SIZES, FORMS)

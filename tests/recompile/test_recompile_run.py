@@ -12,9 +12,10 @@ from ddefuzz.cli import recompiles as page
 from ddefuzz.cli.recompiles import command, recompiles_markdown, recompiles_text
 from ddefuzz.errors import InputError
 from ddefuzz.recompile import run
-from ddefuzz.recompile.model import Described, Recompilations, Recompiled, Row, document
+from ddefuzz.recompile.model import Described, Recompilations, Recompiled, RecompileTask, Row, document
 
 SIZES = (5, 7, 9, 11)
+ASKED = RecompileTask("", SIZES, ("default",))
 
 
 def row(op: str, compilations: int, frame: str, guard: str = "Eq(s0, 7)", out: bool = True) -> Row:
@@ -70,13 +71,13 @@ def test_globs_select_ops() -> None:
 def test_results_are_kept_by_what_decides_them(tmp_path: Path) -> None:
     keep = tmp_path / "kept.jsonl"
     for one in DONE:
-        run._append(keep, run._Kept("2.13.0", SIZES, ("default",), one))
-    assert run._read(keep, "2.13.0", SIZES, ("default",)) == {one.op: one for one in DONE}
-    assert not run._read(keep, "2.15.0", SIZES, ("default",))
-    assert not run._read(keep, "2.13.0", SIZES, ("dynamic",))
+        run._append(keep, run._Kept("2.13.0", msgspec.structs.replace(ASKED, op=one.op), one))
+    assert run._read(keep, "2.13.0", ASKED) == {one.op: one for one in DONE}
+    assert not run._read(keep, "2.15.0", ASKED)
+    assert not run._read(keep, "2.13.0", msgspec.structs.replace(ASKED, modes=("dynamic",)))
     keep.write_text("{}\n")
     with pytest.raises(InputError, match=r"kept.jsonl:1: found Object missing required field"):
-        run._read(keep, "2.13.0", SIZES, ("default",))
+        run._read(keep, "2.13.0", ASKED)
 
 
 @pytest.mark.parametrize("sizes", ["5", "5,x", "5,1", "", "5,-7"])
@@ -88,8 +89,8 @@ def test_wrong_sizes_are_one_line(sizes: str) -> None:
 
 @pytest.mark.parametrize(("fail_on", "code"), [("never", 0), ("any", 1)])
 def test_the_exit_code_says_whether_one_is_above(monkeypatch: pytest.MonkeyPatch, fail_on: str, code: int) -> None:
-    def counted(*_: object) -> Recompilations:
-        return document("2.13.0", SIZES, DONE, interrupted=False)
+    def counted(*_: object) -> run.Ran:
+        return run.Ran(document("2.13.0", SIZES, DONE, interrupted=False), ())
 
     monkeypatch.setattr(page, "recompiles", counted)
     result = CliRunner().invoke(command, ["--format", "json", "--fail-on", fail_on])
