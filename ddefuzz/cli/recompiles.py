@@ -117,7 +117,13 @@ _MORE: Final = re.compile(r"\s+(?=Caused by:|For more information)")
 """Where the part of an error begins that repeats the program and the settings of logs."""
 
 
-_FORM: Final[dict[Form, str]] = {"plain": "", "out": " out=", "method": " method", "in-place": " in-place", "module": ""}
+_FORM: Final[dict[Form, str]] = {
+    "plain": "",
+    "out": " out=",
+    "method": " method",
+    "in-place": " in-place",
+    "module": "",
+}
 """What a line says of a form after the op."""
 
 

@@ -12,14 +12,15 @@ from ddefuzz.cli import recompiles as page
 from ddefuzz.cli.recompiles import command, recompiles_markdown, recompiles_text
 from ddefuzz.errors import InputError
 from ddefuzz.recompile import run
-from ddefuzz.recompile.model import Described, Recompilations, Recompiled, RecompileTask, Row, document
+from ddefuzz.recompile.model import Described, Form, Recompilations, Recompiled, RecompileTask, Row, document
 
 SIZES = (5, 7, 9, 11)
 ASKED = RecompileTask("", SIZES, ("default",))
 
 
 def row(op: str, compilations: int, frame: str, guard: str = "Eq(s0, 7)", out: bool = True) -> Row:
-    return Row(op, out, None, SIZES, compilations, 2, guard, frame, "torch", (SIZES,), 2 if out else None)
+    form: Form = "out" if out else "plain"
+    return Row(op, out, None, SIZES, compilations, 2, guard, frame, "torch", (SIZES,), 2 if out else None, form=form)
 
 
 DONE = (
