@@ -25,11 +25,11 @@ $(VENV)/installed: pyproject.toml ci/constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/test-installed: $(VENV)/installed
-	$(PIP) --editable '.[test,report]'
+	$(PIP) --editable '.[test,report,web]'
 	@touch $@
 
 $(VENV)/check-installed: $(VENV)/test-installed
-	$(PIP) --editable '.[test,report,check]'
+	$(PIP) --editable '.[test,report,web,check]'
 	@touch $@
 
 clean:

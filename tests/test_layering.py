@@ -43,6 +43,7 @@ PACKAGES = (
     "sweep",
     "recompile",
     "bench",
+    "web",
     "pytest_plugin",
     "cli",
     "__main__",

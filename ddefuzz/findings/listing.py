@@ -90,16 +90,19 @@ def page(
     session: Session, query: Query, sort: Sort, *, descending: bool, first: int, most: int
 ) -> tuple[int, tuple[Finding, ...]]:
     """The number of findings that the query selects, and `most` of them from the `first` (from 0) on."""
-    condition = _condition(session, query)
-    total = session.scalar(select(func.count(FindingRow.id)).where(condition)) or 0
-    seen = _seen()
+    condition, seen = _condition(session, query), _seen()
     keys = _keys(seen)[sort]
     order = [key.desc().nulls_last() if descending else key.asc().nulls_last() for key in keys]
     ids = select(FindingRow.id).where(condition)
     if sort in ("count", "first", "last"):
         ids = ids.outerjoin(seen, seen.c.finding_id == FindingRow.id)
     names = session.scalars(ids.order_by(*order, FindingRow.id).offset(first).limit(most)).all()
-    return total, by_ids(session, names)
+    return number(session, query), by_ids(session, names)
+
+
+def number(session: Session, query: Query) -> int:
+    """How many findings the query selects."""
+    return session.scalar(select(func.count(FindingRow.id)).where(_condition(session, query))) or 0
 
 
 def by_ids(session: Session, names: Sequence[str]) -> tuple[Finding, ...]:
@@ -172,11 +175,11 @@ def versions(session: Session) -> tuple[VersionCount, ...]:
 
 def fixed_in(session: Session) -> dict[str, int]:
     """The number of fixed findings by the version of torch in which they are fixed. Empty: fixed in all versions."""
-    number: dict[str, int] = {}
+    found: dict[str, int] = {}
     for named in session.scalars(select(FindingRow.fixed_in).where(FindingRow.state == "fixed")):
         for version in named or [""]:
-            number[version] = number.get(version, 0) + 1
-    return dict(sorted(number.items()))
+            found[version] = found.get(version, 0) + 1
+    return dict(sorted(found.items()))
 
 
 def campaigns(session: Session, most: int) -> tuple[Campaign, ...]:
@@ -192,15 +195,15 @@ def progress(session: Session, campaigns_: Iterable[int]) -> dict[int, tuple[Pro
         .where(ProgressRow.campaign_id.in_(wanted))
         .order_by(ProgressRow.campaign_id, ProgressRow.when)
     )
-    found: dict[int, list[Progress]] = {number: [] for number in wanted}
+    found: dict[int, list[Progress]] = {campaign: [] for campaign in wanted}
     for row in rows:
         found[row.campaign_id].append(to_progress(row))
-    return {number: tuple(points) for number, points in found.items()}
+    return {campaign: tuple(points) for campaign, points in found.items()}
 
 
 def _grouped(session: Session, column: Any) -> dict[str, int]:
     rows = session.execute(select(column, func.count()).group_by(column).order_by(column))
-    return {str(name): number for name, number in rows}
+    return {str(name): many for name, many in rows}
 
 
 def _seen() -> Any:

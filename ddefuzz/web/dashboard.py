@@ -1,0 +1,162 @@
+"""What every request needs: the database, who may do what, and how a record becomes an answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from pygments.formatters.html import HtmlFormatter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ddefuzz import __version__
+from ddefuzz.findings.database import Database
+from ddefuzz.view.guarded import highlighted
+from ddefuzz.web.security import Access
+
+LIGHT, DARK = "default", "github-dark"
+"""Pygments styles."""
+
+HTMX = {
+    "allowEval": False,
+    "allowScriptTags": False,
+    "historyCacheSize": 0,
+    "includeIndicatorStyles": False,
+    "refreshOnHistoryMiss": True,
+    "selfRequestsOnly": True,
+    "responseHandling": [{"code": "204", "swap": False}, {"code": "[2345]..", "swap": True}],
+}
+"""htmx without anything that the content security policy forbids. Pages of errors are shown, too."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a request has no answer, in one line."""
+
+    status: int
+    error: str
+    schema: str = "ddefuzz.page.problem/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """An open database, what the server allows, and the pages of the menu."""
+
+    database: Database
+    access: Access
+    menu: tuple[Any, ...]
+
+
+def dashboard_of(request: Request) -> Dashboard:
+    """That of the application."""
+    found: Dashboard = request.app.state.dashboard
+    return found
+
+
+def answer(
+    request: Request,
+    record: msgspec.Struct,
+    template: str,
+    format_: Literal["html", "json"],
+    *,
+    status: int = 200,
+    **more: object,
+) -> Response:
+    """The record as a page or as JSON. `more` are names for the template that say nothing about findings."""
+    if format_ == "json":
+        return Response(msgspec.json.encode(record), status, media_type="application/json")
+    dashboard = dashboard_of(request)
+    access, session = dashboard.access, dashboard.access.session_of(request)
+    text = (
+        environment()
+        .get_template(template)
+        .render(
+            record=record,
+            menu=dashboard.menu,
+            page=template.removesuffix(".html"),
+            form_token=access.form_token(session),
+            may_write=access.may_write(session),
+            access=access,
+            logged_in=session in access.writers,
+            **more,
+        )
+    )
+    response = Response(text, status, media_type="text/html; charset=utf-8")
+    if request.cookies.get(access.cookie) != session:
+        response.set_cookie(access.cookie, session, httponly=True, samesite="lax", path="/")
+    return response
+
+
+def problem(request: Request, status: int, error: str) -> Response:
+    """A page, or JSON if that was asked for, that says in one line what is wrong."""
+    wants_json = request.query_params.get("format") == "json" or request.url.path == "/openapi.json"
+    record = Problem(status, " ".join(error.split()))
+    return answer(request, record, "problem.html", "json" if wants_json else "html", status=status)
+
+
+@cache
+def environment() -> Environment:
+    """The templates. Everything that is put into one is escaped."""
+    made = Environment(
+        loader=PackageLoader("ddefuzz.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(python=python, when=when, breakable=breakable, path=lambda text: quote(text, safe=""))
+    made.globals.update(htmx=json.dumps(HTMX), version=__version__)
+    return made
+
+
+def python(text: str) -> list[Markup]:
+    """The lines of a Python text with markup for colours."""
+    return highlighted(text.rstrip("\n").split("\n"))
+
+
+def when(time: str | None) -> Markup:
+    """`2025-01-31 12:00`, in UTC."""
+    if not time:
+        return Markup("")
+    return Markup('<time datetime="{}">{}</time>').format(time, time[:16].replace("T", " "))
+
+
+def breakable(name: str) -> Markup:
+    """A long name that may break after slashes, colons and dots."""
+    return Markup(re.sub(r"(::|[/:._])(?=\w)", r"\1<wbr>", str(escape(name))))
+
+
+@cache
+def static_files() -> Mapping[str, tuple[str, bytes]]:
+    """The files below /static, by name: their type and content. No other path is ever opened."""
+    folder = files("ddefuzz.web").joinpath("static")
+    types = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "LICENSE": "text/plain"}
+    found: dict[str, tuple[str, bytes]] = {
+        one.name: (types[one.name.rpartition(".")[2]], one.read_bytes())
+        for one in folder.iterdir()
+        if one.name.rpartition(".")[2] in types
+    }
+    return {**found, "code.css": ("text/css", _code_styles().encode())}
+
+
+def _code_styles() -> str:
+    light = HtmlFormatter(style=LIGHT).get_style_defs(".code")
+    dark = HtmlFormatter(style=DARK).get_style_defs(".code")
+    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+
+
+def bad_values(errors: Any) -> str:
+    """What a validation of FastAPI found, in one line."""
+    said = []
+    for error in errors:
+        place = ".".join(str(part) for part in error["loc"][1:]) or str(error["loc"][0])
+        said.append(f"{place}: found {str(error.get('input'))[:60]!r}: {error['msg']}")
+    return "; ".join(said[:3])

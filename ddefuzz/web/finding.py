@@ -1,0 +1,148 @@
+"""The page of one finding: everything that helps to decide on it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from ddefuzz.classify.cause import PROOFS
+from ddefuzz.errors import InputError
+from ddefuzz.findings import listing
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import By, undo
+from ddefuzz.findings.lifecycle import ROWS
+from ddefuzz.findings.model import Finding, as_document
+from ddefuzz.view.answers import TITLES, tally_cells
+from ddefuzz.view.facts import facts_of
+from ddefuzz.view.meanings import VERDICTS
+from ddefuzz.view.source import similar, site_lines, snippet_of
+from ddefuzz.view.stack import stack_to_site
+from ddefuzz.web.rows import Asked, Row, row_of
+
+MOST_NEAR = 60
+"""How many findings of the same place are compared to find similar ones."""
+
+
+class FindingQuery(Asked):
+    """A finding has no options but the format."""
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A name and what is known, in one or more lines."""
+
+    name: str
+    value: str
+
+
+class SourceLines(msgspec.Struct, frozen=True):
+    """Lines of the installed torch. `first` is the number of the first one, `line` that of the site."""
+
+    path: str
+    first: int
+    line: int
+    text: str
+
+
+class Stack(msgspec.Struct, frozen=True):
+    """The frames to the site, without internal ones, of which `left_out` were left out."""
+
+    lines: tuple[str, ...]
+    marked: bool
+    left_out: int
+
+
+class VerdictLine(msgspec.Struct, frozen=True):
+    """The verdict of one stage."""
+
+    stage: str
+    verdict: str
+    meaning: str
+
+
+class AnswerTable(msgspec.Struct, frozen=True):
+    """The experiment on the guard: rows under titles, and what follows."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    verdict: str
+    conclusion: str
+    patch: str
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A state that may come next."""
+
+    state: str
+    meaning: str
+
+
+class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding. `finding` is its document as `findings show --format json` has it."""
+
+    finding: dict[str, Any]
+    facts: tuple[Fact, ...]
+    snippet: str
+    source: SourceLines | None
+    stack: Stack | None
+    verdicts: tuple[VerdictLine, ...]
+    answers: AnswerTable | None
+    given_title: str
+    moves: tuple[Move, ...]
+    can_undo: bool
+    similar: tuple[Row, ...]
+    schema: str = "ddefuzz.page.finding/1"
+
+
+def finding_page(database: Database, finding_id: str) -> FindingPage:
+    """The page. Raises `InputError` if there is no such finding."""
+    finding = database.get(finding_id)
+    others = database.read(lambda session: listing.near(session, finding, MOST_NEAR))
+    lines = site_lines(finding)
+    return FindingPage(
+        finding=as_document(finding),
+        facts=tuple(Fact(name, value) for name, value in facts_of(finding) if value),
+        snippet=snippet_of(finding),
+        source=None if lines is None else SourceLines(*lines),
+        stack=_stack(finding),
+        verdicts=tuple(
+            VerdictLine(stage, verdict, VERDICTS.get(verdict, ""))  # type: ignore[call-overload]
+            for stage, verdict in finding.verdicts.items()
+        ),
+        answers=_answers(finding),
+        given_title=finding.given_title,
+        moves=tuple(Move(state, ROWS[state].meaning) for state in ROWS[finding.state].to if state != "duplicate"),
+        can_undo=_can_undo(finding),
+        similar=tuple(map(row_of, similar(finding, others))),
+    )
+
+
+def _can_undo(finding: Finding) -> bool:
+    try:
+        undo(finding, By("", datetime.now(UTC)))
+    except InputError:
+        return False
+    return True
+
+
+def _stack(finding: Finding) -> Stack | None:
+    if finding.evidence is None:
+        return None
+    found = stack_to_site(finding.evidence)
+    return Stack(*found) if found.lines else None
+
+
+def _answers(finding: Finding) -> AnswerTable | None:
+    answers = finding.answers
+    if answers is None:
+        return None
+    proof = next((one for one in PROOFS if one.verdict == answers.verdict), None)
+    patch = answers.patch
+    return AnswerTable(
+        titles=TITLES,
+        rows=tuple(map(tally_cells, answers.tallies)),
+        verdict=f"{answers.verdict} ({answers.programs} programs in {answers.stage}, torch {answers.torch})",
+        conclusion=f"so its cause is {proof.cause}: {proof.why}" if proof is not None else "",
+        patch="" if patch is None else f"{patch.code}\nkept programs: {patch.kept}\nsamples of torch: {patch.samples}",
+    )

@@ -1,0 +1,150 @@
+"""The page of all findings: filters, order, and one page of rows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlencode
+
+import msgspec
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from ddefuzz.classify.signature import Cause
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.findings import listing
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.lifecycle import State
+from ddefuzz.findings.listing import AboutData, Query, Sort
+from ddefuzz.findings.model import Priority
+from ddefuzz.oracles.table import NAMES, ORACLES, kinds
+from ddefuzz.web.rows import Asked, Line, Row, row_of
+
+
+def _among(*values: str) -> tuple[AfterValidator, Any]:
+    """Accepts these values and no other."""
+
+    def check(value: str) -> str:
+        if value and value not in values:
+            raise ValueError(f"expected one of {', '.join(values)}")
+        return value
+
+    return AfterValidator(check), Field(json_schema_extra={"enum": ["", *values]})
+
+
+OracleName = Annotated[str, *_among(*NAMES)]
+KindName = Annotated[str, *_among(*kinds())]
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class FindingsQuery(Asked):
+    """Which findings, in which order, and which page of them. An empty value selects all."""
+
+    q: Line = Field(default="", description="Words that occur in the id, site, code there, ops, notes and so on.")
+    state: Annotated[list[State | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
+    open: Literal["", "1"] = Field(default="", description="1: only findings with something left to do.")
+    oracle: OracleName = ""
+    kind: Annotated[list[KindName], BeforeValidator(_as_list)] = Field(default=[], max_length=40)
+    cause: Annotated[list[Cause | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
+    stage: Annotated[list[Stage | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
+    torch: Line = Field(default="", description="Seen in this version of torch.")
+    site: Line = Field(default="", description="The call site; * stands for anything.")
+    op: Line = Field(default="", description="A function that reaches the site; * stands for anything.")
+    priority: Priority = ""
+    owner: Line = ""
+    label: Line = ""
+    data: AboutData = Field(default="yes", description="Whether the failure depends on data, by its control runs.")
+    sort: Sort = "first"
+    order: Literal["", "asc", "desc"] = Field(default="", description="Default: desc for times and counts, else asc.")
+    page: int = Field(default=1, ge=1, le=1_000_000)
+    per: int = Field(default=50, ge=1, le=200, description="Rows on a page.")
+
+    @property
+    def descending(self) -> bool:
+        """Whether the largest comes first."""
+        return self.order == "desc" or (not self.order and self.sort in ("count", "first", "last"))
+
+    def selected(self) -> Query:
+        """The query for the database."""
+        wanted = tuple(filter(None, self.kind))
+        if self.oracle:
+            of_oracle = next(tuple(one.kinds) for one in ORACLES if one.name == self.oracle)
+            wanted = tuple(kind for kind in of_oracle if not wanted or kind in wanted) or ("none of them",)
+        return Query(
+            words=tuple(self.q.split()),
+            states=tuple(state for state in self.state if state),
+            open_only=self.open == "1",
+            kinds=wanted,
+            causes=tuple(filter(None, self.cause)),
+            stages=tuple(filter(None, self.stage)),
+            torch=self.torch.strip(),
+            site=self.site.strip(),
+            op=self.op.strip(),
+            priority=self.priority,
+            owner=self.owner.strip(),
+            label=self.label.strip(),
+            about_data=self.data,
+        )
+
+    def linked(self, **changes: object) -> str:
+        """The query string of this query with changes, without what is the default."""
+        values = {**self.model_dump(exclude={"format"}), **changes}
+        plain = {name: field.default for name, field in type(self).model_fields.items()}
+        return urlencode({name: value for name, value in values.items() if value and value != plain[name]}, doseq=True)
+
+
+class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of the findings that a query selects. `left_out` is the number of those that fail in the same way with
+    static or backed sizes, if the query leaves them out.
+    """
+
+    total: int
+    left_out: int
+    page: int
+    pages: int
+    sort: str
+    descending: bool
+    torch: tuple[str, ...]
+    rows: tuple[Row, ...]
+    schema: str = "ddefuzz.page.findings/1"
+
+
+def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
+    """The rows."""
+    query = asked.selected()
+    total, found = database.read(
+        lambda session: listing.page(
+            session,
+            query,
+            asked.sort,
+            descending=asked.descending,
+            first=(asked.page - 1) * asked.per,
+            most=asked.per,
+        )
+    )
+    left_out = 0
+    if query.about_data == "yes":
+        everything = msgspec.structs.replace(query, about_data="all")
+        left_out = database.read(lambda session: listing.number(session, everything)) - total
+    return FindingsPage(
+        total=total,
+        left_out=left_out,
+        page=asked.page,
+        pages=max(1, -(-total // asked.per)),
+        sort=asked.sort,
+        descending=asked.descending,
+        torch=database.read(listing.torch_versions),
+        rows=tuple(map(row_of, found)),
+    )
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "oracle": NAMES,
+    "kind": tuple(kinds()),
+    "cause": get_args(Cause),
+    "stage": get_args(Stage),
+    "state": get_args(State),
+    "priority": tuple(filter(None, get_args(Priority))),
+}
+"""The values of the filters that are chosen from a list."""

@@ -1,0 +1,225 @@
+"""The pages of findings, as HTML and as JSON, and their forms."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from ddefuzz.findings.database import Database
+from ddefuzz.web.pages import PAGES
+from tests.findings.arbitrary_findings import CHUNK, ROLL
+from tests.web.served import client_of, form_token
+
+FIRST, SECOND = CHUNK.key, ROLL.key
+
+
+@pytest.fixture
+def client(database: Database) -> TestClient:
+    return client_of(database)
+
+
+def paths() -> list[str]:
+    return [page.path.format(finding_id=FIRST) for page in PAGES if "{file" not in page.path]
+
+
+@pytest.mark.parametrize("path", paths())
+def test_every_page_is_html_and_json_that_fits_the_schema(client: TestClient, path: str) -> None:
+    page = client.get(path)
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8"), page.text
+    assert page.text.count("<main ") == page.text.count("</main>") == page.text.count("<h1>") == 1
+    document = client.get(path, params={"format": "json"})
+    assert (document.status_code, document.headers["content-type"]) == (200, "application/json")
+    described = client.get("/openapi.json").json()
+    declared = next(row for row in PAGES if row.path.format(finding_id=FIRST) == path)
+    content = described["paths"][declared.path]["get"]["responses"]["200"]["content"]
+    schema = {**content["application/json"]["schema"], "components": described["components"]}
+    assert list(Draft202012Validator(schema).iter_errors(document.json())) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, {FIRST, SECOND}),
+        ({"q": "roll"}, {SECOND}),
+        ({"q": "seen model"}, {SECOND}),
+        ({"q": "ROLL chunk"}, set()),
+        ({"state": "triaged"}, {SECOND}),
+        ({"state": ["triaged", "new"]}, {FIRST, SECOND}),
+        ({"state": "", "kind": "", "cause": "", "stage": ""}, {FIRST, SECOND}),
+        ({"oracle": "capture"}, {FIRST, SECOND}),
+        ({"oracle": "agreement"}, set()),
+        ({"oracle": "agreement", "kind": "dde"}, set()),
+        ({"kind": "dde", "cause": "avoidable", "stage": "export"}, {FIRST, SECOND}),
+        ({"torch": "2.15.0"}, {SECOND}),
+        ({"op": "torch.r*"}, {SECOND}),
+        ({"site": "at::native::*"}, {FIRST}),
+        ({"per": "1", "sort": "id", "page": "2"}, {max(FIRST, SECOND)}),
+        ({"page": "9"}, set()),
+    ],
+)
+def test_filters_select(client: TestClient, query: dict[str, Any], expected: set[str]) -> None:
+    found = client.get("/findings", params={**query, "format": "json"})
+    assert found.status_code == 200, found.text
+    assert {row["id"] for row in found.json()["rows"]} == expected
+    page = client.get("/findings", params=query).text
+    assert {name for name in (FIRST, SECOND) if f'href="/findings/{name}"' in page} == expected
+
+
+def test_a_finding_shows_what_decides(client: TestClient) -> None:
+    page = client.get(f"/findings/{FIRST}").text
+    for part in (
+        '<span class="n">export</span>',
+        "at::native::chunk",
+        "2.13.0",
+        "not reviewed yet",
+        "Undo the latest decision",
+    ):
+        assert part in page, part
+    record = client.get(f"/findings/{FIRST}?format=json").json()
+    assert record["finding"]["schema"] == "ddefuzz.finding/3"
+    assert "fixed" in {move["state"] for move in record["moves"]}
+    assert "duplicate" not in {move["state"] for move in record["moves"]}
+
+
+def test_the_beginning_of_an_id_leads_to_the_finding(client: TestClient) -> None:
+    moved = client.get(f"/findings/{FIRST[:8]}?format=json")
+    assert (moved.status_code, moved.headers["location"]) == (307, f"http://localhost/findings/{FIRST}?format=json")
+
+
+def test_the_script_is_a_download(client: TestClient) -> None:
+    script = client.get(f"/findings/{FIRST}/script.py")
+    assert script.headers["content-type"].startswith("text/x-python")
+    assert script.headers["content-disposition"] == f'attachment; filename="{FIRST}.py"'
+    compile(script.text, "script.py", "exec")
+
+
+FORMS: list[tuple[str, dict[str, str], dict[str, object]]] = [
+    ("state", {"state": "fixed", "fixed_in": "2.14.0, 2.15.0"}, {"state": "fixed", "fixed_in": ("2.14.0", "2.15.0")}),
+    ("state", {"state": "wont-fix", "expires": "2027-01-31"}, {"state": "wont-fix", "expires": "2027-01-31"}),
+    ("details", {"cause": "user", "labels": "b a", "title": "T"}, {"labels": ("a", "b"), "given_title": "T"}),
+    ("details", {"cause": "avoidable", "priority": "high", "owner": "bo"}, {"priority": "high", "owner": "bo"}),
+    ("link", {"url": "https://example.org/1"}, {"links": ("https://example.org/1",)}),
+    ("dup", {"of": SECOND}, {"state": "duplicate", "duplicate_of": SECOND}),
+]
+
+
+@pytest.mark.parametrize(("action", "fields", "expected"), FORMS)
+def test_a_form_decides_and_undo_takes_it_back(
+    client: TestClient, database: Database, action: str, fields: dict[str, str], expected: dict[str, object]
+) -> None:
+    before = database.get(FIRST)
+    sent = {"form_token": form_token(client), "by": "bo", **fields}
+    done = client.post(f"/findings/{FIRST}/{action}", data=sent)
+    assert (done.status_code, done.headers.get("location")) == (303, f"/findings/{FIRST}"), done.text
+    after = database.get(FIRST)
+    assert {name: getattr(after, name) for name in expected} == expected
+    assert {entry.who for entry in after.history} == {"bo"}
+    client.post(f"/findings/{FIRST}/undo", data={"form_token": sent["form_token"]})
+    undone = database.get(FIRST)
+    assert {name: getattr(undone, name) for name in expected} == {name: getattr(before, name) for name in expected}
+
+
+def test_a_note_and_the_end_of_a_duplicate(client: TestClient, database: Database) -> None:
+    token = form_token(client)
+    client.post(f"/findings/{FIRST}/note", data={"form_token": token, "text": "one\r\ntwo"})
+    assert [(one.who, one.text) for one in database.get(FIRST).notes] == [("ada", "one\ntwo")]
+    client.post(f"/findings/{FIRST}/dup", data={"form_token": token, "of": SECOND})
+    client.post(f"/findings/{FIRST}/undup", data={"form_token": token})
+    assert database.get(FIRST).state == "new"
+
+
+def test_a_bulk_decision_is_one_or_none_and_can_be_undone(client: TestClient, database: Database) -> None:
+    token = form_token(client)
+    both = {"form_token": token, "ids": [FIRST, SECOND]}
+    done = client.post("/findings/bulk", data={**both, "state": "reported", "labels": "x", "back": "q=a"})
+    assert done.status_code == 200
+    assert 'href="/findings?q=a"' in done.text
+    assert {one.state for one in database.findings()} == {"reported"}
+    client.post("/findings/bulk", data={**both, "undo": "1"})
+    assert {one.id: one.state for one in database.findings()} == {FIRST: "new", SECOND: "triaged"}
+    database.decide(SECOND, lambda one: one)
+    refused = client.post("/findings/bulk", data={**both, "state": "flaky", "ids": [FIRST, SECOND, "dde-0"]})
+    assert refused.status_code == 400
+    assert "dde-0" in refused.text
+    assert {one.id: one.state for one in database.findings()} == {FIRST: "new", SECOND: "triaged"}
+
+
+BAD: list[tuple[str, int, str]] = [
+    ("/findings?page=0", 422, "page"),
+    ("/findings?page=x", 422, "page: found 'x'"),
+    ("/findings?state=odd", 422, "state"),
+    ("/findings?kind=odd", 422, "expected one of dde"),
+    ("/findings?nothing=1", 422, "nothing"),
+    ("/findings?q=%00", 422, "q"),
+    ("/findings?format=xml", 422, "format"),
+    ("/findings/dde-none", 404, "dde-none"),
+    ("/findings/%2e%2e%2fetc", 404, ""),
+    ("/findings/..;", 422, "finding_id"),
+    ("/static/../app.py", 404, ""),
+    ("/static/%2e%2e%2fapp.py", 404, ""),
+    ("/static/..%5capp.py", 404, ""),
+    ("/nothing", 404, "/nothing"),
+]
+
+
+@pytest.mark.parametrize(("path", "status", "said"), BAD)
+def test_what_is_wrong_is_said_in_one_line(client: TestClient, path: str, status: int, said: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == status
+    assert said in unescape(answer.text)
+    assert "Traceback" not in answer.text
+    document = client.get(path + ("&" if "?" in path else "?") + "format=json")
+    if "format=xml" not in path:
+        assert document.json()["schema"] == "ddefuzz.page.problem/1"
+        assert "\n" not in document.json()["error"]
+
+
+WRONG_FORMS: list[tuple[str, dict[str, str], str]] = [
+    ("state", {"state": "duplicate"}, "findings dup"),
+    ("state", {"state": "fixed", "fixed_in": "soon"}, "expected versions of torch"),
+    ("state", {"state": "triaged", "fixed_in": "2.14.0"}, "expected the state fixed"),
+    ("state", {"state": "wont-fix", "expires": "soon"}, "expected one such as 2027-01-31"),
+    ("details", {"cause": "user", "labels": "--"}, "labels"),
+    ("link", {"url": "javascript:alert(1)"}, "https://"),
+    ("note", {"text": " \n"}, "note"),
+    ("dup", {"of": FIRST}, "same finding twice"),
+    ("dup", {"of": "zzz"}, "zzz"),
+    ("undup", {}, "expected a duplicate"),
+    ("undo", {}, "no decision"),
+]
+
+
+@pytest.mark.parametrize(("action", "fields", "said"), WRONG_FORMS)
+def test_a_form_that_cannot_be_done_changes_nothing(
+    client: TestClient, database: Database, action: str, fields: dict[str, str], said: str
+) -> None:
+    before = database.get(FIRST)
+    answer = client.post(f"/findings/{FIRST}/{action}", data={"form_token": form_token(client), **fields})
+    assert (answer.status_code, database.get(FIRST)) == (400, before)
+    assert said in unescape(answer.text)
+
+
+def test_an_empty_database_has_its_pages(tmp_path: Path) -> None:
+    with Database.open(f"sqlite:///{tmp_path / 'empty.db'}") as database:
+        client = client_of(database)
+        for page in PAGES:
+            if "{" not in page.path:
+                assert client.get(page.path).status_code == 200, page.path
+
+
+@pytest.mark.slow
+def test_the_dashboard_does_not_import_torch() -> None:
+    program = (
+        "import sys, json, ddefuzz.web.serve, ddefuzz.web.app; "
+        "print(json.dumps([name for name in ('torch', 'sympy') if name in sys.modules]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert json.loads(ended.stdout) == []

@@ -1,0 +1,217 @@
+"""Who may read and write, and that text of findings never becomes markup."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.findings.database import Database
+from ddefuzz.web.app import make_app
+from ddefuzz.web.pages import PAGES
+from ddefuzz.web.security import MOST_BYTES, Access, is_loopback
+from tests.findings.arbitrary_findings import CHUNK, ROLL
+from tests.web.served import HOSTILE, client_of, form_token, hostile
+
+FIRST = CHUNK.key
+
+
+class Elements(HTMLParser):
+    """All elements of a page with their attributes, and the text in scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def check_markup(page: str) -> None:
+    """Only our own scripts, no handler, no style, no foreign address is loaded, no `javascript:`."""
+    elements = Elements(page).found
+    scripts = [attributes.get("src") for tag, attributes in elements if tag == "script"]
+    assert scripts == ["/static/htmx.min.js", "/static/keys.js"]
+    for tag, attributes in elements:
+        assert not any(name.startswith("on") or name == "style" for name in attributes), (tag, attributes)
+        for name in ("src", "href", "action", "hx-get"):
+            value = attributes.get(name) or "/"
+            loads = tag != "a"
+            assert value.startswith(("/", "#") if loads else ("/", "#", "https://", "http://")), (tag, value)
+            assert not (loads and value.startswith("//"))
+        assert tag not in ("style", "iframe", "object", "embed", "base")
+        if tag == "img":
+            assert attributes["src"] == "/static/icon.svg"
+
+
+def test_text_of_findings_is_never_markup(database: Database) -> None:
+    database.put([hostile(database.get(FIRST))])
+    client = client_of(database)
+    for page in PAGES:
+        if "{file" not in page.path:
+            answer = client.get(page.path.format(finding_id=FIRST))
+            assert answer.status_code == 200, answer.text
+            check_markup(answer.text)
+    assert HOSTILE.replace("{{7*7}}", "") not in client.get(f"/findings/{FIRST}").text
+    for path in (f"/findings?q={HOSTILE}", f"/findings?kind={HOSTILE}", f"/{HOSTILE}", f"/findings/{HOSTILE}"):
+        check_markup(client.get(path).text)
+    token = form_token(client)
+    done = client.post(
+        "/findings/bulk",
+        data={"form_token": token, "ids": [ROLL.key], "owner": HOSTILE, "by": HOSTILE, "back": HOSTILE},
+    )
+    assert done.status_code == 200
+    check_markup(done.text)
+
+
+def test_every_answer_has_the_headers(database: Database) -> None:
+    client = client_of(database)
+    for path in ("/findings", f"/findings/{FIRST}?format=json", "/nothing", "/static/style.css", "/findings?page=x"):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
+    assert client.get("/findings", headers={"Host": "evil.example"}).headers["x-frame-options"] == "DENY"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8000", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("10.1.2.3", 200),
+        ("fuzz.example.org", 200),
+        ("FUZZ.example.org:80", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("evil@localhost", 421),
+        ("localhost/evil", 421),
+        ("localhost:port", 421),
+        ("", 421),
+    ],
+)
+def test_only_known_hosts_are_answered(database: Database, host: str, status: int) -> None:
+    client = client_of(database, Access(hosts=frozenset({"localhost", "fuzz.example.org"})))
+    assert client.get("/findings", headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:9"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_forms_of_other_sites_are_rejected(database: Database, headers: dict[str, str]) -> None:
+    client = client_of(database)
+    sent = {"form_token": form_token(client), "state": "triaged"}
+    assert client.post(f"/findings/{FIRST}/state", data=sent, headers=headers).status_code == 403
+    assert database.get(FIRST).state == "new"
+    own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+    assert client.post(f"/findings/{FIRST}/state", data=sent, headers=own).status_code == 303
+
+
+def test_a_form_needs_the_token_of_its_session(database: Database) -> None:
+    client, other = client_of(database), client_of(database)
+    foreign = form_token(other)
+    for sent in ({}, {"form_token": ""}, {"form_token": foreign}, {"form_token": "é"}):
+        for path, more in ((f"/findings/{FIRST}/undo", {}), ("/findings/bulk", {"ids": FIRST, "owner": "x"})):
+            assert client.post(path, data={**sent, **more, "why": ""}).status_code == 403, (path, sent)
+    again = form_token(client)
+    client.cookies.clear()
+    assert client.post(f"/findings/{FIRST}/state", data={"form_token": again, "state": "triaged"}).status_code == 403
+    assert database.get(FIRST).state == "new"
+
+
+def test_the_session_cookie_is_hidden_from_scripts_and_other_sites(database: Database) -> None:
+    cookie = client_of(database).get("/findings").headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+
+
+def test_read_only_has_no_forms_and_accepts_none(database: Database) -> None:
+    client = client_of(database, Access(read_only=True))
+    for path in ("/findings", f"/findings/{FIRST}"):
+        page = client.get(path).text
+        assert 'method="post"' not in page
+        assert "read only" in page
+    for path in (f"/findings/{FIRST}/undo", "/findings/bulk"):
+        answer = client.post(path, data={"form_token": "x"})
+        assert (answer.status_code, "--read-only" in answer.text) == (403, True)
+
+
+def test_a_token_is_needed_for_writing_only(database: Database) -> None:
+    client = client_of(database, Access(token="secret"))
+    page = client.get(f"/findings/{FIRST}")
+    assert "Log in to decide" in page.text
+    assert 'method="post"' not in page.text
+    token = form_token(client, "/login")
+    sent = {"form_token": token, "state": "triaged"}
+    assert client.post(f"/findings/{FIRST}/state", data=sent).status_code == 403
+    for wrong in ("", "Secret", "secret2", "é"):
+        assert client.post("/login", data={"form_token": token, "token": wrong}).status_code == 403
+    assert client.post("/login", data={"form_token": "x", "token": "secret"}).status_code == 403
+    assert client.post("/login", data={"form_token": token, "token": "secret"}).status_code == 303
+    assert "logged in" in client.get("/findings").text
+    assert client.post(f"/findings/{FIRST}/state", data=sent).status_code == 303
+    assert "Log in to decide" in client_of(database, Access(token="secret")).get("/findings").text
+
+
+def test_long_bodies_are_rejected(database: Database) -> None:
+    client = client_of(database)
+    token = form_token(client)
+    long = {"form_token": token, "text": "x" * (MOST_BYTES + 1)}
+    assert client.post(f"/findings/{FIRST}/note", data=long).status_code == 413
+    chunks = client.post(f"/findings/{FIRST}/note", content=iter([b"text=x"]))
+    assert chunks.status_code == 411
+
+
+def test_an_error_of_ours_is_one_line(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = client_of(database)
+    monkeypatch.setattr(Database, "read", lambda *_: 1 / 0)
+    answer = client.get("/findings")
+    assert (answer.status_code, "ZeroDivisionError" in answer.text, "Traceback" in answer.text) == (500, True, False)
+
+
+def test_a_lost_database_is_said(database: Database, tmp_path: Path) -> None:
+    client = client_of(database)
+    (tmp_path / "a.db").write_bytes(b"no database at all" * 500)
+    database.close()
+    answer = client.get("/findings?format=json")
+    assert (answer.status_code, answer.json()["status"]) == (503, 503)
+
+
+def test_nothing_is_written_where_only_reading_is_declared(database: Database) -> None:
+    writing = {
+        (route.path, method)  # type: ignore[attr-defined]
+        for route in make_app(database, Access()).routes
+        for method in getattr(route, "methods", None) or ()
+        if method not in ("GET", "HEAD")
+    }
+    assert {method for _, method in writing} == {"POST"}
+    assert all(path.startswith("/findings/") or path == "/login" for path, _ in writing)
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("x.org", False),
+    ],
+)
+def test_which_addresses_are_this_machine(host: str, own: bool) -> None:
+    assert is_loopback(host) == own
