@@ -113,6 +113,7 @@ def program(x: Float32[Tensor, "2 u0=3"]):
 """
 
 
+@pytest.mark.slow
 def test_a_planted_branch_is_answered_and_patched() -> None:
     path = Path(torch.__file__).parents[1] / FILE
     before = path.read_text()

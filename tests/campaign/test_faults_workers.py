@@ -131,6 +131,7 @@ def test_an_allocation_of_eight_gigabytes_fails_without_ending_the_campaign(
     assert summary.digests[:2] + summary.digests[3:] == undisturbed.digests[:2] + undisturbed.digests[3:]
 
 
+@pytest.mark.slow
 def test_a_pool_whose_idle_worker_is_killed_has_a_new_one_for_the_next_task() -> None:
     with Pool(1) as pool:
         assert pool.submit(process_of, "first", 60).result() == f"first {workers(os.getpid())[0].pid}"

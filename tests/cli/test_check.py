@@ -60,6 +60,7 @@ def document(*words: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_users_branch_is_one_problem_of_three_captures() -> None:
     found = document(f"{SUBJECTS}:branch", "--no-advice")
     assert [one["stage"] for one in found["captures"]] == ["export", "export-strict", "compile"]
@@ -126,6 +127,7 @@ def test_known_findings_are_named() -> None:
     assert "found no findings, expected a folder of them" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_file_in_both_semantics(tmp_path: Path) -> None:
     path = tmp_path / "chunk.py"
     path.write_text(PROGRAM)
@@ -143,6 +145,7 @@ def test_a_program_file_in_both_semantics(tmp_path: Path) -> None:
     assert check(str(path), "--stage", "export", "--key", "dde-0000000000").returncode == 1
 
 
+@pytest.mark.slow
 def test_a_module_of_cases_a_class_and_a_factory() -> None:
     both = document(str(SUBJECTS), "--stage", "export", "--no-advice")["captures"]
     assert [(one["case"], one["outcome"]) for one in both] == [("one", "ok"), ("two", "fail")]

@@ -29,6 +29,7 @@ def test_a_program_gets_a_change_that_is_a_program(tmp_path: Path) -> None:
     assert "+    torch._check(n > 3)\n" in changes[0]["change"]["diff"]
 
 
+@pytest.mark.slow
 def test_a_patch_is_written_and_applied_only_when_asked_for(tmp_path: Path) -> None:
     path, patch = tmp_path / "own.py", tmp_path / "own.patch"
     function = "def f(x, keep):\n    kept = x[keep]\n    if kept.numel() == 0:\n        return x\n    return x\n"

@@ -85,6 +85,7 @@ def test_the_database_is_named_where_the_default_is_another(
     assert seen == [expected]
 
 
+@pytest.mark.slow
 def test_a_printed_command_runs_as_it_is_pasted(tmp_path: Path) -> None:
     script = executable(tmp_path / "venv" / "bin" / "ddefuzz")
     script.write_text(f"#!{sys.executable}\nfrom ddefuzz.cli.main import main; main()\n")

@@ -50,6 +50,7 @@ def run(*words: str) -> Result:
     return CliRunner(env={"COLUMNS": "100"}).invoke(matrix.command, words, catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_a_finding_is_fixed_and_another_regresses(tmp_path: Path, findings: Path) -> None:
     old = interpreter(tmp_path, "2.13.0", diff="shows", roll="passes")
     new = interpreter(tmp_path, "2.15.0", diff="passes", roll="shows")

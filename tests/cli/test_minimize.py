@@ -61,6 +61,7 @@ def url(tmp_path: Path) -> str:
     return url
 
 
+@pytest.mark.slow
 def test_a_file_becomes_the_smallest_program_on_stdout(tmp_path: Path) -> None:
     path = tmp_path / "case.py"
     path.write_text(ORIGINAL)
@@ -70,6 +71,7 @@ def test_a_file_becomes_the_smallest_program_on_stdout(tmp_path: Path) -> None:
     assert "shown in 3/3 fresh processes" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_finding_is_saved_with_its_confirmation(url: str) -> None:
     result = CliRunner().invoke(command, [CHUNK.key[:8], "--db", url, "--format", "json"], catch_exceptions=False)
     outcome = json.loads(result.stdout)
@@ -124,6 +126,7 @@ def test_a_file_that_is_no_failing_program_is_refused(tmp_path: Path, text: str,
         CliRunner().invoke(command, [str(path), "--stage", "export"], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_all_findings_are_minimized_confirmed_and_controlled_and_a_second_time_nothing_changes(url: str) -> None:
     def run(*more: str) -> tuple[str, str]:
         arguments = ["--all", "-j", "1", "--db", url, *more]

@@ -306,6 +306,7 @@ def test_a_folder_that_cannot_be_written(url: str, tmp_path: Path) -> None:
     assert sites(url, "--html", str(tmp_path / "file")).exit_code == 2
 
 
+@pytest.mark.slow
 def test_torch_is_not_imported(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/empty.db"
     Database.open(url).close()

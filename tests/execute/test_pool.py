@@ -136,6 +136,7 @@ def test_a_crash_is_reported_with_the_last_journal_entry(pool: Pool, folder: Pat
     assert (doing.stage, doing.program, doing.step, doing.worker) == ("export", "the program", 2, lost.worker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "outcome", "reason"),
     [

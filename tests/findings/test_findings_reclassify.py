@@ -54,6 +54,7 @@ def finding(signature: Signature, expression: str, **fields: object) -> Finding:
     return normalized(msgspec.structs.replace(one, **fields))
 
 
+@pytest.mark.slow
 @settings(database=None, deadline=None, derandomize=True, max_examples=200)
 @given(databases())
 def test_nothing_is_lost_and_once_is_enough(before: tuple[Finding, ...]) -> None:

@@ -123,6 +123,7 @@ def strided(x: torch.Tensor) -> torch.Tensor:
     return torch.stack((eager(x), eager(x)), dim=1)[:, 0]
 
 
+@pytest.mark.slow
 def test_every_kind_of_captured_programs_has_a_script() -> None:
     calling = [oracle for oracle in ORACLES if oracle.calls and oracle.is_for("compile")]
     called = {kind for oracle in calling for kind in oracle.kinds} - {"regressed"}

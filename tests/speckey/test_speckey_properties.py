@@ -60,6 +60,7 @@ def test_only_exact_tensors_with_memory_take_the_fast_path(one: Drawn) -> None:
     assert with_tensor(one, lambda tensor: paths().fast(tensor) is not None) == is_plain
 
 
+@pytest.mark.slow
 @quiet
 @given(symbolic(), some_options)
 def test_a_key_adds_no_guard(drawn_: tuple[tuple[int, ...], bool], options: Options) -> None:
@@ -110,6 +111,7 @@ def behaviour(tensor: torch.Tensor, options: Options) -> tuple[Any, ...]:
     return tuple(asked)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None, database=None)
 @given(pairs(kinds=("tensor",)), st.sampled_from([one for one in OPTIONS if one.dtype]))
 def test_equal_keys_are_equal_behaviour(pair: tuple[Drawn, Drawn], options: Options) -> None:
@@ -186,6 +188,7 @@ def test_keys_are_stable_over_processes() -> None:
 # Dispatch
 
 
+@pytest.mark.slow
 @quiet
 @given(st.lists(pairs(kinds=("tensor", "parameter", "subclass", "meta")), max_size=6), some_options)
 def test_dispatch_gives_what_was_made_for_the_keys(calls: list[tuple[Drawn, Drawn]], options: Options) -> None:

@@ -89,6 +89,7 @@ def test_upstreams_own_test(op: str, outcome: str, kind: str) -> None:
     assert (result.outcome, result.kind) == (outcome, kind)
 
 
+@pytest.mark.slow
 def test_captured_samples_are_called() -> None:
     swept = run_sweep(SweepTask("flip", "opinfo", 0, FEW, oracles=NAMES)).swept
     assert swept.called == 2
