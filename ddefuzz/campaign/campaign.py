@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from ddefuzz.campaign.guide import Guide
-from ddefuzz.campaign.lost import OwnError, lost_case, lost_in, smallest_so_far, undone_case, was_begun
+from ddefuzz.campaign.lost import OwnError, lost_case, lost_in, shown_by_loss, smallest_so_far, undone_case, was_begun
 from ddefuzz.campaign.pace import Pace
 from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming, confirm_seconds
 from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
@@ -361,8 +361,9 @@ class Campaign:
                 shown = failure is not None
                 self.tally.cpu_seconds["confirm"] += seconds
                 self.pace.followed(seconds)
-            case Lost(outcome=outcome):
-                shown, failure = outcome == suspect.signature.kind, None
+            case Lost():
+                failure = shown_by_loss(suspect, result)
+                shown = failure is not None
             case OwnError(reason=reason):
                 # A bug of ddefuzz says nothing about the finding, which stays unconfirmed.
                 self.events.append(("lost", f"{name}: {reason}"))

@@ -7,15 +7,16 @@ from pathlib import Path
 import msgspec
 
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, MinimizeResult, MinimizeTask, StageOutcome
+from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
-from ddefuzz.execute.pool import Lost
-from ddefuzz.execute.protocol import ALL_STAGES, Observation, Semantics, Stage
+from ddefuzz.execute.pool import Lost, lost_observation
+from ddefuzz.execute.protocol import ALL_STAGES, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.generate.origin import Draw
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.oracles.capture import classify, judge
+from ddefuzz.oracles.program import Suspect, tried_of
 from ddefuzz.program.text import digest
 
 NO_CASE = -1
@@ -43,8 +44,9 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
     stage, semantics = _run_of(task, doing)
     drawn = doing.stage in ALL_STAGES
     reason = lost.reason if drawn else f"{lost.reason} while drawing {doing.program or 'the first step'}"
-    observation = Observation(stage, semantics, lost.outcome, reason)
-    outcome = StageOutcome(stage, str(semantics), lost.outcome, "", 0.0)
+    run = Run(ProgramSubject(doing.program), stage, semantics)
+    observation = lost_observation(run, msgspec.structs.replace(lost, reason=reason))
+    outcome = StageOutcome(stage, str(semantics), observation.outcome, "", 0.0)
     forced = drawn and " with " in doing.semantics
     sightings = () if forced else sightings_of(observation, doing.program if drawn else None, torch)
     return CaseResult(
@@ -58,7 +60,14 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
 
 def sightings_of(observation: Observation, program: str | None, torch: str) -> tuple[Sighting, ...]:
     """The crash or timeout as a sighting of the program that ran. None if there was no program yet."""
-    return tuple(sighting(failure, program, "fails", torch) for failure in map(classify, judge([observation])))
+    return tuple(sighting(failure, program, "fails", torch) for failure in tried_of(observation).failures)
+
+
+def shown_by_loss(suspect: Suspect, lost: Lost) -> Failure | None:
+    """The failure by which the loss of a confirmation shows the suspected signature; None if it does not."""
+    run = Run(ProgramSubject(suspect.program), suspect.stage, suspect.semantics, calls=suspect.calls)
+    found = tried_of(lost_observation(run, lost)).failures
+    return next((one.failure for one in found if one.signature == suspect.signature), None)
 
 
 def undone_case(task: CaseTask, journal: Path) -> CaseResult:

@@ -7,14 +7,15 @@ installed, and nothing of torch leaves this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import torch
 
+from ddefuzz.execute import phase
 from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, is_accepted, telling
 from ddefuzz.execute.compare import aliases, close, differences
 from ddefuzz.execute.forms import Form, condition_of
@@ -70,17 +71,18 @@ def exercise(
     `forms` have the assertions that a refusal may come from. Only if the capture is `constrained` is there
     something to learn about its symbols in calls that end well.
     """
-    places: dict[tuple[Subject, tuple[tuple[str, int], ...]], tuple[CallSize, _At]] = {}
+    places: dict[tuple[Subject, tuple[tuple[str, int], ...]], _At] = {}
     for size in sizes:
         at = _at(subject, size, static_dims=capture.static_dims)
         if at is not None:
-            places.setdefault((at.subject, tuple(sorted(at.kept.items()))), (size, at))
-    return tuple(_call(at, capture, size, forms, constrained) for size, at in places.values())
+            places.setdefault((at.subject, tuple(sorted(at.kept.items()))), at)
+    return tuple(_call(at, capture, forms, constrained) for at in places.values())
 
 
 class _At(NamedTuple):
-    """A subject at some sizes; `kept` are the sizes of symbols that masks make (see `Prepared.kept`)."""
+    """A subject at the sizes of this name; `kept` are those of symbols that masks make (see `Prepared.kept`)."""
 
+    size: CallSize
     subject: Subject
     kept: Mapping[str, int]
 
@@ -89,17 +91,18 @@ class _At(NamedTuple):
         return replace(prepare(self.subject), kept=self.kept)
 
 
-def _call(at: _At, capture: Capture, size: CallSize, forms: tuple[Form, ...], constrained: bool) -> Call:
-    expected = _run(capture.reference, at.fresh, capture)
+def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool) -> Call:
+    expected = _run("eager", at, capture)
     captures = capture.captures()
-    found = _run(capture.compute, at.fresh, capture)
+    found = _run("captured", at, capture)
     refusal, sizes = _explained(found.ended, forms, at)
-    call = Call(size, expected.ended, refusal, recompiled=capture.captures() != captures)
+    call = Call(at.size, expected.ended, refusal, recompiled=capture.captures() != captures)
     if not expected.ended.returned and not found.ended.returned:
         return call
     compared = _compared(call, at, capture, expected, found) if found.ended.returned else call
     if not constrained and not telling(compared):
         return compared
+    phase.enter("reading")
     ran = _ran(capture, at.fresh())
     return msgspec.structs.replace(compared, symbols=(*ran.symbols, *sizes), failing=ran.condition)
 
@@ -149,7 +152,7 @@ def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
     """Why eager's own result is not determined by its inputs; empty if it is."""
     if expected.draws:
         return "random numbers"
-    again = _run(capture.reference, at.fresh, capture)
+    again = _run("eager", at, capture)
     return (
         "" if again.ended == expected.ended and not any(_differences(expected, again)) else "eager differs from eager"
     )
@@ -162,7 +165,7 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
     unbacked dims stay as they are, and masks keep as much of them as the size says, at most all.
     """
     if not isinstance(subject, ProgramSubject):
-        return _At(subject, {}) if size == "example" else None
+        return _At(size, subject, {}) if size == "example" else None
     program = catalogue.parse(subject.text, "<program>").program
     resized = at_data_size(program, size)
     kept: dict[str, int] = {}
@@ -172,7 +175,7 @@ def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
         resized = replace(resized, inputs=tuple(old if old.shape != new.shape else new for old, new in pairs))
     if any(map(fault_of, resized.inputs)):  # such a size is not possible: `spd(n)` has none of 0
         return None
-    return _At(ProgramSubject(print_program(resized)), kept)
+    return _At(size, ProgramSubject(print_program(resized)), kept)
 
 
 def resized(subject: ProgramSubject, size: CallSize) -> ProgramSubject | None:
@@ -181,12 +184,16 @@ def resized(subject: ProgramSubject, size: CallSize) -> ProgramSubject | None:
     return at.subject if at is not None and isinstance(at.subject, ProgramSubject) else None
 
 
-def _run(compute: Callable[[Prepared], Any], make: Callable[[], Prepared], capture: Capture) -> _Result:
-    fresh = make()
+def _run(side: Literal["eager", "captured"], at: _At, capture: Capture) -> _Result:
+    phase.enter(side, at.size)
+    fresh = at.fresh()
+    compute = capture.compute if side == "captured" else capture.reference
     before = torch.default_generator.get_state()
     try:
         with _state_kept(capture.module):
             value = compute(fresh)
+            if capture.backward:
+                phase.enter(side, at.size, gradient=True)
             gradients = tuple(_gradients(value, fresh)) if capture.backward else ()
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
@@ -262,8 +269,7 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
         program,
         inputs=tuple(replace(one, dtype="float64") if one.dtype in SMALL_FLOATS else one for one in program.inputs),
     )
-    exactly = _At(ProgramSubject(print_program(wide)), at.kept)
-    exact = _run(capture.reference, exactly.fresh, capture)
+    exact = _run("eager", at._replace(subject=ProgramSubject(print_program(wide))), capture)
     if not exact.ended.returned:
         return False
     sides = [[*_floats(side.value), *_floats(side.gradients)] for side in (exact, found)]

@@ -22,6 +22,7 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 import torch
 
+from ddefuzz.execute import phase
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.exercise import exercise, resized
 from ddefuzz.execute.forms import Form
@@ -167,6 +168,7 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
         inputs=inputs_of(prepared),
     ) as recorder:
         try:
+            phase.enter("capture")
             capture = stage(prepared)
             seen.cpu_seconds, seen.seconds = time.process_time() - started, time.perf_counter() - clock
         # KeyboardInterrupt too: Ctrl-C does not reach a worker, so the subject has raised it.
@@ -174,6 +176,7 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
             seen.cpu_seconds, seen.seconds = time.process_time() - started, time.perf_counter() - clock
             _note_failure(seen, error, recorder)
         seen.guards, seen.answered, seen.unbacked = recorder.guards(), recorder.answered(), recorder.symbols()
+    phase.enter("reading")
     seen.compiles = int(counters["stats"]["unique_graphs"])
     if capture is not None and then is not None:
         then(capture)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from itertools import count
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
@@ -29,6 +30,8 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import worker
+from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.phase import Left, left_by
 from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run
 from ddefuzz.execute.scratch import check_folders, scratch_folder
 from ddefuzz.execute.watchdog import Watchdog
@@ -53,6 +56,8 @@ captured.
 EXITED = "exit code"
 """How the reason begins if a process ended without a signal."""
 
+_TASKS = count()
+
 SOCKET_FOLDER_BYTES = 89
 """How long the path of the folder of a socket may be: of the 107 bytes of the socket's own, 18 are its name."""
 
@@ -76,20 +81,22 @@ class PoolContext(ForkServerContext):
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
-    """A task whose worker died or was killed at its time limit."""
+    """A task whose worker died or was killed at its time limit, and what it was doing in the run."""
 
     outcome: Literal["crash", "timeout"]
     reason: str
     worker: int = 0
+    left: Left = Left()
 
 
 class Future(Generic[R]):
     """The future result of a task."""
 
-    def __init__(self, future: ProcessFuture[bytes], kind: Any, timeout: float) -> None:
+    def __init__(self, future: ProcessFuture[bytes], kind: Any, timeout: float, phases: Path) -> None:
         self._future = future
         self._kind = kind
         self._timeout = timeout
+        self._phases = phases
 
     def done(self) -> bool:
         """Whether `result` returns at once."""
@@ -107,9 +114,9 @@ class Future(Generic[R]):
         try:
             encoded = self._future.result()
         except TimeoutError:
-            return Lost("timeout", f"stopped after {self._timeout:g} s")
+            return Lost("timeout", f"stopped after {self._timeout:g} s", left=left_by(self._phases))
         except ProcessExpired as error:
-            return Lost("crash", exit_reason(int(error.exitcode)), int(error.pid or 0))
+            return Lost("crash", exit_reason(int(error.exitcode)), int(error.pid or 0), left_by(self._phases))
         except CancelledError:
             return Lost("crash", "its workers were stopped")
         except BrokenProcessPool as error:
@@ -180,21 +187,22 @@ class Pool:
         A module-level function of one argument; its annotations say how argument and result are encoded.
         """
         _, kind = worker.signature(function)
-        payload = msgspec.json.encode(argument)
+        phases = _phases_file()
+        arguments = (function, msgspec.json.encode(argument), phases)
         try:
-            future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
+            future = self._pool.schedule(worker.perform, args=arguments, timeout=timeout)
         except RuntimeError:
             # Pebble gives a pool up when a worker dies while none has a task: the next task gets a new one.
             self._stop()
             self._start()
             try:
-                future = self._pool.schedule(worker.perform, args=(function, payload), timeout=timeout)
+                future = self._pool.schedule(worker.perform, args=arguments, timeout=timeout)
             except BrokenProcessPool as error:
                 check_workers_can_start(error)
                 raise UnsupportedError(f"no worker can be started: {error.__cause__ or error}") from error
         self._outstanding.add(future)
         future.add_done_callback(self._outstanding.discard)
-        return Future(future, kind, timeout)
+        return Future(future, kind, timeout, phases)
 
     def observe(self, run: Run, timeout: float) -> Observation:
         """One run in a warm worker."""
@@ -218,18 +226,19 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
     """
     context = fork_server(ForkServerContext())
     receiver, sender = context.Pipe(duplex=False)
+    phases = _phases_file()
     process = context.Process(
-        target=worker.cold_main, args=(sender, msgspec.json.encode(run), memory_bytes), daemon=True
+        target=worker.cold_main, args=(sender, msgspec.json.encode(run), memory_bytes, phases), daemon=True
     )
     process.start()
     sender.close()
     try:
         said = _received(receiver, process.sentinel, timeout)
         if said is None:
-            return lost_observation(run, Lost("timeout", f"stopped after {timeout:g} s"))
+            return lost_observation(run, Lost("timeout", f"stopped after {timeout:g} s", left=left_by(phases)))
         process.join()
         if not said:
-            return lost_observation(run, Lost("crash", exit_reason(process.exitcode or 0)))
+            return lost_observation(run, Lost("crash", exit_reason(process.exitcode or 0), left=left_by(phases)))
         if said.startswith(worker.REFUSED):
             raise InputError(said[1:].decode())
         return msgspec.json.decode(said[1:], type=Observation)
@@ -286,14 +295,29 @@ def waited(future: Future[R], stopped: Stopped) -> R | Lost:
         raise UnsupportedError(f"the workers cannot use this torch: {error}; `ddefuzz doctor` says more") from error
 
 
+def _phases_file() -> Path:
+    """A path for what one task is doing."""
+    return scratch_folder() / f"phases-{next(_TASKS)}"
+
+
 def lost_observation(run: Run, lost: Lost) -> Observation:
     """The observation of a run whose process was lost.
 
-    A process that crashes dies of a signal. User code that ends it otherwise (`os._exit`) is not judged.
+    A process that crashes dies of a signal. User code that ends it otherwise (`os._exit`) is not judged. What eager
+    does, and what ddefuzz does when it reads a captured program, is not judged either. If a call of the captured
+    program was lost, the observation has that call.
     """
     if isinstance(run.subject, CallableSubject) and lost.reason.startswith(EXITED):
         return Observation(run.stage, run.semantics, "not-judged", f"the code ends its own process: {lost.reason}")
-    return Observation(run.stage, run.semantics, lost.outcome, lost.reason)
+    phase, stack = lost.left
+    if phase.part in {"eager", "reading"}:
+        return Observation(run.stage, run.semantics, "not-judged", f"{lost.reason} {phase}", output=stack)
+    calls: tuple[Call, ...] = ()
+    reason = lost.reason
+    if phase.part == "captured" and phase.size is not None:
+        reason = f"{lost.reason} in the gradient" if phase.gradient else lost.reason
+        calls = (Call(phase.size, Ended(), Ended(reason)),)
+    return Observation(run.stage, run.semantics, lost.outcome, reason, calls=calls, output=stack)
 
 
 def exit_reason(code: int) -> str:

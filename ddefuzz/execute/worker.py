@@ -19,6 +19,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from ddefuzz.errors import DdefuzzError, UnsupportedError
+from ddefuzz.execute import phase
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, PatchedRun, Run
 
@@ -63,15 +64,16 @@ def note(entry: Entry) -> None:
         _journal.note(entry)
 
 
-def perform(function: Callable[[Any], Any], argument: bytes) -> bytes:
-    """Run one task: decode its argument, call, encode its result.
+def perform(function: Callable[[Any], Any], argument: bytes, phases: Path | None = None) -> bytes:
+    """Run one task: decode its argument, call, encode its result. `phases` is the file for what it is doing.
 
     Raises UnsupportedError without a torch to use, and only what the campaign's process can unpickle.
     """
     try:
         _keep_to_one_thread()
         kind, _ = signature(function)
-        result = function(msgspec.json.decode(argument, type=kind))
+        with phase.kept_in(phases):
+            result = function(msgspec.json.decode(argument, type=kind))
         return msgspec.json.encode(result)
     except DdefuzzError:
         raise
@@ -123,13 +125,15 @@ def late(module: str) -> Any:
     return import_module(module)
 
 
-def cold_main(connection: multiprocessing.connection.Connection, argument: bytes, memory_bytes: int) -> None:
+def cold_main(
+    connection: multiprocessing.connection.Connection, argument: bytes, memory_bytes: int, phases: Path
+) -> None:
     """The whole life of a cold process: one run, whose observation is sent through the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _confine(memory_bytes)
     os.environ[SYMBOLIZER] = SHORT_LIVED_SYMBOLIZER
     try:
-        answer = DONE + perform(observe_run, argument)
+        answer = DONE + perform(observe_run, argument, phases)
     except DdefuzzError as error:
         answer = REFUSED + str(error).encode()
     connection.send_bytes(answer)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ddefuzz.classify import chain
 from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified, ruled
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.expected import by_exception
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import decisive
@@ -15,7 +15,7 @@ from ddefuzz.classify.site import USER_SITE
 from ddefuzz.classify.wording import question, shortened
 from ddefuzz.execute.protocol import ALL_STAGES, ExceptionInfo, Observation, Outcome, Runner
 from ddefuzz.instrument import torch_api
-from ddefuzz.oracles.oracle import KindRow, Oracle, Title
+from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
 from ddefuzz.oracles.seen import Seen
 
 WANTED = {"guard_int": " as an int", "guard_float": " as a float"}
@@ -27,6 +27,9 @@ NO_DATA = {
     "DataDependentOutputException": "the value of {op} depends on the data",
 }
 """What FakeTensorMode's exceptions mean, by their class. `op` is the overload that they name."""
+
+IN_CALL: Mapping[Outcome, Kind] = {"crash": "crash-in-call", "timeout": "timeout-in-call"}
+"""The kind of a run whose process was lost in a call of the captured program."""
 
 EXPECTED_AFTER: dict[Outcome, frozenset[Outcome]] = {
     "fail": frozenset({"fail"}),
@@ -53,10 +56,12 @@ def _judged(observation: Observation) -> Failure | None:
     match observation.outcome:
         case "ok" | "not-judged":
             return None
-        case "crash":
-            return Failure("crash", observation, observation.reason or "the worker died")
-        case "timeout":
-            return Failure("timeout", observation, observation.reason or "the time limit was reached")
+        case "crash" | "timeout" as ended:
+            called = next(iter(observation.calls), None)  # a lost run has the call in which it was lost
+            if called is None:
+                return Failure(ended, observation, observation.reason)
+            kind = IN_CALL[ended]
+            return Failure(kind, observation, f"at size {called.size}: {observation.reason}", called.size)
         case "fail":
             kind, exception = decisive(observation)
             return Failure(kind, observation, _evidence(observation, kind, exception))
@@ -108,12 +113,15 @@ def _row(
     about_data: bool = False,
 ) -> KindRow:
     """A kind that is located and recognized by what the failed capture raised; the rules find its cause."""
+    return KindRow(meaning, title, _by(locate), by_exception, None, deadly, about_data)
 
+
+def _by(locate: Callable[[Observation], Located]) -> Locate:
     def locate_(failure: Failure, seen: Seen, runner: Runner) -> Located:
         del seen, runner
         return locate(failure.observation)
 
-    return KindRow(meaning, title, locate_, by_exception, None, deadly, about_data)
+    return locate_
 
 
 KINDS: Mapping[Kind, KindRow] = {
@@ -137,6 +145,20 @@ KINDS: Mapping[Kind, KindRow] = {
     "timeout": _row(
         "the capture did not end in time", "capture in {stage} does not end: {evidence}", chain.died, deadly=True
     ),
+    "crash-in-call": KindRow(
+        "a call of the captured program ends the process, and eager's does not",
+        "the captured program in {stage} ends the process {evidence}",
+        _by(chain.died),
+        deadly=True,
+        wrong=True,
+    ),
+    "timeout-in-call": KindRow(
+        "a call of the captured program does not end in time, and eager's does",
+        "the captured program in {stage} does not end {evidence}",
+        _by(chain.died),
+        deadly=True,
+        wrong=True,
+    ),
     "internal-error": _row("the capture raised any other error", "{site} raises {anchor}", chain.internal),
 }
 
@@ -145,9 +167,8 @@ ORACLE = Oracle("capture", KINDS, lambda seen: judge([seen.observation]))
 
 
 def classify(failure: Failure) -> Classified:
-    """The signature and cause of a failed capture. Nothing is run for it."""
-    located = KINDS[failure.kind].locate(failure, Seen("", failure.observation), _no_runner)
-    return ruled(failure, located)
+    """The signature and cause of a failed capture, or of a run whose process was lost. Nothing is run for it."""
+    return attributed(ORACLE, failure, Seen("", failure.observation), _no_runner)
 
 
 def _no_runner(run: object) -> Observation:

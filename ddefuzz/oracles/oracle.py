@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.classify import Classified, ruled
 from ddefuzz.classify.expected import Expected, by_call
 from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.classify.signature import Cause
+from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.calls import telling
 from ddefuzz.execute.protocol import REPEATED, Runner, Stage
 from ddefuzz.oracles.seen import Seen
@@ -73,3 +73,14 @@ class Oracle(NamedTuple):
     def is_for(self, stage: Stage) -> bool:
         """Whether it judges runs in a stage."""
         return stage in self.stages if self.stages else stage not in REPEATED
+
+
+def attributed(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
+    """A failure that an oracle reports, with its site and cause."""
+    row = oracle.kinds[failure.kind]
+    located = row.locate(failure, seen, runner)
+    if row.cause is None:
+        return ruled(failure, located)
+    cause = row.cause(failure) if callable(row.cause) else row.cause
+    signature = Signature(failure.kind, located.site, located.anchor)
+    return Classified(failure, signature, cause, oracle.name, located.frame)

@@ -26,8 +26,9 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.execute.worker import late
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.capture import classify
+from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.seen import Seen
-from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, named, oracle_of
+from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 
@@ -59,7 +60,7 @@ def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
     oracle = oracle_of(suspect.signature.kind)
     seen = look(run, runner, (SIZE_OBLIVIOUS,) if oracle.compares else ())[0]
     of_kind = (failure for failure in oracle.judge(seen) if failure.kind == suspect.signature.kind)
-    shown = (one for one in of_kind if named(oracle, one, seen, runner).signature == suspect.signature)
+    shown = (one for one in of_kind if attributed(oracle, one, seen, runner).signature == suspect.signature)
     return next(shown, None)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddefuzz.classify.classify import Classified, ruled
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.oracles import agreement, assertions, capture, mechanism, recompilation, specialization
-from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.oracles.oracle import KindRow, Oracle, attributed
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
@@ -71,15 +71,4 @@ def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tupl
     """The failures that the named oracles report for one observation, each with its site."""
     stage = seen.observation.stage
     chosen = [oracle for oracle in ORACLES if oracle.name in set(names) and oracle.is_for(stage)]
-    return tuple(named(oracle, failure, seen, runner) for oracle in chosen for failure in oracle.judge(seen))
-
-
-def named(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
-    """A failure that an oracle reports, with its site."""
-    row = oracle.kinds[failure.kind]
-    located = row.locate(failure, seen, runner)
-    if row.cause is None:
-        return ruled(failure, located)
-    cause = row.cause(failure) if callable(row.cause) else row.cause
-    signature = Signature(failure.kind, located.site, located.anchor)
-    return Classified(failure, signature, cause, oracle.name, located.frame)
+    return tuple(attributed(oracle, failure, seen, runner) for oracle in chosen for failure in oracle.judge(seen))

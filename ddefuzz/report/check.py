@@ -331,8 +331,7 @@ def _badness(problem: Problem) -> tuple[bool, bool, bool, bool, int]:
     what is minor last.
     """
     row = row_of(problem.kind)
-    deadly = problem.kind in ("crash", "timeout")
-    return (is_minor(problem.kind), problem.consequence, not row.wrong, not deadly, -len(problem.stages))
+    return (is_minor(problem.kind), problem.consequence, not row.wrong, not row.deadly, -len(problem.stages))
 
 
 def _called(call: Call) -> Called:

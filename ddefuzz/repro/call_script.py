@@ -76,6 +76,9 @@ def marked(inputs):
     return inputs
 """
 
+CALLING: Final = "calling the captured program"
+"""The line that a script prints to stderr before that call, which may end the process."""
+
 _SCRIPT: Final = Template('''\
 """$title
 
@@ -128,6 +131,7 @@ def main():
             verdict = "fails otherwise"
             compute, captures = capture()
             before = captures()
+            print("$calling", file=sys.stderr, flush=True)
             called = ended(compute, $marked, $backward)
             if captures() == before:
                 found = seen(eager, called, lambda: ended(Captured(), in_float64(call_inputs()), $backward))
@@ -179,6 +183,7 @@ def call_script(program: Program, stage: str, expected: Expected, title: str) ->
         expected=repr(expected.seen),
         functions=functions,
         backward=stage in BACKWARD,
+        calling=CALLING,
         stage=stage,
     )
     return black.format_str(script, mode=black.Mode(line_length=WIDTH))

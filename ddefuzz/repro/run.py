@@ -16,7 +16,10 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.execute.protocol import Outcome
 from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.capture import IN_CALL
+from ddefuzz.repro.call_script import CALLING
 from ddefuzz.repro.finding import finding_script
 
 SECONDS: Final = 120.0
@@ -134,7 +137,8 @@ class _Runner:
         try:
             output, errors = process.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired:
-            status: ScriptStatus = "shows" if finding.kind == "timeout" else "fails otherwise"
+            _kill(process)
+            status = _status_of_loss(finding, "timeout", process.communicate()[1])
             return ScriptResult(finding.id, status, reason=f"no verdict within {self._seconds:g} s")
         finally:
             _kill(process)
@@ -153,13 +157,21 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def _status_of_loss(finding: Finding, outcome: Outcome, errors: str) -> ScriptStatus:
+    """What a script shows that ended without a verdict: whether it did so in the capture or in the call of what was
+    captured has to be as in the finding.
+    """
+    kind = IN_CALL[outcome] if CALLING in errors.splitlines() else outcome
+    return "shows" if finding.kind == kind else "fails otherwise"
+
+
 def _result(finding: Finding, code: int, output: str, errors: str) -> ScriptResult:
     lines = output.strip().splitlines()
     try:
         said = msgspec.json.decode(lines[-1] if lines else "", type=_Said)
     except msgspec.DecodeError:
         if code < 0:
-            status: ScriptStatus = "shows" if finding.kind == "crash" else "fails otherwise"
+            status = _status_of_loss(finding, "crash", errors)
             return ScriptResult(finding.id, status, reason=f"died of {signal.Signals(-code).name}")
         last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
         return ScriptResult(finding.id, "not judged", reason=last)

@@ -20,8 +20,8 @@ from ddefuzz.campaign.lost import sightings_of
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.journal import last_of_case
-from ddefuzz.execute.pool import Future, Lost
-from ddefuzz.execute.protocol import ALL_STAGES, EXPLICIT, SIZE_OBLIVIOUS, Observation, Stage
+from ddefuzz.execute.pool import Future, Lost, lost_observation
+from ddefuzz.execute.protocol import ALL_STAGES, EXPLICIT, SIZE_OBLIVIOUS, ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.ops.catalogue import OPS, parse
@@ -220,10 +220,9 @@ class Sweep:
             else:
                 self._send(op, task.skip, reasons)
             return
-        observation = Observation(
-            stage, SIZE_OBLIVIOUS if doing.semantics == str(SIZE_OBLIVIOUS) else EXPLICIT, lost.outcome, lost.reason
-        )
-        reasons = (*before, f"{lost.outcome} in {stage}: {lost.reason}")
+        semantics = SIZE_OBLIVIOUS if doing.semantics == str(SIZE_OBLIVIOUS) else EXPLICIT
+        observation = lost_observation(Run(ProgramSubject(doing.program), stage, semantics), lost)
+        reasons = (*before, f"{lost.outcome} in {stage}: {observation.reason}")
         self._record(sightings_of(observation, doing.program, self.versions.torch), ())
         if len(reasons) > LOST_AT_MOST:
             self._keep(op, SweepResult(_given_up(op, reasons)), reasons[-1])

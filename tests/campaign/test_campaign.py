@@ -32,6 +32,7 @@ from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.control.model import Control
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.journal import Entry, Journal
+from ddefuzz.execute.phase import Left, Phase
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database
@@ -268,6 +269,41 @@ def test_a_worker_that_dies_is_a_finding_and_not_the_end(tmp_path: Path) -> None
     assert summary.lost == 1
     (finding,) = database.findings()
     assert finding.kind == "crash"
+
+
+CALLED_THERE = Left(Phase("captured", "0"))
+
+
+@pytest.mark.parametrize(
+    ("case", "again", "confirmed"),
+    [
+        (CALLED_THERE, CALLED_THERE, ["crash-in-call 1/1"]),
+        (CALLED_THERE, Left(), ["crash-in-call 0/1"]),
+        (CALLED_THERE, Left(Phase("eager", "0")), ["crash-in-call 0/1"]),
+        (Left(), Left(), ["crash 1/1"]),
+        (Left(), CALLED_THERE, ["crash 0/1"]),
+        (Left(Phase("eager", "0")), Left(), []),
+    ],
+)
+def test_a_loss_is_confirmed_by_the_loss_of_the_same_part(
+    tmp_path: Path, case: Left, again: Left, confirmed: list[str]
+) -> None:
+    class Dying(Workers):
+        def answer(self, function: Callable[[Any], Any], argument: object) -> object:
+            match argument:
+                case CaseTask():
+                    return Lost("crash", "SIGSEGV (Segmentation fault)", left=case)
+                case Suspect(calls=calls):
+                    assert calls == (("0",) if case == CALLED_THERE else ())
+                    return Lost("crash", "SIGSEGV (Segmentation fault)", left=again)
+                case ControlTask():
+                    return ControlResult(Control("not judged", "not judged"))
+                case _:
+                    return super().answer(function, argument)
+
+    Journal(tmp_path).note(Entry(0, "export", PROGRAM, semantics="explicit"))
+    _, database, _ = run(tmp_path, Dying(("",)), Budget(cases=1))
+    assert [f"{finding.kind} {finding.confirmed}" for finding in database.findings()] == confirmed
 
 
 def test_a_case_that_no_worker_began_is_submitted_again_a_limited_number_of_times(tmp_path: Path) -> None:

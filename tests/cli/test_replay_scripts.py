@@ -10,12 +10,16 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.replay import command
 from ddefuzz.errors import InputError, NothingRanError, UnsupportedError
+from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.rows import id_of
 from ddefuzz.findings.textform import write_findings
+from ddefuzz.repro import call_script
 from ddefuzz.repro.run import run_scripts
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, failure_of
 
@@ -77,11 +81,18 @@ def test_only_what_fails_otherwise_fails(verdict: str, code: int, tmp_path: Path
     assert ("expected function roll; seen function cat" in result.stdout) == (verdict != "shows")
 
 
+CALLING = f"print({call_script.CALLING!r}, file=sys.stderr, flush=True); "
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status", "reason"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "dde", "fails otherwise", "died of SIGSEGV"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "crash", "shows", "died of SIGSEGV"),
+        (CALLING + "os.kill(os.getpid(), signal.SIGSEGV)", "crash", "fails otherwise", "died of SIGSEGV"),
+        (CALLING + "os.kill(os.getpid(), signal.SIGSEGV)", "crash-in-call", "shows", "died of SIGSEGV"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "crash-in-call", "fails otherwise", "died of SIGSEGV"),
+        (CALLING + "time.sleep(60)", "timeout-in-call", "shows", "no verdict within 1 s"),
         ("time.sleep(60)", "dde", "fails otherwise", "no verdict within 1 s"),
         ("time.sleep(60)", "timeout", "shows", "no verdict within 1 s"),
         ("sys.exit('ModuleNotFoundError: no numpy')", "dde", "not judged", "ModuleNotFoundError: no numpy"),
@@ -89,7 +100,9 @@ def test_only_what_fails_otherwise_fails(verdict: str, code: int, tmp_path: Path
     ],
 )
 def test_a_script_without_a_verdict(body: str, kind: str, status: str, reason: str, tmp_path: Path) -> None:
-    finding = msgspec.structs.replace(FINDINGS[0], kind=kind)
+    called = Observation("export", EXPLICIT, "crash", calls=(Call("0", Ended(), Ended("SIGSEGV")),))
+    failure = Failure(kind, called, "", "0") if "call" in kind else FINDINGS[0].failure
+    finding = msgspec.structs.replace(FINDINGS[0], kind=kind, failure=failure)
     (result,) = run_scripts([finding], interpreter(tmp_path, body), 1, lambda _: None, seconds=1.0)
     assert (result.status, result.reason) == (status, reason)
 

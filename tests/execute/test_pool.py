@@ -19,8 +19,10 @@ import pytest
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute import journal, worker
+from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.pool import Lost, Pool, exit_reason
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
+from ddefuzz.oracles.program import tried_of
 
 PROGRAM = (
     "# ddefuzz program v1\n"
@@ -153,8 +155,68 @@ def test_a_lost_run_is_an_observation(
     run = Run(CallableSubject(subject, name=name), "eager")
     limit = 2.0 if name == "hang" else SECONDS
     seen = pool.observe_cold(run, limit) if cold else pool.observe(run, limit)
-    assert seen == Observation("eager", run.semantics, seen.outcome, seen.reason)
+    assert seen == Observation("eager", run.semantics, seen.outcome, seen.reason, output=seen.output)
     assert (seen.outcome, seen.reason) == (outcome, reason)
+    assert ("in segfault" in seen.output) == (name == "segfault")
+
+
+CALLED = """\
+import ctypes, time, torch
+class Dies(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        ctypes.string_at(0)
+@torch.library.custom_op("lost::dies", mutates_args=())
+def dies(x: torch.Tensor) -> torch.Tensor:
+    ctypes.string_at(0)
+@torch.library.custom_op("lost::lasts", mutates_args=())
+def lasts(x: torch.Tensor) -> torch.Tensor:
+    time.sleep(600)
+dies.register_fake(torch.empty_like)
+lasts.register_fake(torch.empty_like)
+def eager(x):
+    return x + 1 if torch.compiler.is_compiling() else ctypes.string_at(0)
+def gradient(x):
+    return x * 2 if torch.compiler.is_compiling() else Dies.apply(x)
+def captured(x):
+    return dies(x.detach()) if torch.compiler.is_compiling() else x + 1
+def hangs(x):
+    return lasts(x.detach()) if torch.compiler.is_compiling() else x + 1
+example_args = (torch.ones(3, requires_grad=True),)
+"""
+
+
+@pytest.mark.parametrize("cold", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "outcome", "reason"),
+    [
+        ("eager", "not-judged", "SIGSEGV (Segmentation fault) in eager at size example"),
+        pytest.param(
+            "gradient",
+            "not-judged",
+            "SIGSEGV (Segmentation fault) in eager at size example, in the gradient",
+            marks=pytest.mark.slow,
+        ),
+        ("captured", "crash", "SIGSEGV (Segmentation fault)"),
+        pytest.param("hangs", "timeout", "stopped after 15 s", marks=pytest.mark.slow),
+    ],
+)
+def test_a_loss_is_that_of_what_was_done(
+    pool: Pool, tmp_path: Path, name: str, outcome: str, reason: str, cold: bool
+) -> None:
+    path = tmp_path / "called.py"
+    path.write_text(CALLED)
+    run = Run(CallableSubject(str(path), name=name), "aot", calls=("example",))
+    limit = 15.0 if name == "hangs" else SECONDS
+    seen = pool.observe_cold(run, limit) if cold else pool.observe(run, limit)
+    assert (seen.outcome, seen.reason) == (outcome, reason)
+    lost = () if outcome == "not-judged" else (Call("example", Ended(), Ended(reason)),)
+    assert seen.calls == lost
+    kinds = [one.failure.kind for one in tried_of(seen).failures]
+    assert kinds == ([f"{outcome}-in-call"] if lost else [])
 
 
 @pytest.mark.parametrize(

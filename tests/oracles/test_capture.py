@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.classify.failure import Kind
+from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Place, Raised
-from ddefuzz.oracles.capture import judge
+from ddefuzz.oracles.capture import classify, judge
 
 GUARD = "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode"
 PENDING = "torch.fx.experimental.symbolic_shapes.PendingUnbackedSymbolNotFound"
@@ -55,6 +56,14 @@ def test_evidence_is_the_expression_or_the_first_line() -> None:
 def test_a_dead_worker_is_a_failure_even_if_eager_raises(outcome: Outcome) -> None:
     failures = judge([failed("builtins.ValueError", stage="eager"), failed(outcome=outcome)])
     assert [failure.kind for failure in failures] == [outcome]
+
+
+@pytest.mark.parametrize("outcome", ["crash", "timeout"])
+def test_a_loss_in_a_call_of_the_captured_program_is_a_kind_of_its_own(outcome: Outcome) -> None:
+    lost = Observation("aot", EXPLICIT, outcome, "SIGFPE", calls=(Call("0", Ended(), Ended("SIGFPE")),))
+    (failure,) = judge([lost])
+    assert (failure.kind, failure.evidence, failure.size) == (f"{outcome}-in-call", "at size 0: SIGFPE", "0")
+    assert classify(failure).cause == "wrong-capture"
 
 
 def test_an_error_that_eager_raises_too_is_no_failure() -> None:
