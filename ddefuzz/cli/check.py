@@ -9,14 +9,17 @@ import rich_click as click
 
 from ddefuzz.cli.check_advice import Limits, advise_case, write_best
 from ddefuzz.cli.check_page import check_page
+from ddefuzz.cli.check_report import check_report
 from ddefuzz.cli.check_runs import run_cases, targets_of
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.reports import writers_of
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
 from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
+from ddefuzz.formats.table import NAMES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.report.check import Document, Offered, Problem, captures_of, failed, failures_of, problems_of
@@ -71,7 +74,7 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     help="Write the best change of each case to FILE as a unified diff.",
 )
 @jobs_option
-@output_options("text", "json")
+@output_options("text", *NAMES)
 def command(
     target: str,
     case: str | None,
@@ -142,8 +145,7 @@ def command(
 
 
 def _writers(document: Document) -> dict[str, Writer]:
-    encoded = msgspec.json.encode(document).decode() + "\n"
-    return {"text": lambda page: check_page(document, page), "json": lambda _page: encoded}
+    return {"text": lambda page: check_page(document, page), **writers_of(check_report(document))}
 
 
 def _known(problems: list[Problem], folder: Path | None) -> tuple[KnownFinding, ...]:

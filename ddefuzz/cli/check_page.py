@@ -120,7 +120,7 @@ def _says(one: Captured, problems: list[Problem]) -> str:
 
 
 def _problem(number: int, problem: Problem, document: Document, page: Page) -> RenderableType:
-    head = f"{number}. {_owner(problem)}: {_what(problem)}"
+    head = f"{number}. {_owner(problem)}: {what(problem)}"
     said = folded(head, page.width - HANGING).replace("\n", "\n" + " " * HANGING)
     return Group(plain(said, style="bold"), _grid(_facts(problem, document), page))
 
@@ -129,7 +129,8 @@ def _owner(problem: Problem) -> str:
     return str(problem.owner)[:1].upper() + str(problem.owner)[1:]
 
 
-def _what(problem: Problem) -> str:
+def what(problem: Problem) -> str:
+    """What is wrong, in one line: the question that could not be decided, or the exception."""
     if problem.kind not in KINDS:
         row = row_of(problem.kind)
         return f"{'captured, but wrong' if row.wrong else row.meaning}: {problem.evidence}"

@@ -12,10 +12,13 @@ from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option, jobs_option, oracles_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
+from ddefuzz.cli.reports import writers_of
 from ddefuzz.cli.sweep_document import html_page, markdown_page
 from ddefuzz.cli.sweep_page import census_page
+from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.findings.database import Database
+from ddefuzz.formats.table import NAMES as FORMAT_NAMES
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.sweep.census import Census
@@ -48,7 +51,7 @@ from ddefuzz.sweep.sweep import Progressed
     help="Exit with code 1 if an op has a data-dependent error or is captured wrong (any), or never.",
 )
 @db_option
-@output_options("text", "json", "markdown", "html")
+@output_options("text", *FORMAT_NAMES)
 def command(
     globs: tuple[str, ...],
     jobs: int,
@@ -81,7 +84,9 @@ def command(
 
 
 def _writers(census: Census) -> dict[str, Writer]:
+    """The formats of all reports. Markdown and HTML are the census's own pages."""
     return {
+        **writers_of(sweep_report(census)),
         "text": lambda page: census_page(census, page),
         "json": lambda _page: msgspec.json.format(msgspec.json.encode(census), indent=2).decode() + "\n",
         "markdown": lambda _page: markdown_page(census),
