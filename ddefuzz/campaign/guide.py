@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
 
+from ddefuzz.campaign.calling import Calling
 from ddefuzz.campaign.sampler import TEMPLATES, Sampler
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.campaign.yields import Yield, pick
 from ddefuzz.coverage.ledger import Ledger
+from ddefuzz.execute.protocol import Stage
 from ddefuzz.generate.origin import HOW, SHORT, Draw, Mutate, Origin, Respell, Sample, Single, name_of
 from ddefuzz.ops.catalogue import GROUPS, OPS
 
@@ -57,6 +59,13 @@ class Case(NamedTuple):
     alarms: frozenset[str]
 
 
+class Apart(NamedTuple):
+    """A case to be called in a stage: what is drawn for it if there is nothing better."""
+
+    fresh: Draw
+    stage: Stage
+
+
 class Chosen(NamedTuple):
     """The choice for a case: its strategy, its origin, and whether it belongs to the opening, which takes strategies in
     turn.
@@ -89,7 +98,8 @@ class Guide:
 
     `samples` are the ops that torch has samples of. `sites_in` returns the lines of the guard sites in a file of torch.
     The cases before `start`, and those in `ahead`, are done: a resumed campaign continues after them. It does not know
-    their results, so it starts its records anew. `apart` returns the origin of a case that the guide does not choose.
+    their results, so it starts its records anew. `apart` returns what a case is that is captured and called without a
+    look at the fake stage; `calling` chooses its program.
     """
 
     seed: int
@@ -98,9 +108,10 @@ class Guide:
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
     start: int = 0
     ahead: frozenset[int] = frozenset()
-    apart: Callable[[int], Origin | None] = lambda index: None
+    apart: Callable[[int], Apart | None] = lambda index: None
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Kept] = field(default_factory=list)
+    calling: Calling = field(default_factory=Calling)
     strategies: dict[str, Yield] = field(init=False)
     sampler: Sampler = field(init=False)
     verdicts: set[tuple[str, str]] = field(default_factory=set)
@@ -151,6 +162,7 @@ class Guide:
                 self._plan()
 
     def _take(self, result: CaseResult) -> None:
+        self.calling.learn(result)
         novel = self.ledger.add(((one.stage, one.reached) for one in result.reached), result.program)
         sites = len(novel.fallback_sites) + len(novel.dde_sites)
         verdicts = {(run.verdict, str(one.signature.site)) for run in result.outcomes for one in result.sightings}
@@ -190,9 +202,11 @@ class Guide:
             apart = self.apart(index)
             if apart is not None:
                 # A uniform campaign draws by the index, so that its shards are parts of the whole.
-                self._drawn += self.allowed == ("draw",)
-                self._chosen[index] = Chosen(name_of(apart), apart, opening=True)
-                self._planned[index] = Case(apart, known, alarms)
+                uniform = self.allowed == ("draw",)
+                self._drawn += uniform
+                origin = apart.fresh if uniform else self.calling.choose(index, apart.stage, apart.fresh, random)
+                self._chosen[index] = Chosen(name_of(origin), origin, opening=True)
+                self._planned[index] = Case(origin, known, alarms)
                 continue
             strategy = OPENING[index % len(OPENING)] if opening else pick(self.strategies, random)
             origin = self._decide(strategy, index, random, aims)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ddefuzz.generate.draw import case, drawn_case, respelled
 from ddefuzz.generate.lockstep import Journal
 from ddefuzz.generate.mutate import mutate
-from ddefuzz.generate.origin import SHORT, Draw, Mutate, Origin, Respell, Sample, Single
+from ddefuzz.generate.origin import SHORT, Again, Draw, Mutate, Origin, Respell, Sample, Single
 from ddefuzz.generate.profiles import profile_named
 from ddefuzz.generate.samples import in_doubt, sampled
 from ddefuzz.generate.single import singles
@@ -31,7 +31,9 @@ def program_of(
     return case(SHORT, seed, index, journal), Draw(index, profile=SHORT)
 
 
-def _made(profile: str, seed: int, origin: Draw | Respell | Single | Mutate, journal: Journal | None) -> Program | None:
+def _made(
+    profile: str, seed: int, origin: Draw | Respell | Single | Mutate | Again, journal: Journal | None
+) -> Program | None:
     match origin:
         case Draw(index=index, focus=focus, profile=other):
             return drawn_case(other or profile, seed, index, journal, focus).program
@@ -43,3 +45,5 @@ def _made(profile: str, seed: int, origin: Draw | Respell | Single | Mutate, jou
         case Mutate(how=how, program=text, word=word, other=other):
             donor = parse(other, "<program>").program if other else None
             return mutate(how, parse(text, "<program>").program, donor, word, profile_named(profile))
+        case Again(program=text):
+            return parse(text, "<program>").program

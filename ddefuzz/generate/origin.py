@@ -70,12 +70,18 @@ class Mutate(msgspec.Struct, frozen=True, tag="mutate"):
     other: str = ""
 
 
-Origin: TypeAlias = Draw | Respell | Single | Sample | Mutate
+class Again(msgspec.Struct, frozen=True, tag="again"):
+    """An earlier program as it is, to be run in another stage, or to be called."""
+
+    program: str
+
+
+Origin: TypeAlias = Draw | Respell | Single | Sample | Mutate | Again
 
 
 def name_of(origin: Origin) -> str:
-    """The name of the strategy in a summary: `draw`, `short`, `aim`, `respell`, `single`, `sample`, or the
-    mutation.
+    """The name of the strategy in a summary: `draw`, `short`, `captures`, `aim`, `respell`, `single`, `sample`,
+    `again`, or the mutation.
     """
     match origin:
         case Draw(focus=None, profile=profile):
@@ -90,3 +96,5 @@ def name_of(origin: Origin) -> str:
             return "sample"
         case Mutate(how=how):
             return how
+        case Again():
+            return "again"

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.campaign.guide import ROUND, STRATEGIES, Guide
+from ddefuzz.campaign.guide import ROUND, STRATEGIES, Apart, Guide
 from ddefuzz.campaign.sampler import TEMPLATES
-from ddefuzz.campaign.tasks import CaseResult, StageReached
+from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.classify.signature import Site
 from ddefuzz.coverage.reach import Reached
-from ddefuzz.generate.origin import Draw, Mutate, Origin, Respell, Sample, name_of
+from ddefuzz.generate.origin import CAPTURES, Draw, Mutate, Origin, Respell, Sample, name_of
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import OPS
 
@@ -120,3 +121,22 @@ def test_a_resumed_campaign_goes_on_after_what_was_done() -> None:
     assert [resumed.take(index).origin for index in range(ROUND + 5, 3 * ROUND)] == [
         whole[index] for index in range(ROUND + 5, 3 * ROUND)
     ]
+
+
+def test_called_cases_are_chosen_by_what_earlier_cases_reached() -> None:
+    def apart(index: int) -> Apart | None:
+        return Apart(Draw(index, profile=CAPTURES), "aot") if index % 7 == 0 else None
+
+    def passed(index: int, origin: Origin) -> CaseResult:
+        outcome = StageOutcome("fake", "explicit", "ok", "", 0.1)
+        return msgspec.structs.replace(result(index, origin, *shown(index)), outcomes=(outcome,))
+
+    for strategies, expected in ((STRATEGIES, {"captures", "again"}), (("draw",), {"captures"})):
+        guide = Guide(7, strategies, apart=apart)
+        called = []
+        for index in range(4 * ROUND):
+            origin = guide.take(index).origin or Draw(index)
+            called += [name_of(origin)] if index % 7 == 0 else []
+            guide.learn(passed(index, origin))
+        assert expected <= set(called)
+        assert set(called) == expected or strategies == STRATEGIES

@@ -1,0 +1,91 @@
+"""Choose the programs that a guided campaign captures and calls: those that come to guards which few called programs
+came to.
+
+Most cases end in the fake stage, which says what guards they came to. A program that passes there, or was captured, can
+be called. So a guard that some case came to need not wait until a drawn program that captures comes to it too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from ddefuzz.campaign.tasks import CaseResult
+from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Stage
+from ddefuzz.generate.origin import HOW, Again, Draw, How, Mutate, Origin
+from ddefuzz.instrument.events import Place
+
+FRESH: Final = 3
+"""One in this many called cases is a new draw."""
+
+KEPT: Final = 8
+"""The number of programs that are kept for each guard, each with another form of its expression."""
+
+ALONE: Final[tuple[How, ...]] = tuple(how for how in HOW if how != "splice")
+"""The mutations that need no second program."""
+
+
+@dataclass(slots=True)
+class Calling:
+    """The guards whose fallback was taken, the programs that came to them, and how often these were called.
+
+    `runs` counts the called programs that came to a guard in a stage, and those that were chosen for it and did not;
+    `total` is over all stages. `tried` are the programs that were captured or chosen in a stage.
+    """
+
+    programs: dict[Place, dict[str, str]] = field(default_factory=dict)
+    runs: Counter[tuple[Place, Stage]] = field(default_factory=Counter)
+    total: Counter[Place] = field(default_factory=Counter)
+    tried: set[tuple[str, Stage]] = field(default_factory=set)
+    _aimed: dict[int, tuple[Place, Stage]] = field(default_factory=dict)
+    _chosen: int = 0
+
+    def choose(self, index: int, stage: Stage, fresh: Draw, random: Random) -> Origin:
+        """The case of an index, to be called in a stage; `fresh` is what a campaign without a guide takes.
+
+        The guard is that with the fewest runs in the stage, then in all stages. A program that came to it and was not
+        run in this stage yet is run as it is. If there is none, one of its programs is mutated.
+        """
+        self._chosen += 1
+        if self._chosen % FRESH == 0 or not self.programs:
+            return fresh
+        place = min(self.programs, key=lambda one: (self.runs[one, stage], self.total[one], random.random()))
+        self._aimed[index] = (place, stage)
+        self._count({(place, stage)})
+        known = list(self.programs[place].values())
+        untried = [program for program in known if (program, stage) not in self.tried]
+        if not untried:
+            return Mutate(random.choice(ALONE), random.choice(known), random.getrandbits(48))
+        program = random.choice(untried)
+        self.tried.add((program, stage))
+        return Again(program)
+
+    def learn(self, result: CaseResult) -> None:
+        """Add the result of any case. Results have to come in the order of the cases."""
+        passed = {one.stage for one in result.outcomes if one.outcome == "ok" and one.semantics == str(EXPLICIT)}
+        came: set[tuple[Place, Stage]] = set()
+        for stage, place, form in _fallbacks(result):
+            if stage not in passed or not result.program:
+                continue
+            known = self.programs.setdefault(place, {})
+            if len(known) < KEPT:
+                known.setdefault(form, result.program)
+            if stage != SCREEN:
+                came.add((place, stage))
+                self.tried.add((result.program, stage))
+        self._count(came - {self._aimed.pop(result.index, None)})
+
+    def _count(self, runs: Set[tuple[Place, Stage]]) -> None:
+        self.runs.update(runs)
+        self.total.update(place for place, _ in runs)
+
+
+def _fallbacks(result: CaseResult) -> Iterator[tuple[Stage, Place, str]]:
+    """The guards whose fallback a case took: the stage, the place and the form of the expression."""
+    for stage in result.reached:
+        for one in stage.reached:
+            if one.answer != "raised":
+                yield stage.stage, one.place, one.shape

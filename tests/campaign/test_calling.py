@@ -1,0 +1,72 @@
+"""Which programs a guided campaign calls: those that come to guards which few called programs came to."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ddefuzz.campaign.calling import FRESH, Calling
+from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
+from ddefuzz.coverage.reach import Answer, Reached
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.generate.origin import CAPTURES, Again, Draw, Mutate, Origin
+from ddefuzz.instrument.events import Place
+
+OFTEN, RARELY = (Place("Python", "torch/_refs/__init__.py", line) for line in (10, 20))
+
+
+def came(
+    index: int, stage: Stage, program: str, *places: Place, outcome: str = "ok", raised: bool = False
+) -> CaseResult:
+    """A case that came to guards in a stage."""
+    ended = StageOutcome(stage, "explicit", outcome, "", 0.1)
+    answer: Answer = "raised" if raised else "False"
+    sites = tuple(Reached(place, "f", "guard_or_false", answer, "same", "Eq(x0, 1)") for place in places)
+    return CaseResult(index, f"digest {index}", (ended,), program, reached=(StageReached(stage, sites),))
+
+
+def chosen(calling: Calling, first: int, number: int, stage: Stage = "aot") -> list[Origin]:
+    """What is called next, without the new draws."""
+    cases = (calling.choose(index, stage, Draw(index), Random(index)) for index in range(first, first + number))
+    return [one for one in cases if not isinstance(one, Draw)]
+
+
+def test_without_a_program_a_new_one_is_drawn() -> None:
+    fresh = Draw(0, profile=CAPTURES)
+    assert Calling().choose(0, "aot", fresh, Random(0)) == fresh
+
+
+def test_a_program_that_only_passed_the_fake_stage_is_called() -> None:
+    calling = Calling()
+    calling.learn(came(1, "fake", "rare", RARELY))
+    assert chosen(calling, 2, 1) == [Again("rare")]
+
+
+def test_the_guard_with_the_fewest_called_programs_comes_first() -> None:
+    calling = Calling()
+    calling.learn(came(1, "aot", "often", OFTEN))
+    calling.learn(came(2, "fake", "other", OFTEN))
+    calling.learn(came(3, "fake", "rare", RARELY))
+    assert chosen(calling, 4, 1) == [Again("rare")]
+
+
+def test_a_program_is_run_once_in_a_stage_and_then_mutated() -> None:
+    calling = Calling()
+    calling.learn(came(1, "fake", "rare", RARELY))
+    first, second = chosen(calling, 2, 2)
+    assert first == Again("rare")
+    assert isinstance(second, Mutate)
+    assert second.program == "rare"
+
+
+def test_what_failed_is_not_called() -> None:
+    calling = Calling()
+    calling.learn(came(1, "fake", "fails", RARELY, outcome="fail"))
+    calling.learn(came(2, "aot", "raises", RARELY, outcome="fail", raised=True))
+    assert chosen(calling, 3, 4) == []
+
+
+def test_one_in_a_few_is_a_new_draw() -> None:
+    calling = Calling()
+    calling.learn(came(1, "fake", "rare", RARELY))
+    cases = [calling.choose(index, "aot", Draw(index), Random(index)) for index in range(2, 2 + 4 * FRESH)]
+    assert sum(isinstance(one, Draw) for one in cases) == 4
