@@ -13,8 +13,9 @@ from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.forms import Form, FormName
-from ddefuzz.execute.protocol import Observation, Runner
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Constraint, Fault
 from ddefuzz.instrument.torch_api import Api
 from ddefuzz.instrument.truth import holds
 from ddefuzz.oracles import specialization
@@ -81,8 +82,9 @@ FORM_KINDS: Mapping[Kind, Callable[[Observation], Iterator[tuple[Form, str]]]] =
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    """For a call: the guard whose true value fixes it; else the code that made the assertion; else the op that shows
-    it alone. For a form: the function that puts assertions into it.
+    """For a call: the code that made the assertion, if the program is right without it; else the guard whose true value
+    fixes it; else the code that made the assertion; else the op that shows it alone. For a form: the function that
+    puts assertions into it.
     """
     if failure.kind in FORM_KINDS:
         form, condition = next(FORM_KINDS[failure.kind](failure.observation))
@@ -94,10 +96,10 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     shows = over_strict if failure.kind == "over-strict" else missing
     call = next(call for call in failure.observation.calls if shows(seen, call))
     guard = guard_to_blame(seen, call, shows, runner)
-    if guard is not None:
-        return guard
     made = (one for one in failure.observation.constraints if one.text == call.captured.expression)
     maker = next(made, None) if failure.kind == "over-strict" else None
+    if guard is not None and (maker is None or not _needless(maker, seen, call, runner)):
+        return guard
     if maker is not None:
         # Several ranges follow from one assertion: that is known by it.
         source = msgspec.structs.replace(maker, kind="assertion", text=maker.follows)
@@ -105,6 +107,18 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     refused = call.captured if failure.kind == "over-strict" else call.eager
     anchor = expression_shape(refused.expression) if refused.expression else refused.error.partition(":")[0]
     return op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
+
+
+def _needless(made: Constraint, seen: Seen, call: Call, runner: Runner) -> bool:
+    """Whether the program, captured without the assertion, computes what eager does in a call that the assertion
+    rejects. Then the assertion is wrong, though the true value of an earlier guard may avoid the code that makes it.
+    """
+    if made.kind != "assertion" or not seen.text:
+        return False
+    before = seen.observation.semantics
+    without = msgspec.structs.replace(before, faults=(*before.faults, Fault(made.place, "drop assertion")))
+    again = runner(Run(ProgramSubject(seen.text), seen.observation.stage, without, calls=(call.size,)))
+    return any(one.captured.returned and one.agreement == "same" for one in again.calls)
 
 
 def _at_pass(form: FormName, anchor: str) -> Located:

@@ -6,6 +6,7 @@ An experiment captures the program again, with some guards forced to their true 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -18,7 +19,7 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import python_site
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage
-from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard
+from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
 from ddefuzz.instrument.truth import value_at
 from ddefuzz.ops import catalogue
 from ddefuzz.program.model import Name, Program, Sequence, functions_in
@@ -58,14 +59,34 @@ def answered_falsely(observation: Observation, call: Call) -> tuple[tuple[Guard,
     return tuple((guard, bool(truth)) for guard, truth in found if truth is not None and bool(truth) != guard.fallback)
 
 
+def most_suspect(seen: Seen, call: Call, shows: Shows) -> tuple[tuple[Guard, bool], ...]:
+    """The guards whose fallback was not the true value in a call, each with the true value, the most suspect first.
+
+    A guard is the more suspect, the more of the calls that show the failure it explains: its fallback was not the true
+    value in them. Of equals, that which was false in fewer of the other calls comes first, then the last one: a guard
+    may be evaluated only because of the answers before it.
+    """
+    explained: Counter[tuple[Place, str]] = Counter()
+    harmless: Counter[tuple[Place, str]] = Counter()
+    for one in seen.observation.calls:
+        counted = explained if shows(seen, one) else harmless
+        counted.update({(guard.place, guard.expression) for guard, _ in answered_falsely(seen.observation, one)})
+    suspects = answered_falsely(seen.observation, call)[::-1]
+
+    def rank(suspect: tuple[Guard, bool]) -> tuple[int, int]:
+        key = (suspect[0].place, suspect[0].expression)
+        return -explained[key], harmless[key]
+
+    return tuple(sorted(suspects, key=rank))
+
+
 def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Located | None:
     """The guard whose true value fixes the call; None if no guard's does.
 
-    The program is captured again with each single guard forced to its true value, the last one first: a guard may be
-    evaluated only because of the answers before it. If none is enough, all are forced, and those that are not needed
-    are left out again.
+    The program is captured again with each single guard forced to its true value (see `most_suspect` for the order). If
+    none is enough, all are forced, and those that are not needed are left out again.
     """
-    suspects = answered_falsely(seen.observation, call)
+    suspects = most_suspect(seen, call, shows)
     if not suspects or not seen.text:
         return None
 
@@ -75,7 +96,7 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
             return _refuses_alike(again, call)
         return not shows(Seen(seen.text, again), again.calls[0])
 
-    blamed = fewest(suspects[::-1], fixes)
+    blamed = fewest(suspects, fixes)
     return at_guard(blamed[0][0]) if blamed else None
 
 

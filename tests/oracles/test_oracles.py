@@ -10,7 +10,7 @@ from ddefuzz.execute.forms import Asserted, Form
 from ddefuzz.execute.graphs import generated_assertions
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
-from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
+from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Guard, Place
 from ddefuzz.oracles import agreement, assertions, specialization
 from ddefuzz.oracles.seen import Seen, answered_falsely
 from ddefuzz.oracles.table import NAMES, ORACLES, calls_of, classified, oracle_of
@@ -96,6 +96,39 @@ def test_the_guard_whose_true_value_fixes_it_is_blamed() -> None:
     assert found.cause == "wrong-capture"
 
 
+def test_of_several_guards_the_one_that_explains_most_wrong_calls_is_blamed() -> None:
+    """Each of three guards fixes the call of size 2. One of them explains the call of size all, too."""
+    places = [Place("Python", "torch/_refs/__init__.py", line) for line in (1, 2, 3)]
+    early, both, late = (
+        Guard(place, "guard_or_false", text, False, "same", f"f{place.line}")
+        for place, text in zip(places, ("Eq(u0, 3)", "u0 >= 3", "Eq(u0, 3)"), strict=True)
+    )
+    more = msgspec.structs.replace(wrong(), size="all", symbols=(("u0", 5),))
+
+    def runner(run: Run) -> Observation:
+        return observed(Call(run.calls[0], RETURNED, RETURNED, "same") if run.semantics.answers else wrong())
+
+    (found,) = classified(seen(wrong(), more, guards=(early, both, late)), runner)
+    assert found.signature.site.function == "f2"
+    (found,) = classified(seen(wrong(), guards=(early, late)), runner)
+    assert found.signature.site.function == "f3"
+
+
+def test_of_guards_that_explain_as_many_calls_the_one_that_is_false_in_fewer_others_is_blamed() -> None:
+    places = [Place("Python", "torch/_refs/__init__.py", line) for line in (1, 2)]
+    only, often = (
+        Guard(place, "guard_or_false", text, False, "same", f"f{place.line}")
+        for place, text in zip(places, ("Eq(u0, 3)", "u0 >= 3"), strict=True)
+    )
+    agrees = Call("all", RETURNED, RETURNED, "same", symbols=(("u0", 5),))
+
+    def runner(run: Run) -> Observation:
+        return observed(Call(run.calls[0], RETURNED, RETURNED, "same") if run.semantics.answers else wrong())
+
+    (found,) = classified(seen(wrong(), agrees, guards=(only, often)), runner)
+    assert found.signature.site.function == "f1"
+
+
 def test_without_a_guard_the_first_wrong_op_is_blamed() -> None:
     def runner(run: Run) -> Observation:
         assert isinstance(run.subject, ProgramSubject)
@@ -131,6 +164,20 @@ def test_a_rejection_is_blamed_on_the_code_that_made_its_assertion() -> None:
     (found,) = classified(seen(refusal("Eq(u0, 2*u1)"), constraints=(made,)), nothing)
     assert str(found.signature) == "over-strict at torch/_meta_registrations.py:meta_bmm [assertion Eq(x0, n*x1)]"
     assert found.frame == frame
+
+
+@pytest.mark.parametrize(("without", "blamed"), [("same", "meta_bmm"), ("differs", "expand")])
+def test_an_assertion_is_blamed_before_a_guard_if_the_program_is_right_without_it(without: str, blamed: str) -> None:
+    frame = Frame("torch/_meta_registrations.py", 7, "meta_bmm", "torch._check(a == b)", exact=True)
+    made = Constraint("assertion", "Eq(u0, 2*u1)", "expect_true", Place("Python", frame.file, 7), (frame,))
+
+    def runner(run: Run) -> Observation:
+        if run.semantics.faults == (Fault(made.place, "drop assertion"),):
+            return observed(wrong() if without == "differs" else Call("2", RETURNED, RETURNED, "same"))
+        return observed(Call("2", RETURNED, RETURNED, "same") if run.semantics.answers else refusal("Eq(u0, 2*u1)"))
+
+    (found,) = classified(seen(refusal("Eq(u0, 2*u1)"), guards=(GUARD,), constraints=(made,)), runner)
+    assert found.signature.site.function == blamed
 
 
 @pytest.mark.parametrize(
