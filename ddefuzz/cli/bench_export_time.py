@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import rich_click as click
-from rich.console import Group
-from rich.text import Text
 
+from ddefuzz import __version__
+from ddefuzz.bench.curves import require_chart
+from ddefuzz.bench.export_chart import svg
 from ddefuzz.campaign.budget import parse_budget
-from ddefuzz.cli.layout import Detailed, folded, table
-from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
-from ddefuzz.cli.progress import LiveLine
-from ddefuzz.errors import DdefuzzError, NothingRanError
-from ddefuzz.export_time.model import KNOBS, STEEP, WORKLOADS, Point, Series, series_of
+from ddefuzz.cli.export_time_page import export_time_markdown, export_time_page
+from ddefuzz.cli.output import deliver, output_options
+from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
+from ddefuzz.errors import EXIT_INTERRUPTED, DdefuzzError, InputError, NothingRanError
+from ddefuzz.execute.pool import Lost, Pool, Stopped, waited
+from ddefuzz.export_time.model import (
+    KNOBS,
+    WORKLOADS,
+    MeasureTask,
+    Point,
+    Profiled,
+    Series,
+    hottest_of,
+    run_measure,
+    run_profile,
+    series_of,
+)
+from ddefuzz.export_time.sampled import speedscope
+from ddefuzz.files import read_text
 
 SCHEMA = "ddefuzz.bench.exporttime/1"
 
 FIRST = 5
+
+WAIT = 20
+"""How many times the budget one export may take of the clock, on a machine that is busy."""
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What is read of an earlier document: the points, and where the time of the largest exports went."""
+
+    schema: str
+    series: tuple[Measured, ...]
+    hottest: dict[str, dict[str, float]] = {}
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A series of an earlier document."""
+
+    points: tuple[Point, ...]
 
 
 @click.command("export-time")
@@ -35,16 +64,37 @@ FIRST = 5
     help=f"Only this workload: {', '.join(WORKLOADS)}. Can be repeated.",
 )
 @click.option(
-    "--budget", default="2m", show_default=True, metavar="TIME", help="Time for each workload and set of knobs."
+    "--budget",
+    default="60cpu",
+    show_default=True,
+    metavar="CPU",
+    help="CPU seconds of exports for each workload and set of knobs.",
 )
 @click.option("--most", type=click.IntRange(min=FIRST), default=640, show_default=True, help="The largest n.")
 @click.option("--knobs", is_flag=True, help="Every combination of torch's settings, and not only the default.")
-@output_options("text", "json")
+@click.option(
+    "--speedscope",
+    "profile",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also sample the largest export of each workload, for https://www.speedscope.app.",
+)
+@click.option(
+    "--from",
+    "earlier",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    multiple=True,
+    help="Measure nothing: show the JSON of earlier runs, also of other versions of torch. Can be repeated.",
+)
+@output_options("text", "json", "markdown", "svg")
 def command(
     workloads: tuple[str, ...],
     budget: str,
     most: int,
     knobs: bool,
+    profile: Path | None,
+    earlier: tuple[Path, ...],
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
@@ -55,50 +105,125 @@ def command(
     is that of n; a count is steep if its exponent is surely above 1.5.
 
     With --knobs each n is exported with every combination of aggressive_guard_free_semantics (0, 1, 2) and
-    do_not_emit_stack_traces, in turn, so that the ratios are of one run. The result is compared with eager.
+    do_not_emit_stack_traces, and without the cache of FakeTensorMode, in turn, so that the ratios are of one run. The
+    result is compared with eager.
     """
-    seconds = parse_budget(budget).seconds or 120.0
-    series: list[Series] = []
-    with LiveLine("starting") as live:
-        for workload in workloads or WORKLOADS:
-            names = tuple(KNOBS) if knobs else ("default",)
-            points = _points(workload, names, seconds, most, live)
-            series += [series_of([one for one in points if one.knobs == name]) for name in names if points]
+    interrupted, hottest = False, {}
+    if "svg" in (format_, *(name for name, _ in outputs)):
+        require_chart()
+    if earlier:
+        documents = list(map(_read, earlier))
+        series = [series_of(one.points) for document in documents for one in document.series if one.points]
+        hottest = {name: hot for document in documents for name, hot in document.hottest.items()}
+    else:
+        limit = parse_budget(budget)
+        seconds = limit.cpu_seconds or limit.seconds
+        if seconds is None:
+            raise InputError(f"--budget: found {budget!r}, expected CPU seconds such as 60cpu")
+        names = tuple(KNOBS) if knobs else ("default",)
+        with stop_on_interrupt() as stopped, LiveLine("starting") as live, Pool(1, tasks_per_worker=1) as pool:
+            measured = _Measured(pool, stopped, live, seconds)
+            try:
+                for workload in workloads or WORKLOADS:
+                    measured.workload(workload, names, most)
+                if profile is not None:
+                    profiles = measured.profiles()
+                    hottest = {name: hottest_of(one) for name, one in profiles.items()}
+                    _write(profile, profiles)
+            except KeyboardInterrupt:
+                interrupted = True
+        series = measured.series()
     if not series:
         raise NothingRanError(f"no export ended within {budget}, expected a longer --budget")
-    document = {"schema": SCHEMA, "torch": series[0].points[0].torch, "series": [_document(one) for one in series]}
+    document = {
+        "schema": SCHEMA,
+        "torch": ", ".join(sorted({one.torch for one in series})),
+        "series": [_document(one) for one in series],
+        "hottest": hottest,
+    }
     encoded = msgspec.json.encode(document).decode() + "\n"
-    deliver({"text": lambda page: export_time_page(series, page), "json": lambda _page: encoded}, format_, outputs)
+    deliver(
+        {
+            "text": lambda page: export_time_page(series, page),
+            "json": lambda _page: encoded,
+            "markdown": lambda _page: export_time_markdown(series, hottest),
+            "svg": lambda _page: svg(series),
+        },
+        format_,
+        outputs,
+    )
+    if interrupted:
+        raise SystemExit(EXIT_INTERRUPTED)
 
 
-def _points(workload: str, knobs: tuple[str, ...], seconds: float, most: int, live: LiveLine) -> list[Point]:
-    """The points of one workload. All knobs are measured at one n before the next n."""
-    points: list[Point] = []
-    begun, n = time.monotonic(), FIRST
-    while n <= most:
-        for name in knobs:
-            left = seconds * len(knobs) - (time.monotonic() - begun)
-            timed = _measure(workload, n, name, left)
-            counted = _measure(workload, n, name, left, "counted") if timed else None
-            if timed is None or counted is None:
-                return [one for one in points if one.n < n]
-            points.append(msgspec.structs.replace(counted, seconds=timed.seconds, peak_mb=timed.peak_mb))
-            live.update(f"{workload} n={n} {name}: {timed.seconds:.2f} CPU s")
-        n *= 2
-    return points
+class _Measured:
+    """The points so far, and what measures them."""
+
+    def __init__(self, pool: Pool, stopped: Stopped, live: LiveLine, seconds: float) -> None:
+        self.pool, self.stopped, self.live, self.seconds = pool, stopped, live, seconds
+        self.points: dict[tuple[str, str], list[Point]] = {}
+
+    def workload(self, workload: str, knobs: tuple[str, ...], most: int) -> None:
+        """Measure one workload. All knobs are measured at one n before the next n."""
+        spent, n = 0.0, FIRST
+        while n <= most and spent < self.seconds * len(knobs):
+            points = [self._point(workload, n, name) for name in knobs]
+            if None in points:
+                return
+            for point in points:
+                if point is not None:
+                    self.points.setdefault((workload, point.knobs), []).append(point)
+                    spent += point.seconds
+            n *= 2
+
+    def _point(self, workload: str, n: int, knobs: str) -> Point | None:
+        found = []
+        for how in ("timed", "counted"):
+            task = MeasureTask(workload, n, knobs, "timed" if how == "timed" else "counted")
+            one = waited(self.pool.submit(run_measure, task, self.seconds * WAIT), self.stopped)
+            if isinstance(one, Lost):
+                if one.outcome == "timeout":
+                    return None
+                raise DdefuzzError(f"bench export-time: {workload} n={n} {knobs}: {one.reason}")
+            found.append(one)
+        timed, counted = found
+        self.live.update(f"{workload} n={n} {knobs}: {timed.seconds:.2f} CPU s")
+        return msgspec.structs.replace(counted, seconds=timed.seconds, peak_mb=timed.peak_mb)
+
+    def series(self) -> list[Series]:
+        """The series of each workload and set of knobs."""
+        return [series_of(points) for points in self.points.values()]
+
+    def profiles(self) -> dict[str, Profiled]:
+        """The stacks of the largest export of each workload with the default knobs."""
+        found = {}
+        for (workload, knobs), points in self.points.items():
+            if knobs == "default":
+                n = points[-1].n
+                task = MeasureTask(workload, n)
+                one = waited(self.pool.submit(run_profile, task, self.seconds * WAIT), self.stopped)
+                if not isinstance(one, Lost):
+                    found[f"{workload} n={n}"] = one
+                    self.live.update(f"{workload} n={n}: sampled")
+        return found
 
 
-def _measure(workload: str, n: int, knobs: str, left: float, *how: str) -> Point | None:
-    """One export in a new process. None if it does not end in time."""
-    words = [sys.executable, "-m", "ddefuzz.export_time.measure", workload, str(n), knobs, *how]
+def _write(path: Path, profiles: dict[str, Profiled]) -> None:
     try:
-        ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=max(left, 1.0))
-    except subprocess.TimeoutExpired:
-        return None
-    if ran.returncode:
-        said = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-        raise DdefuzzError(f"bench export-time: {workload} n={n} {knobs}: {said}")
-    return msgspec.json.decode(ran.stdout.splitlines()[-1], type=Point)
+        path.write_bytes(msgspec.json.encode(speedscope(profiles, f"ddefuzz {__version__}")))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}, expected a place for the profile") from error
+
+
+def _read(path: Path) -> Document:
+    """An earlier document."""
+    try:
+        found = msgspec.json.decode(read_text(path), type=Document)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path}: found {error}, expected the JSON of `ddefuzz bench export-time`") from error
+    if found.schema != SCHEMA:
+        raise InputError(f"{path}: found the schema {found.schema!r}, expected {SCHEMA}")
+    return found
 
 
 def _document(series: Series) -> dict[str, Any]:
@@ -116,46 +241,3 @@ def _document(series: Series) -> dict[str, Any]:
         "pattern": series.pattern,
         "points": msgspec.to_builtins(series.points),
     }
-
-
-def export_time_page(series: list[Series], page: Page) -> str:
-    """A table of seconds and growth, the ratios of knobs, and the questions asked most."""
-    rows = []
-    for one in series:
-        last = one.points[-1]
-        seconds = next((fit for fit in one.growth if fit.of == "seconds"), None)
-        asked = next((fit for fit in one.growth if fit.of == "evaluate_expr"), None)
-        cells = (
-            one.workload,
-            one.knobs,
-            str(last.n),
-            f"{last.seconds:.2f}",
-            "" if seconds is None else f"{seconds.exponent:.2f}",
-            str(last.counts.get("evaluate_expr", "")),
-            "" if asked is None else f"{asked.exponent:.2f}",
-            f"{last.counts.get('repeated', 0) / max(last.counts.get('evaluate_expr', 1), 1):.0%}",
-            f"{last.peak_mb:.0f}",
-            "yes" if last.agrees else "NO",
-        )
-        detail = [f"steep: {', '.join(one.steep)}; asked most by {one.site}: {one.pattern}"] if one.steep else []
-        if ratio := _ratio(one, series):
-            detail.append(ratio)
-        rows.append(Detailed([plain(cell) for cell in cells], plain("\n".join(detail), style="dim")))
-    titles = ("workload", "knobs", "n", "CPU s", "exponent", "asked", "exponent of it", "repeated", "MB", "agrees")
-    shown = rendered(Group(table(titles, rows, page.width, folding=("knobs",)), Text("")), page)
-    said = (
-        "CPU s: of the export with the largest n. asked: calls of evaluate_expr; repeated: the share of them that was "
-        f"evaluated before with the same answer. steep: the exponent is surely above {STEEP:g}."
-    )
-    return f"{shown}{folded(said, page.width)}\n"
-
-
-def _ratio(one: Series, series: list[Series]) -> str:
-    """The CPU seconds over those of the default knobs at the same n, and what else differs."""
-    default = next((other for other in series if (other.workload, other.knobs) == (one.workload, "default")), None)
-    if default is None or default is one:
-        return ""
-    here, there = one.points[-1], default.points[-1]
-    differs = ["another graph"] if here.graph != there.graph else []
-    differs += [f"{here.assertions} assertions, not {there.assertions}"] if here.assertions != there.assertions else []
-    return f"{here.seconds / there.seconds:.2f} x default{': ' if differs else ''}{', '.join(differs)}"

@@ -1,41 +1,54 @@
-"""Measure one export in a new process: `python -m ddefuzz.export_time.measure WORKLOAD N KNOBS`, one JSON line."""
+"""Measure one export, in a worker that has exported nothing before."""
 
 from __future__ import annotations
 
 import hashlib
 import resource
-import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import msgspec
 import torch
 
-from ddefuzz.export_time.model import KNOBS, Point
+from ddefuzz.execute.observe import captured_output
+from ddefuzz.export_time.model import KNOBS, Knobs, MeasureTask, Point, Profiled
+from ddefuzz.export_time.sampled import Where, sampled
 from ddefuzz.export_time.workloads import MAKE
+from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.counting import Counts, counting
 from ddefuzz.instrument.torch_api import ASSERT_SCALAR, NO_STACK_TRACES, SHAPES_CONFIG
 
 MOST_PATTERNS = 12
 
 
-def main(words: list[str]) -> None:
-    """Measure and print. With the word `counted`, counts are taken, which makes the seconds longer."""
-    workload, number, knob, *how = words
-    point = measured(workload, int(number), knob, counted="counted" in how)
-    sys.stdout.write(msgspec.json.encode(point).decode() + "\n")
+def run_measure(task: MeasureTask) -> Point:
+    """Export once. Counting makes the seconds longer."""
+    with captured_output():
+        return measured(task.workload, task.n, task.knobs, counted=task.how == "counted")
+
+
+def run_profile(task: MeasureTask) -> Profiled:
+    """Export once and sample the stack."""
+    program, arguments = MAKE[task.workload](task.n)
+    with captured_output(), _set(KNOBS[task.knobs]):
+        _export(*MAKE[task.workload](1))
+        with sampled() as samples:
+            _export(program, arguments)
+    numbers: dict[Where, int] = {}
+    stacks = tuple(
+        (tuple(numbers.setdefault(one, len(numbers)) for one in stack), seconds) for stack, seconds in samples.stacks
+    )
+    return Profiled(tuple(numbers), stacks)
 
 
 def measured(workload: str, n: int, knob: str, *, counted: bool) -> Point:
     """Export one workload. A small export before it has imported all that export imports."""
     program, arguments = MAKE[workload](n)
     _export(*MAKE[workload](1))
-    settings = KNOBS[knob]
     with ExitStack() as stack:
-        for api, value in ((SHAPES_CONFIG, settings.guard_free), (NO_STACK_TRACES, settings.no_stack_traces)):
-            stack.enter_context(patch.object(api.owner(), api.name, value))
+        stack.enter_context(_set(KNOBS[knob]))
         counts = stack.enter_context(counting()) if counted else Counts()
         before = time.process_time()
         exported = _export(program, arguments)
@@ -62,6 +75,17 @@ def measured(workload: str, n: int, knob: str, *, counted: bool) -> Point:
     )
 
 
+@contextmanager
+def _set(knobs: Knobs) -> Iterator[None]:
+    """Set torch's settings while the block runs."""
+    with (
+        patch.object(SHAPES_CONFIG.owner(), SHAPES_CONFIG.name, knobs.guard_free),
+        patch.object(NO_STACK_TRACES.owner(), NO_STACK_TRACES.name, knobs.no_stack_traces),
+        torch_api.bound(torch_api.DYNAMO_CONFIG)({torch_api.FAKE_CACHE.key: knobs.fake_cache}),
+    ):
+        yield
+
+
 def _export(program: Any, arguments: tuple[Any, ...]) -> Any:
     class Module(torch.nn.Module):
         def forward(self, *args: Any) -> Any:
@@ -72,7 +96,3 @@ def _export(program: Any, arguments: tuple[Any, ...]) -> Any:
 
 def _agrees(eager: torch.Tensor, captured: torch.Tensor) -> bool:
     return eager.shape == captured.shape and bool(torch.equal(eager, captured))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

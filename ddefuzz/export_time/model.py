@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import linear_regression
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
+
+from ddefuzz.execute.worker import late
 
 STEEP: Final = 1.5
 """An export whose count of questions grows faster than n to this power is too slow for large n."""
@@ -29,10 +31,13 @@ WORKLOADS: Final[dict[str, str]] = {
 
 
 class Knobs(NamedTuple):
-    """Settings of torch: the level of `aggressive_guard_free_semantics`, and `do_not_emit_stack_traces`."""
+    """Settings of torch: the level of `aggressive_guard_free_semantics`, `do_not_emit_stack_traces`, and dynamo's
+    `fake_tensor_cache_enabled`.
+    """
 
     guard_free: int
     no_stack_traces: bool
+    fake_cache: bool = True
 
 
 KNOBS: Final[dict[str, Knobs]] = {
@@ -42,6 +47,7 @@ KNOBS: Final[dict[str, Knobs]] = {
     "guard-free-1,no-stack-traces": Knobs(1, True),
     "guard-free-2": Knobs(2, False),
     "guard-free-2,no-stack-traces": Knobs(2, True),
+    "no-fake-cache": Knobs(0, False, fake_cache=False),
 }
 
 
@@ -69,6 +75,45 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     agrees: bool
     patterns: dict[str, tuple[int, int]]
     askers: dict[str, int]
+
+
+class MeasureTask(msgspec.Struct, frozen=True):
+    """One export to measure: timed alone, or counted, or sampled."""
+
+    workload: str
+    n: int
+    knobs: str = "default"
+    how: Literal["timed", "counted"] = "timed"
+
+
+class Profiled(msgspec.Struct, frozen=True):
+    """The stacks of one export: by number in `functions` (name, file, line), outermost first, with seconds."""
+
+    functions: tuple[tuple[str, str, int], ...]
+    stacks: tuple[tuple[tuple[int, ...], float], ...]
+
+
+def hottest_of(one: Profiled, most: int = 8) -> dict[str, float]:
+    """The share of the time that the innermost functions took, largest first."""
+    total = sum(seconds for _, seconds in one.stacks)
+    found: dict[str, float] = {}
+    for stack, seconds in one.stacks:
+        name, file, _ = one.functions[stack[-1]]
+        found[f"{file}:{name}"] = found.get(f"{file}:{name}", 0.0) + seconds
+    largest = sorted(found.items(), key=lambda item: -item[1])[:most]
+    return {name: round(seconds / total, 4) for name, seconds in largest}
+
+
+def run_measure(task: MeasureTask) -> Point:
+    """Export once, in this process."""
+    result: Point = late("ddefuzz.export_time.measure").run_measure(task)
+    return result
+
+
+def run_profile(task: MeasureTask) -> Profiled:
+    """Export once and sample the stack."""
+    result: Profiled = late("ddefuzz.export_time.measure").run_profile(task)
+    return result
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -107,6 +152,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     that asked most at the largest n, and `pattern` what was asked most.
     """
 
+    torch: str
     workload: str
     knobs: str
     points: tuple[Point, ...]
@@ -126,6 +172,7 @@ def series_of(points: Sequence[Point]) -> Series:
     steep = tuple(one.of for one in grown if one.of != "seconds" and one.interval and one.interval[0] > STEEP)
     last = ordered[-1]
     return Series(
+        torch=last.torch,
         workload=last.workload,
         knobs=last.knobs,
         points=ordered,

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
-from ddefuzz.cli.bench_export_time import export_time_page
+from ddefuzz.cli.bench_export_time import SCHEMA, command
+from ddefuzz.cli.export_time_page import export_time_markdown, export_time_page
 from ddefuzz.cli.output import Page
+from ddefuzz.errors import InputError
 from ddefuzz.export_time.measure import measured
-from ddefuzz.export_time.model import KNOBS, STEEP, WORKLOADS, Point, growth, series_of
+from ddefuzz.export_time.model import KNOBS, STEEP, WORKLOADS, Point, Profiled, growth, hottest_of, series_of
+from ddefuzz.export_time.sampled import sampled, speedscope
 from ddefuzz.export_time.workloads import MAKE
 from ddefuzz.instrument.counting import pattern
 from ddefuzz.instrument.torch_api import EVALUATE_EXPR
@@ -94,6 +100,61 @@ def test_the_page_has_ratios_to_the_default() -> None:
     assert max(map(len, page.splitlines())) <= 100
 
 
+def test_the_document_has_counts_questions_ratios_and_hot_functions() -> None:
+    series = [
+        series_of([point(n, 3 * n, name, seconds) for n in (5, 10, 20)])
+        for name, seconds in (("default", 2.0), ("guard-free-2", 1.0))
+    ]
+    text = export_time_markdown(series, {"cat n=20": {"torch/fx/graph.py:emit": 0.25}})
+    assert "| cat | 2.13.0 | 20 | 2.00 | 0.00 (0.00 to 0.00) | 60 | 1.00 (1.00 to 1.00) | 50% | 300 | - | yes |" in text
+    assert "| cat | 2.13.0 | `u >= 0` | 60 | 30 | `torch/_refs/__init__.py:cat` |" in text
+    assert "| cat | 2.13.0 | 20 | guard-free-2 | 1.00 | 0.50 | 60 | another graph |" in text
+    assert "| cat n=20 | `torch/fx/graph.py:emit` | 25% |" in text
+
+
+def test_earlier_runs_are_shown_together(tmp_path: Path) -> None:
+    files = []
+    for version in ("2.13.0", "2.15.0"):
+        points = [msgspec.structs.replace(point(n, 3 * n), torch=version) for n in (5, 10, 20)]
+        document = {"schema": SCHEMA, "series": [{"points": points}], "hottest": {}}
+        files.append(tmp_path / f"{version}.json")
+        files[-1].write_bytes(msgspec.json.encode(document))
+    options = [part for file in files for part in ("--from", str(file))]
+    shown = CliRunner().invoke(command, [*options, "--format", "json"], catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert msgspec.json.decode(shown.stdout)["torch"] == "2.13.0, 2.15.0"
+    drawn = CliRunner().invoke(command, [*options, "--format", "svg"], catch_exceptions=False).stdout
+    assert drawn.startswith("<svg")
+    assert "torch 2.15.0" in drawn
+    files[0].write_text("{}")
+    with pytest.raises(InputError, match=r"2.13.0.json: found Object missing required field"):
+        CliRunner().invoke(command, options, catch_exceptions=False)
+
+
+def test_samples_are_a_file_that_speedscope_opens() -> None:
+    def busy() -> int:
+        return sum(number * number for number in range(3_000_000))
+
+    with sampled() as samples:
+        busy()
+    assert any(stack[-1][0].endswith(("busy", "<genexpr>")) for stack, _ in samples.stacks)
+    one = Profiled((("f", "a.py", 1), ("g", "b.py", 2)), (((0,), 0.5), ((0, 1), 1.5)))
+    assert hottest_of(one) == {"b.py:g": 0.75, "a.py:f": 0.25}
+    file = speedscope({"first": one, "second": Profiled((("g", "b.py", 2),), (((0,), 1.0),))}, "ddefuzz")
+    assert file["shared"]["frames"] == [
+        {"name": "f", "file": "a.py", "line": 1},
+        {"name": "g", "file": "b.py", "line": 2},
+    ]
+    first, second = file["profiles"]
+    assert (first["type"], first["samples"], first["weights"], first["endValue"]) == (
+        "sampled",
+        [[0], [0, 1]],
+        [0.5, 1.5],
+        2.0,
+    )
+    assert second["samples"] == [[1]]
+
+
 def test_every_workload_has_a_function() -> None:
     assert list(WORKLOADS) == list(MAKE)
 
@@ -139,4 +200,6 @@ def test_without_the_fault_it_is_not_steep() -> None:
 
 
 def test_the_knobs_are_all_combinations() -> None:
-    assert {tuple(knobs) for knobs in KNOBS.values()} == {(level, off) for level in (0, 1, 2) for off in (False, True)}
+    cached = {tuple(knobs[:2]) for knobs in KNOBS.values() if knobs.fake_cache}
+    assert cached == {(level, off) for level in (0, 1, 2) for off in (False, True)}
+    assert len(KNOBS) == len(cached) + 1
