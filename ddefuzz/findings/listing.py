@@ -16,7 +16,16 @@ from sqlalchemy.orm import Session, selectinload
 from ddefuzz.findings.lifecycle import STATES, State, is_open
 from ddefuzz.findings.model import Campaign, Finding, Progress
 from ddefuzz.findings.rows import to_campaign, to_finding, to_progress
-from ddefuzz.findings.schema import CampaignRow, FindingRow, LinkRow, NoteRow, OccurrenceRow, ProgressRow
+from ddefuzz.findings.schema import (
+    CampaignRow,
+    FindingRow,
+    LinkRow,
+    NoteRow,
+    OccurrenceRow,
+    ProgressRow,
+    SiteRow,
+    SweptRow,
+)
 from ddefuzz.oracles.table import kinds
 
 Sort: TypeAlias = Literal["id", "kind", "cause", "site", "state", "steps", "count", "first", "last"]
@@ -39,7 +48,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which findings. An empty field selects all. Values of one field are alternatives.
 
     `words` must all occur in the id, site, code there, title that a person gave, owner, labels, ops, notes or links.
-    `site` and `op` are names, in which `*` stands for anything.
+    `site` and `op` are names, in which `*` stands for anything. `returned`: the same signature as an older
+    finding that was fixed.
     """
 
     words: tuple[str, ...] = ()
@@ -48,6 +58,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
+    verdict: str = ""
+    returned: bool = False
     torch: str = ""
     site: str = ""
     op: str = ""
@@ -182,6 +194,18 @@ def fixed_in(session: Session) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
+def site_counts(session: Session) -> dict[str, int]:
+    """The number of places where guards were reached undecided, by version of torch."""
+    place = select(SiteRow.torch, SiteRow.language, SiteRow.file, SiteRow.line).distinct().subquery()
+    rows = session.execute(select(place.c.torch, func.count()).group_by(place.c.torch).order_by(place.c.torch))
+    return {str(torch): many for torch, many in rows}
+
+
+def sweeps(session: Session) -> dict[str, int]:
+    """The keys of sweeps, and the number of ops that each has."""
+    return _grouped(session, SweptRow.key)
+
+
 def campaigns(session: Session, most: int) -> tuple[Campaign, ...]:
     """The campaigns, the latest first."""
     return tuple(map(to_campaign, session.scalars(select(CampaignRow).order_by(CampaignRow.id.desc()).limit(most))))
@@ -244,6 +268,10 @@ def _condition(session: Session, query: Query) -> ColumnElement[bool]:
         parts.append(_is_open(session))
     if query.stages:
         parts.append(FindingRow.occurrences.any(OccurrenceRow.stage.in_(query.stages)))
+    if query.verdict:
+        parts.append(FindingRow.occurrences.any(OccurrenceRow.verdict == query.verdict))
+    if query.returned:
+        parts.append(FindingRow.sequence > 1)
     if query.torch:
         parts.append(FindingRow.occurrences.any(OccurrenceRow.torch == query.torch))
     if query.op:

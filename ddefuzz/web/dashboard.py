@@ -112,7 +112,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(python=python, when=when, breakable=breakable, path=lambda text: quote(text, safe=""))
+    made.filters.update(python=python, when=when, breakable=breakable, path=lambda text: quote(text, safe=""), zip=zip)
     made.globals.update(htmx=json.dumps(HTMX), version=__version__)
     return made
 

@@ -16,6 +16,7 @@ from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import Priority
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
+from ddefuzz.view.meanings import VERDICTS
 from ddefuzz.web.rows import Asked, Line, Row, row_of
 
 
@@ -31,6 +32,7 @@ def _among(*values: str) -> tuple[AfterValidator, Any]:
 
 
 OracleName = Annotated[str, *_among(*NAMES)]
+VerdictName = Annotated[str, *_among(*VERDICTS)]
 KindName = Annotated[str, *_among(*kinds())]
 
 
@@ -44,10 +46,12 @@ class FindingsQuery(Asked):
     q: Line = Field(default="", description="Words that occur in the id, site, code there, ops, notes and so on.")
     state: Annotated[list[State | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
     open: Literal["", "1"] = Field(default="", description="1: only findings with something left to do.")
+    returned: Literal["", "1"] = Field(default="", description="1: only findings that came back after a fix.")
     oracle: OracleName = ""
     kind: Annotated[list[KindName], BeforeValidator(_as_list)] = Field(default=[], max_length=40)
     cause: Annotated[list[Cause | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
     stage: Annotated[list[Stage | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
+    verdict: VerdictName = Field(default="", description="The verdict of some stage.")
     torch: Line = Field(default="", description="Seen in this version of torch.")
     site: Line = Field(default="", description="The call site; * stands for anything.")
     op: Line = Field(default="", description="A function that reaches the site; * stands for anything.")
@@ -78,6 +82,8 @@ class FindingsQuery(Asked):
             kinds=wanted,
             causes=tuple(filter(None, self.cause)),
             stages=tuple(filter(None, self.stage)),
+            verdict=self.verdict,
+            returned=self.returned == "1",
             torch=self.torch.strip(),
             site=self.site.strip(),
             op=self.op.strip(),
@@ -145,6 +151,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "cause": get_args(Cause),
     "stage": get_args(Stage),
     "state": get_args(State),
+    "verdict": tuple(VERDICTS),
     "priority": tuple(filter(None, get_args(Priority))),
 }
 """The values of the filters that are chosen from a list."""

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ddefuzz.sweep.census import STATUSES
+from ddefuzz.view.guarded import STATES, fell_back
+from ddefuzz.web.campaigns import CampaignsPage, CampaignsQuery, campaigns_page
 from ddefuzz.web.finding import FindingPage, FindingQuery, finding_page
 from ddefuzz.web.finding_list import CHOICES, FindingsPage, FindingsQuery, findings_page
+from ddefuzz.web.history import CensusPage, CensusQuery, VersionsPage, VersionsQuery, census_page, versions_page
+from ddefuzz.web.overview import Overview, OverviewQuery, overview_page
+from ddefuzz.web.plot import campaign_plot, findings_plot
 from ddefuzz.web.rows import Asked
+from ddefuzz.web.sites import (
+    PARTS,
+    WITHOUT_SOURCE,
+    SitesPage,
+    SitesQuery,
+    SourcePage,
+    SourceQuery,
+    sites_page,
+    source_blocks,
+    source_page,
+)
 
 
 class Page(NamedTuple):
@@ -29,7 +47,22 @@ class Page(NamedTuple):
     more: dict[str, Any] = {}  # noqa: RUF012 never changed
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 PAGES: tuple[Page, ...] = (
+    Page(
+        "/",
+        "overview.html",
+        "How many findings there are, how they grow, what runs",
+        Overview,
+        OverviewQuery,
+        lambda database, _asked: overview_page(database, _now()),
+        menu="Overview",
+        key="1",
+        more={"findings_plot": findings_plot, "campaign_plot": campaign_plot},
+    ),
     Page(
         "/findings",
         "findings.html",
@@ -49,5 +82,57 @@ PAGES: tuple[Page, ...] = (
         FindingQuery,
         lambda database, finding_id, _asked: finding_page(database, finding_id),
         more={"causes": CHOICES["cause"]},
+    ),
+    Page(
+        "/sites",
+        "sites.html",
+        "The guard sites of torch, and which were reached",
+        SitesPage,
+        SitesQuery,
+        sites_page,
+        menu="Sites",
+        key="3",
+        more={"parts": PARTS, "fell_back": fell_back, "without_source": WITHOUT_SOURCE},
+    ),
+    Page(
+        "/sites/source",
+        "source.html",
+        "A file of torch with its guard sites",
+        SourcePage,
+        SourceQuery,
+        source_page,
+        more={"states": STATES, "blocks": source_blocks},
+    ),
+    Page(
+        "/versions",
+        "versions.html",
+        "What was seen under each version of torch",
+        VersionsPage,
+        VersionsQuery,
+        lambda database, _asked: versions_page(database),
+        menu="Versions",
+        key="4",
+    ),
+    Page(
+        "/census",
+        "census.html",
+        "What sweeps found of each op",
+        CensusPage,
+        CensusQuery,
+        census_page,
+        menu="Census",
+        key="5",
+        more={"all_statuses": STATUSES},
+    ),
+    Page(
+        "/campaigns",
+        "campaigns.html",
+        "Campaigns, their rate and what is left of their budget",
+        CampaignsPage,
+        CampaignsQuery,
+        lambda database, _asked: campaigns_page(database, _now()),
+        menu="Campaigns",
+        key="6",
+        more={"campaign_plot": campaign_plot},
     ),
 )

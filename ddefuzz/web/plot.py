@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from markupsafe import Markup, escape
+
+from ddefuzz.findings.model import Progress
+
+Point = TypeVar("Point")
 
 WIDTH, HEIGHT = 640, 200
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 26
@@ -23,12 +28,37 @@ class Series(NamedTuple):
     points: tuple[tuple[float, float], ...]
 
 
-def thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """At most `MOST_POINTS` points, the first and the last among them."""
+def thinned(points: Sequence[Point]) -> tuple[Point, ...]:
+    """At most `MOST_POINTS` of the points, the first and the last among them."""
     if len(points) <= MOST_POINTS:
         return tuple(points)
     step = (len(points) - 1) / (MOST_POINTS - 1)
     return tuple(points[round(at * step)] for at in range(MOST_POINTS))
+
+
+def findings_plot(points: Sequence[tuple[str, int]]) -> Markup:
+    """The number of findings over the dates at which they were first seen."""
+    if not points:
+        return Markup("")
+    times = tuple((datetime.fromisoformat(when).timestamp(), float(number)) for when, number in points)
+    return line_plot("findings", [Series("findings", times)], (_date(points[0][0]), _date(points[-1][0])))
+
+
+def campaign_plot(title: str, growth: Sequence[Progress]) -> Markup:
+    """The guard sites and findings of a campaign over its CPU time."""
+    lines = {
+        "places where a guard fell back": [one.fallback_sites for one in growth],
+        "call sites of errors": [one.dde_sites for one in growth],
+        "findings seen": [one.findings for one in growth],
+    }
+    seconds = [one.cpu_seconds for one in growth]
+    series = [Series(name, tuple(zip(seconds, map(float, counts), strict=True))) for name, counts in lines.items()]
+    ends = (f"{seconds[0]:,.0f} CPU s", f"{seconds[-1]:,.0f} CPU s") if seconds else ("", "")
+    return line_plot(title, series, ends)
+
+
+def _date(when: str) -> str:
+    return when[:16].replace("T", " ")
 
 
 def line_plot(title: str, series: Sequence[Series], x_labels: tuple[str, str]) -> Markup:

@@ -31,6 +31,11 @@ CASES: dict[str, tuple[Query, Callable[[Finding, set[str]], bool]]] = {
     "kind": (Query(kinds=("crash",)), lambda one, _torch: one.kind == "crash"),
     "cause": (Query(causes=("avoidable", "user")), lambda one, _torch: one.cause in ("avoidable", "user")),
     "stage": (Query(stages=("compile",)), lambda one, _torch: "compile" in one.stages),
+    "verdict": (
+        Query(verdict="regressed"),
+        lambda one, _torch: any(seen.verdict == "regressed" for seen in one.occurrences),
+    ),
+    "returned": (Query(returned=True), lambda one, _torch: one.id not in (CHUNK.key, ROLL.key)),
     "torch": (Query(torch="2.15.0"), lambda one, _torch: "2.15.0" in one.torch_versions),
     "op": (Query(op="torch.roll"), lambda one, _torch: "torch.roll" in one.ops),
     "ops": (Query(op="torch.*"), lambda one, _torch: bool(one.ops)),

@@ -9,12 +9,13 @@ import msgspec
 from fastapi.testclient import TestClient
 
 from ddefuzz.control.model import Control
+from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed, link, note, set_state
 from ddefuzz.findings.model import Finding, HistoryEntry, Note, stamp
 from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
-from tests.findings.arbitrary_findings import CHUNK, ROLL, START, failure_of, sighting
+from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, failure_of, sighting
 
 BY = By("ada", START, "read the code")
 
@@ -31,6 +32,11 @@ def filled(path: Path) -> str:
         database.set_minimal(CHUNK.key, sighting().program or "", steps=1, attempts=5)
         database.set_confirmed(CHUNK.key, 1, 1, failure_of(CHUNK))
         database.set_control(CHUNK.key, Control("passes", "passes"))
+        places = (("Python", "torch/_refs/__init__.py", 5), ("C++", "aten/src/ATen/native/TensorShape.cpp", 1))
+        for language, file, line in places:
+            site = {"language": language, "file": file, "line": line, "function": "roll", "call": "guard_or_false"}
+            record = SiteRecord(**site, raised=1, cases=2, blamed=(str(ROLL.site),), example=PROGRAM, stage="export")  # type: ignore[arg-type]
+            database.add_sites("2.13.0", [record])
         database.decide(ROLL.key, lambda one: note(set_state(one, "triaged", BY), "seen in a model", BY))
     return url
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from datetime import timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Progress, stamp
+from ddefuzz.web.campaigns import campaigns_page
 from ddefuzz.web.pages import PAGES
-from tests.findings.arbitrary_findings import CHUNK, ROLL
+from tests.findings.arbitrary_findings import CHUNK, ROLL, START
 from tests.web.served import client_of, form_token
 
 FIRST, SECOND = CHUNK.key, ROLL.key
@@ -27,18 +31,19 @@ def client(database: Database) -> TestClient:
 
 
 def paths() -> list[str]:
-    return [page.path.format(finding_id=FIRST) for page in PAGES if "{file" not in page.path]
+    source = {"/sites/source": "/sites/source?file=torch/_refs/__init__.py"}
+    return [source.get(page.path, page.path.format(finding_id=FIRST)) for page in PAGES]
 
 
 @pytest.mark.parametrize("path", paths())
-def test_every_page_is_html_and_json_that_fits_the_schema(client: TestClient, path: str) -> None:
-    page = client.get(path)
+def test_every_page_is_html_and_json_that_fits_the_schema(reading: TestClient, path: str) -> None:
+    page = reading.get(path)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8"), page.text
     assert page.text.count("<main ") == page.text.count("</main>") == page.text.count("<h1>") == 1
-    document = client.get(path, params={"format": "json"})
+    document = reading.get(path + ("&" if "?" in path else "?") + "format=json")
     assert (document.status_code, document.headers["content-type"]) == (200, "application/json")
-    described = client.get("/openapi.json").json()
-    declared = next(row for row in PAGES if row.path.format(finding_id=FIRST) == path)
+    described = reading.get("/openapi.json").json()
+    declared = next(row for row in PAGES if row.path.format(finding_id=FIRST) == path.partition("?")[0])
     content = described["paths"][declared.path]["get"]["responses"]["200"]["content"]
     schema = {**content["application/json"]["schema"], "components": described["components"]}
     assert list(Draft202012Validator(schema).iter_errors(document.json())) == []
@@ -65,16 +70,63 @@ def test_every_page_is_html_and_json_that_fits_the_schema(client: TestClient, pa
         ({"page": "9"}, set()),
     ],
 )
-def test_filters_select(client: TestClient, query: dict[str, Any], expected: set[str]) -> None:
-    found = client.get("/findings", params={**query, "format": "json"})
+def test_filters_select(reading: TestClient, query: dict[str, Any], expected: set[str]) -> None:
+    found = reading.get("/findings", params={**query, "format": "json"})
     assert found.status_code == 200, found.text
     assert {row["id"] for row in found.json()["rows"]} == expected
-    page = client.get("/findings", params=query).text
+    page = reading.get("/findings", params=query).text
     assert {name for name in (FIRST, SECOND) if f'href="/findings/{name}"' in page} == expected
 
 
-def test_a_finding_shows_what_decides(client: TestClient) -> None:
-    page = client.get(f"/findings/{FIRST}").text
+def test_sites_are_those_of_the_source_and_of_the_runs(reading: TestClient) -> None:
+    (file,) = reading.get("/sites?format=json").json()["files"]
+    numbers = {name: file[name] for name in ("file", "listed", "reached", "unlisted", "raised")}
+    assert numbers == {"file": "torch/_refs/__init__.py", "listed": 2, "reached": 1, "unlisted": 0, "raised": 1}
+    unreached = reading.get("/sites?show=unreached&format=json").json()["sites"]
+    assert [site["call"] for site in unreached] == ["guard_or_true"]
+    source = reading.get("/sites/source?file=torch/_refs/__init__.py").text
+    assert re.findall(r'class="source-line (\w+)" id="L(\d+)"', source) == [("raised", "5"), ("never", "7")]
+
+
+def test_a_running_campaign_has_a_rate_and_what_is_left(database: Database) -> None:
+    now = START + timedelta(minutes=10)
+    for seed, minutes, budget in ((1, 2, "600cpu"), (2, 10, "600cpu"), (3, 10, "1h"), (4, 10, "1000x")):
+        number = database.start_campaign(
+            profile="default", seed=seed, generator="1", options={"budget": budget, "shard": "1/1"}, when=START
+        )
+        for at in range(minutes):
+            counts = {"cases": 100 * at, "fallback_sites": at, "dde_sites": at, "findings": at}
+            progress = Progress(
+                when=stamp(START + timedelta(minutes=at)), seconds=60.0 * at, cpu_seconds=30.0 * at, **counts
+            )
+            database.add_progress(number, progress)
+        database.advance(number, 100 * minutes, START + timedelta(minutes=minutes))
+    lines = campaigns_page(database, now).campaigns
+    assert [(one.seed, one.state, one.per_minute, one.left) for one in lines] == [
+        (4, "running", 100.0, "0 cases"),
+        (3, "running", 100.0, "51 min"),
+        (2, "running", 100.0, "5 min of CPU time"),
+        (1, "interrupted", 100.0, ""),
+    ]
+    page = client_of(database).get("/campaigns").text
+    assert page.count("<svg") == 4
+
+
+def test_a_census_has_the_ops_of_a_sweep(database: Database) -> None:
+    swept = {"op": "torch.chunk", "source": "catalogue", "explicit": "dde", "size_oblivious": "ok", "samples": 3}
+    database.save_swept("key 1", "torch.chunk", json.dumps(swept))
+    database.save_swept("key 1", "torch.roll", json.dumps({**swept, "op": "torch.roll", "explicit": "ok"}))
+    client = client_of(database)
+    document = client.get("/census?format=json").json()
+    assert (document["sweeps"], document["statuses"]) == ({"key 1": 2}, {"dde": 1, "ok": 1})
+    assert [row["op"] for row in client.get("/census?status=ok&format=json").json()["ops"]] == ["torch.roll"]
+    assert "torch.<wbr>chunk" in client.get("/census").text
+    database.save_swept("key 2", "torch.chunk", "{}")
+    assert client.get("/census").status_code == 503
+
+
+def test_a_finding_shows_what_decides(reading: TestClient) -> None:
+    page = reading.get(f"/findings/{FIRST}").text
     for part in (
         '<span class="n">export</span>',
         "at::native::chunk",
@@ -83,19 +135,19 @@ def test_a_finding_shows_what_decides(client: TestClient) -> None:
         "Undo the latest decision",
     ):
         assert part in page, part
-    record = client.get(f"/findings/{FIRST}?format=json").json()
+    record = reading.get(f"/findings/{FIRST}?format=json").json()
     assert record["finding"]["schema"] == "ddefuzz.finding/3"
     assert "fixed" in {move["state"] for move in record["moves"]}
     assert "duplicate" not in {move["state"] for move in record["moves"]}
 
 
-def test_the_beginning_of_an_id_leads_to_the_finding(client: TestClient) -> None:
-    moved = client.get(f"/findings/{FIRST[:8]}?format=json")
+def test_the_beginning_of_an_id_leads_to_the_finding(reading: TestClient) -> None:
+    moved = reading.get(f"/findings/{FIRST[:8]}?format=json")
     assert (moved.status_code, moved.headers["location"]) == (307, f"http://localhost/findings/{FIRST}?format=json")
 
 
-def test_the_script_is_a_download(client: TestClient) -> None:
-    script = client.get(f"/findings/{FIRST}/script.py")
+def test_the_script_is_a_download(reading: TestClient) -> None:
+    script = reading.get(f"/findings/{FIRST}/script.py")
     assert script.headers["content-type"].startswith("text/x-python")
     assert script.headers["content-disposition"] == f'attachment; filename="{FIRST}.py"'
     compile(script.text, "script.py", "exec")
@@ -153,6 +205,16 @@ def test_a_bulk_decision_is_one_or_none_and_can_be_undone(client: TestClient, da
 
 
 BAD: list[tuple[str, int, str]] = [
+    ("/sites?torch=9", 404, "expected one of 2.13.0"),
+    ("/sites?part=odd", 422, "part"),
+    ("/sites/source", 422, "file"),
+    ("/sites/source?file=", 422, "file"),
+    ("/sites/source?file=../secret.py", 404, "expected a Python file of the installed torch"),
+    ("/sites/source?file=torch/../secret.py", 404, "expected a Python file of the installed torch"),
+    ("/sites/source?file=/etc/passwd", 404, "expected a Python file of the installed torch"),
+    ("/sites/source?file=torch/version.py", 404, "found no guard sites"),
+    ("/census?sweep=x", 404, "sweep"),
+    ("/census?status=odd", 404, "status"),
     ("/findings?page=0", 422, "page"),
     ("/findings?page=x", 422, "page: found 'x'"),
     ("/findings?state=odd", 422, "state"),
@@ -171,12 +233,12 @@ BAD: list[tuple[str, int, str]] = [
 
 
 @pytest.mark.parametrize(("path", "status", "said"), BAD)
-def test_what_is_wrong_is_said_in_one_line(client: TestClient, path: str, status: int, said: str) -> None:
-    answer = client.get(path)
+def test_what_is_wrong_is_said_in_one_line(reading: TestClient, path: str, status: int, said: str) -> None:
+    answer = reading.get(path)
     assert answer.status_code == status
     assert said in unescape(answer.text)
     assert "Traceback" not in answer.text
-    document = client.get(path + ("&" if "?" in path else "?") + "format=json")
+    document = reading.get(path + ("&" if "?" in path else "?") + "format=json")
     if "format=xml" not in path:
         assert document.json()["schema"] == "ddefuzz.page.problem/1"
         assert "\n" not in document.json()["error"]
@@ -211,7 +273,7 @@ def test_an_empty_database_has_its_pages(tmp_path: Path) -> None:
     with Database.open(f"sqlite:///{tmp_path / 'empty.db'}") as database:
         client = client_of(database)
         for page in PAGES:
-            if "{" not in page.path:
+            if "{" not in page.path and page.path != "/sites/source":
                 assert client.get(page.path).status_code == 200, page.path
 
 

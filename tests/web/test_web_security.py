@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from ddefuzz.findings.database import Database
 from ddefuzz.web.app import make_app
@@ -50,10 +51,11 @@ def test_text_of_findings_is_never_markup(database: Database) -> None:
     database.put([hostile(database.get(FIRST))])
     client = client_of(database)
     for page in PAGES:
-        if "{file" not in page.path:
-            answer = client.get(page.path.format(finding_id=FIRST))
-            assert answer.status_code == 200, answer.text
-            check_markup(answer.text)
+        answer = client.get(
+            page.path.format(finding_id=FIRST), params={"file": HOSTILE} if "source" in page.path else {}
+        )
+        assert answer.status_code == (404 if "source" in page.path else 200), answer.text
+        check_markup(answer.text)
     assert HOSTILE.replace("{{7*7}}", "") not in client.get(f"/findings/{FIRST}").text
     for path in (f"/findings?q={HOSTILE}", f"/findings?kind={HOSTILE}", f"/{HOSTILE}", f"/findings/{HOSTILE}"):
         check_markup(client.get(path).text)
@@ -66,16 +68,15 @@ def test_text_of_findings_is_never_markup(database: Database) -> None:
     check_markup(done.text)
 
 
-def test_every_answer_has_the_headers(database: Database) -> None:
-    client = client_of(database)
+def test_every_answer_has_the_headers(reading: TestClient) -> None:
     for path in ("/findings", f"/findings/{FIRST}?format=json", "/nothing", "/static/style.css", "/findings?page=x"):
-        headers = client.get(path).headers
+        headers = reading.get(path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
         assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
-    assert client.get("/findings", headers={"Host": "evil.example"}).headers["x-frame-options"] == "DENY"
+    assert reading.get("/findings", headers={"Host": "evil.example"}).headers["x-frame-options"] == "DENY"
 
 
 @pytest.mark.parametrize(
@@ -97,9 +98,8 @@ def test_every_answer_has_the_headers(database: Database) -> None:
         ("", 421),
     ],
 )
-def test_only_known_hosts_are_answered(database: Database, host: str, status: int) -> None:
-    client = client_of(database, Access(hosts=frozenset({"localhost", "fuzz.example.org"})))
-    assert client.get("/findings", headers={"Host": host}).status_code == status
+def test_only_known_hosts_are_answered(reading: TestClient, host: str, status: int) -> None:
+    assert reading.get("/findings", headers={"Host": host}).status_code == status
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,166 @@
+"""Guard sites of torch: coverage by file, sites without source, and torch's source with its sites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import msgspec
+from pydantic import Field
+
+from ddefuzz.coverage.guard_sites import GuardSite, Totals, guard_sites, totals
+from ddefuzz.coverage.inventory import Inventory, Part, installed
+from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.findings.database import Database
+from ddefuzz.view.guarded import Block, blocks_of
+from ddefuzz.web.rows import Asked, Line
+
+WITHOUT_SOURCE: frozenset[Part] = frozenset({"c++", "user"})
+
+
+class SitesQuery(Asked):
+    """Which sites."""
+
+    torch: Line = Field(default="", description="Reached under this version of torch. Default: the installed one.")
+    part: Literal["", "core", "inductor", "distributed", "c++", "user"] = ""
+    show: Literal["", "unreached", "reached", "raised"] = ""
+
+
+class SourceQuery(Asked):
+    """Which file of torch, such as torch/_refs/__init__.py."""
+
+    file: Annotated[Line, Field(min_length=1)]
+
+
+class FileLine(msgspec.Struct, frozen=True):
+    """One file: calls of guards in its source (`listed`), those of them that were reached, other sites reached
+    (`unlisted`), and sites that raised. `has_source` says whether its source can be shown.
+    """
+
+    file: str
+    part: str
+    listed: int
+    reached: int
+    unlisted: int
+    raised: int
+    has_source: bool
+
+
+class SitesPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The coverage under one version of torch. `sites` are those that the query selects, `totals` count all.
+
+    `installed` is the version whose source is here, empty if there is none.
+    """
+
+    torch: str
+    versions: tuple[str, ...]
+    installed: str
+    totals: Totals
+    files: tuple[FileLine, ...]
+    sites: tuple[GuardSite, ...]
+    schema: str = "ddefuzz.page.sites/1"
+
+
+class SourcePage(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of the installed torch with its guard sites."""
+
+    file: str
+    torch: str
+    sites: tuple[GuardSite, ...]
+    schema: str = "ddefuzz.page.source/1"
+
+
+@cache
+def inventory() -> Inventory | None:
+    """The guards in the source of the installed torch, None without one. The first call takes 2 to 3 s."""
+    try:
+        return installed()
+    except UnsupportedError:
+        return None
+
+
+def sites_page(database: Database, asked: SitesQuery) -> SitesPage:
+    """The page. Raises `InputError` for a version without sites."""
+    here, versions = inventory(), database.torch_versions()
+    own = here.torch if here is not None else ""
+    wanted = asked.torch or (own if own in versions or not versions else versions[-1])
+    if wanted not in (*versions, own):
+        raise InputError(f"torch: found {wanted!r}, expected one of {', '.join(sorted({*versions, own}))}")
+    everything = _sites(database, wanted, here)
+    chosen = tuple(site for site in everything if _keeps(asked, site))
+    return SitesPage(
+        torch=wanted,
+        versions=tuple(sorted({*versions, *filter(None, [own])})),
+        installed=own,
+        totals=totals(wanted, everything),
+        files=tuple(_files(chosen, has_source=wanted == own)),
+        sites=chosen,
+    )
+
+
+def source_page(database: Database, asked: SourceQuery) -> SourcePage:
+    """The page. Raises `InputError` for a file that has no source or no sites."""
+    here = inventory()
+    path = _path(here, asked.file)
+    if here is None or path is None:
+        raise InputError(f"file: found {asked.file!r}, expected a Python file of the installed torch with guard sites")
+    found = tuple(site for site in _sites(database, here.torch, here) if site.file == asked.file)
+    if not found:
+        raise InputError(f"file: found no guard sites in {asked.file}, expected a file that /sites lists")
+    return SourcePage(file=asked.file, torch=here.torch, sites=found)
+
+
+def source_blocks(page: SourcePage) -> list[Block]:
+    """The lines of a file, for the template."""
+    path = _path(inventory(), page.file)
+    return [] if path is None else list(blocks_of(path, page.sites))
+
+
+def _path(here: Inventory | None, file: str) -> Path | None:
+    """The path of a file of torch's own Python source. A database may hold any text as the name of a file."""
+    if here is None:
+        return None
+    path = (here.folder / file).resolve()
+    own = (here.folder / "torch").resolve()
+    return path if path.suffix == ".py" and path.is_relative_to(own) and path.is_file() else None
+
+
+def _sites(database: Database, torch: str, here: Inventory | None) -> tuple[GuardSite, ...]:
+    return guard_sites(here.calls if here is not None and here.torch == torch else (), database.sites(torch))
+
+
+def _keeps(asked: SitesQuery, site: GuardSite) -> bool:
+    if asked.part and site.part != asked.part:
+        return False
+    match asked.show:
+        case "unreached":
+            return not site.reached
+        case "reached":
+            return site.reached
+        case "raised":
+            return site.raised > 0
+        case _:
+            return True
+
+
+def _files(sites: Sequence[GuardSite], *, has_source: bool) -> Iterable[FileLine]:
+    own = sorted((site for site in sites if site.part not in WITHOUT_SOURCE), key=lambda site: site.file)
+    for file, group in groupby(own, lambda site: site.file):
+        found = list(group)
+        listed = [site for site in found if site.listed]
+        yield FileLine(
+            file=file,
+            part=found[0].part,
+            listed=len(listed),
+            reached=sum(site.reached for site in listed),
+            unlisted=len(found) - len(listed),
+            raised=sum(site.raised > 0 for site in found),
+            has_source=has_source,
+        )
+
+
+PARTS: tuple[str, ...] = get_args(Part)
+"""The values of the filter by part."""
