@@ -131,16 +131,16 @@ def assertion_places(tried: Iterable[Tried]) -> tuple[SiteRecord, ...]:
 
 
 def show_called(fault: Planted, example: SiteRecord | None, cases: Iterable[Reacher], programs: Programs) -> Planted:
-    """Run the database's example with the fault, then the campaign's cases until an oracle reports it."""
+    """Run the campaign's cases with the fault until an oracle reports it; if none does, the database's example."""
     fault = msgspec.structs.replace(fault, why="")
+    for case in cases:
+        fault = _after(fault, case.program, case.stage, programs, case)
+        if fault.found:
+            return fault
     for stage in _stages_of(example):
         assert example is not None
         fault = _after(fault, example.example, stage, programs, None)
         if fault.found_by_example:
-            break
-    for case in cases:
-        fault = _after(fault, case.program, case.stage, programs, case)
-        if fault.found:
             break
     if not fault.programs:
         return msgspec.structs.replace(fault, why="no program that is captured reached it")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
+from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Stage
+from ddefuzz.files import read_bytes
 from ddefuzz.instrument.events import Place
 
 
@@ -27,21 +32,19 @@ class Reacher(NamedTuple):
     cases: int
 
 
-@dataclass(slots=True)
-class Reachers:
-    """All runs of a campaign's cases that reached a place with an undecided guard."""
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign without faults, and all runs of its cases that reached a place with an undecided guard, in order.
 
-    found: list[Reacher] = field(default_factory=list)
+    `cpu_seconds` are those of the campaign.
+    """
 
-    def __call__(self, result: CaseResult, tally: Tally) -> None:
-        """Note one case, in all stages of its explicit runs."""
-        captured = {one.stage for one in result.outcomes if one.outcome == "ok" and one.semantics == str(EXPLICIT)}
-        now = round(tally.total_cpu_seconds(), 3)
-        for one in result.reached:
-            places = frozenset((each.place, each.shape) for each in one.reached if each.answer != "raised")
-            if result.program and places:
-                called = one.stage in captured and one.stage in CHEAP_TO_CALL
-                self.found.append(Reacher(result.program, one.stage, called, places, now, len(tally.digests)))
+    schema: Literal["ddefuzz.bench.survey/1"] = "ddefuzz.bench.survey/1"
+    torch: str
+    seed: int
+    budget: str
+    cpu_seconds: float
+    interrupted: bool
+    found: tuple[Reacher, ...]
 
     def first(self, place: Place) -> Reacher | None:
         """The first run that reached a place."""
@@ -60,3 +63,28 @@ class Reachers:
                 number -= 1
                 if not number:
                     return
+
+
+def read_survey(path: Path) -> Survey:
+    """The campaign that a file keeps. Raises InputError if it keeps none."""
+    try:
+        return msgspec.json.decode(read_bytes(path), type=Survey)
+    except (RecursionError, msgspec.DecodeError) as error:
+        raise InputError(f"{path}: found no cases of `ddefuzz bench recall --cases`: {error}") from error
+
+
+@dataclass(slots=True)
+class Reachers:
+    """Collects the runs of a campaign's cases that reached a place with an undecided guard."""
+
+    found: list[Reacher] = field(default_factory=list)
+
+    def __call__(self, result: CaseResult, tally: Tally) -> None:
+        """Note one case, in all stages of its explicit runs."""
+        captured = {one.stage for one in result.outcomes if one.outcome == "ok" and one.semantics == str(EXPLICIT)}
+        now = round(tally.total_cpu_seconds(), 3)
+        for one in result.reached:
+            places = frozenset((each.place, each.shape) for each in one.reached if each.answer != "raised")
+            if result.program and places:
+                called = one.stage in captured and one.stage in CHEAP_TO_CALL
+                self.found.append(Reacher(result.program, one.stage, called, places, now, len(tally.digests)))

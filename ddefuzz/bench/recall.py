@@ -19,11 +19,10 @@ import msgspec
 
 from ddefuzz.bench.called import Programs, Tester, assertion_places, blamed, show_called
 from ddefuzz.bench.planted import PLANTS, Planted, Recall, draw, place_of
-from ddefuzz.bench.reachers import Reacher, Reachers
+from ddefuzz.bench.reachers import Reacher, Reachers, Survey
 from ddefuzz.campaign.campaign import Listener
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan
-from ddefuzz.campaign.summary import Summary
 from ddefuzz.classify.classify import Classified
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.execute.pool import Stopped
@@ -52,19 +51,26 @@ class Planting(NamedTuple):
     tries: int
 
 
-def healthy_campaign(plan: Plan, folder: Path, stopped: Stopped, listen: Listener) -> tuple[Summary, Reachers]:
+def healthy_campaign(plan: Plan, folder: Path, stopped: Stopped, listen: Listener) -> Survey:
     """Run the campaign of `plan` without faults, its database in `folder`."""
     reachers = Reachers()
     with Database.open(f"sqlite:///{folder / 'recall.db'}") as database:
-        return start(plan, database, listen, stopped, reachers), reachers
+        summary = start(plan, database, listen, stopped, reachers)
+    return Survey(
+        torch=summary.torch,
+        seed=plan.seed,
+        budget=str(plan.budget),
+        cpu_seconds=round(sum(summary.cpu_seconds.values()), 1),
+        interrupted=summary.interrupted,
+        found=tuple(reachers.found),
+    )
 
 
 def measure_recall(
     plan: Plan,
     oracle: str,
     planting: Planting,
-    summary: Summary,
-    reachers: Reachers,
+    survey: Survey,
     programs: Programs,
     stopped: Stopped,
     say: Callable[[str], None],
@@ -74,7 +80,7 @@ def measure_recall(
     assertions: tuple[SiteRecord, ...] = ()
     if any(plant.drawn_from == "assertions" for plant in PLANTS[oracle]):
         say("looking for places that make run-time assertions")
-        called = islice((one for one in reachers.found if one.called), SURVEYED)
+        called = islice((one for one in survey.found if one.called), SURVEYED)
         assertions = assertion_places(programs.without_fault(one.program, one.stage) for one in called)
     examples = {place_of(record): record for record in known}
     drawn = draw(oracle, known, assertions, planting.number, planting.seed)
@@ -83,8 +89,8 @@ def measure_recall(
         if stopped():
             return None
         if oracle == "capture":
-            return show(fault, reachers.first(fault.place), plan.stages, programs.tester)
-        cases = _cases(fault, reachers, programs, planting.tries)
+            return show(fault, survey.first(fault.place), plan.stages, programs.tester)
+        cases = _cases(fault, survey, programs, planting.tries)
         return show_called(fault, examples.get(fault.place), cases, programs)
 
     faults: list[Planted] = []
@@ -96,16 +102,16 @@ def measure_recall(
     effects = [one.effect for one in faults]
     return Recall(
         oracle=oracle,
-        torch=summary.torch,
+        torch=survey.torch,
         seed=planting.seed,
-        campaign_seed=plan.seed,
-        budget=str(plan.budget),
+        campaign_seed=survey.seed,
+        budget=survey.budget,
         known_sites=len({record.key[:3] for record in known if record.fallbacks}) + len(assertions),
         faults=tuple(faults),
         cpu_seconds_median=median(found) if found else None,
         cpu_seconds_90th=ninetieth(found) if found else None,
-        campaign_cpu_seconds=round(sum(summary.cpu_seconds.values()), 1),
-        interrupted=summary.interrupted or len(faults) < len(drawn),
+        campaign_cpu_seconds=survey.cpu_seconds,
+        interrupted=survey.interrupted or len(faults) < len(drawn),
         unreached=effects.count("unreached"),
         harmless=effects.count("harmless"),
         stopping=effects.count("stops"),
@@ -119,16 +125,16 @@ def measure_recall(
     )
 
 
-def _cases(fault: Planted, reachers: Reachers, programs: Programs, tries: int) -> list[Reacher]:
+def _cases(fault: Planted, survey: Survey, programs: Programs, tries: int) -> list[Reacher]:
     """The cases to run with a fault: those that took a fallback at its place, or made an assertion there."""
     if not any(one.kind == "drop assertion" for one in fault.semantics.faults):
-        return list(reachers.called(fault.place, tries, ALIKE))
+        return list(survey.called(fault.place, tries, ALIKE))
     makers = {
         key
         for key, tried in programs.healthy.items()
         if any(one.place == fault.place and one.kind == "assertion" for one in tried.observation.constraints)
     }
-    return [one for one in reachers.found if (one.program, one.stage) in makers][:tries]
+    return [one for one in survey.found if (one.program, one.stage) in makers][:tries]
 
 
 def show(fault: Planted, first: Reacher | None, stages: tuple[Stage, ...], tester: Tester) -> Planted:

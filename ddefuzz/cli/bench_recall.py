@@ -12,6 +12,7 @@ from rich.console import Group
 
 from ddefuzz.bench.called import Programs
 from ddefuzz.bench.planted import PLANTS, Planted, Recall, draw, what_of
+from ddefuzz.bench.reachers import read_survey
 from ddefuzz.bench.recall import Planting, healthy_campaign, measure_recall
 from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.campaign.plan import Plan
@@ -24,6 +25,7 @@ from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Stage
 from ddefuzz.execute.scratch import scratch_folder
+from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
 
@@ -70,6 +72,14 @@ RUN_SECONDS = 60.0
     show_default=True,
     help="How many of the campaign's cases are run with a fault, at most. Not for capture, where the first one counts.",
 )
+@click.option(
+    "--cases",
+    "kept",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Save the cases of the campaign in this file. If it exists, plant the faults in its cases and run no "
+    "campaign; --budget, --campaign-seed and --guided are then not used.",
+)
 @click.option("--guided/--uniform", default=True, show_default=True, help="As for `ddefuzz run`.")
 @click.option(
     "--torch",
@@ -88,6 +98,7 @@ def command(
     budget: str,
     campaign_seed: int | None,
     tries: int,
+    kept: Path | None,
     guided: bool,
     version: str | None,
     stages: tuple[Stage, ...],
@@ -127,16 +138,20 @@ def command(
     chosen = " ".join(f"--oracle {oracle}" for oracle in oracles)
     said = f"ddefuzz bench recall {chosen} --sites {sites} --seed {seed} --budget {plan.budget} --db {db}"
     with stop_on_interrupt() as stopped:
-        with (
-            tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as folder,
-            campaign_progress(plan, said) as progress,
-        ):
-            summary, reachers = healthy_campaign(plan, Path(folder), stopped, progress)
+        if kept is not None and is_there(kept):
+            survey = read_survey(kept)
+        else:
+            with (
+                tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as folder,
+                campaign_progress(plan, said) as progress,
+            ):
+                survey = healthy_campaign(plan, Path(folder), stopped, progress)
+            if kept is not None:
+                kept.write_bytes(msgspec.json.encode(survey))
         with Pool(jobs) as pool, LiveLine("planting faults") as live:
             programs = Programs(lambda trial: _tried(pool, trial))
             records = [
-                measure_recall(plan, oracle, planting, summary, reachers, programs, stopped, live.update)
-                for oracle in oracles
+                measure_recall(plan, oracle, planting, survey, programs, stopped, live.update) for oracle in oracles
             ]
     document = "".join(msgspec.json.encode(record).decode() + "\n" for record in records)
     text = partial(recall_pages, records)

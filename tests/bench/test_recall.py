@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ddefuzz.bench.planted import Planted, draw
-from ddefuzz.bench.reachers import Reacher, Reachers
+from ddefuzz.bench.reachers import Reacher, Reachers, Survey, read_survey
 from ddefuzz.bench.recall import judge_fault, ninetieth, show
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
@@ -127,6 +128,19 @@ def reacher(stage: Stage, *, called: bool = False, shape: str = "Eq(x0, 1)", cas
     return Reacher(VIEW, stage, called, frozenset({(REFS, shape)}), 1.5, cases)
 
 
+def survey(*found: Reacher) -> Survey:
+    return Survey(torch="2.13.0", seed=1, budget="6x", cpu_seconds=2.0, interrupted=False, found=found)
+
+
+def test_the_cases_of_a_campaign_are_kept_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "cases.json"
+    path.write_bytes(msgspec.json.encode(survey(reacher("aot", called=True))))
+    assert read_survey(path) == survey(reacher("aot", called=True))
+    path.write_text('{"schema": "other"}')
+    with pytest.raises(InputError, match=r"cases\.json: found no cases of"):
+        read_survey(path)
+
+
 def test_the_program_is_run_where_it_reached_the_site_and_then_elsewhere() -> None:
     ran: list[Run] = []
 
@@ -154,17 +168,16 @@ def test_the_cases_at_a_place_are_noted_in_order() -> None:
         ("export", True, 2.0),
         ("aot", False, 2.0),
     ]
-    assert reachers.first(REFS) == reachers.found[0]
-    assert reachers.first(EXPAND) is None
+    kept = survey(*reachers.found)
+    assert kept.first(REFS) == reachers.found[0]
+    assert kept.first(EXPAND) is None
 
 
 def test_few_programs_with_the_same_expressions_are_called() -> None:
-    reachers = Reachers(
-        [
-            reacher("fake"),
-            *(reacher("aot", called=True, cases=number) for number in range(5)),
-            reacher("aot", called=True, shape="x0 > 1", cases=9),
-        ]
+    reachers = survey(
+        reacher("fake"),
+        *(reacher("aot", called=True, cases=number) for number in range(5)),
+        reacher("aot", called=True, shape="x0 > 1", cases=9),
     )
     assert [one.cases for one in reachers.called(REFS, 8, 2)] == [0, 1, 9]
     assert [one.cases for one in reachers.called(REFS, 1, 2)] == [0]
@@ -183,10 +196,12 @@ def test_recall_as_typed(tmp_path: Path) -> None:
         everywhere = Place("C++", "aten/src/ATen/EmptyTensor.cpp", 161)
         gone = Place("Python", "torch/_refs/__init__.py", 1)
         database.add_sites("2.13.0", [site(everywhere, function=""), site(gone)])
-    words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url)
+    words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url, "--cases", "cases.json")
     done = typed("bench", "recall", *words, "--output", "json=found.json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
+    again = typed("bench", "recall", *words, "--format", "json", folder=tmp_path)
+    assert json.loads(again.stdout) == found  # from the kept cases
     assert (found["schema"], found["found"], found["exact"], found["known_sites"]) == (
         "ddefuzz.bench.recall/2",
         1,
