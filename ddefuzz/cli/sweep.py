@@ -13,6 +13,7 @@ from ddefuzz.cli.options import db_option, jobs_option, oracles_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.reports import writers_of
+from ddefuzz.cli.sweep_breaks import count_breaks
 from ddefuzz.cli.sweep_document import html_page, markdown_page
 from ddefuzz.cli.sweep_page import census_page
 from ddefuzz.cli.sweep_report import sweep_report
@@ -41,6 +42,11 @@ from ddefuzz.sweep.sweep import Progressed
     is_flag=True,
     help="Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail).",
 )
+@click.option(
+    "--breaks",
+    is_flag=True,
+    help="Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked.",
+)
 @oracles_option("With others than capture, each sample is captured in one stage, in turn, and called.", CAPTURE)
 @click.option(
     "--fail-on",
@@ -57,6 +63,7 @@ def command(
     jobs: int,
     fresh: bool,
     compare_upstream: bool,
+    breaks: bool,
     oracles: tuple[str, ...],
     fail_on: str,
     db: str,
@@ -71,6 +78,11 @@ def command(
 
     An interrupted sweep continues where it stopped.
     """
+    if breaks:
+        if compare_upstream or fail_on != "never":
+            raise click.UsageError("found --breaks with --compare-upstream or --fail-on, expected it without them")
+        count_breaks(globs, jobs, db, fresh, format_, outputs)
+        return
     chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
     plan = Plan(globs=globs, jobs=jobs, anew=fresh, upstream=compare_upstream, oracles=chosen)
     starting = f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"

@@ -1,0 +1,167 @@
+"""Counts the graph breaks of every op with unbacked sizes: the loop, and the document."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from ddefuzz.artifacts.model import Cause
+from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
+from ddefuzz.execute.worker import late
+from ddefuzz.findings.database import Database
+from ddefuzz.sweep.launch import OPS_PER_WORKER, START_SECONDS
+from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, Op, Workers, selected
+from ddefuzz.sweep.tasks import DescribeTask, Source, Versions, describe
+
+SCHEMA = "ddefuzz.breaks/1"
+
+PROGRAMS: Final = 4
+"""The programs of an op that are compiled: samples with all dims unbacked, or programs that the catalogue draws."""
+
+BREAKS_VERSION: Final = 1
+"""Raised when the code changes what is compiled of an op."""
+
+
+class BreakSite(msgspec.Struct, frozen=True):
+    """A site at which programs of an op break the graph: in how many of them, and the shortest one."""
+
+    cause: Cause
+    programs: int
+    program: str
+
+
+class OpBreaks(msgspec.Struct, frozen=True):
+    """The breaks of one op over `programs` programs. `broken` of them have a break, and `graphs` counts the graphs.
+
+    `errors` are the messages of the programs that ended in an error although dynamo may break the graph, with their
+    number.
+    """
+
+    op: str
+    source: Source
+    programs: int = 0
+    broken: int = 0
+    graphs: int = 0
+    sites: tuple[BreakSite, ...] = ()
+    errors: dict[str, int] = {}
+    lost: str = ""
+
+    @property
+    def breaks(self) -> int:
+        """The breaks, counted once for each program and site."""
+        return sum(site.programs for site in self.sites)
+
+
+class BreakGroup(msgspec.Struct, frozen=True):
+    """A site at which several ops break."""
+
+    kind: str
+    site: str
+    anchor: str
+    cause: str
+    ops: tuple[str, ...]
+
+
+class BreakCensus(msgspec.Struct, frozen=True):
+    """The whole document. `causes` counts ops by the cause of their breaks."""
+
+    torch: str
+    selection: tuple[str, ...]
+    rows: tuple[OpBreaks, ...]
+    groups: tuple[BreakGroup, ...]
+    causes: dict[str, int]
+    interrupted: bool = False
+    schema: str = SCHEMA
+
+
+class OpBreaksTask(msgspec.Struct, frozen=True):
+    """One op to compile with fullgraph=False."""
+
+    op: str
+    source: Source
+    programs: int = PROGRAMS
+
+
+def run_breaks(task: OpBreaksTask) -> OpBreaks:
+    """Compile the programs of one op."""
+    result: OpBreaks = late("ddefuzz.sweep.breaks_run").run_breaks(task)
+    return result
+
+
+Tell = Callable[[int, int, OpBreaks], None]
+
+
+def sweep_breaks(
+    globs: tuple[str, ...], jobs: int, database: Database, tell: Tell, stopped: Stopped, *, anew: bool = False
+) -> BreakCensus:
+    """Count the breaks of the ops that the globs match. Each result is saved at once, and is not counted again."""
+    with Pool(jobs, tasks_per_worker=OPS_PER_WORKER) as pool:
+        versions = first_answer(pool.submit(describe, DescribeTask(), START_SECONDS), stopped)
+        done, interrupted = count_breaks(
+            selected(versions, globs), key_of(versions), pool, database, tell, stopped, anew
+        )
+    return census_of(versions.torch, globs, done, interrupted=interrupted)
+
+
+def count_breaks(
+    ops: tuple[Op, ...],
+    key: str,
+    workers: Workers,
+    database: Database,
+    tell: Tell,
+    stopped: Stopped,
+    anew: bool = False,
+) -> tuple[list[OpBreaks], bool]:
+    """The results of the ops, those with this key in the database among them, and whether it was stopped."""
+    kept = {} if anew else database.swept(key)
+    done = [msgspec.json.decode(kept[op.key], type=OpBreaks) for op in ops if op.key in kept]
+    waiting = [op for op in ops if op.key not in kept]
+    futures = [(op, workers.submit(run_breaks, OpBreaksTask(op.name, op.source), OP_SECONDS)) for op in waiting]
+    for op, future in futures:
+        try:
+            found = _result(op, future, stopped)
+        except KeyboardInterrupt:
+            return done, True
+        done.append(found)
+        if not found.lost:  # the next sweep tries it again
+            database.save_swept(key, op.key, msgspec.json.encode(found).decode())
+        tell(len(done), len(ops), found)
+    return done, False
+
+
+def key_of(versions: Versions) -> str:
+    """What decides the stored results."""
+    decisive = f"breaks={BREAKS_VERSION} {versions.generator} torch={versions.torch} programs={PROGRAMS}"
+    return hashlib.sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
+
+
+def _result(op: Op, future: Future[OpBreaks], stopped: Stopped) -> OpBreaks:
+    found = waited(future, stopped)
+    if isinstance(found, Lost):
+        return OpBreaks(op.name, op.source, lost=f"{found.outcome}: {found.reason}")
+    return found
+
+
+def census_of(torch: str, globs: tuple[str, ...], done: Iterable[OpBreaks], *, interrupted: bool) -> BreakCensus:
+    """The document: ops with most breaks first, and the sites by the number of ops."""
+    rows = tuple(sorted(done, key=lambda one: (-one.broken, -one.breaks, one.source, one.op)))
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    causes: Counter[str] = Counter()
+    for row in rows:
+        for site in row.sites:
+            said = site.cause
+            groups.setdefault((said.kind, said.site, said.anchor, said.cause), []).append(row.op)
+        causes.update({site.cause.cause for site in row.sites})
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return BreakCensus(
+        torch,
+        globs,
+        rows,
+        tuple(BreakGroup(*name, tuple(dict.fromkeys(ops))) for name, ops in ordered),
+        dict(sorted(causes.items(), key=lambda item: (-item[1], item[0]))),
+        interrupted,
+    )
