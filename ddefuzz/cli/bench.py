@@ -12,6 +12,7 @@ from ddefuzz.bench.throughput import MEMORY_LIMIT_MB, Throughput, measure
 from ddefuzz.cli import (
     bench_calls,
     bench_check,
+    bench_compile,
     bench_compile_counts,
     bench_export_time,
     bench_generation,
@@ -40,6 +41,7 @@ def command() -> None:
 
 command.add_command(bench_calls.command, "calls")
 command.add_command(bench_check.command, "check")
+command.add_command(bench_compile.command, "compile")
 command.add_command(bench_compile_counts.keys, "keys")
 command.add_command(bench_compile_counts.recompiles, "recompiles")
 command.add_command(bench_export_time.command, "export-time")

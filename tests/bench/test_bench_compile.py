@@ -1,0 +1,130 @@
+"""What `bench compile` lists, from records made by hand; and a planted lowering that falls back for unbacked sizes."""
+
+from __future__ import annotations
+
+import json
+from types import FunctionType
+from typing import Any
+
+import pytest
+import sympy  # type: ignore[import-untyped]
+import torch
+from torch._inductor import lowering
+from torch._inductor.virtualized import V
+
+from ddefuzz.bench.compile_model import (
+    CompileBench,
+    CompileTask,
+    Lowered,
+    Row,
+    SizeKind,
+    Timed,
+    run_compile,
+    worse_of,
+)
+from ddefuzz.bench.compile_programs import PROGRAMS
+from ddefuzz.bench.compile_run import subjects_of
+from ddefuzz.cli.bench_compile import compile_markdown, compile_text, document
+
+GUARD = "torch/_inductor/lowering.py:7723 sort_stable: u0 < 32767 taken as False"
+
+
+def lowered(**fields: Any) -> Lowered:
+    return Lowered(**{"nodes": 3, "generated": {"cpp_fused_add": 1}, **fields})
+
+
+def row(unbacked: Lowered, backed: Lowered, times: tuple[float, ...] = ()) -> Row:
+    of: tuple[SizeKind, SizeKind] = ("unbacked", "backed")
+    timed = [Timed(of[0], "inductor", 1.0, times), Timed(of[1], "inductor", 1.0, tuple(10.0 for _ in times))]
+    return Row(
+        "sort", tuple(5.0 for _ in times), tuple(timed) if times else (), dict(zip(of, (unbacked, backed), strict=True))
+    )
+
+
+def kinds(one: Row) -> list[str]:
+    return [worse.kind for worse in worse_of(one)]
+
+
+def test_the_same_kernels_and_times_are_not_listed() -> None:
+    assert kinds(row(lowered(), lowered(), (10.0, 11.0, 14.0, 10.0))) == []
+
+
+def test_a_fallback_that_only_the_unbacked_version_calls_is_listed_with_the_guards() -> None:
+    fallback = {"torch.ops.aten.sort.stable": 1}
+    unbacked = lowered(generated={}, fallback=fallback, guards=(GUARD,))
+    (found,) = worse_of(row(unbacked, lowered()))
+    assert (found.kind, found.evidence, found.guards) == ("falls back", "calls torch.ops.aten.sort.stable", (GUARD,))
+    assert kinds(row(unbacked, lowered(fallback=fallback))) == []
+
+
+def test_more_calls_of_kernels_are_listed() -> None:
+    (found,) = worse_of(row(lowered(generated={"cpp_fused_add": 1, "cpp_fused_relu": 1}), lowered()))
+    assert (found.kind, found.evidence) == ("more kernels", "2 calls of kernels, not 1: cpp_fused_relu")
+
+
+@pytest.mark.parametrize(
+    ("times", "listed"),
+    [
+        ((16.0, 16.0, 17.0, 16.0, 18.0), True),
+        ((16.0, 10.0, 17.0, 11.0, 18.0), False),  # the median is above, but two of five rounds are not
+        ((14.0, 14.0, 14.0, 14.0, 90.0), False),
+    ],
+)
+def test_a_slower_run_is_listed_if_most_rounds_say_so(times: tuple[float, ...], listed: bool) -> None:
+    assert kinds(row(lowered(), lowered(), times)) == (["slower"] if listed else [])
+
+
+def test_what_does_not_compile_is_listed_unless_the_backed_version_does_not_either() -> None:
+    fails = Lowered(error="dde at torch/_inductor/kernel/bmm.py: Eq(u0, 1)", guards=(GUARD,))
+    assert kinds(row(fails, lowered())) == ["does not compile"]
+    assert kinds(row(fails, fails)) == []
+
+
+def test_the_pages_have_ratios_and_what_is_listed() -> None:
+    one = row(
+        lowered(generated={}, fallback={"torch.ops.aten.sort.stable": 2}, guards=(GUARD,)), lowered(), (20.0,) * 4
+    )
+    found = CompileBench("2.13.0", "2026-01-31", "ddefuzz bench compile", 4, (one, Row("x", lost="crash: SIGKILL")),
+                         tuple(worse_of(one)))  # fmt: skip
+    said = compile_text(found)
+    assert "2.00 (2.00 to 2.00)" in said
+    assert f"    {GUARD}" in said
+    assert "not measured: x: crash: SIGKILL" in said
+    page = compile_markdown(found)
+    assert "| sort | 5 | 20 | 10 | - | 2.00 (2.00 to 2.00) | - |" in page
+    assert "- **sort** falls back: calls torch.ops.aten.sort.stable" in page
+    read = json.loads(document(found))
+    assert read["rows"][0]["ratios"]["inductor"] == {"backed": 2.0, "static": None}
+    assert read["schema"] == "ddefuzz.bench.compile/1"
+
+
+def test_there_are_twenty_programs_each_with_an_unbacked_size() -> None:
+    assert len(PROGRAMS) == 20
+    for text in PROGRAMS.values():
+        subjects = subjects_of(text)
+        assert "u0=" in subjects["unbacked"].text
+        assert "u0" not in subjects["static"].text
+        assert (subjects["backed"].text, subjects["backed"].backed) == (text, True)
+
+
+@pytest.mark.slow
+def test_a_planted_lowering_that_falls_back_for_unbacked_sizes_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = torch.ops.aten.relu.default
+    handler: Any = lowering.fallback_handler
+    original, fallback = lowering.lowerings[op], handler(op, add_to_fallback_set=False)
+
+    def planted(x: Any) -> Any:
+        sizes: Any = V.graph.sizevars
+        small = sizes.guard_or_false(sympy.Lt(x.get_size()[0], 1_000_000))
+        return original(x) if small else fallback(x)
+
+    code = planted.__code__.replace(co_filename=str(lowering.__file__))
+    inside = FunctionType(code, planted.__globals__, "planted", None, planted.__closure__)
+    monkeypatch.setitem(lowering.lowerings, op, inside)
+    found = run_compile(CompileTask("add_relu", PROGRAMS["add_relu"], 0))
+    assert found.lowered["backed"].fallback == {}
+    worse = {one.kind: one for one in worse_of(found)}
+    assert worse["falls back"].evidence == "calls torch.ops.aten.relu.default"
+    (guard,) = worse["falls back"].guards
+    assert guard.startswith("torch/_inductor/lowering.py:")
+    assert guard.endswith("planted: u0 < 1000000 taken as False")
