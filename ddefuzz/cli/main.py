@@ -29,6 +29,7 @@ COMMANDS = {
     "serve": "Show findings in a browser, and decide on them there.",
     "report": "Write findings in a format for other tools, or one finding for PyTorch's developers.",
     "matrix": "Run findings and cases under several versions of torch, and say in which they fail.",
+    "diff": "Compare what the same programs do under two versions of torch.",
     "bisect": "Find the two versions of torch between which a finding was fixed, moved or came in.",
     "ci": "Run what a CI job needs: pull-request, batch, coverage.",
     "init": "Write what a repository needs to run ddefuzz in its CI.",

@@ -45,6 +45,7 @@ OUTCOMES: dict[Change, Outcome] = {
 @click.option("--db", "url", metavar="URL", help="Run the findings of this database, instead of those in findings/.")
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only findings whose id begins so. Can be repeated.")
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each finding.")
+@click.option("--trust", is_flag=True, help="Execute the Python modules that trusted.toml files below PATH list.")
 @jobs_option
 @output_options("text", *NAMES)
 def command(
@@ -53,6 +54,7 @@ def command(
     url: str | None,
     ids: tuple[str, ...],
     runs: int,
+    trust: bool,
     jobs: int,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
@@ -84,7 +86,7 @@ def command(
             if findings:
                 cells[interpreter.name] |= findings_under(interpreter, findings, runs, jobs, listen)
             if cases and interpreter.full:
-                cells[interpreter.name] |= cases_under(interpreter, cases, jobs, listen)
+                cells[interpreter.name] |= cases_under(interpreter, cases, jobs, listen, trust=trust)
             elif cases:
                 live.say(f"{interpreter.name}: has no ddefuzz, so the cases are not run there")
     lines = lines_of(cells, {one.id: one.title for one in findings}, [one.id for one in findings])

@@ -64,9 +64,12 @@ def _seen(result: ScriptResult) -> str:
     return ", ".join(f"{name} {value}" for name, value in (result.seen or {}).items())
 
 
-def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, listen: Listen) -> dict[str, Cell]:
-    """The cell of each case below the paths, by the interpreter's own `ddefuzz replay`."""
+def cases_under(
+    interpreter: Interpreter, paths: Iterable[Path], jobs: int, listen: Listen, *, trust: bool
+) -> dict[str, Cell]:
+    """The cell of each case below the paths, by the interpreter's own `ddefuzz replay`. `trust` is its option."""
     words = [interpreter.python, "-m", "ddefuzz", "replay", *map(str, paths), "-j", str(jobs), "--format", "jsonl"]
+    words += ["--trust"] if trust else []
     ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=REPLAY_SECONDS)
     if ran.returncode not in (0, 1):
         said = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]

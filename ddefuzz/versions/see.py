@@ -1,0 +1,95 @@
+"""Run programs and print what they did: `python -m ddefuzz.versions.see JOBS`, one JSON line for each line of stdin.
+
+`ddefuzz diff` starts this under each interpreter. The lines are `observed.Ask` and `observed.CaseSeen`, in any order.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import IO, Final
+
+import msgspec
+import torch
+
+from ddefuzz.classify.classify import Classified
+from ddefuzz.coverage.reach import Reached, reached
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.pool import Lost, Pool, lost_observation
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
+from ddefuzz.generate.draw import case
+from ddefuzz.oracles.program import judge_program, tried_of
+from ddefuzz.program.text import print_program
+from ddefuzz.versions.observed import Ask, CaseSeen, GuardSeen
+
+CASE_SECONDS: Final = 60.0
+
+
+def draw(ask: Ask) -> str:
+    """The text of a case of a uniform campaign."""
+    return print_program(case(ask.profile, ask.seed, ask.number))
+
+
+def see(ask: Ask) -> CaseSeen:
+    """Run a program in its stage, and judge and classify what fails."""
+    (judged,) = judge_program(ask.text, (ask.stage,), (EXPLICIT,), observe, compare=False)
+    return _seen(ask, judged.observation, judged.failures)
+
+
+def _seen(ask: Ask, observation: Observation, failures: Iterable[Classified]) -> CaseSeen:
+    failed = tuple(failures)
+    return CaseSeen(
+        number=ask.number,
+        stage=ask.stage,
+        torch=str(torch.__version__),
+        text=ask.text,
+        outcome=observation.outcome,
+        reason=observation.reason,
+        failures=tuple(sorted({one.signature for one in failed})),
+        guards=tuple(sorted({_guard(one) for one in reached(observation, failed)})),
+    )
+
+
+def _guard(one: Reached) -> GuardSeen:
+    """Its site is that of the blamed code if it raised: the place of a plain comparison is another one by version."""
+    function = one.function or one.place.language
+    site = f"{one.place.file}:{function}" if one.blamed is None else str(one.blamed)
+    return GuardSeen(f"{site} {one.call}".strip(), one.shape, one.answer)
+
+
+def _answer(pool: Pool, ask: Ask) -> CaseSeen:
+    if not ask.text:
+        text = pool.submit(draw, ask, CASE_SECONDS).result()
+        if isinstance(text, Lost):
+            nothing = CaseSeen(
+                number=ask.number, stage=ask.stage, torch=str(torch.__version__), text="", outcome="not-judged"
+            )
+            return msgspec.structs.replace(nothing, reason=f"while it was drawn: {text.reason}")
+        ask = msgspec.structs.replace(ask, text=text)
+    result = pool.submit(see, ask, CASE_SECONDS).result()
+    if not isinstance(result, Lost):
+        return result
+    lost = tried_of(lost_observation(Run(ProgramSubject(ask.text), ask.stage), result))
+    return _seen(ask, lost.observation, lost.failures)
+
+
+def main(jobs: int, asks: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer each line. An answer is written as soon as it is known."""
+    lock = Lock()
+    with Pool(jobs) as pool, ThreadPoolExecutor(jobs) as threads:
+
+        def answer(ask: Ask) -> None:
+            encoded = msgspec.json.encode(_answer(pool, ask))
+            with lock:
+                answers.write(encoded + b"\n")
+                answers.flush()
+
+        running = [threads.submit(answer, msgspec.json.decode(line, type=Ask)) for line in asks]
+        for one in running:
+            one.result()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
