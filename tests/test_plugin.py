@@ -136,6 +136,7 @@ def test_a_list_of_user_modules_is_not_followed_unless_the_project_says_so(
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
+@pytest.mark.slow
 def test_a_case_that_cannot_be_read_is_one_line_and_runs_nothing(pytester: pytest.Pytester) -> None:
     (pytester.path / "hostile.py").write_text(
         expecting("export/explicit ok", PASSES.replace("x + 1.0", "open('x', 'w')"))

@@ -344,6 +344,7 @@ def test_reading_findings_never_imports_torch(url: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_exit_codes_and_one_line_errors(tmp_path: Path) -> None:
     for args, code, line in (
         (["--db", f"sqlite:///{tmp_path}/none.db"], 4, "no such file"),

@@ -100,6 +100,7 @@ def test_an_interpreter_without_torch_is_said(tmp_path: Path, findings: Path) ->
         run(str(findings), "--python", "/no/python")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verdicts", "before", "after"),
     [

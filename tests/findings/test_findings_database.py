@@ -262,6 +262,7 @@ def test_a_migration_takes_the_old_causes_away(tmp_path: Path) -> None:
         assert database.swept("key") == {"torch.chunk": '{"failures":[{"cause":"unclassified"},{"cause":"user"}]}'}
 
 
+@pytest.mark.slow
 @settings(PROPERTY, max_examples=25)
 @given(databases())
 def test_what_is_put_is_what_is_got(found: tuple[Finding, ...]) -> None:

@@ -42,6 +42,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 @settings(database=None, deadline=None, derandomize=True, max_examples=25)
 @given(databases())
 def test_database_to_text_to_database(found: tuple[Finding, ...]) -> None:
