@@ -36,7 +36,7 @@ class Asked(NamedTuple):
     subject: Subject
 
 
-class _Trial(NamedTuple):
+class _Undecided(NamedTuple):
     """The program, its stage and its first undecided guard."""
 
     subject: Subject
@@ -88,57 +88,57 @@ def first_guard(subject: Subject, stage: Stage, runner: Runner) -> tuple[Signatu
 def _of_program(asked: Asked, stage: Stage, site: Site, raised: Raised, runner: Runner) -> OfProgram:
     if raised.method in NUMBER_METHODS:
         return OfProgram(asked.name, raised.expression, (), "needs SymInt")
-    trial = _Trial(asked.subject, stage, site, raised, runner)
-    rows = _rows(trial)
+    guard = _Undecided(asked.subject, stage, site, raised, runner)
+    rows = _rows(guard)
     parts = in_expression(raised.expression)
     if parts is not None:
         for clause in parts.clauses:
-            rows += _rows(trial, clause)
+            rows += _rows(guard, clause)
     else:
         around = in_python(raised, site)
         if around is not None:
-            rows += _in_python(trial, around)
+            rows += _in_python(guard, around)
     of_program = OfProgram(asked.name, raised.expression, tuple(rows), "not a guard")
     return OfProgram(asked.name, raised.expression, tuple(rows), verdict(tallied([of_program])))
 
 
-def _rows(trial: _Trial, clause: str = "") -> list[Row]:
+def _rows(guard: _Undecided, clause: str = "") -> list[Row]:
     """A row for each value of the guard, or of one clause of its expression."""
     rows: list[Row] = []
     for given in GIVEN:
         if given != "assert not" or rows[1].raises:
-            rows.append(_best(trial, given, (_answer(trial.raised, given, clause=clause),), clause))
+            rows.append(_best(guard, given, (_answer(guard.raised, given, clause=clause),), clause))
     return rows
 
 
-def _in_python(trial: _Trial, around: Conjunction) -> list[Row]:
+def _in_python(guard: _Undecided, around: Conjunction) -> list[Row]:
     """Rows for Python's `a or b`: for all undecided clauses at once, and for each but the first.
 
     The guard of the first clause is that of the program, so it has rows already.
     """
     neutral: Given = "False" if around.is_or else "True"
-    undecided = [trial.raised]
-    whole, seen = _together(trial, around, neutral, undecided)
+    undecided = [guard.raised]
+    whole, seen = _together(guard, around, neutral, undecided)
     if len(undecided) == 1:
         return []
-    rows = [_row(trial, neutral, whole, seen, around.text)]
+    rows = [_row(guard, neutral, whole, seen, around.text)]
     asserted = tuple(_answer(one, neutral if around.is_or else "assert", held=around.is_or) for one in undecided[:-1])
     last = _answer(undecided[-1], "assert")
-    rows.append(_best(trial, "assert", (*asserted, last), around.text))
+    rows.append(_best(guard, "assert", (*asserted, last), around.text))
     for number, one in enumerate(undecided[1:], start=1):
         before = tuple(_answer(other, neutral) for other in undecided[:number])
         text = around.clause_of(one)
-        rows += [_best(trial, given, (*before, _answer(one, given)), text) for given in GIVEN[:3]]
+        rows += [_best(guard, given, (*before, _answer(one, given)), text) for given in GIVEN[:3]]
     return rows
 
 
 def _together(
-    trial: _Trial, around: Conjunction, given: Given, undecided: list[Raised]
+    guard: _Undecided, around: Conjunction, given: Given, undecided: list[Raised]
 ) -> tuple[tuple[Answer, ...], Observation]:
     """Give each clause the same value as it comes up. Those that come up are added to `undecided`."""
     answers: tuple[Answer, ...] = (_answer(undecided[0], given),)
     while True:
-        seen = trial.run(answers)
+        seen = guard.run(answers)
         follows = seen.raised
         if follows is None or len(undecided) == len(around.clauses) or not around.clause_of(follows):
             return answers, seen
@@ -148,10 +148,10 @@ def _together(
         answers = (*answers, _answer(follows, given))
 
 
-def _best(trial: _Trial, given: Given, answers: tuple[Answer, ...], clause: str) -> Row:
+def _best(guard: _Undecided, given: Given, answers: tuple[Answer, ...], clause: str) -> Row:
     """The best outcome of one value. If another undecided guard follows, both of its values are tried."""
     best: Row | None = None
-    for found in _outcomes(trial, given, answers, (), clause):
+    for found in _outcomes(guard, given, answers, (), clause):
         if best is None or _rank(found) > _rank(best):
             best = found
         if best.is_right:
@@ -161,10 +161,10 @@ def _best(trial: _Trial, given: Given, answers: tuple[Answer, ...], clause: str)
 
 
 def _outcomes(
-    trial: _Trial, given: Given, answers: tuple[Answer, ...], then: tuple[str, ...], clause: str
+    guard: _Undecided, given: Given, answers: tuple[Answer, ...], then: tuple[str, ...], clause: str
 ) -> list[Row]:
-    seen = trial.run(answers)
-    row = _row(trial, given, answers, seen, clause, then)
+    seen = guard.run(answers)
+    row = _row(guard, given, answers, seen, clause, then)
     follows = seen.raised
     known = {(one.place, one.expression) for one in answers}
     if (
@@ -179,7 +179,7 @@ def _outcomes(
     values: tuple[Given, ...] = ("False", "True")
     for value in values:
         more = (*answers, _answer(follows, value))
-        rows += _outcomes(trial, given, more, (*then, f"{follows.expression} is {value}"), clause)
+        rows += _outcomes(guard, given, more, (*then, f"{follows.expression} is {value}"), clause)
         if rows[-1].is_right:
             break
     return rows
@@ -190,7 +190,7 @@ def _answer(raised: Raised, given: Given, *, clause: str = "", held: bool = Fals
 
 
 def _row(
-    trial: _Trial,
+    guard: _Undecided,
     given: Given,
     answers: tuple[Answer, ...],
     seen: Observation,
@@ -199,7 +199,7 @@ def _row(
 ) -> Row:
     if seen.outcome != "ok":
         return Row(
-            trial.site,
+            guard.site,
             given,
             captures=False,
             then=then,
@@ -211,7 +211,7 @@ def _row(
     for call in seen.calls:
         sizes[ends(call)].append(call.size)
     return Row(
-        trial.site,
+        guard.site,
         given,
         captures=True,
         agrees=tuple(sizes["agrees"]),

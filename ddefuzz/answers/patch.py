@@ -1,7 +1,7 @@
 """Patches of torch's Python source: what a maintainer would write at a branch that cannot be decided.
 
 The candidates are made from the syntax tree of the branch. Which of them is right is decided by running them
-(`answers.trial`), because the truth of the guard need not be that of the code: a comparison of tuples with `!=`
+(`answers.tried_patches`), because the truth of the guard need not be that of the code: a comparison of tuples with `!=`
 evaluates guards with `==`.
 """
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import rich_click as click
 
 from ddefuzz.answers.experiment import Asked
+from ddefuzz.answers.guard import GuardResult, Runners, answer_guard, calling
 from ddefuzz.answers.samples import SampleRequest, samples
-from ddefuzz.answers.study import Runners, Study, calling, study
 from ddefuzz.cli.answers_page import Answered, answers_page, document
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import counted
@@ -107,7 +107,7 @@ def command(
         live = stack.enter_context(LiveLine(f"answering for {counted(len(chosen), 'program')}"))
         threads = stack.enter_context(ThreadPoolExecutor(jobs))
         sent = {
-            threads.submit(_study, target, pool, timeout, patching=patching): place
+            threads.submit(_answered, target, pool, timeout, patching=patching): place
             for place, target in enumerate(chosen)
         }
         studied: dict[int, Answered] = {}
@@ -127,13 +127,13 @@ def _needs_database(names: tuple[str, ...]) -> bool:
     return not names or any(not Path(name).is_file() for name in names)
 
 
-def _study(target: Target, pool: Pool, timeout: float, *, patching: bool) -> Study:
+def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> GuardResult:
     def made(request: SampleRequest) -> tuple[str, ...]:
         found = pool.submit(samples, request, SAMPLES_SECONDS).result()
         return () if isinstance(found, Lost) else found
 
     runners = Runners(partial(pool.observe, timeout=timeout), partial(pool.observe_patched, timeout=timeout), made)
-    return study(
+    return answer_guard(
         target.own,
         target.others,
         target.functions,
@@ -144,7 +144,7 @@ def _study(target: Target, pool: Pool, timeout: float, *, patching: bool) -> Stu
     )
 
 
-def _save(database: Database, finding: Finding, found: Study, torch: str) -> None:
+def _save(database: Database, finding: Finding, found: GuardResult, torch: str) -> None:
     database.set_answers(
         finding.id, found.evidence(torch), lambda stored: with_cause(stored, classify, datetime.now(UTC))
     )

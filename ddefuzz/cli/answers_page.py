@@ -11,9 +11,9 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ddefuzz.answers.guard import GuardResult
 from ddefuzz.answers.model import Answers, Row
-from ddefuzz.answers.study import Study
-from ddefuzz.answers.trial import Trials
+from ddefuzz.answers.tried_patches import TriedPatches
 from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Verdict
 from ddefuzz.cli.layout import Detailed, counted, folded, table
@@ -36,19 +36,19 @@ NOTHING_TO_ANSWER: dict[Verdict, str] = {
 
 
 class Answered(NamedTuple):
-    """The study of a finding or a file, by its name."""
+    """The result of a finding or a file, by its name."""
 
     name: str
-    study: Study
+    result: GuardResult
     is_finding: bool = False
 
 
 def document(done: Iterable[Answered]) -> str:
-    """The JSON of all studies: a row for each program and answer, and a verdict for each site."""
+    """The JSON of all results: a row for each program and answer, and a verdict for each site."""
     rows: list[dict[str, Any]] = []
     verdicts = []
-    for name, study, _ in done:
-        found = study.experiment
+    for name, result, _ in done:
+        found = result.experiment
         rows += [
             {"target": name, "program": one.name, **msgspec.to_builtins(row)}
             for one in found.programs
@@ -63,7 +63,7 @@ def document(done: Iterable[Answered]) -> str:
                 "programs": len(found.programs),
                 "tallies": [_whole(tally) for tally in found.tallies],
                 "verdict": found.verdict,
-                **({} if study.trials is None else {"patch": _patch(study.trials)}),
+                **({} if result.patches is None else {"patch": _patch(result.patches)}),
             }
         )
     return json.dumps({"schema": SCHEMA, "rows": rows, "verdicts": verdicts}, indent=2) + "\n"
@@ -74,13 +74,13 @@ def _whole(record: msgspec.Struct) -> dict[str, Any]:
     return {name: msgspec.to_builtins(value) for name, value in msgspec.structs.asdict(record).items()}
 
 
-def _patch(trials: Trials) -> dict[str, Any]:
-    refused = [msgspec.to_builtins(one) for one in trials.refused]
-    if trials.best is None:
+def _patch(patches: TriedPatches) -> dict[str, Any]:
+    refused = [msgspec.to_builtins(one) for one in patches.refused]
+    if patches.best is None:
         return {"diff": None, "refused": refused}
-    found = trials.best.evidence
+    found = patches.best.evidence
     return {
-        "diff": trials.best.patch.diff,
+        "diff": patches.best.patch.diff,
         "form": found.form,
         "code": found.code,
         "right": found.is_right,
@@ -93,19 +93,19 @@ def _patch(trials: Trials) -> dict[str, Any]:
 def answers_page(done: Sequence[Answered], page: Page) -> str:
     """The table of answers of each site, its verdict, its patch, and what to type next."""
     parts: list[RenderableType] = []
-    for name, study, _ in done:
-        found = study.experiment
+    for name, result, _ in done:
+        found = result.experiment
         needs = f" needs {found.expression}" if found.expression else ""
         parts.append(plain(f"{name}  {found.stage}  {found.site or ''}{needs}"))
         if found.tallies:
-            parts.append(_table(study, page))
-        parts.append(Text(folded(f"verdict: {verdict(study)}", page.width), style="bold"))
-        parts += [plain(line) for line in _patch_lines(study.trials)]
+            parts.append(_table(result, page))
+        parts.append(Text(folded(f"verdict: {verdict(result)}", page.width), style="bold"))
+        parts += [plain(line) for line in _patch_lines(result.patches)]
         parts.append(Text())
-    if any(study.experiment.tallies for _, study, _ in done):
+    if any(result.experiment.tallies for _, result, _ in done):
         parts += [Text(folded(line, page.width), style="dim") for line in LEGEND]
     if len(done) > 1:
-        counts = Counter(study.experiment.verdict for _, study, _ in done)
+        counts = Counter(result.experiment.verdict for _, result, _ in done)
         verdicts = ", ".join(f"{number} {name}" for name, number in counts.most_common())
         parts.append(plain(f"{counted(len(done), 'program')}: {verdicts}"))
     if not done:
@@ -116,8 +116,8 @@ def answers_page(done: Sequence[Answered], page: Page) -> str:
     return f"{rendered(Group(*parts), page)}\nNext:\n  {shown}\n"
 
 
-def _table(study: Study, page: Page) -> RenderableType:
-    found = study.experiment
+def _table(result: GuardResult, page: Page) -> RenderableType:
+    found = result.experiment
     details = {
         (row.clause, row.answer): detail
         for one in reversed(found.programs)
@@ -150,9 +150,9 @@ def evidence_parts(answers: Answers, page: Page) -> list[RenderableType]:
     return parts
 
 
-def verdict(study: Study) -> str:
+def verdict(result: GuardResult) -> str:
     """The verdict, and what it leaves open."""
-    found = study.experiment
+    found = result.experiment
     if found.verdict in NOTHING_TO_ANSWER:
         return f"{found.verdict}: nothing to answer, because {NOTHING_TO_ANSWER[found.verdict]}"
     right = {one.answer for one in found.tallies if one.is_right and not one.clause}
@@ -166,16 +166,18 @@ def _detail(row: Row) -> str:
     return "; ".join(filter(None, (then, stopped)))
 
 
-def _patch_lines(trials: Trials | None) -> list[str]:
-    if trials is None:
+def _patch_lines(patches: TriedPatches | None) -> list[str]:
+    if patches is None:
         return []
-    if trials.best is None:
-        why = "; ".join(f"{one.form}: {one.why}" for one in trials.refused) or "the code there has no form that decides"
+    if patches.best is None:
+        why = (
+            "; ".join(f"{one.form}: {one.why}" for one in patches.refused) or "the code there has no form that decides"
+        )
         return [f"patch: none ({why})"]
-    found = trials.best.evidence
+    found = patches.best.evidence
     return [
         f"patch: {found.form}{'' if found.is_right else ' (not right for all)'}, tried in memory only",
-        trials.best.patch.diff.rstrip("\n"),
+        patches.best.patch.diff.rstrip("\n"),
         f"kept programs: {found.kept}",
         f"samples of torch: {found.samples}",
     ]

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from ddefuzz.answers.guard import GuardResult
 from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
 from ddefuzz.answers.patch import Patch
-from ddefuzz.answers.study import Study
-from ddefuzz.answers.trial import PatchTrial, Refused, Trials
+from ddefuzz.answers.tried_patches import Refused, TriedPatch, TriedPatches
 from ddefuzz.classify.signature import Site
 from ddefuzz.cli.answers import command
 from ddefuzz.cli.answers_page import Answered, answers_page
@@ -57,8 +57,8 @@ def test_a_file_is_answered_for(tmp_path: Path) -> None:
     assert page.splitlines()[-1].endswith(f"ddefuzz check {path}")
 
 
-def answered(experiment: Experiment, trials: Trials | None = None) -> Answered:
-    return Answered("dde-1", Study(experiment, trials), is_finding=True)
+def answered(experiment: Experiment, patches: TriedPatches | None = None) -> Answered:
+    return Answered("dde-1", GuardResult(experiment, patches), is_finding=True)
 
 
 SITE = Site("C++", None, "at::native::chunk")
@@ -85,19 +85,19 @@ def test_a_patch_is_printed_with_its_results() -> None:
     after = "if guard_or_false(n == 0):\n"
     patch = Patch("guard_or_false", "torch/x.py", "guard_or_false(n == 0)", "if n == 0:\n", after)
     samples = Score(agree=3, differ=1, same=4)
-    best = PatchTrial(patch, PatchEvidence(patch.form, patch.code, Score(agree=2, same=2), samples))
+    best = TriedPatch(patch, PatchEvidence(patch.form, patch.code, Score(agree=2, same=2), samples))
     refused = (Refused("torch._check", "torch._check(n != 0)", "differs at 0"),)
     found = Experiment("export", SITE, "Eq(u0, 0)", 1, "n == 0", (), RIGHT, "guard_or_false here")
-    page = answers_page([answered(found, Trials(best, refused))], Page(80))
+    page = answers_page([answered(found, TriedPatches(best, refused))], Page(80))
     assert "patch: guard_or_false (not right for all), tried in memory only" in page
     assert "--- a/torch/x.py\n+++ b/torch/x.py\n" in page
     assert "kept programs: 2 of 2 pass and agree; eager does the same in 2 of 2" in page
     assert "samples of torch: 3 of 4 pass and agree, 1 differ; eager does the same in 4 of 4" in page
-    (verdict,) = json.loads(as_document([answered(found, Trials(best, refused))]))["verdicts"]
+    (verdict,) = json.loads(as_document([answered(found, TriedPatches(best, refused))]))["verdicts"]
     assert verdict["patch"]["diff"] == patch.diff
     assert verdict["patch"]["samples"] == {"agree": 3, "differ": 1, "stopped": 0, "same": 4, "changed": 0}
     assert verdict["patch"]["refused"][0]["why"] == "differs at 0"
-    none = answers_page([answered(found, Trials(None, refused))], Page(80))
+    none = answers_page([answered(found, TriedPatches(None, refused))], Page(80))
     assert "patch: none (torch._check: differs at 0)" in none
 
 

@@ -11,7 +11,7 @@ from ddefuzz.answers.installed import source_of
 from ddefuzz.answers.model import Answers, Experiment
 from ddefuzz.answers.patch import patches
 from ddefuzz.answers.samples import SampleRequest
-from ddefuzz.answers.trial import Trials, try_patches
+from ddefuzz.answers.tried_patches import TriedPatches, try_patches
 from ddefuzz.answers.verdict import unchecked
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.protocol import PatchedRunner, ProgramSubject, Runner, Stage
@@ -28,16 +28,16 @@ class Runners(NamedTuple):
     samples: Callable[[SampleRequest], tuple[str, ...]]
 
 
-class Study(NamedTuple):
-    """The results for one guard. `trials` is None if no patch was asked for, or the guard is not in torch's Python."""
+class GuardResult(NamedTuple):
+    """The results for one guard. `patches` is None if no patch was asked for, or the guard is not in torch's Python."""
 
     experiment: Experiment
-    trials: Trials | None
+    patches: TriedPatches | None
 
     def evidence(self, torch: str) -> Answers:
         """What a finding keeps."""
         found = self.experiment
-        best = self.trials.best if self.trials is not None else None
+        best = self.patches.best if self.patches is not None else None
         return Answers(
             verdict=found.verdict,
             stage=found.stage,
@@ -48,7 +48,7 @@ class Study(NamedTuple):
         )
 
 
-def study(
+def answer_guard(
     own: Iterable[Asked],
     others: Iterable[Asked],
     functions: tuple[str, ...],
@@ -57,7 +57,7 @@ def study(
     runners: Runners,
     *,
     patching: bool,
-) -> Study:
+) -> GuardResult:
     """Answer the guard of the first of a finding's `own` programs. `functions` are those that reach it.
 
     `others` are kept programs. Those that come to the same guard are part of the experiment, those that evaluate the
@@ -68,18 +68,18 @@ def study(
     stage = next((one for one in stages[:-1] if _shows(programs[0], one, signature, runners)), stages[-1])
     found = experiment(programs, stage, runners.observe)
     if not patching or found.site is None or found.site.language != "Python" or found.site.module is None:
-        return Study(found, None)
+        return GuardResult(found, None)
     source = source_of(found.site.module)
     candidates = () if source is None else tuple(patches(source, found.site.module, found.line, found.code))
     if not candidates:
-        return Study(found, Trials(None, ()))
+        return GuardResult(found, TriedPatches(None, ()))
     texts = runners.samples(SampleRequest(functions))
     samples = [Asked(f"sample {number}", ProgramSubject(one)) for number, one in enumerate(texts)]
     place = (found.line, found.code)
-    trials = try_patches(
+    tried = try_patches(
         candidates, place, programs, samples, stage, runners.observe_patched, unchecked(found.programs[0])
     )
-    return Study(found, trials)
+    return GuardResult(found, tried)
 
 
 def _shows(asked: Asked, stage: Stage, signature: Signature | None, runners: Runners) -> bool:

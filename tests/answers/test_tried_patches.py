@@ -11,10 +11,10 @@ import torch
 
 from ddefuzz.answers.edits import Source
 from ddefuzz.answers.experiment import Asked, experiment, first_guard
+from ddefuzz.answers.guard import Runners, answer_guard, calling
 from ddefuzz.answers.model import Score
 from ddefuzz.answers.patch import patches
-from ddefuzz.answers.study import Runners, calling, study
-from ddefuzz.answers.trial import MARK, Trials, try_patches
+from ddefuzz.answers.tried_patches import MARK, TriedPatches, try_patches
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.patched import observe_patched, patched
@@ -46,7 +46,7 @@ def fails(message: str) -> Observation:
     return Observation("export", EXPLICIT, "fail", exceptions=(ExceptionInfo("builtins.RuntimeError", message),))
 
 
-def trials(run: Callable[[str, PatchedRun], Observation], unchecked: frozenset[CallSize] = frozenset()) -> Trials:
+def trials(run: Callable[[str, PatchedRun], Observation], unchecked: frozenset[CallSize] = frozenset()) -> TriedPatches:
     def runner(task: PatchedRun) -> Observation:
         assert isinstance(task.run.subject, ProgramSubject)
         name = task.run.subject.text
@@ -152,10 +152,12 @@ def test_the_patch_of_a_real_finding() -> None:
     text = f'# ddefuzz program v1\n# inputs: x = normal\ndef program(x: Float32[Tensor, "2 4 u0=3 2"]):\n    {call}\n'
     sample = text.replace("u0=3", "u0=5")
     runners = Runners(observe, observe_patched, lambda _request: (sample,))
-    done = study([Asked("one", ProgramSubject(text))], [], ("channel_shuffle",), ["aot"], None, runners, patching=True)
+    done = answer_guard(
+        [Asked("one", ProgramSubject(text))], [], ("channel_shuffle",), ["aot"], None, runners, patching=True
+    )
     assert done.experiment.verdict == "guard_or_false here"
-    assert done.trials is not None
-    best = done.trials.best
+    assert done.patches is not None
+    best = done.patches.best
     assert best is not None
     assert best.evidence.is_right
     assert best.evidence.samples == Score(agree=1, same=1)

@@ -21,7 +21,7 @@ MOST_SCORED = 3
 """How many patches that are right for the first program are tried with all others."""
 
 
-class PatchTrial(msgspec.Struct, frozen=True):
+class TriedPatch(msgspec.Struct, frozen=True):
     """A patch that captures a finding's smallest program, with the kept programs and the samples of its ops."""
 
     patch: Patch
@@ -36,10 +36,10 @@ class Refused(msgspec.Struct, frozen=True):
     why: str
 
 
-class Trials(msgspec.Struct, frozen=True):
+class TriedPatches(msgspec.Struct, frozen=True):
     """The patch to propose, if any, and those that were tried and are worse."""
 
-    best: PatchTrial | None
+    best: TriedPatch | None
     refused: tuple[Refused, ...]
 
 
@@ -51,7 +51,7 @@ def try_patches(
     stage: Stage,
     runner: PatchedRunner,
     unchecked: frozenset[CallSize] = frozenset(),
-) -> Trials:
+) -> TriedPatches:
     """The first patch with which the first program is captured and agrees, and nothing else differs.
 
     `place` are the line and the anchor of the branch. The other programs and `samples` count if they evaluate it.
@@ -59,7 +59,7 @@ def try_patches(
     """
     program = programs[0]
     refused: list[Refused] = []
-    best: PatchTrial | None = None
+    best: TriedPatch | None = None
     scored = 0
     reaching: tuple[list[Subject], list[Subject]] | None = None
     for patch in patches:
@@ -76,7 +76,7 @@ def try_patches(
             reaching = kept, [one.subject for one in samples if _reaches(one.subject, stage, probe, runner)]
         scored += 1
         first, second = (_score(subjects, stage, patch, runner, unchecked) for subjects in reaching)
-        found = PatchTrial(patch, PatchEvidence(patch.form, patch.code, first, second))
+        found = TriedPatch(patch, PatchEvidence(patch.form, patch.code, first, second))
         if best is None or _wrong(found) < _wrong(best):
             if best is not None:
                 refused.append(_worse(best))
@@ -85,7 +85,7 @@ def try_patches(
             refused.append(_worse(found))
         if best.evidence.is_right:
             break
-    return Trials(best, tuple(refused))
+    return TriedPatches(best, tuple(refused))
 
 
 def _run(subject: Subject, stage: Stage, patch: Patch, *, eager: bool = False) -> PatchedRun:
@@ -133,10 +133,10 @@ def _score(
     return Score(**counts)
 
 
-def _wrong(trial: PatchTrial) -> int:
-    return sum(score.differ + score.changed for score in (trial.evidence.kept, trial.evidence.samples))
+def _wrong(patch: TriedPatch) -> int:
+    return sum(score.differ + score.changed for score in (patch.evidence.kept, patch.evidence.samples))
 
 
-def _worse(trial: PatchTrial) -> Refused:
-    found = trial.evidence
+def _worse(patch: TriedPatch) -> Refused:
+    found = patch.evidence
     return Refused(found.form, found.code, f"kept programs: {found.kept}; samples: {found.samples}")
