@@ -1,0 +1,275 @@
+"""All pages and forms in Chromium. A message on the console, a request to another server, or a violation of the content
+security policy fails the test.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from ddefuzz.findings.database import Database
+from ddefuzz.web.app import make_app
+from ddefuzz.web.security import Access
+from ddefuzz.web.serve import listen
+from tests.findings.arbitrary_findings import CHUNK, ROLL
+from tests.web.served import hostile
+
+pytestmark = pytest.mark.slow
+
+CHROMIUM = Path("/usr/bin/chromium")
+"""Debian's. `.ci/run` installs it."""
+
+VIOLATION = "(event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`)"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM.exists(), f"found no {CHROMIUM}, expected Debian's package chromium"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@contextmanager
+def served(database: Database, access: Access | None = None) -> Iterator[str]:
+    """The address of a server on a free port."""
+    bound = listen("127.0.0.1", 0)
+    app = make_app(database, access or Access(by="ada"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, server_header=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        bound.close()
+
+
+@contextmanager
+def opened(browser: Browser, address: str, *, width: int = 1200, dark: bool = False) -> Iterator[Page]:
+    """A page of a new session that records what must not happen, and checks at the end that it did not."""
+    context = browser.new_context(
+        base_url=address,
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if dark else "light",
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: None if request.url.startswith(address) else wrong.append(request.url))
+    page.on(
+        "response",
+        lambda response: wrong.append(f"{response.status} {response.url}") if response.status >= 400 else None,
+    )
+    context.add_init_script(f"addEventListener('securitypolicyviolation', {VIOLATION})")
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def paths(finding: str) -> list[str]:
+    pages = ["/", "/findings", f"/findings/{finding}", "/sites", "/versions", "/census", "/campaigns", "/login"]
+    return [*pages, "/sites/source?file=torch/_refs/__init__.py"]
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (360, False), (1400, True)])
+def test_every_page_fits_and_can_be_read(browser: Browser, database: Database, width: int, dark: bool) -> None:
+    database.put([hostile(database.get(CHUNK.key))])
+    with served(database) as address, opened(browser, address, width=width, dark=dark) as page:
+        for path in paths(CHUNK.key):
+            page.goto(path)
+            page.wait_for_load_state("networkidle")
+            expect(page.locator("h1")).to_have_count(1)
+            wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert page.evaluate(wider) <= 0, path
+            assert (
+                page.evaluate(
+                    "[...document.querySelectorAll('input:not([type=hidden]), select, textarea')]"
+                    ".filter(e => !e.labels?.length && !e.ariaLabel).length"
+                )
+                == 0
+            ), path
+            assert [one for one in page.evaluate(CONTRAST) if one["ratio"] < 4.5] == [], path
+
+
+CONTRAST = """
+() => {
+  const parsed = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const back = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const found = parsed(getComputedStyle(at).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll('body *')) {
+    const own = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+    const style = getComputedStyle(element);
+    if (!own || !element.checkVisibility() || element.disabled || !style.color.startsWith('rgb')) continue;
+    const [a, b] = [light(parsed(style.color)), light(back(element))].sort((x, y) => y - x);
+    found.push({ratio: (a + 0.05) / (b + 0.05), text: element.textContent.slice(0, 40), class: element.className});
+  }
+  return found;
+}
+"""
+"""The contrast of each text with its background (WCAG 2.1, 1.4.3: at least 4.5)."""
+
+
+def test_a_person_filters_opens_decides_and_undoes(browser: Browser, database: Database) -> None:
+    with served(database) as address, opened(browser, address) as page:
+        page.goto("/findings")
+        rows = page.locator("tr[data-row]")
+        expect(rows).to_have_count(2)
+        page.get_by_label("search").fill("native")
+        expect(rows).to_have_count(1)
+        assert "q=native" in page.url
+        page.get_by_label("search").fill("")
+        expect(rows).to_have_count(2)
+        page.locator("form.filters select[name=state]").select_option("triaged")
+        expect(rows).to_have_count(1)
+        page.get_by_text("more filters").click()
+        page.get_by_label("about data").select_option("all")
+        page.goto("/findings")
+        rows.locator(f"a[href='/findings/{CHUNK.key}']").click()
+        page.get_by_role("button", name="Copy").click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        assert "torch.export.export" in page.evaluate("navigator.clipboard.readText()")
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Stand-alone script").click()
+        assert download.value.suggested_filename == f"{CHUNK.key}.py"
+        decide = page.locator("form[action$='/state']")
+        decide.get_by_label("state").select_option("fixed")
+        decide.get_by_label("why").fill("mended")
+        decide.get_by_text("versions and expiry").click()
+        decide.get_by_role("textbox", name="fixed in").fill("2.14.0")
+        decide.get_by_role("button", name="Save state").click()
+        expect(page.locator("p.summary .pill")).to_have_text("fixed")
+        assert (database.get(CHUNK.key).state, database.get(CHUNK.key).fixed_in) == ("fixed", ("2.14.0",))
+        page.get_by_role("button", name="Undo the latest decision").click()
+        expect(page.locator("p.summary .pill")).to_have_text("new")
+
+
+def test_a_person_says_what_else_is_known(browser: Browser, database: Database) -> None:
+    with served(database) as address, opened(browser, address) as page:
+        page.goto(f"/findings/{CHUNK.key}")
+        page.get_by_text("add a note").click()
+        page.locator("textarea").fill("two\nlines")
+        page.get_by_role("button", name="Add note").click()
+        expect(page.locator(".note .text")).to_have_text("two\nlines")
+        page.get_by_text("add a link").click()
+        page.get_by_label("URL").fill("https://example.org/1")
+        page.get_by_role("button", name="Add link").click()
+        page.get_by_text("priority, owner, labels").click()
+        details = page.locator("form[action$='/details']")
+        details.get_by_label("priority").select_option("high")
+        details.get_by_label("labels").fill("backward cuda")
+        details.get_by_role("button", name="Save").click()
+        expect(page.locator("p.summary")).to_contain_text("backward")
+        page.get_by_text("duplicate of another finding").click()
+        page.locator("form[action$='/dup']").get_by_label("id").fill(ROLL.key)
+        page.get_by_role("button", name="Mark as duplicate").click()
+        expect(page.locator("p.summary .pill")).to_have_text("duplicate")
+        page.get_by_role("button", name="No duplicate").click()
+        expect(page.locator("p.summary .pill")).to_have_text("new")
+    found = database.get(CHUNK.key)
+    assert (found.priority, found.labels, found.links) == ("high", ("backward", "cuda"), ("https://example.org/1",))
+
+
+def test_a_person_decides_on_several_with_keys(browser: Browser, database: Database) -> None:
+    with served(database) as address, opened(browser, address) as page:
+        page.goto("/findings?sort=id")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        page.keyboard.press("/")
+        expect(page.get_by_label("search")).to_be_focused()
+        page.keyboard.type("jk")
+        expect(page.locator("tr[data-row]")).to_have_count(0)
+        page.get_by_label("search").fill("")
+        expect(page.locator("tr[data-row]")).to_have_count(2)
+        page.locator("main").focus()
+        first, second = sorted((CHUNK.key, ROLL.key))
+        page.keyboard.press("j")
+        expect(page.locator(f"a[href='/findings/{first}']")).to_be_focused()
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid"
+        page.keyboard.press("j")
+        expect(page.locator(f"a[href='/findings/{second}']")).to_be_focused()
+        page.keyboard.press("k")
+        page.keyboard.press("x")
+        expect(page.locator(f"input[value='{first}']")).to_be_checked()
+        expect(page.locator(f"input[value='{second}']")).not_to_be_checked()
+        page.get_by_label("Choose all findings").check()
+        bulk = page.locator("#bulk")
+        bulk.get_by_label("state").select_option("reported")
+        bulk.get_by_role("button", name="Decide").click()
+        expect(page.locator("h1")).to_have_text("2 findings changed")
+        assert {one.state for one in database.findings()} == {"reported"}
+        page.get_by_role("button", name="Undo this decision").click()
+        expect(page.locator("h1")).to_have_text("2 findings changed back")
+        assert {one.id: one.state for one in database.findings()} == {CHUNK.key: "new", ROLL.key: "triaged"}
+        page.get_by_role("link", name="Back to the list").click()
+        expect(page.locator("tr[data-row]")).to_have_count(2)
+
+
+def test_a_person_logs_in_with_the_token(browser: Browser, database: Database) -> None:
+    with served(database, Access(token="secret")) as address, opened(browser, address) as page:
+        page.goto(f"/findings/{CHUNK.key}")
+        expect(page.locator("form[method=post]")).to_have_count(0)
+        page.get_by_role("link", name="Log in to decide").click()
+        page.get_by_label("token").fill("secret")
+        page.get_by_role("button", name="Log in").click()
+        page.goto(f"/findings/{CHUNK.key}")
+        page.get_by_role("button", name="Save state").click()
+        expect(page.locator(".mode")).to_have_text("logged in")
+
+
+def test_pages_work_without_scripts(browser: Browser, database: Database) -> None:
+    with served(database) as address:
+        context = browser.new_context(base_url=address, java_script_enabled=False)
+        page = context.new_page()
+        page.goto("/findings")
+        page.get_by_label("search").fill("native")
+        page.get_by_role("button", name="Filter").click()
+        page.get_by_role("row").get_by_role("link").first.click()
+        page.locator("form[action$='/state']").get_by_label("state").select_option("triaged")
+        page.get_by_role("button", name="Save state").click()
+        context.close()
+    assert database.get(CHUNK.key).state == "triaged"
+
+
+def test_no_page_can_be_put_into_a_frame(browser: Browser, database: Database, tmp_path: Path) -> None:
+    with served(database) as address:
+        frame = tmp_path / "frame.html"
+        frame.write_text(f"<iframe src='{address}/findings'></iframe>")
+        page = browser.new_page()
+        page.goto(f"file://{frame}")
+        page.wait_for_load_state("networkidle")
+        assert "Findings" not in page.frames[-1].content()
+        page.close()
+
+
+def test_pages_are_right_while_others_write(browser: Browser, database: Database, tmp_path: Path) -> None:
+    shutil.copy(tmp_path / "a.db", tmp_path / "b.db")
+    with served(database) as address, opened(browser, address) as page:
+        page.goto("/findings?state=new&sort=id")
+        with Database.open(f"sqlite:///{tmp_path / 'b.db'}") as other:
+            database.put(other.findings())
+        page.get_by_role("button", name="Filter").click()
+        expect(page.locator("tr[data-row]")).to_have_count(1)
