@@ -17,6 +17,7 @@ from ddefuzz.answers.experiment import Asked
 from ddefuzz.answers.guard import GuardResult, Runners, answer_guard, calling
 from ddefuzz.answers.samples import SampleRequest, samples
 from ddefuzz.cli.answers_page import Answered, answers_page, document
+from ddefuzz.cli.answers_stored import stored_document, stored_markdown, stored_page
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option, jobs_option
@@ -67,6 +68,9 @@ class Target(NamedTuple):
     "--again", is_flag=True, help="With --all --write: also the findings that have a result of this torch already."
 )
 @click.option(
+    "--stored", is_flag=True, help="Print the results that the findings of the database have, and run nothing."
+)
+@click.option(
     "--stage",
     type=click.Choice(CAPTURE_STAGES),
     metavar="STAGE",
@@ -76,13 +80,14 @@ class Target(NamedTuple):
 @click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time limit of one run.")
 @jobs_option
 @db_option
-@output_options("text", "json")
+@output_options("text", "json", "markdown")
 def command(
     targets: tuple[str, ...],
     everything: bool,
     patching: bool,
     write: bool,
     again: bool,
+    stored: bool,
     stage: Stage | None,
     timeout: float,
     jobs: int,
@@ -97,8 +102,20 @@ def command(
     at all data sizes. Kept programs that come to the same guard are tried too. The verdict is the smallest change that
     gives correct results: guard_or_false, guard_or_true or torch._check, or that none does.
     """
-    if bool(targets) == everything:
-        raise click.UsageError("expected an ID or a FILE, or else --all")
+    if bool(targets) + everything + stored != 1:
+        raise click.UsageError("expected an ID or a FILE, or else --all or --stored")
+    if stored:
+        with Database.open(db, create=False) as kept:
+            findings = [one for one in kept.findings() if one.kind == "dde"]
+        pages: dict[str, Writer] = {
+            "text": partial(stored_page, findings),
+            "json": lambda _page: stored_document(findings),
+            "markdown": lambda _page: stored_markdown(findings),
+        }
+        deliver(pages, format_, outputs)
+        return
+    if "markdown" in (format_, *(name for name, _ in outputs)):
+        raise click.UsageError("the format markdown is for --stored")
     torch = version("torch")
     with ExitStack() as stack:
         database = stack.enter_context(Database.open(db, create=False)) if _needs_database(targets) else None

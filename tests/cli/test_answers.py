@@ -13,12 +13,14 @@ from ddefuzz.answers.guard import GuardResult
 from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
 from ddefuzz.answers.patch import Patch
 from ddefuzz.answers.tried_patches import Refused, TriedPatch, TriedPatches
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.cli.answers import command
 from ddefuzz.cli.answers_page import Answered, answers_page
 from ddefuzz.cli.answers_page import document as as_document
+from ddefuzz.cli.answers_stored import stored_document, stored_markdown, stored_page
 from ddefuzz.cli.findings_page import show_page
 from ddefuzz.cli.output import Page
+from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.model import as_document as as_finding
 
@@ -118,3 +120,51 @@ def test_targets_or_all(args: tuple[str, ...]) -> None:
     result = run(*args)
     assert result.exit_code == 2
     assert "expected an ID or a FILE, or else --all" in result.output
+
+
+def kept(number: int, found: Answers | None, *, cause: Cause = "avoidable") -> Finding:
+    return Finding(id=f"dde-{number}", kind="dde", cause=cause, site=SITE, anchor="a | b", answers=found)
+
+
+def patched(agree: int, differ: int = 0) -> Answers:
+    evidence = PatchEvidence("guard_or_false", "guard_or_false(a | b)", Score(agree, differ, same=agree), Score())
+    return Answers("guard_or_false here", "aot", "2.13.0", 2, patch=evidence)
+
+
+KEPT = [
+    kept(1, None),
+    kept(2, Answers("needs SymInt", "aot", "2.13.0", 1), cause="int-required"),
+    kept(3, patched(1)),
+    kept(4, patched(9, differ=1)),
+    kept(5, patched(4)),
+]
+
+
+def test_stored_answers_are_counted_by_verdict_and_cause() -> None:
+    page = stored_page(KEPT, Page(120))
+    lines = page.splitlines()
+    assert lines[0] == "4 of 5 findings of kind dde have answers, on torch 2.13.0"
+    assert lines[1] == "verdicts: 3 guard_or_false here, 1 needs SymInt"
+    assert lines[2] == "3 patches of Python proposed; nothing differs with 2"
+    assert "dde-4" not in page  # something differs with its patch
+    assert page.index("dde-5") < page.index("dde-3")  # more programs pass with it
+    assert stored_page([], Page(80)).startswith("0 of 0 findings")
+
+
+def test_stored_answers_as_markdown_and_json() -> None:
+    page = stored_markdown(KEPT)
+    assert "| guard_or_false here | 3 | 3 |  |" in page
+    assert (
+        "| dde-4 | `at::native::chunk [a \\| b]` | avoidable | guard_or_false here | guard_or_false, and something"
+        in page
+    )
+    rows = json.loads(stored_document(KEPT))["rows"]
+    assert (rows[0]["finding"], rows[0]["answers"]["verdict"]) == ("dde-2", "needs SymInt")
+
+
+def test_stored_answers_need_no_target(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/f.db"
+    Database.open(url).close()
+    assert run("--stored", "--db", url).stdout.startswith("0 of 0 findings")
+    assert "expected an ID or a FILE, or else --all or --stored" in run("--stored", "--all", "--db", url).output
+    assert "the format markdown is for --stored" in run("--all", "--db", url, "--format", "markdown").output
