@@ -8,7 +8,7 @@ torch does not inline the function, its own frame is the site and no row is need
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Inlined(NamedTuple):
@@ -97,14 +97,13 @@ class SameDecision(NamedTuple):
     reason: str
 
 
-SAME_DECISIONS: tuple[SameDecision, ...] = (
+_COLLAPSED: Final = "if shape[idx] != 1: stride = min(stride, strides[idx])"
+
+SAME_DECISIONS: tuple[SameDecision, ...] = tuple(
     SameDecision(
-        "torch/_prims/__init__.py",
-        "_collapse_view_helper",
-        "min(stride, strides[idx])",
-        "shape[idx] != 1",
-        "one loop, `if shape[idx] != 1: stride = min(stride, strides[idx])`: the program decides which guards",
-    ),
+        "torch/_prims/__init__.py", "_collapse_view_helper", other, _COLLAPSED, "one loop: the program decides"
+    )
+    for other in ("shape[idx] != 1", "min(stride, strides[idx])")
 )
 
 

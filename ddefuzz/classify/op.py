@@ -50,12 +50,18 @@ def _quoted(observation: Observation) -> tuple[str, ...]:
 
 
 def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str, ...]:
-    """The call whose name is that of the running backward formula, else the only call."""
+    """The call whose name is that of the running backward formula, or an alias of it; else the only call."""
     native = observation.raised.native if observation.raised is not None else ()
     formulas = (_BACKWARD.match(function_name(frame.function)) for frame in reversed(native))
-    formula = next((match["op"].lower() for match in formulas if match), None)
-    for call in calls:
-        if call.rpartition(".")[2].replace("_", "") == formula:
+    formula = next((match["op"].lower() for match in formulas if match), "")
+    names = {call: call.rpartition(".")[2].replace("_", "") for call in calls}
+    # `LinalgPinvBackward0` is the formula of torch.linalg.pinv, and of torch.pinverse.
+    short = re.sub("^(linalg|special|fft)", "", formula)
+    for call, name in names.items():
+        if formula and name in (formula, short):
+            return (call,)
+    for call, name in names.items():
+        if short != formula and name.startswith(short):
             return (call,)
     return calls if len(calls) == 1 else ()
 

@@ -55,6 +55,14 @@ def test_a_backward_formula_is_of_the_call_of_its_name() -> None:
     assert failing_ops(backward("CumsumBackward0"), PROGRAM.replace("return torch.relu(a[: x.shape[0]])", "")) != ()
 
 
+@pytest.mark.parametrize(
+    ("call", "formula"), [("torch.pinverse(x)", "LinalgPinvBackward0"), ("torch.det(x)", "LinalgDetBackward0")]
+)
+def test_a_backward_formula_is_of_an_alias_of_its_op(call: str, formula: str) -> None:
+    program = f"def program(x):\n    a = {call}\n    return torch.autograd.grad(a.sum(), x)\n"
+    assert failing_ops(backward(formula), program) == (call.partition("(")[0],)
+
+
 def test_the_line_that_torch_quotes_is_the_programs() -> None:
     message = f'LoweringException: no\n  File "{PROGRAM_FILE}", line 4, in program\n    return torch.var(x)\n'
     observation = Observation("inductor", EXPLICIT, "fail", exceptions=(ExceptionInfo("InductorError", message),))
