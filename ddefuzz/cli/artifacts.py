@@ -105,7 +105,7 @@ def command(
     jobs: int,
     db: str,
 ) -> None:
-    """Write what each stage of the compile stack makes of a program, as plain files and one HTML page.
+    """Write what each stage of the compile stack makes of a program, as files and one HTML page.
 
     These are dynamo's graph and guards, the exported graph, the forward and backward graphs of AOTAutograd, and the
     code of inductor. Assertions are marked. Symbols have their ranges and origins, and nodes the line that made them
