@@ -31,7 +31,7 @@ from ddefuzz.advice.model import (
 )
 from ddefuzz.advice.place import Edit
 from ddefuzz.advice.rewrites import PROBE, VALUE, probe_of, with_value
-from ddefuzz.advice.summary import origin_line, own_line, summary
+from ddefuzz.advice.summary import loop_of, origin_line, own_line, summary
 from ddefuzz.advice.text import compiles, replaced
 from ddefuzz.advice.wrapper import in_use, wrapper
 from ddefuzz.classify.classify import Classified
@@ -48,8 +48,11 @@ DEEPEST = 4
 ENOUGH = 2
 """The search ends after this many changes that pass."""
 
-MOST_SAID = 12
+MOST_SAID = 4
 """The number of changes that are listed where none helps."""
+
+UNBOUND = ("NameError", "UnboundLocalError")
+"""What a promise raises if the code that makes its size is not run before it. This says nothing to a reader."""
 
 Clock = Callable[[], float]
 
@@ -341,7 +344,8 @@ def advise(
     search.run(first)
     if search.changes:
         return msgspec.structs.replace(explained, changes=tuple(search.changes))
-    return msgspec.structs.replace(explained, tried=tuple(search.tried[:MOST_SAID]), remaining=search.remaining)
+    said = [one for one in search.tried if not any(name in one.ended for name in UNBOUND)]
+    return msgspec.structs.replace(explained, tried=tuple(said[:MOST_SAID]), remaining=search.remaining)
 
 
 def explain(failure: Classified) -> Advice:
@@ -352,7 +356,9 @@ def explain(failure: Classified) -> Advice:
 
 
 def may_help(failure: Classified) -> bool:
-    """Whether changes of code may help with a failure."""
+    """Whether changes of code may help with a failure. No promise about sizes helps with a loop."""
+    if loop_of(failure):
+        return False
     return failure.signature.kind in {"dde", "pending-unbacked", "data-dependent-output"} or (
         failure.rule == "branch-on-a-tensor"
     )

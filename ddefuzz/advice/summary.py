@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddefuzz.advice.loops import loop_at
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.site import inside_tracer, user_frame
 from ddefuzz.execute.protocol import Observation
@@ -15,6 +16,12 @@ def own_line(observation: Observation) -> Frame | None:
     for exception in observation.exceptions:
         stacks += [exception.traced, inside_tracer(exception.frames)]
     return next((frame for stack in stacks if (frame := user_frame(stack)) is not None), None)
+
+
+def loop_of(failure: Classified) -> str:
+    """The loop of the user's code whose number of rounds the failure's guard decides; empty if there is none."""
+    frame = own_line(failure.failure.observation) if failure.cause in ("user", "python-value") else None
+    return loop_at(frame.file, frame.line) if frame is not None else ""
 
 
 def origin_line(origin: SymbolOrigin) -> str:
@@ -37,6 +44,8 @@ def summary(failure: Classified) -> str:
     signature, raised = failure.signature, failure.failure.observation.raised
     guard = f", guard `{raised.expression}`" if raised is not None else ""
     wanted = f"`{raised.expression}`" if raised is not None else str(signature.site)
+    if loop := loop_of(failure):
+        return f"How often the loop `{loop}` runs is known only at run time."
     match failure.cause:
         case "user" if raised is not None:
             return f"Your code branches on `{raised.expression}`, which is known only at run time."

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import ddefuzz
 from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.events import Frame
+from ddefuzz.instrument.events import Frame, Place
 
 HOOK_PREFIX = "ddefuzz_"
 """Prefix of the names of hook functions. They have torch's file name (see `guards`), so only their own name
@@ -143,6 +143,18 @@ def display_file(file: str) -> str:
         if file.startswith(folder):
             return file.removeprefix(folder)
     return file
+
+
+def own_line(place: Place, traced: tuple[RawFrame, ...]) -> Place | None:
+    """The line of the user's code that branches on a guard at this place; None if torch's own code does.
+
+    In dynamo, the place is in the interpreter, and the line is that of the code that it interprets.
+    """
+    if place.language == "C++":
+        return None
+    if traced and Path(place.file).is_relative_to(Path(display_file(step_code().co_filename)).parent):
+        place = Place("Python", display_file(traced[0].code.co_filename), traced[0].line)
+    return None if place.file.startswith(f"torch{os.sep}") else place
 
 
 def python_frames(real: RealStack) -> tuple[Frame, ...]:

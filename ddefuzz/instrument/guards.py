@@ -18,7 +18,7 @@ from unittest import mock
 
 import sympy  # type: ignore[import-untyped]
 
-from ddefuzz.instrument import torch_api
+from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.constraints import constraint_hooks
 from ddefuzz.instrument.disguise import disguised
 from ddefuzz.instrument.events import Answer, Fault, Mechanism, Place
@@ -96,8 +96,8 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
                     value = _forced(recorder, env, undecided, forced, fx_node)
                     if forced.clause:
                         value = _with_clause(undecided, forced.clause, value)
-                elif recorder.onward is not None and recorder.is_data_dependent(error):
-                    value = recorder.onward.value(orig_expr)
+                elif recorder.onward is not None and (raw := recorder.seen(error)) is not None:
+                    value = recorder.onward.value(orig_expr, frames.own_line(raw.place, raw.stacks.traced))
                 else:
                     raise
                 if recorder.onward is not None:

@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 
+from ddefuzz.instrument.events import Place
+
 SAMPLE = 4
 """The value of a symbol that is no dim of an input."""
+
+MOST_ROUNDS = 12
+"""How often a truth value is given at one line of the user's code. A loop is left after so many rounds."""
 
 
 class Onward:
     """Answers guards for one choice of values, so that the answers do not contradict each other.
 
-    A dim of an input has its size in the example; `sizes` has them by name (`dim 1 of ids`).
+    A dim of an input has its size in the example; `sizes` has them by name (`dim 1 of ids`). Each round of a loop makes
+    new symbols, so that `while kept.numel() > 0` would not end: a line of the user's code that has had one answer
+    `MOST_ROUNDS` times gets the other.
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
         self._values: dict[Any, int] = {}
+        self._rounds: Counter[tuple[Place, bool]] = Counter()
 
     def note(self, symbol: Any, dim: str) -> None:
         """A symbol was made, for a dim of an input or for something else (empty)."""
         self._values[symbol] = self._sizes.get(dim, SAMPLE)
 
-    def value(self, expression: Any) -> Any:
-        """The value of an expression: a sympy truth value or number. False for what cannot be told."""
+    def value(self, expression: Any, line: Place | None = None) -> Any:
+        """The value of an expression: a sympy truth value or number. False for what cannot be told.
+
+        `line` is that of the user's code that branches on the expression.
+        """
         found = sympy.sympify(expression).xreplace(
             {symbol: sympy.Integer(self._values.get(symbol, SAMPLE)) for symbol in expression.free_symbols}
         )
         found = sympy.simplify(found) if found.free_symbols else found
-        return found if found in (sympy.true, sympy.false) or found.is_number else sympy.false
+        value = found if found in (sympy.true, sympy.false) or found.is_number else sympy.false
+        if line is None or value not in (sympy.true, sympy.false):
+            return value
+        self._rounds[line, bool(value)] += 1
+        return sympy.Not(value) if self._rounds[line, bool(value)] > MOST_ROUNDS else value
 
 
 def plain_value(value: Any) -> bool | int | float:

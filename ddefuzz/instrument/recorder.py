@@ -185,7 +185,7 @@ class Recorder:
         unexpected error: …` in torch's aten/src/ATen/native/TensorShape.cpp). An error that is quoted in
         full counts as well.
         """
-        raw = next(filter(None, map(self._seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
+        raw = next(filter(None, map(self.seen, chain)), None) or next(filter(None, map(self._quoted, chain)), None)
         return None if raw is None else self._rendered(raw)
 
     def answered(self) -> tuple[Answered, ...]:
@@ -244,7 +244,8 @@ class Recorder:
         refusal = next((one for one in self._refusals if one.error() is error), None)
         return (frames.native_frames(refusal.native), refusal.maker) if refusal is not None else ((), "")
 
-    def _seen(self, error: BaseException) -> _RawRaise | None:
+    def seen(self, error: BaseException) -> _RawRaise | None:
+        """The error of an undecided guard as it was recorded; None for another error."""
         # Only a recorded error can be looked up: others may not support weak references or a hash.
         return self._raises[error] if any(error is seen for seen in self._raises) else None
 
@@ -275,7 +276,7 @@ class Recorder:
 
     def answer_to_error(self, error: BaseException) -> tuple[Answer | None, Any]:
         """The experiment's value for a guard that raised this error, if it has one, and the expression."""
-        raw = self._seen(error)
+        raw = self.seen(error)
         return (None, None) if raw is None else (self.answer_at(raw.place, raw.expression), raw.expression)
 
     def record_error(self, error: BaseException, expression: Any, frame: FrameType) -> None:
@@ -306,13 +307,9 @@ class Recorder:
         if self.listener is not None:
             self.listener.on_error(error)
 
-    def is_data_dependent(self, error: BaseException) -> bool:
-        """Whether this is the error of an undecided guard."""
-        return self._seen(error) is not None
-
     def record_answer(self, error: BaseException, value: Any) -> None:
         """Record the value that was given in place of an error. Another visit of the same guard counts once."""
-        raw = self._seen(error)
+        raw = self.seen(error)
         if raw is not None and len(self._answered) < MOST_ANSWERED:
             self._answered.setdefault((raw.place, str(raw.expression)), (raw, plain_value(value)))
 

@@ -7,7 +7,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.advice.loops import REMEDY as LOOP_REMEDY
 from ddefuzz.advice.model import Advice, Change
+from ddefuzz.advice.summary import loop_of
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import GUARD_EXCEPTIONS
@@ -270,7 +272,7 @@ def _problem(case: str, group: Sequence[Found], controls: Mapping[str, Control])
     at_own = named.signature.site.module == "user code" or named.cause in ("user", "python-value", "refused")
     draws = own is not None and DRAWS.search(own.code) is not None
     said = "\n".join([own.code if own is not None else "", *(one.message for one in seen.exceptions)])
-    help_ = remedy(said) if draws or about_data is False else ""
+    help_ = LOOP_REMEDY if loop_of(named) else remedy(said) if draws or about_data is False else ""
     return Problem(
         case,
         tuple(dict.fromkeys(one.named.failure.observation.stage for one in group if one.stops)),

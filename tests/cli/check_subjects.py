@@ -88,6 +88,20 @@ def factory() -> tuple[Any, tuple[Tensor, ...]]:
     return fine, (torch.ones(2),)
 
 
+def loop(boxes: Tensor) -> Tensor:
+    order = boxes[:, 3].argsort(descending=True)
+    order = order[boxes[order, 3] > 0]
+    kept = [boxes[0]]
+    while order.numel() > 0:
+        kept.append(boxes[order[0]])
+        rest = order[1:]
+        order = rest[(boxes[rest] - boxes[order[0]]).abs().sum(1) > 1]
+    return torch.stack(kept)
+
+
+loop_args = (torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.1, 0.0, 2.0, 2.0], [5.0, 5.0, 7.0, 8.0]]),)
+
+
 def dies(x: Tensor) -> Tensor:
     ctypes.string_at(0)
     return x

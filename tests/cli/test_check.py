@@ -89,6 +89,18 @@ def test_all_problems_of_a_model_are_listed_at_once() -> None:
     assert [one["answers"][0]["value"] for one in problems] == [True, False, False]
 
 
+@pytest.mark.slow
+def test_a_loop_over_data_is_left_and_named() -> None:
+    found = document(f"{SUBJECTS}:loop", "--stage", "export", "--stage", "export-strict")
+    problem = found["problems"][0]
+    assert (problem["owner"]["kind"], problem["cause"], problem["anchor"]) == ("yours", "user", "order.numel() > 0")
+    assert "torch.while_loop" in problem["remedy"]
+    assert found["changes"] == []
+    ((_, advice),) = found["advice"]
+    assert advice["summary"] == "How often the loop `while order.numel() > 0:` runs is known only at run time."
+    assert "timeout" not in {one["kind"] for one in found["problems"]}
+
+
 def test_an_error_that_is_not_about_data_says_so() -> None:
     done = check(f"{SUBJECTS}:odd_output", "--stage", "export", "--no-advice")
     assert done.returncode == 1

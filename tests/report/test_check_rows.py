@@ -169,6 +169,7 @@ def test_only_some_kinds_make_a_captured_program_wrong() -> None:
     assert wrong == {
         *("wrong-result", "specialized", "narrowed", "diverged"),
         *("over-strict", "missing-assertion", "lost-assertion"),
+        *("crash-in-call", "timeout-in-call"),
     }
     for kind in wrong:
         captures = captures_of(captured_with(kind))

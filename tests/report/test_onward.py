@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sympy  # type: ignore[import-untyped]
+
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
 from ddefuzz.instrument.events import Answer, Answered, Place, Raised
+from ddefuzz.instrument.onward import MOST_ROUNDS, Onward
 from ddefuzz.report.onward import MOST_RUNS, go_on
 
 SUBJECT = ProgramSubject("text")
@@ -45,3 +48,11 @@ def test_it_ends_after_some_captures() -> None:
 
     go_on(SUBJECT, "export", runner)
     assert count <= MOST_RUNS
+
+
+def test_a_line_of_the_users_code_is_left_after_some_rounds() -> None:
+    line = Place("Python", "model.py", 7)
+    onward = Onward({})
+    truths = [bool(onward.value(sympy.Symbol(f"u{number}") > 0, line)) for number in range(MOST_ROUNDS + 2)]
+    assert truths == [True] * MOST_ROUNDS + [False] * 2
+    assert all(bool(onward.value(sympy.Symbol(f"u{number}") > 0)) for number in range(MOST_ROUNDS + 2))
