@@ -149,10 +149,18 @@ def _explained(ended: Ended, forms: tuple[Form, ...], at: _At) -> tuple[Ended, t
 
 
 def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
-    """Why eager's own result is not determined by its inputs; empty if it is."""
+    """Why eager's own result is not determined by its inputs; empty if it is.
+
+    Eager is called again, with other values in memory that a kernel does not initialize.
+    """
     if expected.draws:
         return "random numbers"
-    again = _run("eager", at, capture)
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills what `empty` and `resize_` return with NaN
+    try:
+        again = _run("eager", at, capture)
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
     return (
         "" if again.ended == expected.ended and not any(_differences(expected, again)) else "eager differs from eager"
     )

@@ -22,11 +22,11 @@ from ddefuzz.instrument import torch_api
 class Capture(NamedTuple):
     """What a stage captured: the graph, and functions that compute the subject's result on new arguments.
 
-    `compute` uses what was captured, `reference` is eager on the same arguments. `graph_inputs` are the arguments of
-    the graph itself, None if they are not known. `captures` counts the captures so far. `static_dims` says that only
-    tensors of the example's shapes can be passed, `backward` that the gradient was captured too. `module` is the
-    subject itself if it has a state, which eager and what was captured share. `lowered` are the forward graphs that
-    AOTAutograd made, `generated` the code that inductor made of them.
+    `compute` uses what was captured, `reference` is eager on the same arguments. `graph_inputs` are the arguments
+    of the graph itself, None if they are not known. `captures` counts the captures so far, also those that failed.
+    `static_dims` says that only tensors of the example's shapes can be passed, `backward` that the gradient was
+    captured too. `module` is the subject itself if it has a state, which eager and what was captured share.
+    `lowered` are the forward graphs that AOTAutograd made, `generated` the code that inductor made of them.
     """
 
     graph: GraphModule
@@ -224,7 +224,7 @@ def compiled(backend: str) -> StageFunction:
             compute,
             lambda fresh: prepared.call(*fresh.args, **fresh.kwargs),
             graph_inputs,
-            lambda: len(graphs),
+            lambda: int(torch_api.DYNAMO_FRAMES.get()),
             backward=backend != "eager",
             module=_module(prepared),
             lowered=lambda: tuple(lowered),

@@ -163,6 +163,7 @@ RUN_AS_IT_IS = Api(
     "what the backend aot_eager does with the graphs of AOTAutograd",
     ("fx_g", "example_inputs"),
 )
+DYNAMO_FRAMES = Api("torch._dynamo.utils:curr_frame", "whether a call was captured again, also in vain")
 DYNAMO_COUNTERS = Api("torch._dynamo.utils:counters", "how many frames were compiled")
 INDUCTOR_LOADING = Api(
     "torch._inductor.graph:GraphLowering._compile_to_module_lines",

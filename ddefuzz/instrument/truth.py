@@ -18,6 +18,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Ge": operator.ge,
     "Min": min,
     "Max": max,
+    "min": min,
+    "max": max,
     "Abs": abs,
     "Mod": operator.mod,
     "PythonMod": operator.mod,
@@ -32,7 +34,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ceiling": math.ceil,
     "floor": math.floor,
 }
-"""Functions of sympy and of torch/utils/_sympy/functions.py, by their printed name."""
+"""Functions of sympy and of torch/utils/_sympy/functions.py, by their printed name; `min` and `max` are those of
+inductor's Python code."""
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,

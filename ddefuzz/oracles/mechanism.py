@@ -127,7 +127,7 @@ def _at(observation: Observation, failure: Failure) -> tuple[Call, ...]:
 
 def _pairs(explicit: Observation, other: Observation) -> Iterator[tuple[Call, Call]]:
     """The calls at the same sizes, without those in which the other semantics are wrong about what they assume away."""
-    theirs = {call.size: call for call in other.calls if not (wrong(call) and assumed_away(call, other))}
+    theirs = {call.size: call for call in other.calls if not (wrong(call) and assumed_away(call, other, explicit))}
     return ((call, theirs[call.size]) for call in explicit.calls if call.size in theirs)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation
+from ddefuzz.oracles.forms import turned
 
 Verdict: TypeAlias = Literal["ok", "rescued", "fails", "changed", "regressed", "diverged", "not-judged"]
 """
@@ -20,6 +23,9 @@ regressed   only size-oblivious captures it
 diverged    one of the two computes something else than eager
 not-judged  the stage could not be run here (this is not ok)
 """
+
+_UPPER = re.compile(r"(\d+) >= (u\d+)")
+"""An assertion about the largest value of a symbol, with its sides as `turned` puts them."""
 
 SMALLEST_ASSUMED = 2
 """Size-oblivious semantics decide guards as if every unbacked size were at least this."""
@@ -42,7 +48,7 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
         return _alone(explicit)
     if size_oblivious is None:
         raise DdefuzzError(f"stage {explicit.stage}: a fallback differs, so a size-oblivious run must be given")
-    if _diverges(explicit) or _diverges(size_oblivious):
+    if _diverges(explicit, explicit) or _diverges(size_oblivious, explicit):
         return "diverged"
     match explicit.outcome, size_oblivious.outcome:
         case _, "not-judged":
@@ -60,7 +66,7 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
 def _alone(explicit: Observation) -> Verdict:
     if explicit.outcome != "ok":
         return "fails"
-    if _diverges(explicit):
+    if _diverges(explicit, explicit):
         return "diverged"
     return "rescued" if any(guard.counterfactual == "undecided" for guard in explicit.guards) else "ok"
 
@@ -71,8 +77,8 @@ def _compared(explicit: Observation, size_oblivious: Observation) -> Verdict:
     return "ok" if explicit.graph == size_oblivious.graph else "changed"
 
 
-def _diverges(observation: Observation) -> bool:
-    return any(values_differ(call) and not assumed_away(call, observation) for call in observation.calls)
+def _diverges(observation: Observation, explicit: Observation) -> bool:
+    return any(values_differ(call) and not assumed_away(call, observation, explicit) for call in observation.calls)
 
 
 def values_differ(call: Call) -> bool:
@@ -80,11 +86,21 @@ def values_differ(call: Call) -> bool:
     return call.agreement == "differs" and any(one.what != "strides" for one in call.differences)
 
 
-def assumed_away(call: Call, observation: Observation) -> bool:
-    """Whether size-oblivious semantics say nothing about a call: they assume that every unbacked size is at least 2.
+def assumed_away(call: Call, observation: Observation, explicit: Observation) -> bool:
+    """Whether size-oblivious semantics say nothing about a call: they assume that every unbacked size is at least 2,
+    and below the upper end of its range (`_maybe_evaluate_static_worker` in torch/fx/experimental/symbolic_shapes.py).
 
-    A call whose sizes are not known counts as one of these.
+    A call whose sizes are not known counts as one of these. `explicit` is the same run under explicit semantics, whose
+    assertions have the whole ranges.
     """
+    if observation.semantics.mechanism != "size-oblivious":
+        return False
     symbols = dict(call.symbols)
-    below = not symbols or min(symbols.values()) < SMALLEST_ASSUMED
-    return observation.semantics.mechanism == "size-oblivious" and below
+    return not symbols or min(symbols.values()) < SMALLEST_ASSUMED or _at_upper_end(symbols, explicit)
+
+
+def _at_upper_end(symbols: Mapping[str, int], observation: Observation) -> bool:
+    """Whether some symbol has the largest value that an assertion of the captured program allows (`u0 <= 4`)."""
+    conditions = {turned(one.condition) for form in observation.forms for one in form.assertions}
+    bounds = (_UPPER.fullmatch(condition) for condition in conditions)
+    return any(symbols.get(bound[2]) == int(bound[1]) for bound in bounds if bound is not None)

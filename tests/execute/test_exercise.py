@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 
+from ddefuzz.execute import exercise as exercise_module
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
@@ -36,6 +37,14 @@ BY_MINIMUM = f"""{HEADER}# inputs: x = normal
 def program(x: Float32[Tensor, "u0=3 4"]):
     ones = torch.ones((3, torch.sym_min(x.shape[0], 3), 2, 2))
     return torch.vmap(torch.matmul)(ones, ones[:, :1])
+"""
+VIEWS = f"""{HEADER}# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "2 u0=3"], y: Float32[Tensor, "u1"]):
+    return x.view(y.shape)
+"""
+EMPTY_LOSS = f"""{HEADER}# inputs: x = normal; y = index(1)
+def program(x: Float32[Tensor, "u0=3 4"], y: Int64[Tensor, "u0=3 4"]):
+    return torch.nn.functional.multilabel_margin_loss(x, y)
 """
 
 
@@ -84,6 +93,26 @@ def test_a_wrong_value_differs() -> None:
     call = altered(MASKED, lambda result: (result[0] * 2, result[1]))
     assert (call.agreement, [one.what for one in call.differences]) == ("differs", ["values"])
     assert altered(MASKED, lambda result: (result[0], 7)).differences[0].where == "result[1]"
+
+
+def test_a_call_for_which_torch_fails_to_capture_again_is_no_call_of_what_was_captured() -> None:
+    call = calls_of(VIEWS, "compile", ("0",))["0"]
+    assert "Could not guard" in call.captured.error
+    assert call.recompiled
+
+
+def test_memory_that_a_kernel_does_not_initialize_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, run = {"eager": 1.0, "captured": 2.0}, exercise_module._run
+
+    def left_there(side: Literal["eager", "captured"], at: Any, capture: Capture) -> Any:
+        result = run(side, at, capture)
+        filled = torch.are_deterministic_algorithms_enabled()
+        return result if filled else result._replace(value=torch.full_like(result.value, found[side]))
+
+    monkeypatch.setattr(exercise_module, "_run", left_there)
+    call = calls_of(EMPTY_LOSS, "export", ("0",))["0"]
+    assert (call.agreement, call.why) == ("incomparable", "eager differs from eager")
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_a_copy_where_eager_has_a_view_is_accepted() -> None:

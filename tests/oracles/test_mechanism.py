@@ -10,6 +10,7 @@ import pytest
 from ddefuzz.campaign.follow_up import run_confirm, run_minimize
 from ddefuzz.campaign.tasks import MinimizeTask
 from ddefuzz.execute.calls import Call, Difference, Ended
+from ddefuzz.execute.forms import Asserted, Form
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.findings.model import slim
@@ -88,6 +89,16 @@ def oblivious(*calls: Call) -> Observation:
 def test_a_difference_between_two_captured_programs(ours: Call, theirs: Call, kind: str | None) -> None:
     found = mechanism.judge(Seen(TEXT, explicit(ours), oblivious(theirs)))
     assert [failure.kind for failure in found] == ([kind] if kind else [])
+
+
+@pytest.mark.parametrize(
+    ("bound", "kinds"), [("u0 <= 4", []), ("4 >= u0", []), ("u0 <= 5", ["changed"]), ("u0 >= 4", ["changed"])]
+)
+def test_size_oblivious_semantics_assume_that_no_size_is_the_largest(bound: str, kinds: list[str]) -> None:
+    refused = msgspec.structs.replace(REFUSES, symbols=(("u0", 4),))
+    agreed = msgspec.structs.replace(AGREES, symbols=(("u0", 4),))
+    ours = msgspec.structs.replace(explicit(agreed), forms=(Form("traced", (Asserted(bound, ""),)),))
+    assert [failure.kind for failure in mechanism.judge(Seen(TEXT, ours, oblivious(refused)))] == kinds
 
 
 def test_values_come_before_anything_else() -> None:

@@ -185,6 +185,7 @@ def test_an_assertion_is_blamed_before_a_guard_if_the_program_is_right_without_i
     [
         ("Eq(u0, u1)", True),
         ("Eq(u0, Min(1, u0))", True),
+        ("u0 == min(1, u0)", True),
         ("Eq(u0, Min(1, u0 - 1) + 1)", True),
         ("Eq(u0, Min(2, u0 - 1) + 5)", False),
         ("(u0 < 0) | Eq(u1, u0)", True),
@@ -216,6 +217,15 @@ def test_what_eager_rejects_in_dead_code_or_of_its_tape_lacks_no_assertion() -> 
     assert assertions.judge(seen(Call("0", tape, RETURNED))) == ()
     storage = Ended("RuntimeError: setStorage: sizes [2], strides [1] are out of bounds for storage of size 4")
     assert assertions.judge(seen(Call("0", storage, RETURNED))) == ()
+
+
+@pytest.mark.parametrize(
+    ("returned", "kinds"), [("torch.full((t0.shape[0],), 0.5)", []), ("t0", ["missing-assertion"])]
+)
+def test_what_eager_rejects_of_data_that_only_gives_a_size_lacks_no_assertion(returned: str, kinds: list[str]) -> None:
+    text = TEXT.replace("torch.neg(t0)", returned)
+    index = Ended("IndexError: index 3 is out of bounds for dimension 0 with size 3")
+    assert [failure.kind for failure in assertions.judge(seen(Call("1", index, RETURNED), text=text))] == kinds
 
 
 def test_what_eager_rejects_about_memory_that_it_shares_lacks_no_assertion() -> None:
