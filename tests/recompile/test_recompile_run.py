@@ -9,10 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.cli import recompiles as page
-from ddefuzz.cli.recompiles import command, recompiles_markdown, recompiles_text
+from ddefuzz.cli.recompiles import command
+from ddefuzz.cli.recompiles_page import recompiles_markdown, recompiles_text, report_of
 from ddefuzz.errors import InputError
 from ddefuzz.recompile import run
 from ddefuzz.recompile.model import Described, Form, Recompilations, Recompiled, RecompileTask, Row, document
+from ddefuzz.recompile.reviewed import REVIEWED
 
 SIZES = (5, 7, 9, 11)
 ASKED = RecompileTask("", SIZES, ("default",))
@@ -59,6 +61,23 @@ def test_the_pages_name_op_count_guard_and_frame() -> None:
     assert "| `meta_topk` | torch | 2 | `Eq(s0, 7)` | max, topk |" in markdown
     assert "| topk | 2 / **4** |" in markdown
     assert "| it has no sample | 1 | eye |" in markdown
+
+
+def test_every_format_of_reports_has_a_result_for_each_function() -> None:
+    report = report_of(document("2.13.0", SIZES, DONE, interrupted=False))
+    assert report.counts == {"failed": 3, "passed": 2}
+    (first, *_) = report.of("failed")
+    assert (first.id, first.site) == ("recompiles/max out=/default", "meta_topk")
+    assert first.title == "max out= (default): 4 compilations, 2 allowed"
+    result = CliRunner().invoke(command, ["--help"])
+    assert all(name in result.output for name in ("html", "junit", "csv", "jsonl"))
+
+
+def test_what_was_read_in_the_source_is_on_the_page() -> None:
+    frame, said = next(iter(REVIEWED.items()))
+    done = [Recompiled("lu", (row("lu", 4, frame),))]
+    assert f"- `{frame}` (1 op): {said}" in recompiles_markdown(document("2.13.0", SIZES, done, interrupted=False))
+    assert "None of them was read." in recompiles_markdown(document("2.13.0", SIZES, DONE, interrupted=False))
 
 
 def test_globs_select_ops() -> None:

@@ -1,0 +1,216 @@
+"""What `ddefuzz recompiles` prints: lines for a terminal, a page for `docs/`, and a report for the other formats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from ddefuzz import __version__
+from ddefuzz.cli.layout import counted
+from ddefuzz.cli.output import Writer
+from ddefuzz.cli.reports import command_line, writers_of
+from ddefuzz.formats.record import Outcome, Report, Result, Rule
+from ddefuzz.oracles import recompilation
+from ddefuzz.recompile.model import Form, Group, Recompilations, Row
+from ddefuzz.recompile.reviewed import REVIEWED
+
+
+def writers(found: Recompilations) -> dict[str, Writer]:
+    """The formats: a page of its own for Markdown, else those of every report."""
+    return {
+        **writers_of(report_of(found)),
+        "text": lambda _page: recompiles_text(found),
+        "json": lambda _page: msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n",
+        "markdown": lambda _page: recompiles_markdown(found),
+    }
+
+
+def report_of(found: Recompilations) -> Report:
+    """A result for each function and mode: failed if it compiles too often, skipped if an error ends it."""
+    return Report(
+        command=command_line(),
+        title=f"ddefuzz recompiles: {counted(len({row.op for row in found.rows}), 'op')}",
+        version=__version__,
+        torch=found.torch,
+        rules=tuple(Rule(kind, row.meaning) for kind, row in recompilation.KINDS.items()),
+        results=tuple(_result(row) for row in found.rows),
+        facts=tuple(f"{counted(len(group.ops), 'op')} by {group.frame}" for group in found.groups),
+        document=msgspec.to_builtins(found),
+        records=tuple(msgspec.to_builtins(row) for row in found.rows),
+    )
+
+
+def _result(row: Row) -> Result:
+    outcome: Outcome = "failed" if row.is_above else "skipped" if row.error else "passed"
+    name, mode = f"{row.op}{_FORM[row.form]}", said_mode(row)
+    path, _, line = row.line.rpartition(":")
+    return Result(
+        id=f"{recompilation.KIND}/{name}/{mode}",
+        rule=recompilation.KIND,
+        outcome=outcome,
+        title=f"{name} ({mode}): {row.compilations} compilations, {row.allowed} allowed",
+        message=row.error or row.guard,
+        site=row.frame,
+        site_path=path if path.startswith("torch/") else "",
+        site_line=int(line) if path.startswith("torch/") and line.isdigit() else 0,
+    )
+
+
+def said_mode(row: Row) -> str:
+    """How a row's function was compiled: `default`, `dynamic=True`, `marked`, `unbacked`."""
+    return "default" if row.dynamic is None else "dynamic=True" if row.dynamic is True else str(row.dynamic)
+
+
+_MORE: Final = re.compile(r"\s+(?=Caused by:|For more information)")
+"""Where the part of an error begins that repeats the program and the settings of logs."""
+
+
+_FORM: Final[dict[Form, str]] = {
+    "plain": "",
+    "out": " out=",
+    "method": " method",
+    "in-place": " in-place",
+    "module": "",
+}
+"""What a line says of a form after the op."""
+
+
+def recompiles_text(found: Recompilations) -> str:
+    """One line for each function and mode, then the frames that specialize."""
+    lines = [f"torch {found.torch}, sizes {', '.join(map(str, found.sizes))}: compilations (allowed)"]
+    for row in found.rows:
+        name = f"{row.op}{_FORM[row.form]}"
+        why = f"  {row.guard} at {row.frame or 'an unknown place'}" if row.is_above else ""
+        why += f" (without out=: {row.without_out})" if row.is_above and row.without_out is not None else ""
+        why += f"  {_MORE.split(row.error)[0]}" if row.error else ""
+        lines.append(f"{row.compilations:4} ({row.allowed})  {said_mode(row):12}  {name}{why}")
+    for group in found.groups:
+        lines.append(f"{counted(len(group.ops), 'op')} by {group.frame}: {', '.join(group.ops)}")
+    lines += [f"not counted: {op}: {reason}" for op, reason in found.dropped.items()]
+    return "\n".join(lines) + "\n"
+
+
+def recompiles_markdown(found: Recompilations) -> str:
+    """A page: how it is counted, the groups, then every op, then what was not counted."""
+    counted_ops = {row.op for row in found.rows}
+    above = {row.op for row in found.rows if row.is_above and row.out}
+    with_out = {row.op for row in found.rows if row.out}
+    sizes = ", ".join(map(str, found.sizes))
+    return "\n".join(
+        [
+            "# Recompilation for other sizes",
+            "",
+            "This page is written by `ddefuzz recompiles --output markdown=docs/recompilation.md`. The sentences about "
+            "torch's source are kept in `ddefuzz/recompile/reviewed.py`.",
+            "",
+            _COUNTED,
+            "",
+            f"torch {found.torch}, sizes {sizes}: {len(counted_ops)} ops and modules counted, {len(with_out)} of them "
+            f"with `out=`, of which {len(above)} compile more often than allowed with `out=`. {len(found.dropped)} "
+            "could not be called at these sizes.",
+            "",
+            "## Which code makes the guards",
+            "",
+            "For each op that compiles more often than allowed: the code that made the guard that failed.",
+            "",
+            *_group_table(found.groups),
+            "",
+            "### Where these guards come from",
+            "",
+            *_reviewed(found.groups),
+            "",
+            "## Which code refuses unbacked sizes",
+            "",
+            "With the dims that differ marked unbacked, a function must compile once. These ops do not compile.",
+            "",
+            *_group_table(found.refused),
+            "",
+            "## All ops with `out=`",
+            "",
+            *_op_table([row for row in found.rows if row.op in with_out]),
+            "",
+            "## Methods, in-place methods, modules, and functions without `out=`",
+            "",
+            *_form_table(found.rows, with_out),
+            "",
+            *_dropped_table(found.dropped),
+        ]
+    )
+
+
+_COUNTED = """Each op is called at the sizes with fresh arguments, and with `out=` tensors of the right shape, under
+torch.compile with a backend that counts. A call counts as a compilation if it compiled any graph. Allowed is one
+compilation for each specialization key of the arguments (dtype, device, `requires_grad`, layout pattern, which sizes
+are 0 or 1), and one more with default settings, because the first graph of a key is static. The failed guard is the
+first one of the newest graph with the same key that is false for the arguments of the call."""
+
+
+def _group_table(groups: Iterable[Group]) -> list[str]:
+    rows = [
+        f"| `{one.frame}` | {one.owner or '-'} | {len(one.ops)} | {_code(one.guards)} | {', '.join(one.ops)} |"
+        for one in groups
+    ]
+    return ["| frame that makes the guard | whose | ops | guards | which |", "|---|---|---|---|---|", *rows]
+
+
+def _reviewed(groups: Iterable[Group]) -> list[str]:
+    """A line for each group that was read in torch's source, the largest first."""
+    read = [
+        f"- `{one.frame}` ({counted(len(one.ops), 'op')}): {REVIEWED[one.frame]}"
+        for one in groups
+        if one.frame in REVIEWED
+    ]
+    return read or ["None of them was read."]
+
+
+def _form_table(rows: Iterable[Row], with_out: set[str]) -> list[str]:
+    """How many of each form compile too often or end in an error, and those that compile too often."""
+    forms: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.form != "out" and not (row.form == "plain" and row.op in with_out):
+            forms.setdefault("function without out=" if row.form == "plain" else row.form, []).append(row)
+    lines = ["| form | mode | counted | above allowed | error | above allowed are |", "|---|---|---|---|---|---|"]
+    for form, of_form in forms.items():
+        for mode in dict.fromkeys(map(said_mode, of_form)):
+            here = [row for row in of_form if said_mode(row) == mode]
+            above = [row for row in here if row.is_above]
+            names = ", ".join(f"{row.op} ({row.compilations})" for row in above) or "-"
+            errors = sum(bool(row.error) for row in here)
+            lines.append(f"| {form} | {mode} | {len(here)} | {len(above)} | {errors} | {names} |")
+    return lines
+
+
+def _op_table(rows: Iterable[Row]) -> list[str]:
+    rows = [row for row in rows if row.form in ("plain", "out")]
+    columns = list(dict.fromkeys(said_mode(row) for row in rows))
+    cells: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        shown = f"**{row.compilations}**" if row.is_above else str(row.compilations)
+        cells.setdefault(row.op, {}).setdefault(said_mode(row), []).append("error" if row.error else shown)
+    lines = [f"| op | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    for op, by_mode in cells.items():
+        lines.append(f"| {op} | {' | '.join(' / '.join(by_mode.get(column, [])) for column in columns)} |")
+    return [
+        "Compilations without `out=` / with it, in bold above what is allowed; error: the sequence ended in one.",
+        "",
+        *lines,
+    ]
+
+
+def _dropped_table(dropped: dict[str, str]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for op, reason in dropped.items():
+        by_reason.setdefault(reason, []).append(op)
+    rows = [f"| {reason} | {len(ops)} | {', '.join(ops)} |" for reason, ops in sorted(by_reason.items(), key=_size)]
+    return ["| not counted because | ops | which |", "|---|---|---|", *rows, ""]
+
+
+def _size(item: tuple[str, list[str]]) -> Any:
+    return -len(item[1]), item[0]
+
+
+def _code(texts: Iterable[str]) -> str:
+    return ", ".join(f"`{text}`" for text in texts if text) or "-"

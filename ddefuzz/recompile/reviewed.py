@@ -1,0 +1,53 @@
+"""Where torch makes the guards that compile functions again, as read in its source (2.13), and how to avoid each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
+
+_STRUCTURED: Final = (
+    "The C++ meta function of a structured op reads `sizes()` as ints{what}. Only out= comes here: without it, a "
+    "Python meta function decides the shape. Avoidable: sym_sizes there, or the Python meta function for out=, too."
+)
+
+_INTS: Final = "{what} reads a size as an int, where the form without out= takes `sym_size`. Avoidable: the same here."
+
+_COLUMNS: Final = ", for the strides of a column-major result"
+
+REVIEWED: Final[dict[str, str]] = {
+    f"{SYMBOLIC_SHAPES_FILE.path}:create_symbol": (
+        "Sizes that are the same in the first call get one symbol (`use_duck_shape`), so a call in which they differ "
+        "compiles once more. By design. Avoidable with `use_duck_shape = False`."
+    ),
+    "torch/_prims_common/__init__.py:same_shape": (
+        "`_resize_output_check` compares the shape of out= with that of the result by `guard_or_true(x != y)`. The "
+        "guard keeps an equation that holds by chance for the sizes of the first call. Avoidable: an assertion for "
+        "backed sizes that are equal now."
+    ),
+    "torch/_refs/__init__.py:_reshape_view_helper_core_alg": (
+        "The search for dims to split or merge compares products of sizes; a clause that is true by chance in the "
+        "first call is kept. Hard to avoid: the view depends on it."
+    ),
+    "at::native::zero_numel_check_dims": (
+        "`self.size(dim) != 0`, which refuses to reduce an empty dim, reads the size as an int. Avoidable: "
+        "`self.sym_size(dim)` with `TORCH_SYM_CHECK`."
+    ),
+    "at::meta::structured_linalg_cholesky_ex::meta": _STRUCTURED.format(what=_COLUMNS),
+    "at::meta::structured_linalg_inv_ex::meta": _STRUCTURED.format(what=_COLUMNS),
+    "at::meta::structured__linalg_det::meta": _STRUCTURED.format(what=""),
+    "at::meta::structured__linalg_svd::meta": _STRUCTURED.format(what=""),
+    "at::meta::structured_avg_pool2d::meta": _STRUCTURED.format(what=""),
+    "at::meta::structured_topk::meta": _STRUCTURED.format(what=", and to check that `k` is at most the size"),
+    "at::native::linalg_matrix_rank_out": (
+        "`IntArrayRef(input.sizes()…)` is the shape to which out= is resized. Without out=, "
+        "`get_matrix_rank_result_tensor` does the same with `sym_sizes()`. Avoidable: `resize_output_symint`."
+    ),
+    "at::native::inner_out": _INTS.format(what="The check that the last dims are equal"),
+    "at::native::outer_out": _INTS.format(what="`self.reshape({self.size(0), 1})`"),
+    "at::native::(anonymous namespace)::KronImpl::KronImpl": (
+        "The constructor copies the sizes of both matrices into vectors of ints, with and without out=. Avoidable: "
+        "vectors of SymInt."
+    ),
+}
+"""A sentence or two for the code that makes a guard, by the frame's name in the tables."""
