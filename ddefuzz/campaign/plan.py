@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.guide import Apart, Case
 from ddefuzz.campaign.tasks import CaseTask
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, REPEATED, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, GROW, REPEATED, Semantics, Stage
 from ddefuzz.findings.known import NONE, Now
 from ddefuzz.generate.origin import CAPTURES, Draw
 from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
@@ -36,6 +36,9 @@ is run by dynamo's eager backend first, and not in inductor if that fails.
 
 CALLED_IN_TURN = 10
 """Every tenth of these cases is called at several sizes in turn, to count compilations: one case in 70."""
+
+REPEATED_BLOCKS = 50
+"""Every fiftieth of these cases is exported as a few and as many blocks, to see how the questions about sizes grow."""
 
 SLOWER = 6
 """How much longer a task may take in which inductor compiles C++."""
@@ -126,8 +129,15 @@ class Plan:
         `dynamic=True` in turn. Only campaigns with a stage of torch.compile do that.
         """
         wanted = self.is_apart(index) and not {"compile", "aot", "inductor"}.isdisjoint(self.stages)
-        counting = any(oracle.stages for oracle in ORACLES if oracle.name in self.oracles)
-        return wanted and counting and index // CALLED % CALLED_IN_TURN == CALLED_IN_TURN // 2
+        return wanted and self._has_oracle(*REPEATED) and index // CALLED % CALLED_IN_TURN == CALLED_IN_TURN // 2
+
+    def counts_growth(self, index: int) -> bool:
+        """Whether a case is exported as few and as many blocks. Only campaigns with the stage `export` do that."""
+        wanted = self.is_apart(index) and "export" in self.stages
+        return wanted and self._has_oracle(GROW) and index // CALLED % REPEATED_BLOCKS == REPEATED_BLOCKS // 2 - 1
+
+    def _has_oracle(self, *stages: Stage) -> bool:
+        return any(set(stages) & set(oracle.stages) for oracle in ORACLES if oracle.name in self.oracles)
 
     def seconds_of(self, task: CaseTask) -> float:
         """The time limit of a case."""
@@ -142,6 +152,8 @@ class Plan:
         stages = self.stages
         if self.calls_inductor(index):
             return (*(stage for stage in stages if stage == "compile"), "inductor")
+        if self.counts_growth(index):
+            return (GROW,)
         if self.counts_compilations(index):
             return (tuple(REPEATED)[index // CALLED // CALLED_IN_TURN % len(REPEATED)],)
         if self.is_apart(index):

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
-from ddefuzz.export_time.model import STEEP, WORKLOADS, Growth, Point, Series
+from ddefuzz.execute.growth import STEEP
+from ddefuzz.export_time.model import WORKLOADS, Growth, Point, Series
 
 
 def export_time_page(series: list[Series], page: Page) -> str:

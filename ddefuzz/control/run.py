@@ -9,7 +9,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
 from ddefuzz.control.forms import static
 from ddefuzz.control.model import NOT_JUDGED, Control, ControlOutcome
-from ddefuzz.execute.protocol import REPEATED, SIZE_OBLIVIOUS, ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import APART, SIZE_OBLIVIOUS, ProgramSubject, Run, Runner
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.program import look
 from ddefuzz.oracles.table import oracle_of, row_of
@@ -31,7 +31,7 @@ def control(
     `ops` are the functions that fail. If all of them are sources of data-dependent sizes, the program has no
     such variant.
     """
-    if shown.observation.stage in REPEATED:  # only sizes that differ show it
+    if shown.observation.stage in APART:  # other sizes, or repetition, are what shows it
         return NOT_JUDGED
     called = shown.observation.calls
     if called:  # the failure shows at this size, so make it the example size

@@ -27,9 +27,13 @@ from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.exercise import exercise, resized
 from ddefuzz.execute.forms import Form
 from ddefuzz.execute.graphs import forms_of
+from ddefuzz.execute.growing import grown
+from ddefuzz.execute.growth import Growth
 from ddefuzz.execute.intact import kept_intact
 from ddefuzz.execute.prepared import Prepared, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import (
+    APART,
+    GROW,
     REPEATED,
     CallableSubject,
     ExceptionInfo,
@@ -92,6 +96,7 @@ class _Seen:
     cpu_seconds: float = 0.0
     seconds: float = 0.0
     repeated: Repeated | None = None
+    growths: tuple[Growth, ...] = ()
 
 
 def observe(run: Run) -> Observation:
@@ -99,7 +104,7 @@ def observe(run: Run) -> Observation:
 
     Raises InputError if the subject cannot be used and UnsupportedError if this torch cannot be watched.
     """
-    stage = stage_function(run.stage, called=bool(run.calls)) if run.stage not in REPEATED else eager
+    stage = stage_function(run.stage, called=bool(run.calls)) if run.stage not in APART else eager
     return observe_in(stage, lambda: prepare(run.subject), run)
 
 
@@ -111,7 +116,7 @@ def observe_in(
     `then` gets what was captured, under the settings of the capture and without the hooks.
     """
     with captured_output() as output, kept_apart(run.subject), clean_slate(run.stage):
-        seen = _repeated(run) if run.stage in REPEATED else _watched(stage, make(), run, then)
+        seen = _apart(run) if run.stage in APART else _watched(stage, make(), run, then)
     return _observation(run, seen, output.read())
 
 
@@ -144,6 +149,7 @@ def _observation(run: Run, seen: _Seen, output: str) -> Observation:
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
         output=_normalized(output)[-OUTPUT_TAIL:],
         repeated=seen.repeated,
+        growths=seen.growths,
     )
 
 
@@ -192,11 +198,27 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
     return seen
 
 
-def _repeated(run: Run) -> _Seen:
-    """Compile a program and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
+def _apart(run: Run) -> _Seen:
+    """A run of a program in one of the stages that only one oracle judges."""
     if not isinstance(run.subject, ProgramSubject):
-        return _Seen("not-judged", "only programs can be called at other sizes")
-    sized = [(size, at) for size in run.calls if (at := resized(run.subject, size)) is not None]
+        return _Seen("not-judged", "only programs are called at other sizes, or repeated")
+    return _grown(run.subject) if run.stage == GROW else _repeated(run.subject, run)
+
+
+def _grown(subject: ProgramSubject) -> _Seen:
+    """Export the program repeated. It is not judged if that raises."""
+    started, clock = time.process_time(), time.perf_counter()
+    try:
+        growths = grown(lambda: prepare(subject))
+    except Exception as error:  # noqa: BLE001 the subject is under test: other stages judge that it raises
+        return _Seen("not-judged", f"{type(error).__name__}: {message_of(error)}".partition("\n")[0][:OUTPUT_TAIL])
+    spent = time.process_time() - started, time.perf_counter() - clock
+    return _Seen("ok", cpu_seconds=spent[0], seconds=spent[1], growths=growths)
+
+
+def _repeated(subject: ProgramSubject, run: Run) -> _Seen:
+    """Compile a program and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
+    sized = [(size, at) for size in run.calls if (at := resized(subject, size)) is not None]
     try:
         for _, at in sized:
             eager(prepare(at))
@@ -283,7 +305,7 @@ def clean_slate(stage: Stage = "compile") -> Iterator[None]:
         torch.set_grad_enabled(True)
         torch_api.bound(torch_api.DYNAMO_PATCHER)()
         torch_api.bound(torch_api.DYNAMO_RESET)()
-        if stage not in REPEATED:
+        if stage not in APART:
             stack.enter_context(
                 torch_api.bound(torch_api.DYNAMO_CONFIG)(
                     {

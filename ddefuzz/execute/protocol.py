@@ -13,12 +13,13 @@ import msgspec
 
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.forms import Form
+from ddefuzz.execute.growth import Growth
 from ddefuzz.execute.repeated import Mode, Repeated
 from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.program.sizes import CallSize
 
 Stage: TypeAlias = Literal[
-    "eager", "fake", "export", "export-strict", "compile", "aot", "inductor", "recompile", "recompile-dynamic"
+    "eager", "fake", "export", "export-strict", "compile", "aot", "inductor", "recompile", "recompile-dynamic", "grow"
 ]
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
@@ -31,7 +32,13 @@ REPEATED: Final[dict[Stage, Mode]] = {"recompile": "default", "recompile-dynamic
 are chosen for an oracle, and no options of commands name them.
 """
 
-ALL_STAGES: tuple[Stage, ...] = (*STAGES, *REPEATED)
+GROW: Stage = "grow"
+"""The stage that exports a program repeated few and many times, and counts the questions about sizes."""
+
+APART: tuple[Stage, ...] = (*REPEATED, GROW)
+"""The stages that only one oracle judges. They run with torch's own settings."""
+
+ALL_STAGES: tuple[Stage, ...] = (*STAGES, *APART)
 
 SCREEN: Stage = "fake"
 """The stage that runs before a capture, at a fifth of its cost."""
@@ -160,7 +167,8 @@ class Observation(msgspec.Struct, frozen=True):
     message. `answered` are the guards that a run with `onward` answered. `unbacked` counts the unbacked symbols that
     were made. `module` is the path of the innermost nn.Module that ran when an exception was raised. `seconds` of the
     clock are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the
-    resident memory of the worker after the run, in 10^6 bytes. `repeated` is what a stage of `REPEATED` counted.
+    resident memory of the worker after the run, in 10^6 bytes. `repeated` is what a stage of `REPEATED`
+    counted, `growths` is what `GROW` did.
     """
 
     stage: Stage
@@ -183,6 +191,7 @@ class Observation(msgspec.Struct, frozen=True):
     peak_rss_mb: float = 0.0
     output: str = ""
     repeated: Repeated | None = None
+    growths: tuple[Growth, ...] = ()
 
 
 Runner: TypeAlias = Callable[[Run], Observation]

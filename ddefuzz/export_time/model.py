@@ -12,11 +12,8 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from ddefuzz.execute.growth import STEEP
 from ddefuzz.execute.worker import late
-
-STEEP: Final = 1.5
-"""An export whose count of questions grows faster than n to this power is too slow for large n."""
-
 
 WORKLOADS: Final[dict[str, str]] = {
     "unbind_split_flip_cat": "n data-dependent splits, flipped and concatenated",

@@ -19,7 +19,10 @@ _INNER = (EVALUATE_EXPR.file, SYM_NODE.file, "ddefuzz/instrument/", "torch/__ini
 
 
 class Counts:
-    """What was counted. `questions` counts evaluate_expr calls by expression, `answers` has the answers to each."""
+    """What was counted. `questions` counts evaluate_expr calls by expression, `answers` has the answers to each.
+
+    `callers` are the functions that lead to the calls of each method, `askers` those of evaluate_expr.
+    """
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -28,6 +31,7 @@ class Counts:
         self.questions: Counter[Any] = Counter()
         self.answers: defaultdict[Any, set[Any]] = defaultdict(set)
         self.askers: Counter[str] = Counter()
+        self.callers: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def repeated(self) -> int:
         """Evaluations of an expression that was evaluated before, with the same answer each time.
@@ -75,6 +79,7 @@ def _counted(api: Api, counts: Counts) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         counts.calls[api.name] += 1
+        counts.callers[api.name][_asker()] += 1
         if info is None:
             return inner(*args, **kwargs)
         before = info().hits
@@ -95,7 +100,9 @@ def _asked(counts: Counts) -> Callable[..., Any]:
     def call(self: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         counts.calls[EVALUATE_EXPR.name] += 1
         counts.questions[orig_expr] += 1
-        counts.askers[_asker()] += 1
+        asker = _asker()
+        counts.askers[asker] += 1
+        counts.callers[EVALUATE_EXPR.name][asker] += 1
         answer = inner(self, orig_expr, *args, **kwargs)
         counts.answers[orig_expr].add(answer)
         return answer

@@ -13,7 +13,7 @@ from ddefuzz.classify.expected import Expected, by_call
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.calls import telling
-from ddefuzz.execute.protocol import REPEATED, Runner, Stage
+from ddefuzz.execute.protocol import APART, Runner, Stage
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CallSize
 
@@ -72,7 +72,7 @@ class Oracle(NamedTuple):
 
     def is_for(self, stage: Stage) -> bool:
         """Whether it judges runs in a stage."""
-        return stage in self.stages if self.stages else stage not in REPEATED
+        return stage in self.stages if self.stages else stage not in APART
 
 
 def attributed(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:

@@ -11,9 +11,9 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.protocol import (
+    APART,
     CHEAP_TO_CALL,
     EXPLICIT,
-    REPEATED,
     SIZE_OBLIVIOUS,
     Observation,
     ProgramSubject,
@@ -144,7 +144,7 @@ def calls_in(
     """The sizes at which the oracles need calls of what a stage captured. User code is called with its own
     arguments only.
     """
-    if stage in REPEATED:
+    if stage in APART:
         names = set(oracles)
         return next((one.calls for one in ORACLES if one.name in names and one.is_for(stage)), ())
     if stage not in called:

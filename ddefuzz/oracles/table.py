@@ -9,7 +9,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Runner
-from ddefuzz.oracles import agreement, assertions, capture, mechanism, recompilation, specialization
+from ddefuzz.oracles import agreement, assertions, capture, growth, mechanism, recompilation, specialization
 from ddefuzz.oracles.oracle import KindRow, Oracle, attributed
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -21,6 +21,7 @@ ORACLES: tuple[Oracle, ...] = (
     assertions.ORACLE,
     mechanism.ORACLE,
     recompilation.ORACLE,
+    growth.ORACLE,
 )
 """All oracles, in the order in which their failures are reported."""
 

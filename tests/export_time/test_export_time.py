@@ -15,8 +15,9 @@ from ddefuzz.cli.bench_export_time import SCHEMA, command
 from ddefuzz.cli.export_time_page import export_time_markdown, export_time_page
 from ddefuzz.cli.output import Page
 from ddefuzz.errors import InputError
+from ddefuzz.execute.growth import STEEP
 from ddefuzz.export_time.measure import measured
-from ddefuzz.export_time.model import KNOBS, STEEP, WORKLOADS, Point, Profiled, growth, hottest_of, series_of
+from ddefuzz.export_time.model import KNOBS, WORKLOADS, Point, Profiled, growth, hottest_of, series_of
 from ddefuzz.export_time.sampled import sampled, speedscope
 from ddefuzz.export_time.workloads import MAKE
 from ddefuzz.instrument.counting import pattern

@@ -1,0 +1,40 @@
+"""The record of how the questions about sizes grow when a program is repeated. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+BLOCKS: Final = (4, 16)
+"""How often the program is repeated in the two exports that are compared."""
+
+STEEP: Final = 1.5
+"""A count that grows faster than n to this power is too slow for large n."""
+
+FEW: Final = 60
+"""A count below this at the larger number of blocks says nothing."""
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """One count at both numbers of blocks. `asker` is the function whose own calls grew most, `pattern` the form of
+    expression that was asked most.
+    """
+
+    of: str
+    few: int
+    many: int
+    asker: str
+    pattern: str
+
+    @property
+    def exponent(self) -> float:
+        """The power of n by which the count grows."""
+        low, high = BLOCKS
+        return math.log(self.many / max(self.few, 1)) / math.log(high / low)
+
+    @property
+    def is_steep(self) -> bool:
+        """Whether it grows faster than `STEEP` allows."""
+        return self.many >= FEW and self.exponent > STEEP

@@ -1,0 +1,111 @@
+"""Questions about sizes that grow faster than the program: what is judged, who is named, and a planted fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from ddefuzz.campaign.budget import parse_budget
+from ddefuzz.campaign.plan import CALLED, Plan
+from ddefuzz.errors import InputError
+from ddefuzz.execute.growth import BLOCKS, Growth
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import EXPLICIT, GROW, Observation
+from ddefuzz.instrument.torch_api import EVALUATE_EXPR
+from ddefuzz.oracles.growth import ORACLE, judge
+from ddefuzz.oracles.program import judge_program, kept, shows, suspect_of
+from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.table import NAMES, row_of, stored
+
+TEXT = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "6"]):
+    kept = x[x > -9.0]
+    return torch.cat((kept, x))
+"""
+"""Each block makes a new unbacked size."""
+
+
+def observation(*growths: Growth) -> Observation:
+    return Observation(GROW, EXPLICIT, "ok", growths=growths)
+
+
+LINEAR = Growth("evaluate_expr", 40, 160, "torch/_refs/__init__.py:cat", "Eq(u, 0)")
+STEEP = Growth("replace", 40, 560, "torch/_refs/__init__.py:roll", "u >= 0")
+
+
+def test_the_steepest_count_is_reported_and_kept() -> None:
+    seen = observation(LINEAR, STEEP, Growth("simplify", 1, 40, "f.py:g", ""))
+    (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), lambda run: seen, oracles=("growth",))
+    (found,) = judged.failures
+    assert str(found.signature) == "slow-export at torch/_refs/__init__.py:roll [replace u >= 0]"
+    assert found.failure.evidence == "replace is called 40 times for 4 blocks and 560 times for 16: n^1.9"
+    assert found.failure.observation.growths == (STEEP,), "40 calls of simplify are too few to say anything"
+    suspect = suspect_of(TEXT, found.signature, kept(found.failure))
+    assert (suspect.stage, suspect.calls) == (GROW, ())
+    assert shows(suspect, TEXT, lambda run: seen) is not None
+    assert shows(suspect, TEXT, lambda run: observation(LINEAR)) is None
+
+
+def test_linear_growth_and_few_calls_are_no_alarms() -> None:
+    assert LINEAR.exponent == pytest.approx(1.0)
+    assert judge(Seen(TEXT, observation(LINEAR, Growth("replace", 2, 59, "f.py:g", "")))) == ()
+    assert judge(Seen(TEXT, Observation(GROW, EXPLICIT, "not-judged"))) == ()
+
+
+def test_a_script_says_why_there_is_none() -> None:
+    (failure,) = judge(Seen(TEXT, observation(STEEP)))
+    (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), lambda run: observation(STEEP), oracles=("growth",))
+    with pytest.raises(InputError, match="counts are taken inside of torch"):
+        row_of("slow-export").expected(stored(failure, judged.failures[0].signature), True)
+
+
+def test_one_case_in_350_of_a_campaign_is_repeated() -> None:
+    plan = Plan("default", 0, parse_budget("2000x"), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
+    grown = [index for index in range(3500) if plan.stages_of(index) == (GROW,)]
+    assert len(grown) == 10
+    assert all(index % CALLED == 0 for index in grown)
+    for other in (replace(plan, stages=("compile",)), replace(plan, oracles=("capture", "recompilation"))):
+        assert not any(other.stages_of(index) == (GROW,) for index in range(3500))
+
+
+@pytest.fixture
+def quadratic() -> Iterator[None]:
+    """A planted fault: every evaluation evaluates all earlier expressions of the export again."""
+    inner: Any = EVALUATE_EXPR.get()
+
+    def planted(self: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        earlier: list[Any] = vars(self).setdefault("planted", [])
+        for expr in earlier:
+            self._maybe_evaluate_static(expr)
+        earlier.append(orig_expr)
+        return inner(self, orig_expr, *args, **kwargs)
+
+    with patch.object(EVALUATE_EXPR.owner(), EVALUATE_EXPR.name, planted):
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quadratic")
+def test_a_quadratic_pass_in_the_hook_is_named() -> None:
+    (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), observe, oracles=NAMES)
+    (found,) = judged.failures
+    assert found.signature.kind == "slow-export"
+    assert (found.signature.site.function, found.rule) == ("planted", "growth")
+    assert found.signature.anchor.startswith("_maybe_evaluate_static ")
+    assert found.failure.evidence.startswith("_maybe_evaluate_static is called ")
+
+
+@pytest.mark.slow
+def test_without_the_fault_there_is_no_alarm() -> None:
+    (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), observe, oracles=NAMES)
+    assert judged.observation.outcome == "ok"
+    assert {one.of for one in judged.observation.growths} >= {"evaluate_expr", "_maybe_evaluate_static"}
+    assert judged.failures == ()
+    assert ORACLE.is_for(GROW)
+    assert BLOCKS[1] > BLOCKS[0]
