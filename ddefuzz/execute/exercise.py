@@ -203,6 +203,8 @@ def _run(side: Literal["eager", "captured"], at: _At, capture: Capture) -> _Resu
             if capture.backward:
                 phase.enter(side, at.size, gradient=True)
             gradients = tuple(_gradients(value, fresh)) if capture.backward else ()
+    except MemoryError:  # not the subject's (see `observe`)
+        raise
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
         return _Result(_ended(error))
     draws = not torch.equal(before, torch.default_generator.get_state())

@@ -256,6 +256,8 @@ def _is_told(calls: tuple[Call, ...], text: str, message: str) -> bool:
 
 def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None:
     chain = exception_chain(error)
+    if any(type(one) is MemoryError for one in chain):
+        raise MemoryError  # says nothing about the subject: what was kept of earlier ones may be the reason
     lacking = next((one for one in chain if type(one).__name__ in LACKING), None)
     if lacking is not None:
         seen.outcome, seen.reason = "not-judged", message_of(lacking).partition("\n")[0]

@@ -56,6 +56,9 @@ captured.
 EXITED = "exit code"
 """How the reason begins if a process ended without a signal."""
 
+NO_MEMORY = "the process had no memory left"
+"""The reason for the loss of a process in which Python could not allocate."""
+
 _TASKS = count()
 
 SOCKET_FOLDER_BYTES = 89
@@ -303,12 +306,15 @@ def _phases_file() -> Path:
 def lost_observation(run: Run, lost: Lost) -> Observation:
     """The observation of a run whose process was lost.
 
-    A process that crashes dies of a signal. User code that ends it otherwise (`os._exit`) is not judged. What eager
-    does, and what ddefuzz does when it reads a captured program, is not judged either. If a call of the captured
-    program was lost, the observation has that call.
+    A process that crashes dies of a signal. User code that ends it otherwise (`os._exit`) is not judged, nor is the
+    end of a process without memory: what it kept of earlier tasks may be the reason. What eager does, and what
+    ddefuzz does when it reads a captured program, is not judged either. If a call of the captured program was lost,
+    the observation has that call.
     """
     if isinstance(run.subject, CallableSubject) and lost.reason.startswith(EXITED):
         return Observation(run.stage, run.semantics, "not-judged", f"the code ends its own process: {lost.reason}")
+    if lost.reason == NO_MEMORY:
+        return Observation(run.stage, run.semantics, "not-judged", lost.reason)
     phase, stack = lost.left
     if phase.part in {"eager", "reading"}:
         return Observation(run.stage, run.semantics, "not-judged", f"{lost.reason} {phase}", output=stack)
@@ -322,6 +328,8 @@ def lost_observation(run: Run, lost: Lost) -> Observation:
 
 def exit_reason(code: int) -> str:
     """A process's exit code in words: `SIGSEGV (Segmentation fault)`, `exit code 3`."""
+    if code == worker.OUT_OF_MEMORY:
+        return NO_MEMORY
     if code >= 0:
         return f"{EXITED} {code}"
     name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")

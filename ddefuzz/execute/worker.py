@@ -26,6 +26,9 @@ from ddefuzz.execute.protocol import Observation, PatchedRun, Run
 DONE, REFUSED = b"+", b"-"
 """First byte of what a cold process says: an observation follows, or the message of a DdefuzzError."""
 
+OUT_OF_MEMORY = 78
+"""The exit code of a process in which Python has no memory left."""
+
 SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 """The environment variable that selects how torch names C++ addresses. torch reads it once, at the first stack."""
 
@@ -77,6 +80,9 @@ def perform(function: Callable[[Any], Any], argument: bytes, phases: Path | None
         return msgspec.json.encode(result)
     except DdefuzzError:
         raise
+    except MemoryError:
+        # What was interrupted may have left torch's modes on, and the next tasks would get no memory either.
+        os._exit(OUT_OF_MEMORY)
     except BaseException as error:  # noqa: BLE001 what is raised may be the user's, and must be sent all the same
         raise _sendable(error).with_traceback(error.__traceback__) from None
 

@@ -40,6 +40,8 @@ def hang(x):
     time.sleep(600)
 def allocate(x):
     return torch.ones(8_000_000_000, dtype=torch.uint8)
+def exhaust(x):
+    raise MemoryError
 def leave(x):
     os._exit(7)
 def ends(x):
@@ -144,6 +146,7 @@ def test_a_crash_is_reported_with_the_last_journal_entry(pool: Pool, folder: Pat
     [
         ("segfault", "crash", "SIGSEGV (Segmentation fault)"),
         ("killed", "crash", "SIGKILL (Killed)"),
+        ("exhaust", "not-judged", "the process had no memory left"),
         ("leave", "not-judged", "the code ends its own process: exit code 7"),
         ("hang", "timeout", "stopped after 2 s"),
     ],
