@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 @click.group("ci")
 def command() -> None:
-    """Run what a CI job needs: pull-request, batch, coverage.
+    """Run what a CI job needs: pull-request, batch, prune, coverage.
 
     Each writes its reports (SARIF, JUnit, Markdown, HTML, JSON lines) to ddefuzz-report/, also when nothing failed. On
     GitHub the Markdown is the step's summary, and failures are annotations.
@@ -78,6 +78,14 @@ def batch(budget: str, shard: str) -> None:
     """Run a long campaign, with a new seed every day. Exit code 1 if it has a new finding."""
     seed = int(datetime.now(UTC).strftime("%Y%m%d"))
     _run([*_load(), _campaign(budget, seed, "--shard", shard)])
+
+
+@command.command("prune")
+def prune() -> None:
+    """Delete case files in corpora/ that others cover, and report them. A person commits what is left."""
+    words = ("corpus", "prune", "corpora")
+    outputs = ("--output", f"markdown={REPORTS / 'prune.md'}", "--output", f"json={REPORTS / 'prune.json'}")
+    _run([Step("prune", words + outputs, REPLAY_SECONDS, reports=False)])
 
 
 @command.command("coverage")

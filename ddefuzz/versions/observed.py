@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ddefuzz.classify.signature import Signature
+from ddefuzz.coverage.reach import Reached
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import read_bytes
@@ -34,6 +35,13 @@ class GuardSeen(msgspec.Struct, frozen=True, order=True):
     site: str
     shape: str
     answer: str
+
+
+def guard_seen(one: Reached) -> GuardSeen:
+    """Its site is that of the blamed code if it raised: the place of a plain comparison is another one by version."""
+    function = one.function or one.place.language
+    site = f"{one.place.file}:{function}" if one.blamed is None else str(one.blamed)
+    return GuardSeen(f"{site} {one.call}".strip(), one.shape, one.answer)
 
 
 class CaseSeen(msgspec.Struct, frozen=True, kw_only=True):

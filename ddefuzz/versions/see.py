@@ -15,14 +15,14 @@ import msgspec
 import torch
 
 from ddefuzz.classify.classify import Classified
-from ddefuzz.coverage.reach import Reached, reached
+from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
 from ddefuzz.generate.draw import case
 from ddefuzz.oracles.program import judge_program, tried_of
 from ddefuzz.program.text import print_program
-from ddefuzz.versions.observed import Ask, CaseSeen, GuardSeen
+from ddefuzz.versions.observed import Ask, CaseSeen, guard_seen
 
 CASE_SECONDS: Final = 60.0
 
@@ -48,15 +48,8 @@ def _seen(ask: Ask, observation: Observation, failures: Iterable[Classified]) ->
         outcome=observation.outcome,
         reason=observation.reason,
         failures=tuple(sorted({one.signature for one in failed})),
-        guards=tuple(sorted({_guard(one) for one in reached(observation, failed)})),
+        guards=tuple(sorted({guard_seen(one) for one in reached(observation, failed)})),
     )
-
-
-def _guard(one: Reached) -> GuardSeen:
-    """Its site is that of the blamed code if it raised: the place of a plain comparison is another one by version."""
-    function = one.function or one.place.language
-    site = f"{one.place.file}:{function}" if one.blamed is None else str(one.blamed)
-    return GuardSeen(f"{site} {one.call}".strip(), one.shape, one.answer)
 
 
 def _answer(pool: Pool, ask: Ask) -> CaseSeen:

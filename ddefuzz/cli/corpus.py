@@ -1,0 +1,242 @@
+"""`ddefuzz corpus`: the program files that replay runs, kept small and in one form."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import rich_click as click
+
+from ddefuzz.campaign.corpus import expectation_of
+from ddefuzz.campaign.cover import CaseFile, case_files, covered, enough, expectations
+from ddefuzz.cli.layout import Detailed, counted, table
+from ddefuzz.cli.options import jobs_option, stages_option
+from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
+from ddefuzz.cli.progress import LiveLine
+from ddefuzz.errors import EXIT_FOUND, InputError
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.files import is_there, write_atomically
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.lookup import named
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.textform import read_findings
+from ddefuzz.ops import catalogue
+from ddefuzz.program.text import digest, print_program, read_program
+
+FINDINGS = Path("findings")
+REGRESSION = Path("corpora/regression")
+
+finding_options = click.option(
+    "--db", "url", metavar="URL", help="Take findings from this database, instead of the folder findings/."
+)
+
+
+@click.group("corpus")
+def command() -> None:
+    """Work on folders of case files: add, promote, prune, fmt, list.
+
+    A case file is a program with lines `# expect: STAGE/SEMANTICS ok` or `# expect: STAGE/SEMANTICS KIND at SITE`.
+    `ddefuzz replay` runs them.
+    """
+
+
+@command.command("add")
+@click.argument("corpus", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("programs", metavar="PROGRAM...", nargs=-1, required=True)
+@stages_option
+@finding_options
+@jobs_option
+def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url: str | None, jobs: int) -> None:
+    """Add programs to a corpus, with what they do today as their expectations.
+
+    PROGRAM is a program file, or the id of a finding, whose smallest program is taken. Each is run in the stages. A
+    program that the corpus has already is refused.
+    """
+    taken = {_name(typed): _text(typed, url) for typed in programs}
+    there = _there(corpus)
+    new: dict[Path, str] = {}
+    for name, (typed, text) in taken.items():
+        program = catalogue.parse(text, typed).program
+        place = _free(corpus / f"{name}.py", digest(program), there | {digest_of(new[path]): path for path in new})
+        done, reasons = expectations(text, stages, jobs)
+        if not done:
+            raise InputError(f"{typed}: no stage judges it ({'; '.join(reasons)}), expected one that does")
+        new[place] = print_program(program, done)
+    _write(new)
+
+
+@command.command("promote")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--corpus", type=click.Path(path_type=Path, file_okay=False), default=REGRESSION, show_default=True)
+@finding_options
+def promote(ids: tuple[str, ...], corpus: Path, url: str | None) -> None:
+    """Make regression cases of findings, by their smallest programs.
+
+    A case expects what its finding does in its stage: its failure, or to pass if it is fixed in this torch. Nothing is
+    run.
+    """
+    there = _there(corpus)
+    new: dict[Path, str] = {}
+    for typed in ids:
+        finding = _finding(typed, url)
+        program = catalogue.parse(_program(finding), finding.id).program
+        place = _free(
+            corpus / f"{finding.id}.py", digest(program), there | {digest_of(new[path]): path for path in new}
+        )
+        new[place] = print_program(program, (str(expectation_of(finding, finding.evidence)),))
+    _write(new)
+
+
+@command.command("prune")
+@click.argument("corpora", metavar="CORPUS...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Show what would go, and delete nothing.")
+@jobs_option
+@output_options("text", "json", "markdown")
+def prune(
+    corpora: tuple[Path, ...], dry_run: bool, jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]
+) -> None:
+    """Delete case files, so that the others still reach all guard sites and show all signatures.
+
+    Each case is run. A file stays in any event if one of its cases is expected to pass, or does not do what is
+    expected.
+    """
+    files = case_files(corpora)
+    done = 0
+    with LiveLine(f"running {counted(len(files), 'case file')}") as live:
+
+        def listen(path: Path) -> None:
+            nonlocal done
+            done += 1
+            live.update(f"{done} of {len(files)} ({path})", is_last=done == len(files))
+
+        seen = covered(files, jobs, listen)
+    kept, gone = enough(seen)
+    document = {
+        "schema": "ddefuzz.prune/1",
+        "kept": [str(one.file.path) for one in kept],
+        "held": {str(one.file.path): one.held for one in kept if one.held},
+        "gone": {str(path): [str(one) for one in others] for path, others in gone.items()},
+        "items": len(frozenset().union(*(one.items for one in seen))),
+        "dry_run": dry_run,
+    }
+    if not dry_run:
+        for path in gone:
+            path.unlink()
+    verb = "would go" if dry_run else "deleted"
+    lines = [f"{verb}: {path} (the same in {', '.join(map(str, others)) or 'no run'})" for path, others in gone.items()]
+    total = f"{counted(len(files), 'case file')}: {len(kept)} stay, {len(gone)} {'would go' if dry_run else 'are gone'}"
+    total += f"; {document['items']} guard sites and signatures, by stage, are covered as before"
+    deliver(
+        {
+            "text": lambda _: "".join(f"{line}\n" for line in [*lines, total]),
+            "json": lambda _: msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n",
+            "markdown": lambda _: f"## ddefuzz corpus prune\n\n{total}\n\n" + "".join(f"- {line}\n" for line in lines),
+        },
+        format_,
+        outputs,
+    )
+
+
+@command.command("fmt")
+@click.argument("corpora", metavar="CORPUS...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--check", is_flag=True, help="Change nothing. Exit code 1 if a file is in another form.")
+def fmt(corpora: tuple[Path, ...], check: bool) -> None:
+    """Rewrite case files in the canonical text form."""
+    other = {file.path: file.canonical for file in case_files(corpora) if file.text != file.canonical}
+    for path, text in other.items():
+        if not check:
+            write_atomically(path, text)
+        click.echo(f"{'not in the canonical form' if check else 'rewrote'}: {path}")
+    if check and other:
+        raise SystemExit(EXIT_FOUND)
+
+
+@command.command("list")
+@click.argument("corpora", metavar="[CORPUS]...", type=click.Path(path_type=Path), nargs=-1)
+@output_options("text", "json")
+def list_(corpora: tuple[Path, ...], format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+    """List the case files (default: below corpora/) and what each expects."""
+    files = case_files(corpora or (Path("corpora"),))
+    document = [
+        {"path": str(one.path), "digest": one.digest, "steps": one.steps, "expect": [str(e) for e in one.expect]}
+        for one in files
+    ]
+    deliver(
+        {
+            "text": lambda page: _list_page(files, page),
+            "json": lambda _: msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n",
+        },
+        format_,
+        outputs,
+    )
+
+
+def _list_page(files: tuple[CaseFile, ...], page: Page) -> str:
+    rows = [
+        Detailed(
+            [plain(str(one.path)), plain(str(one.steps))], plain("\n".join(str(e) for e in one.expect), style="dim")
+        )
+        for one in files
+    ]
+    shown = rendered(table(("file", "steps"), rows, page.width, right=("steps",)), page) if rows else ""
+    return f"{shown}{counted(len(files), 'case file')}\n"
+
+
+def digest_of(text: str) -> str:
+    """The digest of the program of a case file."""
+    return digest(catalogue.parse(text, "<program>").program)
+
+
+def _there(corpus: Path) -> dict[str, Path]:
+    """The files of a corpus by the digests of their programs. None if the folder does not exist yet."""
+    return {file.digest: file.path for file in case_files([corpus])} if is_there(corpus) else {}
+
+
+def _free(place: Path, of: str, there: dict[str, Path]) -> Path:
+    if of in there:
+        raise InputError(f"{there[of]}: found the same program there, expected one that the corpus does not have")
+    if place.exists() or place in there.values():
+        raise InputError(f"{place}: found this file, expected none there")
+    return place
+
+
+def _write(new: dict[Path, str]) -> None:
+    for path, text in new.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+        click.echo(f"wrote {path}")
+
+
+def _name(typed: str) -> str:
+    return Path(typed).stem if typed.endswith(".py") else typed
+
+
+def _text(typed: str, url: str | None) -> tuple[str, str]:
+    """What was typed, and the text of the program."""
+    if not typed.endswith(".py"):
+        return typed, _program(_finding(typed, url))
+    path = Path(typed)
+    if not is_there(path):
+        raise InputError(f"{path}: found no such file, expected a program file or the id of a finding")
+    text = read_program(path)
+    if text is None:
+        raise InputError(f"{path}: found no line '# ddefuzz program v1', expected a program file")
+    return typed, text
+
+
+def _finding(typed: str, url: str | None) -> Finding:
+    if url is not None:
+        with Database.open(url, create=False) as database:
+            return database.resolve(typed)
+    if not FINDINGS.is_dir():
+        raise InputError(f"{typed}: found no folder findings/ here, expected one, or --db")
+    found = {one.id: one for one in read_findings(FINDINGS, datetime.now(UTC))}
+    return found[named(typed, {name: one.former for name, one in found.items()})]
+
+
+def _program(finding: Finding) -> str:
+    text = finding.minimal or finding.original
+    if text is None:
+        raise InputError(f"{finding.id}: found no program, expected a finding of a generated program")
+    return text
