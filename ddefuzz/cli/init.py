@@ -27,6 +27,7 @@ FILES: Final[dict[str, str]] = {"ddefuzz.toml": "ddefuzz.toml", "smoke.txt": f"{
 
 EMPTY: Final[dict[str, str]] = {
     "findings/known.toml": "# Known findings, by id: state, reason, url, expires, versions.\n",
+    "findings/rules.toml": "# Rules for signatures: [[alias]] and [[split]], each with reason and source.\n",
     ".ddefuzz/.gitignore": "*\n",
 }
 

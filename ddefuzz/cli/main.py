@@ -66,8 +66,10 @@ class LazyGroup(click.RichGroup):
         if name is None:
             return None, None, rest
         # Imported here, because reading settings takes longer than the rest of `--help`.
+        from ddefuzz.classify.rules import use_rules_of_this_folder  # noqa: PLC0415
         from ddefuzz.cli import settings  # noqa: PLC0415
 
+        use_rules_of_this_folder()
         command: click.Command = importlib.import_module(f"ddefuzz.cli.{name.replace('-', '_')}").command
         ctx.default_map = {name: settings.default_map(command, settings.read())}
         return name, command, rest

@@ -11,6 +11,7 @@ from ddefuzz.classify.chain import Located
 from ddefuzz.classify.classify import Classified, ruled
 from ddefuzz.classify.expected import Expected, by_call
 from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.calls import telling
 from ddefuzz.execute.protocol import APART, Runner, Stage
@@ -76,7 +77,13 @@ class Oracle(NamedTuple):
 
 
 def attributed(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
-    """A failure that an oracle reports, with its site and cause."""
+    """A failure that an oracle reports, with its site and cause, and the signature that the rules give it."""
+    found = _classified(oracle, failure, seen, runner)
+    signature = current().applied(found.signature, failure)
+    return found if signature == found.signature else msgspec.structs.replace(found, signature=signature)
+
+
+def _classified(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
     row = oracle.kinds[failure.kind]
     located = row.locate(failure, seen, runner)
     if row.cause is None:

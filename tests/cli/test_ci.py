@@ -30,6 +30,7 @@ FILES = {
     "corpora/smoke/relu.py",
     "ddefuzz.toml",
     "findings/known.toml",
+    "findings/rules.toml",
 }
 
 
