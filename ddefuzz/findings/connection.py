@@ -22,6 +22,9 @@ BUSY_TIMEOUT_S = 30.0
 SCHEMA_REVISION = "0009"
 """The newest file in `migrations/versions`. Opening a database migrates it to this revision."""
 
+_LOCK = 0x64646566
+"""The number of the lock that writers of a PostgreSQL database take."""
+
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 _CAUSES = (
@@ -63,6 +66,8 @@ def open_engine(url: str, *, create: bool = True) -> Engine:
         raise DatabaseError(
             f"findings database {url!r}: found no valid URL, expected one such as sqlite:///PATH"
         ) from error
+    if parsed.drivername == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")  # the driver of the extra `postgres`
     shown = parsed.render_as_string(hide_password=True)
     _check_place(parsed, shown, create=create)
     try:
@@ -72,6 +77,8 @@ def open_engine(url: str, *, create: bool = True) -> Engine:
     if _is_sqlite(parsed):
         event.listen(engine, "connect", _on_connect)
         event.listen(engine, "begin", _on_begin)
+    if parsed.get_backend_name() == "postgresql":
+        event.listen(engine, "begin", _on_begin_of_a_server)
     with errors_of(shown):
         _bring_to_current_schema(engine, shown)
     return engine
@@ -112,6 +119,12 @@ def _on_begin(connection: Connection) -> None:
     # A transaction that begins as a reader and then writes fails at once (SQLITE_BUSY) instead of waiting.
     reads = connection.get_execution_options().get("reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _on_begin_of_a_server(connection: Connection) -> None:
+    # One writer at a time, as in SQLite: two that record the same signature would else both make a new finding.
+    if not connection.get_execution_options().get("reads", False):
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
 def _bring_to_current_schema(engine: Engine, shown: str) -> None:

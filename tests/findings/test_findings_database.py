@@ -42,6 +42,7 @@ from tests.findings.arbitrary_findings import (
     findings,
     sighting,
 )
+from tests.findings.servers import new_database
 
 PROPERTY = settings(database=None, deadline=None, derandomize=True)
 WHO = "ada"
@@ -51,9 +52,10 @@ def url_in(folder: Path | str, name: str = "ddefuzz.db") -> str:
     return f"sqlite:///{folder}/{name}"
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with Database.open(url_in(tmp_path)) as opened:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    sqlite = request.param == "sqlite"
+    with Database.open(url_in(tmp_path) if sqlite else new_database(request.getfixturevalue("postgres"))) as opened:
         yield opened
 
 
