@@ -1,7 +1,8 @@
 """Kill writers of a findings database at random moments: `python -m tests.findings.kill_writers ROUNDS URL [SEED]`.
 
 In each round two campaigns record sightings, a triage loop decides, and a reader lists what is there, all in processes
-of their own on one database. At a random time of up to 0.5 s after the first write all are killed by SIGKILL. Then it is checked that
+of their own on one database. At a random time of up to 0.5 s after the first write all are killed by SIGKILL. Then it
+is checked that
 
 - the database opens, and SQLite's own check finds nothing
 - every sighting whose transaction was acknowledged is there, and none twice: the sightings of a campaign are as many as
