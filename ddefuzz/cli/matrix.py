@@ -24,6 +24,7 @@ from ddefuzz.findings.textform import FINDING
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
 from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
+from ddefuzz.versions.page import write_page
 from ddefuzz.versions.run import cases_under, findings_under, lines_of
 
 SCHEMA = "ddefuzz.matrix/1"
@@ -46,6 +47,11 @@ OUTCOMES: dict[Change, Outcome] = {
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only findings whose id begins so. Can be repeated.")
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each finding.")
 @click.option("--trust", is_flag=True, help="Execute the Python modules that trusted.toml files below PATH list.")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write a page with tables, and a plot beside it (extra report).",
+)
 @jobs_option
 @output_options("text", *NAMES)
 def command(
@@ -55,6 +61,7 @@ def command(
     ids: tuple[str, ...],
     runs: int,
     trust: bool,
+    page: Path | None,
     jobs: int,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
@@ -81,7 +88,8 @@ def command(
             def listen(name: str, under: str = interpreter.name) -> None:
                 nonlocal done
                 done += 1
-                live.update(f"{done} of {total} runs ({under}: {name})")
+                of = f" of {total}" if not cases else ""
+                live.update(f"{done}{of} runs ({under}: {name})")
 
             if findings:
                 cells[interpreter.name] |= findings_under(interpreter, findings, runs, jobs, listen)
@@ -90,10 +98,19 @@ def command(
             elif cases:
                 live.say(f"{interpreter.name}: has no ddefuzz, so the cases are not run there")
     lines = lines_of(cells, {one.id: one.title for one in findings}, [one.id for one in findings])
+    if page is not None:
+        write_page(page, lines, interpreters, _without_paths(command_line(), interpreters))
     report = matrix_report(lines, interpreters)
-    deliver({"text": lambda page: matrix_page(lines, interpreters, page), **writers_of(report)}, format_, outputs)
+    deliver({"text": lambda paper: matrix_page(lines, interpreters, paper), **writers_of(report)}, format_, outputs)
     if any(line.change == "regressed" for line in lines):
         raise SystemExit(EXIT_FOUND)
+
+
+def _without_paths(line: str, interpreters: tuple[Interpreter, ...]) -> str:
+    """The command line without the machine's paths of interpreters."""
+    for one in interpreters:
+        line = line.replace(one.python, "PATH")
+    return line
 
 
 def _selected(paths: tuple[Path, ...], url: str | None, ids: tuple[str, ...]) -> tuple[list[Finding], list[Path]]:
