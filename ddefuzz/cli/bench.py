@@ -14,6 +14,7 @@ from ddefuzz.cli import (
     bench_check,
     bench_compile,
     bench_compile_counts,
+    bench_dashboard,
     bench_export_time,
     bench_generation,
     bench_peers,
@@ -44,6 +45,7 @@ command.add_command(bench_check.command, "check")
 command.add_command(bench_compile.command, "compile")
 command.add_command(bench_compile_counts.keys, "keys")
 command.add_command(bench_compile_counts.recompiles, "recompiles")
+command.add_command(bench_dashboard.command, "dashboard")
 command.add_command(bench_export_time.command, "export-time")
 command.add_command(bench_generation.command, "generation")
 command.add_command(bench_peers.command, "peers")

@@ -48,9 +48,7 @@ def command(host: str, port: int, read_only: bool, with_token: bool, hosts: tupl
     The dashboard reads the same database as the other commands, also while a campaign writes to it. It needs the
     extra `web`: pip install 'ddefuzz[web]'. Everybody who reaches the address can read. Ctrl-C ends the server.
     """
-    for package in ("fastapi", "uvicorn", "python_multipart"):
-        if importlib.util.find_spec(package) is None:
-            raise UnsupportedError(f"found no {package}, expected the extra `web`: pip install 'ddefuzz[web]'")
+    check_extra()
     # Imported here, because importing FastAPI takes longer than most commands.
     from ddefuzz.web.security import Access, is_loopback  # noqa: PLC0415
     from ddefuzz.web.serve import listen, serve  # noqa: PLC0415
@@ -75,3 +73,10 @@ def command(host: str, port: int, read_only: bool, with_token: bool, hosts: tupl
             write_stdout(f"http://{address}:{used}/\n")
 
         serve(database, access, bound, begun)
+
+
+def check_extra() -> None:
+    """Raise `UnsupportedError` unless the packages of the extra `web` are installed."""
+    for package in ("fastapi", "uvicorn", "python_multipart"):
+        if importlib.util.find_spec(package) is None:
+            raise UnsupportedError(f"found no {package}, expected the extra `web`: pip install 'ddefuzz[web]'")

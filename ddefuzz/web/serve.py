@@ -14,12 +14,16 @@ from ddefuzz.web.security import Access
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises `UnsupportedError` if the address cannot be used."""
+    """A socket on which connections wait until the server answers.
+
+    Raises `UnsupportedError` if the address cannot be used.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+        bound.listen(128)
     except OSError as error:
         raise UnsupportedError(f"{host}:{port}: {error.strerror}, expected an address that is free (--port)") from error
     return bound
