@@ -12,8 +12,9 @@ import rich_click as click
 from rich_click import rich_click as help_pages
 
 from ddefuzz import __version__
+from ddefuzz.cli.interrupts import ends_by_exception, said_of
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, give_up_streams, say
-from ddefuzz.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, DdefuzzError, unsupported_by
+from ddefuzz.errors import EXIT_INTERNAL, EXIT_USAGE, DdefuzzError, unsupported_by
 
 COMMANDS = {
     "run": "Run a fuzzing campaign: generate programs, capture them, and save what fails.",
@@ -92,9 +93,13 @@ def main() -> None:
     """Run the command line. An error prints one line on stderr and sets the exit code."""
     try:
         check_streams()
-        sys.exit(cli.main(prog_name="ddefuzz", standalone_mode=False))
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(EXIT_INTERRUPTED)
+        with ends_by_exception():
+            sys.exit(cli.main(prog_name="ddefuzz", standalone_mode=False))
+    except (click.Abort, KeyboardInterrupt) as error:
+        # Click makes an Abort of a KeyboardInterrupt.
+        said, code = said_of(error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error)
+        say(f"ddefuzz: {said}")
+        sys.exit(code)
     except click.ClickException as error:
         say(_usage_line(error))
         sys.exit(EXIT_USAGE)

@@ -75,6 +75,8 @@ def command(
             for number, (group, target) in enumerate(targets, 1):
                 live.update(f"{number} of {len(targets)}: {target.case}")
                 rows.append(_studied(pool, group, target, timeout, budget, live))
+    if targets and not rows:
+        raise KeyboardInterrupt
     if not rows:
         raise InputError(f"{models}: found no models, expected files with NAME and NAME_args")
     words = " ".join(["ddefuzz study", *(f"--group {group}" for group in groups)])

@@ -1,0 +1,59 @@
+"""A signal ends a command with one line and an exit code of 128 plus its number, and `finally` clauses run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.cli import main
+
+
+@pytest.mark.parametrize(
+    ("number", "said", "code"),
+    [
+        (signal.SIGTERM, "stopped by SIGTERM", 143),
+        (signal.SIGHUP, "stopped by SIGHUP", 129),
+        (signal.SIGINT, "interrupted", 130),
+    ],
+)
+def test_a_signal_ends_a_command_in_one_line(
+    number: signal.Signals,
+    said: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "scratch"
+
+    def works(**_: object) -> None:
+        folder.mkdir()
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        finally:
+            folder.rmdir()
+
+    monkeypatch.setattr(main.cli, "main", works)
+    before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)]
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == code
+    assert capsys.readouterr().err == f"ddefuzz: {said}\n"
+    assert not folder.exists()
+    assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        monkeypatch.setattr(main.cli, "main", lambda **_: os.kill(os.getpid(), signal.SIGHUP))
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        assert ended.value.code is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
