@@ -29,7 +29,7 @@ SCHEMA = "ddefuzz.bisect/1"
 def command(
     finding_id: str, pythons: tuple[str, ...], db: str, format_: str, outputs: tuple[tuple[str, Path], ...]
 ) -> None:
-    """Find the two versions of torch between which a finding was fixed, moved or came in.
+    """Find the two versions of torch between which a finding was fixed, moved or appeared.
 
     The finding's stand-alone script runs under the oldest and the newest interpreter. A binary search chooses among
     those between them.

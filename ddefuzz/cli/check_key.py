@@ -47,7 +47,7 @@ def command(
     outputs: tuple[tuple[str, Path], ...],
     **parts: Any,
 ) -> None:
-    """Check the function that a cache of compiled kernels tells tensors apart by.
+    """Check a function that makes the keys of a cache of compiled kernels.
 
     TARGET is MODULE:FUNCTION or FILE:FUNCTION, a function of one tensor that returns its key. Its code is executed.
     Each property is tried on drawn tensors of every dtype, layout and kind. A violation is printed with the smallest

@@ -56,7 +56,7 @@ def command(
     """Run the saved cases again and compare them with what is expected.
 
     PATH is a file of cases or a folder with such files. Without PATH and --db, the folders corpora and findings are
-    replayed, and their trusted.toml files count. Of a finding, the smallest and the original program are replayed.
+    replayed, and their trusted.toml files count. For each finding, its smallest and its original program are replayed.
 
     The last lines count cases and findings by status. With --format jsonl stdout has one line for each case, and the
     counts go to stderr.

@@ -16,12 +16,17 @@ trace; **none** no sample could be made. *size-oblivious* is the status with siz
 """
 
 
+def _command(census: Census) -> str:
+    words = ["ddefuzz sweep", *(f"--ops '{glob}'" for glob in census.selection)]
+    return " ".join([*words, *(["--compare-upstream"] if census.upstream is not None else [])])
+
+
 def markdown_page(census: Census) -> str:
     """The Markdown page. An op that does not fail is only in the last list."""
     selection = f", ops {' '.join(census.selection)}" if census.selection else ""
     parts = [
         f"# Census of data-dependent errors: torch {census.torch}{selection}",
-        "Made by `ddefuzz sweep`; do not edit.",
+        f"Made by `{_command(census)} --output markdown=FILE`; do not edit.",
         "\n".join(f"- {line}" for line in summary_lines(census)),
         STATUSES.rstrip(),
     ]
