@@ -219,6 +219,8 @@ def _grown(subject: ProgramSubject) -> _Seen:
 def _repeated(subject: ProgramSubject, run: Run) -> _Seen:
     """Compile a program and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
     sized = [(size, at) for size in run.calls if (at := resized(subject, size)) is not None]
+    if not sized:
+        return _Seen("not-judged", "its inputs cannot have these sizes")
     try:
         for _, at in sized:
             eager(prepare(at))
