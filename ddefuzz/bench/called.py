@@ -30,13 +30,20 @@ WITHOUT_CAPTURE = tuple(name for name in PLANTS if name != "capture")
 SEVERITY: tuple[Effect, ...] = ("unreached", "equivalent", "harmless", "stops", "changes")
 
 
+MOST_TIMEOUTS = 2
+"""After this many runs with a fault that did not end in time, no more are done. Each costs the whole limit."""
+
+
 class Shown(NamedTuple):
-    """What a fault does to one program: the effect, the failures that are new, and what changed, in a line."""
+    """What a fault does to one program: the effect, the failures that are new, and what changed, in a line; whether
+    exactly its place was blamed, and whether the run did not end in time.
+    """
 
     effect: Effect
     failures: tuple[Classified, ...]
     change: str
     exact: bool = False
+    timeout: bool = False
 
 
 @dataclass(slots=True)
@@ -62,7 +69,8 @@ class Programs:
         known = {one.signature for one in before.failures}
         new = tuple(one for one in after.failures if one.signature not in known)
         effect, change = effect_of(before.observation, after.observation)
-        return Shown(effect, new, change, bool(new) and all(names(one, fault, before.observation) for one in new))
+        exact = bool(new) and all(names(one, fault, before.observation) for one in new)
+        return Shown(effect, new, change, exact, after.observation.outcome == "timeout")
 
 
 def _trial(program: str, stage: Stage, semantics: Semantics) -> Trial:
@@ -135,12 +143,12 @@ def show_called(fault: Planted, example: SiteRecord | None, cases: Iterable[Reac
     fault = msgspec.structs.replace(fault, why="")
     for case in cases:
         fault = _after(fault, case.program, case.stage, programs, case)
-        if fault.found:
+        if fault.found or fault.timeouts == MOST_TIMEOUTS:
             return fault
     for stage in _stages_of(example):
         assert example is not None
         fault = _after(fault, example.example, stage, programs, None)
-        if fault.found_by_example:
+        if fault.found_by_example or fault.timeouts == MOST_TIMEOUTS:
             break
     if not fault.programs:
         return msgspec.structs.replace(fault, why="no program that is captured reached it")
@@ -160,7 +168,8 @@ def _after(fault: Planted, program: str, stage: Stage, programs: Programs, case:
     if shown.effect == "unreached":
         return fault
     effect = max(fault.effect, shown.effect, key=SEVERITY.index)
-    fault = msgspec.structs.replace(fault, effect=effect, programs=fault.programs + 1)
+    counts = {"programs": fault.programs + 1, "timeouts": fault.timeouts + shown.timeout}
+    fault = msgspec.structs.replace(fault, effect=effect, **counts)
     if shown.effect != "changes" or not shown.failures:
         why = f"{stage}: {shown.change}" if shown.change and (not fault.why or shown.effect == "changes") else fault.why
         return msgspec.structs.replace(fault, why=why)

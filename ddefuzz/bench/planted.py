@@ -31,11 +31,12 @@ NUMBERS = 12
 class Planted(msgspec.Struct, frozen=True):
     """One planted fault and its result.
 
-    `programs` counts the programs that were run with it. `found` says that a case of the campaign showed it, with
-    `cpu_seconds` and `cases` of the campaign at that case. `found_by_example` says that no case showed it, but the
-    program which the database knows for the site. `exact` and `exact_by_example` say that exactly this place was blamed
-    then. `kind` and `named` are the failure and the place that was blamed, with its line, by the campaign's case, else
-    by the example. `program` showed it. `why` says what is wrong if it was not found or not named.
+    `programs` counts the programs that were run with it, `timeouts` those that did not end in time. `found` says that a
+    case of the campaign showed it, with `cpu_seconds` and `cases` of the campaign at that case. `found_by_example` says
+    that no case showed it, but the program which the database knows for the site. `exact` and `exact_by_example` say
+    that exactly this place was blamed then. `kind` and `named` are the failure and the place that was blamed, with its
+    line, by the campaign's case, else by the example. `program` showed it. `why` says what is wrong if it was not found
+    or not named.
     """
 
     place: Place
@@ -43,6 +44,7 @@ class Planted(msgspec.Struct, frozen=True):
     semantics: Semantics
     effect: Effect = "unreached"
     programs: int = 0
+    timeouts: int = 0
     cpu_seconds: float | None = None
     cases: int | None = None
     found: bool = False

@@ -78,6 +78,14 @@ def test_the_first_case_that_an_oracle_reports_finds_the_fault() -> None:
     assert unreported.why == "aot: at size 2: as eager, with the fault values of result differ"
 
 
+def test_a_fault_that_hangs_is_not_run_with_every_case() -> None:
+    hangs = Tried(msgspec.structs.replace(HEALTHY, outcome="timeout", reason="stopped after 60 s", calls=()))
+    example = SiteRecord("Python", REFS.file, REFS.line, "reshape", "", example="known", stage="aot")
+    programs = programs_of(dict.fromkeys(("known", *(case.program for case in CASES)), hangs))
+    found = show_called(TURNED, example, CASES, programs)
+    assert (found.effect, found.programs, found.timeouts, found.found) == ("stops", 2, 2, False)
+
+
 def test_what_a_program_shows_without_the_fault_does_not_count() -> None:
     programs = Programs(lambda _: Tried(HEALTHY, (reported(REFS),)))
     assert not show_called(TURNED, None, CASES, programs).found
