@@ -425,3 +425,11 @@ def test_a_database_of_before_keeps_the_titles_that_people_gave(tmp_path: Path) 
     with Database.open(url_in(tmp_path)) as database:
         assert {found.id: found.given_title for found in database.findings()} == {CHUNK.key: "a title", ROLL.key: ""}
         assert {found.state for found in database.findings()} == {"new"}
+
+
+def test_each_return_takes_the_next_number(database: Database) -> None:
+    ids = []
+    for number in range(3):
+        ids.append(database.record(sighting(), START + timedelta(hours=number)).finding_id)
+        database.decide(ids[-1], lambda one: set_state(one, "fixed", By(WHO, START)))
+    assert ids == [CHUNK.key, f"{CHUNK.key}-2", f"{CHUNK.key}-3"]
