@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ddefuzz.advice.model import MEANING, Advice, Change
 from ddefuzz.cli.layout import counted
 
 
-def advice_facts(advice: Advice) -> Iterator[tuple[str, str]]:
-    """The lines of advice, each with its name."""
+def advice_facts(advice: Advice, mended: Sequence[int] = ()) -> Iterator[tuple[str, str]]:
+    """The lines of advice, each with its name. `mended` are the numbers of the problems that each change mends."""
     yield "why", advice.summary
     if advice.line is not None:
         yield "line", f"{advice.line.file}:{advice.line.line}: {advice.line.code.strip()}"
-    for change in advice.changes:
-        yield "change", _change(change)
+    for number, change in enumerate(advice.changes, 1):
+        yield f"change {number}", _change(change, mended)
     if advice.tried:
         yield "tried", "\n".join(f"{one.does}: {one.ended}" for one in advice.tried)
     if advice.remaining:
         yield "next", advice.remaining
+    if advice.changes:
+        yield "next", _next(advice.changes[0])
 
 
 def is_alarming(name: str, value: str) -> bool:
     """Whether a line is to be printed in red: a change that fixes a size to that of the example."""
-    return name == "change" and f"({MEANING['example-value']})" in value
+    return name.startswith("change ") and f"({MEANING['example-value']})" in value
 
 
-def _change(change: Change) -> str:
+def _next(best: Change) -> str:
+    """What to type to have the best change."""
+    if not best.files:
+        return "paste the code of change 1 and run this command again"
+    return "run this command with --apply to write change 1 to your code, or with --patch FILE to have it as a diff"
+
+
+def _change(change: Change, mended: Sequence[int]) -> str:
     """A change in words, then its diff and the code to paste, which are not folded."""
+    mends = f"mends problem {', '.join(map(str, mended))}; " if mended else ""
     said = [
         f"{change.does} ({MEANING[change.kind]})",
-        f"passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs",
+        f"{mends}passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs",
         *change.refuses,
     ]
     outside = f"\nto paste, in place of what lies outside of your project:\n{change.paste}" if change.paste else ""

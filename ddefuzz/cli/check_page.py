@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -16,6 +17,7 @@ from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import row_of
+from ddefuzz.report.chain import Caller
 from ddefuzz.report.check import Captured, Document, Problem, is_minor
 from ddefuzz.view.meanings import verdicts_line
 
@@ -30,6 +32,9 @@ STYLES = {
 
 MOST_CALLERS = 8
 """How many lines of a chain of calls are shown: the innermost ones."""
+
+FEWEST_IN_COMMON = 3
+"""From how many calls on those that two problems share are printed once."""
 
 HANGING = 3
 """How far the further lines of a problem's first sentence are indented."""
@@ -58,12 +63,18 @@ def _case(document: Document, case: str, page: Page) -> Iterator[RenderableType]
     yield _captures(captures, problems, page)
     yield ""
     for number, problem in enumerate(problems, 1):
-        yield _problem(number, problem, document, page)
+        yield _problem(number, problem, problems[: number - 1], document, page)
         yield ""
+    mended = [number for number, problem in enumerate(problems, 1) if problem.kind in KINDS]
     for of_case, advice in document.advice:
         if of_case == case:
             offered = tuple(one.change for one in document.changes if one.case == case)
-            yield _grid(advice_facts(msgspec.structs.replace(advice, changes=offered)), page)
+            facts = [*advice_facts(msgspec.structs.replace(advice, changes=offered), mended)]
+            if not offered and any(problem.owner.kind == "PyTorch" for problem in problems):
+                facts.append(
+                    ("report", f"`ddefuzz minimize {document.target}` makes a small program of PyTorch's part")
+                )
+            yield _grid(facts, page)
             yield ""
 
 
@@ -119,10 +130,10 @@ def _says(one: Captured, problems: list[Problem]) -> str:
     return f"problem {', '.join(numbers)}" if numbers else one.reason or one.exception or ""
 
 
-def _problem(number: int, problem: Problem, document: Document, page: Page) -> RenderableType:
+def _problem(number: int, problem: Problem, before: list[Problem], document: Document, page: Page) -> RenderableType:
     head = f"{number}. {_owner(problem)}: {what(problem)}"
     said = folded(head, page.width - HANGING).replace("\n", "\n" + " " * HANGING)
-    return Group(plain(said, style="bold"), _grid(_facts(problem, document), page))
+    return Group(plain(said, style="bold"), _grid(_facts(problem, before, document), page))
 
 
 def _owner(problem: Problem) -> str:
@@ -140,7 +151,7 @@ def what(problem: Problem) -> str:
     return problem.exception or problem.evidence or f"{problem.kind} in {problem.site}"
 
 
-def _facts(problem: Problem, document: Document) -> Iterator[tuple[str, str]]:
+def _facts(problem: Problem, before: list[Problem], document: Document) -> Iterator[tuple[str, str]]:
     if problem.stages:
         yield "stops" if problem.kind in KINDS else "found in", ", ".join(problem.stages)
     if problem.site.module != "user code":
@@ -149,7 +160,7 @@ def _facts(problem: Problem, document: Document) -> Iterator[tuple[str, str]]:
     if problem.module:
         yield "module", problem.module
     if problem.chain:
-        yield "called by", "\n".join(_chain(problem))
+        yield "called by", "\n".join(_chain(problem, before))
     for symbol in problem.symbols:
         yield "size", f"{symbol.symbol} = {symbol.origin}"
     if problem.expression is not None and problem.exception is not None:
@@ -173,14 +184,25 @@ def _facts(problem: Problem, document: Document) -> Iterator[tuple[str, str]]:
     yield "key", ", ".join(problem.keys)
 
 
-def _chain(problem: Problem) -> Iterator[str]:
-    left_out = len(problem.chain) - MOST_CALLERS
-    if left_out > 0:
+def _chain(problem: Problem, before: list[Problem]) -> Iterator[str]:
+    """The innermost calls. Calls that an earlier problem has too are printed there only."""
+    common = [in_common(problem.chain, other.chain) for other in before]
+    most = max(common, default=0)
+    left_out = max(len(problem.chain) - MOST_CALLERS, most)
+    if most >= FEWEST_IN_COMMON and left_out == most:
+        yield f"(the first {counted(most, 'call')} of problem {common.index(most) + 1}, then)"
+    elif (left_out := len(problem.chain) - MOST_CALLERS) > 0:
         yield f"({counted(left_out, 'outer call')} left out)"
-    for caller in problem.chain[-MOST_CALLERS:]:
+    for caller in problem.chain[max(left_out, 0) :]:
         whose = f"  ({caller.owner})" if caller.owner.kind == "package" else ""
         code = caller.code.partition("\n")[0]
         yield f"{caller.file}:{caller.line} {caller.function}: {code}{whose}"
+
+
+def in_common(chain: tuple[Caller, ...], other: tuple[Caller, ...]) -> int:
+    """How many outer calls two chains share. The innermost call of `chain` is not counted."""
+    pairs = zip(chain[:-1], other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _grid(facts: Iterable[tuple[str, str]], page: Page) -> RenderableType:

@@ -50,11 +50,12 @@ CHANGE = Change(
 
 
 def test_a_change_is_printed_with_its_diff_and_code_to_paste() -> None:
-    facts = dict(advice_facts(Advice("why", changes=(CHANGE,))))
-    lines = facts["change"].splitlines()
+    facts = dict(advice_facts(Advice("why", changes=(CHANGE,)), (1, 3)))
+    assert facts["next"] == "paste the code of change 1 and run this command again"
+    lines = facts["change 1"].splitlines()
     assert lines[:3] == [
         "assert n == 8 (fixes a size to its value in the example)",
-        "passes export; agrees with eager on 2 sets of inputs",
+        "mends problem 1, 3; passes export; agrees with eager on 2 sets of inputs",
         "for 8 only",
     ]
     assert lines[3:5] == ["    --- a/m", "    +++ b/m"]
@@ -64,7 +65,11 @@ def test_a_change_is_printed_with_its_diff_and_code_to_paste() -> None:
 @pytest.mark.parametrize(("kind", "red"), [("example-value", True), ("rewrite", False)])
 def test_a_fixed_size_is_red(kind: str, red: bool) -> None:
     change = Change(kind, 1, "something", "", ())  # type: ignore[arg-type]
-    assert [is_alarming(name, value) for name, value in advice_facts(Advice("", changes=(change,)))] == [False, red]
+    assert [is_alarming(name, value) for name, value in advice_facts(Advice("", changes=(change,)))] == [
+        False,
+        red,
+        False,
+    ]
 
 
 def test_without_help_it_is_said_what_was_tried() -> None:

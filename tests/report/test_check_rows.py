@@ -10,14 +10,16 @@ import pytest
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.cli.check_page import headline
+from ddefuzz.cli.check_page import FEWEST_IN_COMMON, headline, in_common
 from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Answered, Frame, Guard, Place, Raised, SymbolOrigin
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import Tried
 from ddefuzz.oracles.table import kinds
+from ddefuzz.report.chain import Caller
 from ddefuzz.report.check import CaseRuns, Document, captures_of, failed, problems_of
+from ddefuzz.report.owner import YOURS
 
 EAGER = Observation("eager", EXPLICIT, "ok")
 OK = Observation("export", EXPLICIT, "ok", graph="a")
@@ -194,3 +196,10 @@ def test_other_problems_of_a_captured_program_are_listed_and_do_not_fail(kind: K
     assert headline("c", captures_of(both), problems_of(both)).endswith(
         "2 problems; 1 of them neither stops capture nor makes its result wrong."
     )
+
+
+def test_calls_that_problems_share_are_counted() -> None:
+    calls = tuple(Caller("m.py", line, "f", "x", YOURS) for line in range(FEWEST_IN_COMMON + 2))
+    assert in_common(calls, (*calls[:-1], Caller("m.py", 99, "g", "y", YOURS))) == FEWEST_IN_COMMON + 1
+    assert in_common(calls, calls) == FEWEST_IN_COMMON + 1  # the innermost call is always printed
+    assert in_common(calls, calls[1:]) == 0
