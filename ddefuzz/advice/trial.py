@@ -6,18 +6,18 @@ import builtins
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from ddefuzz.advice.model import DECIDED, Candidate, Compared, Described, InputDim, Trialed
-from ddefuzz.advice.swapped import swapped
+from ddefuzz.advice.model import DECIDED, Candidate, ChangedFile, Compared, Described, InputDim, Trialed
 from ddefuzz.advice.variants import Variant, held_out_of, variants_of
 from ddefuzz.advice.wrapper import CLASS
 from ddefuzz.execute.compare import differences
+from ddefuzz.execute.exchanged import exchanged
 from ddefuzz.execute.observe import captured_output, observe_in
 from ddefuzz.execute.prepared import Prepared, leaf_names, leaves_of, parameter_names
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
@@ -55,7 +55,7 @@ def try_change(candidate: Candidate) -> Trialed:
         compared = [Compared(one.inputs, original=two.error) for one, two in zip(variants, expected, strict=True)]
         sides = tuple(_sides(candidate, variants, expected))
     changed = _changed(candidate)
-    with swapped([one for one in candidate.files if one.path != PROGRAM_FILE]):
+    with _swapped(candidate.files):
         with captured_output():
             compared = [
                 _compare(one, _run(changed, variant.resized, _call), result)
@@ -75,9 +75,35 @@ def try_change(candidate: Candidate) -> Trialed:
 
 
 def _determined(make: Callable[[], Prepared], variant: Variant) -> _Result:
-    """What the original does. Inputs for which it differs from itself (memory that nothing wrote) count as refused."""
-    first, again = (_run(make, variant.resized, _call) for _ in range(2))
+    """What the original does. Inputs for which it returns memory that nothing wrote count as refused.
+
+    The second call fills new memory with NaN or the greatest integer, so that such results differ in each run.
+    """
+    first = _run(make, variant.resized, _call)
+    with _filled_memory():
+        again = _run(make, variant.resized, _call)
     return _Result(UNDETERMINED) if not first.error and _difference(first, again, arguments=True) else first
+
+
+@contextmanager
+def _swapped(files: Sequence[ChangedFile]) -> Iterator[None]:
+    """Functions of these files run their changed source. The text of a program is changed elsewhere."""
+    with ExitStack() as stack:
+        for one in files:
+            if one.path != PROGRAM_FILE:
+                stack.enter_context(exchanged(one.path, one.before, one.after))
+        yield
+
+
+@contextmanager
+def _filled_memory() -> Iterator[None]:
+    """Memory that torch allocates is filled (`torch.utils.deterministic.fill_uninitialized_memory`)."""
+    before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
 
 
 def _captured(
@@ -162,7 +188,7 @@ def _sides(candidate: Candidate, variants: tuple[Variant, ...], expected: list[_
     make = _changed(
         Candidate(candidate.subject, (), candidate.probed if candidate.probed[0].path == PROGRAM_FILE else ())
     )
-    with _builtin(DECIDED, decided), swapped([one for one in candidate.probed if one.path != PROGRAM_FILE]):
+    with _builtin(DECIDED, decided), _swapped(candidate.probed):
         for variant, result in zip(variants, expected, strict=True):
             if not result.error:
                 _run(make, variant.resized, _call)

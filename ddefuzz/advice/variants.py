@@ -14,7 +14,7 @@ from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaves_of, with_leav
 SMALL = (0, 1, 2)
 """The sizes that decisions of torch and of users are about."""
 
-HELD_OUT = 8
+HELD_OUT = 12
 """The number of sets of inputs that are kept for the study."""
 
 MOST_ALONE = 4
@@ -59,18 +59,21 @@ def variants_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ..
 
 
 def held_out_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ...]:
-    """Inputs that no search uses: random values like the example's, alone and with one element less in each dim."""
+    """Inputs that no search uses: random values, with the sizes of the example, one less, 0, 1 and 2."""
     leaves = leaves_of(prepared)
     tensors = {at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.numel()}
-    shorter = {
-        place.symbol: leaves[place.leaf].shape[place.dim] - 1
-        for place in prepared.unbacked
-        if leaves[place.leaf].shape[place.dim] > 3
-    }
+    lengths = {place.symbol: leaves[place.leaf].shape[place.dim] for place in prepared.unbacked}
     found = [Variant("the example")]
     for seed in range(HELD_OUT):
         values = {at: partial(_random_like, seed=seed) for at in tensors}
-        found += [Variant(f"random values {seed}", shorter if seed % 2 else {}, values)]
+        small = SMALL[seed // 4 % len(SMALL)]
+        sizes = {
+            symbol: length - 1 if seed % 4 == 1 else min(small, length)
+            for symbol, length in lengths.items()
+            if length and seed % 2
+        }
+        said = f" with sizes {', '.join(map(str, sizes.values()))}" if sizes else ""
+        found.append(Variant(f"random values {seed}{said}", sizes, values))
     return tuple(found)
 
 

@@ -12,10 +12,10 @@ import pytest
 from ddefuzz.advice import task
 from ddefuzz.advice.model import Advice, Candidate, ChangedFile, Trialed
 from ddefuzz.advice.search import advise
-from ddefuzz.advice.swapped import swapped
-from ddefuzz.advice.trial import describe, try_change
-from ddefuzz.advice.variants import variants_of
+from ddefuzz.advice.trial import UNDETERMINED, describe, try_change
+from ddefuzz.advice.variants import held_out_of, variants_of
 from ddefuzz.advice.wrapper import wrapper
+from ddefuzz.execute.exchanged import exchanged
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.prepared import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Run
@@ -185,9 +185,26 @@ def test_functions_run_other_source_only_inside(tmp_path: Path) -> None:
     path.write_text(before)
     module = load(path)
     after = "import math\n" + before.replace("return 1", "return math.floor(2.5)")
-    with swapped([ChangedFile(str(path), before, after)]):
+    with exchanged(str(path), before, after) as count:
         assert module.g(2) == [2, 2]
+        assert count == 2
     assert module.g(2) == [1, 1]
+
+
+def test_held_out_inputs_have_small_sizes_and_both_masks(file: Path) -> None:
+    prepared = prepare(CallableSubject(str(file), name="Inner"))
+    variants = held_out_of(prepared, leaf_names(prepared))
+    assert {leaves_of(one.resized(prepared))[0].shape[1] for one in variants} == {0, 1, 2, 4, 5}
+    prepared = prepare(CallableSubject(str(file), name="saves_work"))
+    kept = [int(leaves_of(one.resized(prepared))[1].sum()) for one in held_out_of(prepared, leaf_names(prepared))]
+    assert {0, leaves_of(prepared)[1].numel()} <= set(kept)
+
+
+def test_results_that_nothing_wrote_are_not_compared(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text("import torch\n\n\ndef f(x):\n    return torch.empty_like(x)\n\n\nf_args = (torch.ones(5),)\n")
+    tried = try_change(Candidate(CallableSubject(str(path), name="f"), ()))
+    assert {one.original for one in tried.compared} == {UNDETERMINED}
 
 
 def test_other_inputs_reach_both_sides(file: Path) -> None:
