@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -23,10 +24,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a process and all its descendants took, in CPU seconds and seconds of the clock."""
+    """What a process and all its descendants took, in CPU seconds and seconds of the clock.
+
+    `first_seconds` are those of the clock until the result of the first capture is printed.
+    """
 
     cpu_seconds: float
     seconds: float
+    first_seconds: float = 0.0
 
 
 class CheckCost(msgspec.Struct, frozen=True):
@@ -43,6 +48,11 @@ class CheckCost(msgspec.Struct, frozen=True):
         """CPU seconds of check over those of the plain script."""
         return self.check.cpu_seconds / self.plain.cpu_seconds
 
+    @property
+    def first_ratio(self) -> float:
+        """Seconds until check prints its first result over those of the plain script."""
+        return self.check.first_seconds / self.plain.first_seconds
+
 
 def measure(target: str, stages: tuple[Stage, ...]) -> CheckCost:
     """Measure FILE:NAME. Only on Linux, where the CPU time of processes that outlive their parent can be read."""
@@ -53,10 +63,10 @@ def measure(target: str, stages: tuple[Stage, ...]) -> CheckCost:
         raise InputError(f"{file}: found no such file, expected one with {name}")
     _adopt_orphans()
     script = [sys.executable, str(PLAIN), file, name, *stages]
-    bare, printed = _spent(script, {0})
+    bare, printed = _spent(script, {0}, f"{stages[0]} ")
     words = [word for stage in stages for word in ("--stage", stage)]
     command = [sys.executable, "-m", "ddefuzz", "check", target, "--no-advice", "--format", "json", *words]
-    checked, _ = _spent(command, {0, 1})
+    checked, _ = _spent(command, {0, 1}, f"{name}: {stages[0]} ")
     outcomes = {stage: outcome for stage, (outcome, _) in json.loads(printed).items()}
     return CheckCost(target, stages, bare, checked, outcomes)
 
@@ -67,13 +77,24 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _spent(command: list[str], expected: set[int]) -> tuple[Spent, str]:
+def _spent(command: list[str], expected: set[int], first: str) -> tuple[Spent, str]:
+    """Run a command. `first` begins the line of stderr that has the first result."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - started
-    if done.returncode not in expected:
-        last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise InputError(f"{' '.join(command)}: found exit code {done.returncode} ({last}), expected one of {expected}")
+    first_seconds, last = 0.0, "it says nothing"
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True) as running,
+    ):
+        for line in running.stderr or ():
+            last = line.strip() or last
+            if line.startswith(first) and not first_seconds:
+                first_seconds = time.perf_counter() - started
+        code = running.wait()
+        seconds = time.perf_counter() - started
+        out.seek(0)
+        printed = out.read()
+    if code not in expected:
+        raise InputError(f"{' '.join(command)}: found exit code {code} ({last}), expected one of {expected}")
     while True:  # the processes that outlived it: their CPU time counts when they are waited for
         try:
             os.waitpid(-1, 0)
@@ -81,4 +102,4 @@ def _spent(command: list[str], expected: set[int]) -> tuple[Spent, str]:
             break
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Spent(round(cpu, 2), round(seconds, 2)), done.stdout
+    return Spent(round(cpu, 2), round(seconds, 2), round(first_seconds or seconds, 2)), printed

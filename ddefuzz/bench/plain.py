@@ -1,7 +1,7 @@
 """A plain script that does what `ddefuzz check` does in torch: the same captures in one process, without ddefuzz.
 
 It is run as a file by a fresh interpreter. It reads FILE, NAME and stages from its arguments, and prints a JSON object
-with the outcome and the seconds of each capture.
+with the outcome and the seconds of each capture. stderr has a line for each capture as soon as it is done.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 that it fails is the result
             outcome = f"fail: {type(error).__name__}"
         done[stage] = (outcome, time.perf_counter() - started)
+        print(stage, outcome, file=sys.stderr, flush=True)  # noqa: T201 a script
     print(json.dumps(done))  # noqa: T201 a script
 
 

@@ -23,9 +23,10 @@ SCHEMA = "ddefuzz.bench.check/1"
 def command(
     targets: tuple[str, ...], stages: tuple[Stage, ...], format_: str, outputs: tuple[tuple[str, Path], ...]
 ) -> None:
-    """Compare the CPU seconds of `ddefuzz check` with those of a plain script that does the same captures.
+    """Compare the time that `ddefuzz check` takes with that of a plain script that does the same captures.
 
-    The script runs in one process, without ddefuzz. All processes of a check count, with what they import. NAME is a
+    The script runs in one process, without ddefuzz. For CPU seconds, all processes of a check count, with what they
+    import. The seconds until the result of the first capture is printed are those of the clock. NAME is a
     callable with NAME_args, or a factory that returns (callable, args).
     """
     with LiveLine("measuring") as live:
@@ -38,8 +39,10 @@ def command(
 
 
 def cost_text(costs: list[CheckCost]) -> str:
-    """One line for each target."""
+    """Two lines for each target."""
     return "".join(
+        f"{cost.first_ratio:6.2f}  seconds to the first result over those of plain captures (target ≤ 1.5): "
+        f"{cost.check.first_seconds:.1f} / {cost.plain.first_seconds:.1f}  {cost.target}\n"
         f"{cost.ratio:6.2f}  CPU seconds of check over plain captures (target ≤ 1.3): {cost.check.cpu_seconds:.1f} / "
         f"{cost.plain.cpu_seconds:.1f}; by the clock {cost.check.seconds:.1f} / {cost.plain.seconds:.1f} s  "
         f"{cost.target}\n"

@@ -23,8 +23,11 @@ SUBJECTS = Path(__file__).parents[1] / "cli" / "check_subjects.py"
 
 
 def test_a_line_has_the_ratio_and_both_sides() -> None:
-    text = cost_text([CheckCost("model.py:f", ("export",), Spent(4.0, 5.0), Spent(5.0, 6.0), {"export": "ok"})])
-    assert text.startswith("  1.25  CPU seconds of check over plain captures")
+    text = cost_text(
+        [CheckCost("model.py:f", ("export",), Spent(4.0, 5.0, 2.0), Spent(5.0, 6.0, 3.0), {"export": "ok"})]
+    )
+    assert text.startswith("  1.50  seconds to the first result over those of plain captures (target ≤ 1.5): 3.0 / 2.0")
+    assert text.splitlines()[1].startswith("  1.25  CPU seconds of check over plain captures")
     assert "5.0 / 4.0; by the clock 6.0 / 5.0 s  model.py:f" in text
 
 
@@ -50,3 +53,4 @@ def test_both_sides_are_measured() -> None:
     cost = msgspec.json.decode(done.stdout.splitlines()[-1], type=CheckCost)
     assert cost.outcomes == {"export": "fail: GuardOnDataDependentSymNode"}
     assert min(cost.plain.cpu_seconds, cost.check.cpu_seconds) > 0.5
+    assert 0 < cost.check.first_seconds < cost.check.seconds
