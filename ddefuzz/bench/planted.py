@@ -66,7 +66,6 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     the database's program for the site showed, `exact_with_examples` those of them that were named exactly.
     """
 
-    schema: str = "ddefuzz.bench.recall/2"
     oracle: str
     torch: str
     seed: int

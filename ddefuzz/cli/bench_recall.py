@@ -31,6 +31,8 @@ from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
 
 RUN_SECONDS = 60.0
 
+SCHEMA = "ddefuzz.bench.recall/3"
+
 
 @click.command("recall")
 @click.option(
@@ -153,7 +155,7 @@ def command(
             records = [
                 measure_recall(plan, oracle, planting, survey, programs, stopped, live.update) for oracle in oracles
             ]
-    document = "".join(msgspec.json.encode(record).decode() + "\n" for record in records)
+    document = msgspec.json.encode({"schema": SCHEMA, "records": records}).decode() + "\n"
     text = partial(recall_pages, records)
     deliver({"text": text, "json": lambda _page: document}, format_, outputs)
     if any(record.interrupted for record in records):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import datetime
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import rich_click as click
@@ -16,6 +18,7 @@ from ddefuzz.cli.check_advice import trial_in
 from ddefuzz.cli.check_runs import START_SECONDS, Target, run_cases
 from ddefuzz.cli.output import Writer, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.reports import command_line
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage
@@ -23,7 +26,7 @@ from ddefuzz.files import read_text
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.report.check import failures_of, problems_of
 from ddefuzz.report.owner import torch_itself
-from ddefuzz.study.model import GROUPS, Offered, Plain, Studied, page, totals
+from ddefuzz.study.model import GROUPS, SCHEMA, Offered, Plain, Sizes, Studied, page, totals
 from ddefuzz.study.task import names_of, plain_draft, plain_export
 
 STAGES: tuple[Stage, ...] = ("eager", "export")
@@ -51,12 +54,28 @@ ARGUMENTS = "_args"
 @click.option(
     "--budget", default=30.0, show_default=True, metavar="SECONDS", help="How long changes are tried a model."
 )
+@click.option(
+    "--sizes",
+    type=click.Choice(get_args(Sizes)),
+    default="unbacked",
+    show_default=True,
+    help="How the dims are dynamic that a model's owner says are: unbacked, or backed (Dim.AUTO).",
+)
+@click.option(
+    "--keep",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Add each model to FILE (JSON lines) when it is done. Models in it are not done again, and all rows of FILE "
+    "are printed, so that a study may have several runs, with several torch.",
+)
 @output_options("text", "json", "markdown")
 def command(
     models: Path,
     groups: tuple[str, ...],
     timeout: float,
     budget: float,
+    sizes: Sizes,
+    keep: Path | None,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
@@ -64,47 +83,71 @@ def command(
 
     For each model, the table has the outcome of check, of a plain export and of draft_export, the problems that check
     and draft_export find, the change that check offers, and on how many held-out inputs it agrees with eager. One model
-    is done after the other, so that CPU times can be compared. Ctrl-C ends it with the models so far. The models of
-    transformers need `pip install "ddefuzz[study]"`; they have random weights, and nothing is downloaded. Code in
-    FOLDER is executed.
+    is done after the other, so that CPU times can be compared. Ctrl-C ends it with the models so far; with --keep, the
+    next run does the others. The models of transformers need `pip install "ddefuzz[study]"`; they have random weights,
+    and nothing is downloaded. Code in FOLDER is executed.
     """
-    rows: list[Studied] = []
+    rows = _kept(keep)
+    done = {(row.group, row.name, row.sizes, row.torch) for row in rows}
+    version = torch_itself().version
+    interrupted = True
     with Pool(1) as pool, LiveLine("starting a worker (importing torch takes some seconds)") as live:
-        targets = list(_targets(pool, models, groups))
+        targets = [
+            (group, target)
+            for group, target in _targets(pool, models, groups, backed=sizes == "backed")
+            if (group, target.case, sizes, version) not in done
+        ]
         with suppress(KeyboardInterrupt):
             for number, (group, target) in enumerate(targets, 1):
                 live.update(f"{number} of {len(targets)}: {target.case}")
-                rows.append(_studied(pool, group, target, timeout, budget, live))
-    if targets and not rows:
+                found = _studied(pool, group, target, timeout, budget, live)
+                rows.append(msgspec.structs.replace(found, sizes=sizes, torch=version))
+                if keep is not None:
+                    with keep.open("ab") as file:
+                        file.write(msgspec.json.encode(rows[-1]) + b"\n")
+            interrupted = False
+    if interrupted and not rows:
         raise KeyboardInterrupt
     if not rows:
         raise InputError(f"{models}: found no models, expected files with NAME and NAME_args")
-    words = " ".join(["ddefuzz study", *(f"--group {group}" for group in groups)])
-    deliver(_writers(rows, words), format_, outputs)
-    if len(rows) < len(targets):
+    deliver(_writers(rows), format_, outputs)
+    if interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
 
 
-def _writers(rows: list[Studied], words: str) -> dict[str, Writer]:
-    lines = "".join(msgspec.json.encode(row).decode() + "\n" for row in rows)
-    table = page(rows, torch_itself().version, words)
+def _kept(keep: Path | None) -> list[Studied]:
+    """The rows of a file of an earlier run. Raises InputError for a line that is none."""
+    if keep is None or not keep.exists():
+        return []
+    rows = []
+    for number, line in enumerate(read_text(keep).splitlines(), 1):
+        try:
+            rows.append(msgspec.json.decode(line, type=Studied))
+        except msgspec.DecodeError as error:
+            raise InputError(f"{keep}:{number}: {error}, expected a model of a study") from error
+    return rows
+
+
+def _writers(rows: list[Studied]) -> dict[str, Writer]:
+    document = msgspec.json.encode({"schema": SCHEMA, "models": rows}).decode() + "\n"
+    table = page(rows, command_line(), datetime.datetime.now(datetime.UTC).date().isoformat())
     return {
         "text": lambda width: rendered(plain("\n".join(totals(tuple(rows)))), width),
-        "json": lambda _: lines,
+        "json": lambda _: document,
         "markdown": lambda _: table,
     }
 
 
-def _targets(pool: Pool, models: Path, groups: tuple[str, ...]) -> Iterator[tuple[str, Target]]:
+def _targets(pool: Pool, models: Path, groups: tuple[str, ...], *, backed: bool) -> Iterator[tuple[str, Target]]:
     if not groups or "own" in groups:
         for file in sorted(models.glob("*.py")):
             for name in _models_in(file):
-                yield "own", Target(name, CallableSubject(str(file), name=name), str(file))
+                yield "own", Target(name, CallableSubject(str(file), name=name, backed=backed), str(file))
     for group in GROUPS:
         if not groups or group.title in groups:
             found = pool.submit(names_of, group, START_SECONDS).result()
             for name in () if isinstance(found, Lost) else found:
-                yield group.title, Target(name, CallableSubject(group.module, name=name), group.module)
+                yield group.title, Target(name, CallableSubject(group.module, name=name, backed=backed), group.module)
 
 
 def _models_in(file: Path) -> Iterator[str]:

@@ -53,6 +53,17 @@ def with_unbacked(prepared: Prepared, spec: object, where: str) -> Prepared:
     return replace(prepared, unbacked=tuple(places))
 
 
+def backed(prepared: Prepared) -> Prepared:
+    """The subject with its unbacked dims backed (`Dim.AUTO`), where it has no `dynamic_shapes` of its own."""
+    if not prepared.unbacked or prepared.dynamic_shapes is not None:
+        return prepared
+    dims: dict[int, dict[int, Any]] = {}
+    for place in prepared.unbacked:
+        dims.setdefault(place.leaf, {})[place.dim] = torch.export.Dim.AUTO
+    args, kwargs = with_leaves(prepared.args, prepared.kwargs, lambda at, _: dims.get(at))
+    return replace(prepared, unbacked=(), dynamic_shapes=bound_arguments(prepared.call, args, kwargs))
+
+
 def static(prepared: Prepared) -> Prepared:
     """The subject with all sizes of its arguments static."""
 

@@ -82,7 +82,7 @@ class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):
 
     `path` is a file, the name of a module (`package.module`), or a saved exported program (`.pt2`). Exactly one of
     `name` and `case` is set, none for a saved program. `unbacked` is what `check --unbacked` was given. With `static`,
-    all sizes of the arguments are static.
+    all sizes of the arguments are static; with `backed`, those that would be unbacked are `Dim.AUTO`.
     """
 
     path: str
@@ -90,6 +90,7 @@ class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):
     case: str | None = None
     unbacked: str = ""
     static: bool = False
+    backed: bool = False
 
 
 Subject: TypeAlias = ProgramSubject | CallableSubject

@@ -63,7 +63,7 @@ def prepare_callable(subject: CallableSubject) -> Prepared:
         where, spec = "--unbacked", dynamic.written(subject.unbacked)
     if spec is not None or not subject.path.endswith(SAVED):
         prepared = dynamic.with_unbacked(prepared, {} if spec is None else spec, where)
-    return prepared
+    return dynamic.backed(prepared) if subject.backed else prepared
 
 
 def case_ids(path: str) -> tuple[str, ...]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from ddefuzz.advice.model import ChangeKind
 
-SCHEMA = "ddefuzz.study/1"
+SCHEMA = "ddefuzz.study/2"
+
+Sizes: TypeAlias = Literal["unbacked", "backed"]
+"""How the dims are dynamic that a model's owner says are: `mark_unbacked`, or `Dim.AUTO`."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -50,7 +54,8 @@ class Studied(msgspec.Struct, frozen=True):
     offered: tuple[Offered, ...] = ()
     tried: int = 0
     check_seconds: float = 0.0
-    schema: str = SCHEMA
+    sizes: Sizes = "unbacked"
+    torch: str = ""
 
     @property
     def same_outcome(self) -> bool:
@@ -63,23 +68,33 @@ class Studied(msgspec.Struct, frozen=True):
         return self.check_seconds / self.plain.cpu_seconds if self.plain.cpu_seconds > 0.02 else None
 
 
-def page(rows: Iterable[Studied], torch: str, command: str) -> str:
-    """The table in Markdown, with its totals."""
+def page(rows: Iterable[Studied], command: str, day: str) -> str:
+    """The tables in Markdown, one for each torch and kind of sizes, with their totals."""
     all_rows = tuple(rows)
     lines = [
         "# Models",
         "",
-        f"What `ddefuzz check` makes of {len(all_rows)} models with torch {torch}, made by `{command}`. *plain* is",
-        "`torch.export.export` without ddefuzz, *draft* is `torch.export.draft_export`: the issues that it reports.",
-        "*change* is the kind of the best change offered, *held out* on how many other sets of inputs it agrees.",
+        f"What `ddefuzz check` makes of models. This page is what `{command}` printed on {day}.",
+        "*plain* is `torch.export.export` without ddefuzz, *draft* is `torch.export.draft_export`: the issues that it",
+        "reports. *problems* are those that check lists. *change* is the kind of the best change offered, *passing*",
+        "how many changes pass, *held out* on how many other sets of inputs the best one agrees with eager.",
         "*ratio* is the CPU time of the export under ddefuzz for each second of a plain one, in the same process.",
-        "",
-        *totals(all_rows),
-        "",
-        "| group | model | check | plain | draft | problems | change | held out | ratio |",
-        "|---|---|---|---|---|---|---|---|---|",
     ]
-    return "\n".join([*lines, *map(_row, all_rows)]) + "\n"
+    for version, sizes in sorted(
+        {(row.torch, row.sizes) for row in all_rows}, key=lambda one: (one[0], one[1] != "unbacked")
+    ):
+        chosen = tuple(row for row in all_rows if (row.torch, row.sizes) == (version, sizes))
+        lines += [
+            "",
+            f"## torch {version}, {sizes} sizes",
+            "",
+            *totals(chosen),
+            "",
+            "| group | model | check | plain | draft | problems | change | passing | held out | ratio |",
+            "|---|---|---|---|---|---|---|---|---|---|",
+            *map(_row, chosen),
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def totals(rows: tuple[Studied, ...]) -> tuple[str, ...]:
@@ -89,12 +104,15 @@ def totals(rows: tuple[Studied, ...]) -> tuple[str, ...]:
     kinds = {kind: sum(one.kind == kind for one in best) for kind in dict.fromkeys(one.kind for one in best)}
     said = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "none"
     rewrites = [one for row in rows for one in row.offered if one.kind == "rewrite"]
+    ratios = sorted(row.ratio for row in rows if row.ratio is not None)
+    median = f"{ratios[len(ratios) // 2]:.2f}" if ratios else "not known"
     return (
         f"- outcome as a plain capture: {sum(row.same_outcome for row in rows)} of {len(rows)}",
         f"- not captured: {len(failing)}; with a change that passes: {len(best)} ({said})",
         f"- rewrites offered: {len(rewrites)}; that differ on held-out inputs: {sum(o.differs > 0 for o in rewrites)}",
         f"- problems: {sum(row.problems for row in rows)} by check, {sum(row.draft.reported for row in rows)} by "
         f"draft_export, which fails on {sum(bool(row.draft.error) for row in rows)}",
+        f"- CPU ratio: {median} (median of {len(ratios)})",
     )
 
 
@@ -105,5 +123,6 @@ def _row(row: Studied) -> str:
     ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
     draft = "fails" if row.draft.error else str(row.draft.reported)
     plain = "fails" if row.plain.error else "ok"
-    cells = (row.group, row.name, row.check, plain, draft, str(row.problems), change, held, ratio)
+    passing = str(len(row.offered)) if row.offered else ""
+    cells = (row.group, row.name, row.check, plain, draft, str(row.problems), change, passing, held, ratio)
     return f"| {' | '.join(cells)} |"

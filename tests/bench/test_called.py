@@ -133,7 +133,7 @@ def program(x: Int64[Tensor, "3"]):
     words = ("--oracle", "specialization", "--sites", "1", "--budget", "1x", "-j", "1", "--stage", "aot", "--db", url)
     done = typed("bench", "recall", *words, "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    (found,) = json.loads(done.stdout)["records"]
     assert list(found)[-5:] == ["planted", "equivalent", "changing", "found", "exact"]
     assert found["planted"] == 1
     assert sum(found[name] for name in ("unreached", "equivalent", "harmless", "stopping", "changing")) == 1

@@ -199,11 +199,12 @@ def test_recall_as_typed(tmp_path: Path) -> None:
     words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url, "--cases", "cases.json")
     done = typed("bench", "recall", *words, "--output", "json=found.json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "found.json").read_text())
+    document = json.loads((tmp_path / "found.json").read_text())
+    (found,) = document["records"]
     again = typed("bench", "recall", *words, "--format", "json", folder=tmp_path)
-    assert json.loads(again.stdout) == found  # from the kept cases
-    assert (found["schema"], found["found"], found["exact"], found["known_sites"]) == (
-        "ddefuzz.bench.recall/2",
+    assert json.loads(again.stdout) == document  # from the kept cases
+    assert (document["schema"], found["found"], found["exact"], found["known_sites"]) == (
+        "ddefuzz.bench.recall/3",
         1,
         1,
         2,

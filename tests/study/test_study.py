@@ -34,14 +34,15 @@ def test_the_totals_count_outcomes_changes_and_problems() -> None:
         "- not captured: 1; with a change that passes: 1 (1 rewrite)",
         "- rewrites offered: 1; that differ on held-out inputs: 1",
         "- problems: 3 by check, 2 by draft_export, which fails on 1",
+        "- CPU ratio: 1.20 (median of 2)",
     )
 
 
 def test_the_table_has_a_row_for_each_model() -> None:
-    lines = page(ROWS, "2.13.0", "ddefuzz study").splitlines()
-    assert "| own | fine | ok | ok | 0 | 0 |  |  | 1.20 |" in lines
-    assert "| own | branch | fail | fails | 2 | 3 | rewrite | 7 of 8 | 1.00 |" in lines
-    assert "| own | other | ok | fails | fails | 0 |  |  |  |" in lines
+    lines = page(ROWS, "ddefuzz study", "2026-11-22").splitlines()
+    assert "| own | fine | ok | ok | 0 | 0 |  |  |  | 1.20 |" in lines
+    assert "| own | branch | fail | fails | 2 | 3 | rewrite | 1 | 7 of 8 | 1.00 |" in lines
+    assert "| own | other | ok | fails | fails | 0 |  |  |  |  |" in lines
 
 
 def test_a_file_is_read_for_its_models_and_not_executed(tmp_path: Path) -> None:
@@ -59,10 +60,13 @@ def test_a_folder_is_studied(
         "    return x.sum() + kept.sum()\n\n\nf_args = (torch.ones(5), torch.arange(5) > 1)\n"
     )
     words = ["ddefuzz", "study", "--models", str(tmp_path), "--group", "own", "--format", "json"]
+    kept = tmp_path / "kept.jsonl"
+    words += ["--keep", str(kept)]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit) as ended:
         main()
-    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    (row,) = json.loads(capsys.readouterr().out)["models"]
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == [row]
     assert (ended.value.code or 0, row["check"], row["plain"]["error"] != "") == (0, "fail", True)
     assert (row["offered"][0]["kind"], row["offered"][0]["differs"]) == ("rewrite", 0)
     assert row["offered"][0]["agrees"] >= 8
