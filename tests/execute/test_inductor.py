@@ -1,17 +1,20 @@
-"""The inductor stage ends at the generated code: no compiler, no files, no cache."""
+"""The inductor stage ends at the generated code: no compiler, no files, no cache. A called program is compiled."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Semantics
 from ddefuzz.instrument.events import Place
 from ddefuzz.oracles.capture import classify, judge
+from ddefuzz.oracles.program import Trial, judge_run
 
 CASES = sorted((Path(__file__).parents[2] / "corpora" / "inductor").glob("*.py"))
 
@@ -75,3 +78,17 @@ def test_no_compiler_runs_and_no_file_is_left(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert run(CASES[0].read_text()).outcome == "ok"
     assert [path for _, _, files in os.walk(tmp_path) for path in files] == []
+
+
+@pytest.mark.slow
+def test_a_wrong_lowering_is_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowerings = importlib.import_module("torch._inductor.lowering").lowerings
+    monkeypatch.setitem(lowerings, torch.ops.aten.tanh.default, lowerings[torch.ops.aten.sigmoid.default])
+    text = (
+        "# ddefuzz program v1\n# inputs: x = normal\n"
+        'def program(x: Float32[Tensor, "u0=3 4"]):\n    return torch.tanh(x)\n'
+    )
+    names = ("capture", "agreement")
+    (found,) = judge_run(Trial(Run(ProgramSubject(text), "inductor", calls=("example", "0")), names)).failures
+    assert (found.signature.kind, str(found.signature.site)) == ("wrong-result", "torch.tanh")
+    assert found.failure.evidence.startswith("at size example: values of result")
