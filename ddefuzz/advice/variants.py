@@ -55,7 +55,12 @@ class Variant:
 
 def variants_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ...]:
     """The example itself, and other inputs. `names` are those of the leaves."""
-    return (Variant("the example"), *_of_sizes(prepared, names), *_of_values(prepared, names))
+    return (
+        Variant("the example"),
+        *_of_sizes(prepared, names),
+        *_of_values(prepared, names),
+        *_of_both(prepared, names),
+    )
 
 
 def held_out_of(prepared: Prepared, names: tuple[str, ...]) -> tuple[Variant, ...]:
@@ -116,6 +121,17 @@ def _of_values(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
             for words, make in recipes:
                 if group:
                     yield Variant(f"{', '.join(names[at] for at in group)} {words}", values=dict.fromkeys(group, make))
+
+
+def _of_both(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
+    """All unbacked dims of size 1 or 2, and integers one more: a branch for one element may not look at its value."""
+    integers = [
+        at for at, leaf in enumerate(leaves_of(prepared)) if isinstance(leaf, torch.Tensor) and _is_integer(leaf)
+    ]
+    values: dict[int, Values] = dict.fromkeys(integers, lambda tensor: tensor + 1)
+    for sizes in _of_sizes(prepared, names) if integers else ():
+        if len(sizes.sizes) == len({place.symbol for place in prepared.unbacked}) and 0 not in sizes.sizes.values():
+            yield Variant(f"{sizes.inputs}, {', '.join(names[at] for at in integers)} one more", sizes.sizes, values)
 
 
 def _is_bool(tensor: torch.Tensor) -> bool:
