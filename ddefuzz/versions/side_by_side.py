@@ -75,10 +75,9 @@ def run_both(
         for process in (first, second):
             if process is not None:
                 process.stop()
-    if finished:
-        for process in (first, second):
-            if process is not None:
-                process.check()
+    for process in (first, second):
+        if process is not None:
+            process.check(finished)
     return tuple(was), tuple(now), finished
 
 
@@ -136,12 +135,16 @@ class _Process:
         self._reader.join(0.2)
         return self._reader.is_alive()
 
-    def check(self) -> None:
-        """Raise `InputError` if it has ended by an error."""
+    def check(self, finished: bool) -> None:
+        """Close its files. If it was not stopped, raise `InputError` if it has ended by an error."""
         code = self._process.wait()
-        if code:
-            self._errors.seek(0)
-            said = self._errors.read().decode(errors="replace").strip().splitlines()
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            if file is not None:
+                with suppress(BrokenPipeError):
+                    file.close()
+        if finished and code:
             raise InputError(f"{self._python}: ended with {said[-1] if said else f'exit code {code}'}")
 
     def stop(self) -> None:
