@@ -103,8 +103,8 @@ _SAID = f"""`evaluate_expr` is called once for each question about a symbolic si
 is above {STEEP:g} even at the lower end of its interval. MB is the largest resident memory of the process."""
 
 _KNOBS = """All settings are measured at one n before the next n, so the ratios are of one run, at the largest n.
-`guard-free` is `torch.fx.experimental._config.aggressive_guard_free_semantics`, `no-stack-traces` is
-`torch.fx.config.do_not_emit_stack_traces`, `no-fake-cache` is `torch._dynamo.config.fake_tensor_cache_enabled = False`.
+`guard-free` is the setting `aggressive_guard_free_semantics` of symbolic shapes, `no-stack-traces` is
+`torch.fx.config.do_not_emit_stack_traces`, `no-fake-cache` is dynamo's `fake_tensor_cache_enabled = False`.
 The graph is compared with that of the default settings, the result with eager."""
 
 _HEAD = (

@@ -27,7 +27,7 @@ COMMANDS = {
     "replay": "Run the saved cases again and compare them with what is expected.",
     "findings": "List, show and triage findings.",
     "triage": "Decide on findings in the terminal, one a screen and one key a decision.",
-    "serve": "Show findings in a browser, and decide on them there.",
+    "serve": "Show the findings in a browser, and decide on them there.",
     "report": "Write findings in a format for other tools, or one finding for PyTorch's developers.",
     "matrix": "Run findings and cases under several versions of torch, and say in which they fail.",
     "diff": "Compare what the same programs do under two versions of torch.",

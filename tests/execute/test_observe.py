@@ -187,9 +187,7 @@ def test_output_of_both_descriptors_is_captured(tmp_path: Path, capfd: pytest.Ca
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    "raised", ["SystemExit(3)", "ValueError('no')", "ValueError('\\ud800')", "MemoryError()", "RecursionError()"]
-)
+@pytest.mark.parametrize("raised", ["SystemExit(3)", "ValueError('no')", "ValueError('\\ud800')", "RecursionError()"])
 def test_whatever_the_subject_raises_is_observed(tmp_path: Path, raised: str) -> None:
     subject = module_with(tmp_path, f"def run(x):\n    raise {raised}\nrun_args = (1,)\n")
     seen = observe(Run(subject, "eager"))
@@ -198,6 +196,12 @@ def test_whatever_the_subject_raises_is_observed(tmp_path: Path, raised: str) ->
     assert error.type == f"builtins.{raised.partition('(')[0]}"
     assert [(frame.function, frame.code) for frame in error.frames] == [("run", f"raise {raised}")]
     assert msgspec.json.decode(msgspec.json.encode(error), type=ExceptionInfo) == error
+
+
+def test_a_lack_of_memory_says_nothing_about_the_subject(tmp_path: Path) -> None:
+    subject = module_with(tmp_path, "def run(x):\n    raise MemoryError\nrun_args = (1,)\n")
+    with pytest.raises(MemoryError):
+        observe(Run(subject, "eager"))
 
 
 def test_an_interrupt_that_the_subject_raises_is_an_observation(tmp_path: Path) -> None:
