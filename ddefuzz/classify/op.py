@@ -27,12 +27,12 @@ def failing_ops(observation: Observation, program: str = "") -> tuple[str, ...]:
     the program's text, for failures without a line of it.
     """
     frame = _program_frame(observation)
-    calls = _called(frame.code, exact=frame.exact) if frame is not None else _quoted(observation)
+    calls = called(frame.code, exact=frame.exact) if frame is not None else _quoted(observation)
     if calls and calls[0] in GRADIENTS:
         # The backward formula of another call fails, if it is known which.
-        others = tuple(call for call in _called(program) if call not in GRADIENTS)
+        others = tuple(call for call in called(program) if call not in GRADIENTS)
         return _of_backward(observation, others) or calls[:1]
-    return calls[:1] or _of_backward(observation, _called(program))
+    return calls[:1] or _of_backward(observation, called(program))
 
 
 def _program_frame(observation: Observation) -> Frame | None:
@@ -46,7 +46,7 @@ def _program_frame(observation: Observation) -> Frame | None:
 
 def _quoted(observation: Observation) -> tuple[str, ...]:
     lines = (match["code"] for error in observation.exceptions for match in _QUOTED_LINE.finditer(error.message))
-    return next(filter(None, map(_called, lines)), ())
+    return next(filter(None, map(called, lines)), ())
 
 
 def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str,
     return calls if len(calls) == 1 else ()
 
 
-def _called(code: str, *, exact: bool = False) -> tuple[str, ...]:
+def called(code: str, *, exact: bool = False) -> tuple[str, ...]:
     """The functions that the code calls, the outermost first. `exact` says that the outermost is the one that
     runs.
     """

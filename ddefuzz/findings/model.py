@@ -14,7 +14,7 @@ import msgspec
 
 from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.control.model import Control, data_dependent
 from ddefuzz.execute.protocol import ALL_STAGES, Observation, Stage
@@ -196,12 +196,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def shown_ops(self) -> tuple[str, ...]:
-        """The function by which the smallest program reaches the site. If it is unknown, all functions seen to reach
-        it.
+        """The function by which the smallest program reaches the site. If it is unknown, all functions that the program
+        calls and that were seen to reach it.
         """
-        return (
-            failing_ops(self.evidence.observation, self.minimal or self.original or "") if self.evidence else ()
-        ) or self.ops
+        program = self.minimal or self.original or ""
+        known = failing_ops(self.evidence.observation, program) if self.evidence else ()
+        return known or tuple(op for op in self.ops if not program or op in called(program))
 
     @property
     def ops(self) -> tuple[str, ...]:
