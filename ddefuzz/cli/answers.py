@@ -97,10 +97,11 @@ def command(
 ) -> None:
     """Try which answer of a guard would fix a data-dependent error.
 
-    The first guard that cannot be decided is answered False, then True, then deferred to a run-time assertion; the same
-    for each clause of a conjunction. Each time the program is captured, and the captured program is compared with eager
-    at all data sizes. Kept programs that come to the same guard are tried too. The verdict is the smallest change that
-    gives correct results: guard_or_false, guard_or_true or torch._check, or that none does.
+    The first guard that cannot be decided is answered False, then True, then deferred to a run-time assertion. So is
+    each clause of `And`, `Or` and Python's `a or b`. Each time the program is captured, and the captured program is
+    compared with eager at all data sizes. Other programs of the database that evaluate the same guard are tried too.
+    The verdict is the smallest change that gives correct results: guard_or_false, guard_or_true or torch._check. If no
+    change does, the verdict says so.
     """
     if bool(targets) + everything + stored != 1:
         raise click.UsageError("expected an ID or a FILE, or else --all or --stored")

@@ -108,11 +108,11 @@ def command(
     """Write what each stage of the compile stack makes of a program, as files and one HTML page.
 
     These are dynamo's graph and guards, the exported graph, the forward and backward graphs of AOTAutograd, and the
-    code of inductor. Assertions are marked. Symbols have their ranges and origins, and nodes the line that made them
-    and the kernel that computes them. A stage that fails has its failure with site and cause. Graph breaks are those
-    of torch.compile(fullgraph=False), each with its reason, site and cause.
+    code of inductor. Assertions are marked. Each symbol is listed with its range and its origin, and each node with
+    the line that made it and the kernel that computes it. For a stage that fails, the failure is written with its
+    site and cause. Graph breaks of torch.compile(fullgraph=False) are listed with reason, site and cause.
 
-    The program is a FILE, that of a finding (its ID or its folder), or your own FILE:NAME as for `ddefuzz check`.
+    The argument is a program FILE, a finding (its ID or its folder), or your own FILE:NAME as for `ddefuzz check`.
     """
     wanted = tuple(stage for stage in CAPTURE_STAGES if stage in {*stages, *(one for pair in diffs for one in pair)})
     semantics = tuple(map(Semantics, mechanisms))

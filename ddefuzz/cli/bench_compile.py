@@ -58,12 +58,13 @@ MEMORY_BYTES = 8_000_000_000
 def command(programs: tuple[str, ...], rounds: int, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """Compile programs with unbacked, backed and static sizes, and compare first calls, run times, graphs and kernels.
 
-    The backends are eager (dynamo alone), aot_eager (and AOTAutograd) and inductor, which compiles C++. Each round
-    measures every version under every backend; a ratio is the median of the ratios in each round. All seconds are CPU
-    seconds, those of the C++ compiler with them.
+    The backends are eager (dynamo alone), aot_eager (dynamo and AOTAutograd) and inductor, which compiles C++. Each
+    round measures every version under every backend; a ratio is the median of the ratios of the rounds. All seconds
+    are CPU seconds. They include those of the C++ compiler.
 
-    Listed is where the unbacked version calls a fallback or more kernels than the backed one, does not compile, or is
-    1.5 times as slow in three quarters of the rounds, each with inductor's guards that could not be decided.
+    The output lists each program whose unbacked version calls a fallback that the backed one does not, calls more
+    kernels, does not compile, or takes 1.5 times as long in three quarters of the rounds. It names the guards of
+    inductor that could not be decided.
     """
     rows: list[Row] = []
     interrupted = False

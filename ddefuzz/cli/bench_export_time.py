@@ -68,10 +68,10 @@ class Measured(msgspec.Struct, frozen=True):
     default="60cpu",
     show_default=True,
     metavar="CPU",
-    help="CPU seconds of exports for each workload and set of knobs.",
+    help="CPU seconds of exports for each workload and combination of settings.",
 )
 @click.option("--most", type=click.IntRange(min=FIRST), default=640, show_default=True, help="The largest n.")
-@click.option("--knobs", is_flag=True, help="Every combination of torch's settings, and not only the default.")
+@click.option("--knobs", is_flag=True, help="Measure every combination of torch's settings, and not only the default.")
 @click.option(
     "--speedscope",
     "profile",
@@ -100,13 +100,14 @@ def command(
 ) -> None:
     """Export programs with n unbacked symbols. n is doubled from 5 until the budget ends.
 
-    Each export runs twice in a process of its own: once timed, once counted. Counted are calls of evaluate_expr and
-    what it calls, sympy objects, and evaluations that are repeated with the same answer. The exponent of a count
-    is that of n; a count is steep if its exponent is surely above 1.5.
+    Each export runs twice in its own process: once to measure time, once to count. The counts are calls of
+    evaluate_expr and of the functions that it calls, sympy objects, and evaluations that are repeated with the same
+    answer. A count grows as a power of n, and the output has its exponent. A count is steep if even the lower end of
+    the exponent's interval is above 1.5. The result of the exported program is compared with eager's.
 
     With --knobs each n is exported with every combination of aggressive_guard_free_semantics (0, 1, 2) and
-    do_not_emit_stack_traces, and without the cache of FakeTensorMode, in turn, so that the ratios are of one run. The
-    result is compared with eager.
+    do_not_emit_stack_traces, and without the cache of FakeTensorMode. They run in turn, so that the ratios are of one
+    run.
     """
     interrupted, hottest = False, {}
     if "svg" in (format_, *(name for name, _ in outputs)):

@@ -51,9 +51,9 @@ def command(
 
     TARGET is MODULE:FUNCTION or FILE:FUNCTION, a function of one tensor that returns its key. Its code is executed.
     Each property is tried on drawn tensors of every dtype, layout and kind. A violation is printed with the smallest
-    tensors that show it. Then the exit code is 1.
+    tensors that show it, and the exit code is 1.
 
-    Try `ddefuzz.speckey.key:key`, and the wrong ones in `ddefuzz.keycheck.planted`.
+    Examples: `ddefuzz.speckey.key:key` is correct. The functions in `ddefuzz.keycheck.planted` have planted faults.
     """
     options = Options(**parts)
     # Imported here: `ddefuzz check-key --help` must not import torch.

@@ -50,8 +50,8 @@ def command() -> None:
 def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url: str | None, jobs: int) -> None:
     """Add programs to a corpus, with what they do today as their expectations.
 
-    PROGRAM is a program file, or the id of a finding, whose smallest program is taken. Each is run in the stages. A
-    program that the corpus has already is refused.
+    PROGRAM is a program file, or the ID of a finding: its smallest program is added. Each program is run in the stages.
+    A program that is already in the corpus is rejected.
     """
     taken = {_name(typed): _text(typed, url) for typed in programs}
     there = _there(corpus)
@@ -73,8 +73,8 @@ def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url:
 def promote(ids: tuple[str, ...], corpus: Path, url: str | None) -> None:
     """Make regression cases of findings, by their smallest programs.
 
-    A case expects what its finding does in its stage: its failure, or to pass if it is fixed in this torch. Nothing is
-    run.
+    A case expects the failure of its finding in the finding's stage. If the finding is fixed in this torch, the case
+    is expected to pass. Nothing is run.
     """
     there = _there(corpus)
     new: dict[Path, str] = {}
@@ -98,8 +98,7 @@ def prune(
 ) -> None:
     """Delete case files, so that the others still reach all guard sites and show all signatures.
 
-    Each case is run. A file stays in any event if one of its cases is expected to pass, or does not do what is
-    expected.
+    Each case is run. A file is always kept if one of its cases is expected to pass, or does not do what is expected.
     """
     files = case_files(corpora)
     done = 0

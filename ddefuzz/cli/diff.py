@@ -84,12 +84,12 @@ def command(
 
     OLD and NEW are each [NAME=]PATH of an interpreter that has torch and ddefuzz, or a file that --save wrote. The
     programs are the case files below PATH. Without PATH they are the cases of a uniform campaign, drawn under OLD and
-    given to NEW as text. A case runs in one of the stages, in turn by its index.
+    given to NEW as text. Each case runs in one of the stages: the first case in the first stage, and so on in turn.
 
-    Shown are findings that are new, gone, or moved (the same program fails at another site), guard sites that only one
-    version reaches, and guards that take another fallback in the same program.
+    The output lists findings that are new, gone, or moved (the same program fails at another site). It also lists guard
+    sites that only one version reaches, and guards whose fallback answer differs in the same program.
 
-    Ctrl-C ends it and shows what both have done. Exit code 1: there is a new finding.
+    Ctrl-C ends the runs and shows the cases that ran under both versions. Exit code 1: there is a new finding.
     """
     limit = parse_budget(budget)
     if limit.cpu_seconds is not None:

@@ -69,9 +69,9 @@ def command(
 ) -> None:
     """Count how often torch.compile compiles each op with out= over calls of different sizes.
 
-    Each op is called with out= and without. Allowed is one compilation for each specialization key: dtype, device,
-    layout, and which sizes are 0 or 1. With default settings it is one more, because the first graph is static.
-    Above that, the output has the guard that failed and the code that made it.
+    Each op is called with out= and without. One compilation is allowed for each specialization key: dtype, device,
+    layout, and which sizes are 0 or 1. With default settings one more is allowed, because the first graph is static.
+    For an op that compiles more often, the output names the guard that failed and the code that made it.
     """
     with stop_on_interrupt() as stopped, LiveLine("starting workers (importing OpInfo takes some seconds)") as live:
 

@@ -46,7 +46,7 @@ def command(host: str, port: int, read_only: bool, with_token: bool, hosts: tupl
     """Show the findings in a browser, and decide on them there.
 
     The dashboard reads the same database as the other commands, also while a campaign writes to it. It needs the
-    extra `web`: pip install 'ddefuzz[web]'. Everybody who reaches the address can read. Ctrl-C ends the server.
+    extra `web`: pip install 'ddefuzz[web]'. Everyone who can reach the address can read. Ctrl-C ends the server.
     """
     check_extra()
     # Imported here, because importing FastAPI takes longer than most commands.

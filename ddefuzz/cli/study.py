@@ -52,21 +52,21 @@ ARGUMENTS = "_args"
 )
 @click.option("--timeout", default=120.0, show_default=True, metavar="SECONDS", help="Time limit of one capture.")
 @click.option(
-    "--budget", default=30.0, show_default=True, metavar="SECONDS", help="How long changes are tried a model."
+    "--budget", default=30.0, show_default=True, metavar="SECONDS", help="How long changes are tried for each model."
 )
 @click.option(
     "--sizes",
     type=click.Choice(get_args(Sizes)),
     default="unbacked",
     show_default=True,
-    help="How the dims are dynamic that a model's owner says are: unbacked, or backed (Dim.AUTO).",
+    help="How the dynamic dims of a model are captured: unbacked, or backed (Dim.AUTO).",
 )
 @click.option(
     "--keep",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Add each model to FILE (JSON lines) when it is done. Models in it are not done again, and all rows of FILE "
-    "are printed, so that a study may have several runs, with several torch.",
+    "are printed, so that a study may have several runs, with several versions of torch.",
 )
 @output_options("text", "json", "markdown")
 def command(
@@ -81,11 +81,13 @@ def command(
 ) -> None:
     """Check many models, and compare with a plain capture and with draft_export.
 
-    For each model, the table has the outcome of check, of a plain export and of draft_export, the problems that check
-    and draft_export find, the change that check offers, and on how many held-out inputs it agrees with eager. One model
-    is done after the other, so that CPU times can be compared. Ctrl-C ends it with the models so far; with --keep, the
-    next run does the others. The models of transformers need `pip install "ddefuzz[study]"`; they have random weights,
-    and nothing is downloaded. Code in FOLDER is executed.
+    For each model, the table has the outcome of check, of a plain export and of draft_export. It also has the problems
+    that check and draft_export find, the change that check offers, and on how many held-out inputs that change agrees
+    with eager.
+
+    The models run one after the other, so that CPU times can be compared. Ctrl-C ends the study and prints the models
+    so far. With --keep, the next run continues with the others. The models of transformers need
+    `pip install "ddefuzz[study]"`; they have random weights, and nothing is downloaded. Code in FOLDER is executed.
     """
     rows = _kept(keep)
     done = {(row.group, row.name, row.sizes, row.torch) for row in rows}
