@@ -53,16 +53,18 @@ def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url:
     PROGRAM is a program file, or the ID of a finding: its smallest program is added. Each program is run in the stages.
     A program that is already in the corpus is rejected.
     """
-    taken = {_name(typed): _text(typed, url) for typed in programs}
     there = _there(corpus)
+    taken: dict[Path, tuple[str, str]] = {}
+    for typed in programs:
+        text = _text(typed, url)
+        place = _taken(corpus / f"{_name(typed)}.py", digest(catalogue.parse(text, typed).program), there)
+        taken[place] = (typed, text)
     new: dict[Path, str] = {}
-    for name, (typed, text) in taken.items():
-        program = catalogue.parse(text, typed).program
-        place = _free(corpus / f"{name}.py", digest(program), there | {digest_of(new[path]): path for path in new})
+    for place, (typed, text) in taken.items():
         done, reasons = expectations(text, stages, jobs)
         if not done:
             raise InputError(f"{typed}: no stage judges it ({'; '.join(reasons)}), expected one that does")
-        new[place] = print_program(program, done)
+        new[place] = print_program(catalogue.parse(text, typed).program, done)
     _write(new)
 
 
@@ -81,9 +83,7 @@ def promote(ids: tuple[str, ...], corpus: Path, url: str | None) -> None:
     for typed in ids:
         finding = _finding(typed, url)
         program = catalogue.parse(_program(finding), finding.id).program
-        place = _free(
-            corpus / f"{finding.id}.py", digest(program), there | {digest_of(new[path]): path for path in new}
-        )
+        place = _taken(corpus / f"{finding.id}.py", digest(program), there)
         new[place] = print_program(program, (str(expectation_of(finding, finding.evidence)),))
     _write(new)
 
@@ -182,21 +182,18 @@ def _list_page(files: tuple[CaseFile, ...], page: Page) -> str:
     return f"{shown}{counted(len(files), 'case file')}\n"
 
 
-def digest_of(text: str) -> str:
-    """The digest of the program of a case file."""
-    return digest(catalogue.parse(text, "<program>").program)
-
-
 def _there(corpus: Path) -> dict[str, Path]:
-    """The files of a corpus by the digests of their programs. None if the folder does not exist yet."""
+    """The files of a corpus by the digests of their programs. Empty if the folder does not exist yet."""
     return {file.digest: file.path for file in case_files([corpus])} if is_there(corpus) else {}
 
 
-def _free(place: Path, of: str, there: dict[str, Path]) -> Path:
+def _taken(place: Path, of: str, there: dict[str, Path]) -> Path:
+    """The place, which is added to the files that are there. Raises `InputError` if it or its program is among them."""
     if of in there:
         raise InputError(f"{there[of]}: found the same program there, expected one that the corpus does not have")
     if place.exists() or place in there.values():
         raise InputError(f"{place}: found this file, expected none there")
+    there[of] = place
     return place
 
 
@@ -211,17 +208,17 @@ def _name(typed: str) -> str:
     return Path(typed).stem if typed.endswith(".py") else typed
 
 
-def _text(typed: str, url: str | None) -> tuple[str, str]:
-    """What was typed, and the text of the program."""
+def _text(typed: str, url: str | None) -> str:
+    """The text of the program."""
     if not typed.endswith(".py"):
-        return typed, _program(_finding(typed, url))
+        return _program(_finding(typed, url))
     path = Path(typed)
     if not is_there(path):
         raise InputError(f"{path}: found no such file, expected a program file or the id of a finding")
     text = read_program(path)
     if text is None:
         raise InputError(f"{path}: found no line '# ddefuzz program v1', expected a program file")
-    return typed, text
+    return text
 
 
 def _finding(typed: str, url: str | None) -> Finding:

@@ -110,6 +110,15 @@ def test_bad_input_is_said_and_nothing_is_written(
     assert not corpus.exists()
 
 
+def test_two_programs_of_one_name_are_refused(tmp_path: Path) -> None:
+    for folder, text in {"a": PROGRAM, "b": OTHER_PROGRAM}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one.py").write_text(text)
+    with pytest.raises(InputError, match=r"corpus/one\.py: found this file, expected none there"):
+        typed("add", tmp_path / "corpus", tmp_path / "a" / "one.py", tmp_path / "b" / "one.py")
+    assert not (tmp_path / "corpus").exists()
+
+
 @pytest.mark.slow
 def test_add_and_prune_with_torch(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
