@@ -23,7 +23,7 @@ from ddefuzz.web import forms
 from ddefuzz.web.dashboard import Dashboard, Problem, answer, bad_values, dashboard_of, problem, static_files
 from ddefuzz.web.login import LoginForm, log_in, login_page
 from ddefuzz.web.pages import PAGES, Page
-from ddefuzz.web.security import Access, Guarded
+from ddefuzz.web.security import Access, Guarded, add_headers
 
 ID: TypeAlias = Annotated[str, Path(max_length=80, pattern=r"^[A-Za-z0-9-]+$", description="The id of a finding.")]
 
@@ -208,8 +208,10 @@ def _failed(request: Request, error: Exception) -> Response:
 
 
 def _internal(request: Request, error: Exception) -> Response:
-    """The server prints the traceback; the answer has none."""
-    return problem(request, 500, f"an error of ddefuzz, please report it: {type(error).__name__}")
+    """The server prints the traceback; the answer has none. Starlette sends it without calling `Guarded`."""
+    response = problem(request, 500, f"an error of ddefuzz, please report it: {type(error).__name__}")
+    add_headers(response.headers)
+    return response
 
 
 def _with_schemas(app: FastAPI) -> None:

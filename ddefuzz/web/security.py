@@ -87,6 +87,12 @@ class Access:
         return not self.read_only and (not self.token or session in self.writers)
 
 
+def add_headers(headers: MutableHeaders) -> None:
+    """Add `HEADERS` to those of an answer, and forbid to store it unless it says otherwise."""
+    headers.update(HEADERS)
+    headers.setdefault("Cache-Control", "no-store")
+
+
 class Guarded:
     """Rejects requests with a wrong Host, from foreign pages or of too many bytes, and adds the headers to all
     answers.
@@ -104,10 +110,7 @@ class Guarded:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("Cache-Control", "no-store")
+                add_headers(MutableHeaders(scope=message))
             await send(message)
 
         refused = self._refused(scope["method"], Headers(scope=scope))

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from ddefuzz.findings.database import Database
 from ddefuzz.web.app import make_app
 from ddefuzz.web.pages import PAGES
-from ddefuzz.web.security import MOST_BYTES, Access, is_loopback
+from ddefuzz.web.security import HEADERS, MOST_BYTES, Access, is_loopback
 from tests.findings.arbitrary_findings import CHUNK, ROLL
 from tests.web.served import HOSTILE, client_of, form_token, hostile
 
@@ -181,6 +181,7 @@ def test_an_error_of_ours_is_one_line(database: Database, monkeypatch: pytest.Mo
     monkeypatch.setattr(Database, "read", lambda *_: 1 / 0)
     answer = client.get("/findings")
     assert (answer.status_code, "ZeroDivisionError" in answer.text, "Traceback" in answer.text) == (500, True, False)
+    assert answer.headers.items() >= {name.lower(): value for name, value in HEADERS.items()}.items()
 
 
 def test_a_lost_database_is_said(database: Database, tmp_path: Path) -> None:
