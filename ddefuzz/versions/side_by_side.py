@@ -53,18 +53,19 @@ def run_both(
 
     if first is not None:
         first.read(on_old)
-        for ask in asks:
-            first.ask(ask)
-        first.close()
-    elif second is not None:
-        for case in old.saved:
-            if case.text:
-                second.ask(Ask(case.number, case.stage, case.text))
     if second is not None:
         second.read(now.append)
     ends = None if seconds is None else time.monotonic() + seconds
     finished = False
     try:
+        if first is not None:
+            for ask in asks:
+                first.ask(ask)
+            first.close()
+        elif second is not None:
+            for case in old.saved:
+                if case.text:
+                    second.ask(Ask(case.number, case.stage, case.text))
         finished = _wait(first, ends, lambda: listen(len(was), len(now)))
         if finished and second is not None:
             second.close()
