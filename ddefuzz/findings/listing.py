@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from sqlalchemy import ColumnElement, Text, and_, cast, distinct, false, func, not_, or_, select
@@ -30,8 +30,6 @@ from ddefuzz.oracles.table import kinds
 
 Sort: TypeAlias = Literal["id", "kind", "cause", "site", "state", "steps", "count", "first", "last"]
 """`count`, `first` and `last` are those of the sightings."""
-
-SORTS: tuple[Sort, ...] = get_args(Sort)
 
 AboutData: TypeAlias = Literal["yes", "no", "all"]
 """`no`: the smallest program fails in the same way with static or backed sizes. `yes`: all others."""

@@ -104,7 +104,6 @@ class _Process:
             start_new_session=True,
         )
         self._reader = Thread(target=lambda: None)
-        self._error: Exception | None = None
 
     def ask(self, ask: Ask) -> None:
         assert self._process.stdin is not None

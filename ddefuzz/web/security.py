@@ -78,10 +78,6 @@ class Access:
             del self.writers[next(iter(self.writers))]
         return True
 
-    def log_out(self, session: str) -> None:
-        """Forget a session."""
-        self.writers.pop(session, None)
-
     def may_write(self, session: str) -> bool:
         """Whether a session may change findings."""
         return not self.read_only and (not self.token or session in self.writers)
