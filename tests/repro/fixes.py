@@ -131,6 +131,13 @@ FIXES: Final = (
         PASSES,
     ),
     Fix("torch/_inductor/kernel/bmm.py", "is_preferred_layout_as_bmm_input", "sizes[-2] == 1", "True", PASSES),
+    Fix(
+        "torch/_inductor/kernel/bmm.py",
+        "is_preferred_layout_as_bmm_input",
+        "strides[-2] >= sizes[-1]",
+        "True",
+        PASSES,
+    ),
     Fix("torch/_lowrank.py", "_svd_lowrank", "m < n", "False", PASSES),
     Fix("torch/_lowrank.py", "pca_lowrank", "min(m, n)", "m", "torch/_lowrank.py:_svd_lowrank: if m < n:"),
     Fix(
