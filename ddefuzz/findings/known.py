@@ -55,10 +55,16 @@ NONE = Now()
 
 def read_known(path: Path) -> dict[str, Known]:
     """The decisions in a file, by id. Raises `InputError`."""
+    return {name: _known(path, name, table) for name, table in read_toml(path).items()}
+
+
+def _known(path: Path, name: str, table: object) -> Known:
     try:
-        return msgspec.convert(read_toml(path), dict[str, Known])
+        return msgspec.convert(table, Known)
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from error
+        states = ", ".join(state for state, row in ROWS.items() if row.decided)
+        expected = f"a table with a state ({states}) and the fields {', '.join(Known.__struct_fields__[1:])}"
+        raise InputError(f"{path}: [{name}]: found {error}; expected {expected}") from error
 
 
 def known_of(finding: Finding) -> Known:
