@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -21,7 +18,7 @@ from ddefuzz.export_time.model import KNOBS, WORKLOADS, Point, Profiled, growth,
 from ddefuzz.export_time.sampled import sampled, speedscope
 from ddefuzz.export_time.workloads import MAKE
 from ddefuzz.instrument.counting import pattern
-from ddefuzz.instrument.torch_api import EVALUATE_EXPR
+from tests.export_time.planted import quadratic
 
 
 def point(n: int, asked: int, knobs: str = "default", seconds: float = 1.0) -> Point:
@@ -169,26 +166,10 @@ def test_every_workload_is_exported_and_agrees_with_eager(workload: str) -> None
     assert one.nodes > 0
 
 
-@pytest.fixture
-def quadratic() -> Iterator[None]:
-    """A planted fault: every evaluation evaluates all earlier expressions of the export again."""
-    inner: Any = EVALUATE_EXPR.get()
-
-    def planted(self: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-        earlier: list[Any] = vars(self).setdefault("planted", [])
-        for expr in earlier:
-            self._maybe_evaluate_static(expr)
-        earlier.append(orig_expr)
-        return inner(self, orig_expr, *args, **kwargs)
-
-    with patch.object(EVALUATE_EXPR.owner(), EVALUATE_EXPR.name, planted):
-        yield
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quadratic")
 def test_a_planted_quadratic_pass_is_named() -> None:
-    series = series_of([measured("cat", n, "guard-free-2", counted=True) for n in (4, 8, 16, 32)])
+    with quadratic():
+        series = series_of([measured("cat", n, "guard-free-2", counted=True) for n in (4, 8, 16, 32)])
     (fit,) = [one for one in series.growth if one.of == "_maybe_evaluate_static"]
     assert fit.exponent > STEEP
     assert "_maybe_evaluate_static" in series.steep

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -15,11 +12,11 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.growth import BLOCKS, Growth
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import EXPLICIT, GROW, Observation
-from ddefuzz.instrument.torch_api import EVALUATE_EXPR
 from ddefuzz.oracles.growth import ORACLE, judge
 from ddefuzz.oracles.program import judge_program, kept, shows, suspect_of
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import NAMES, row_of, stored
+from tests.export_time.planted import quadratic
 
 TEXT = """\
 # ddefuzz program v1
@@ -74,26 +71,10 @@ def test_one_case_in_350_of_a_campaign_is_repeated() -> None:
         assert not any(other.stages_of(index) == (GROW,) for index in range(3500))
 
 
-@pytest.fixture
-def quadratic() -> Iterator[None]:
-    """A planted fault: every evaluation evaluates all earlier expressions of the export again."""
-    inner: Any = EVALUATE_EXPR.get()
-
-    def planted(self: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-        earlier: list[Any] = vars(self).setdefault("planted", [])
-        for expr in earlier:
-            self._maybe_evaluate_static(expr)
-        earlier.append(orig_expr)
-        return inner(self, orig_expr, *args, **kwargs)
-
-    with patch.object(EVALUATE_EXPR.owner(), EVALUATE_EXPR.name, planted):
-        yield
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quadratic")
 def test_a_quadratic_pass_in_the_hook_is_named() -> None:
-    (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), observe, oracles=NAMES)
+    with quadratic():
+        (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), observe, oracles=NAMES)
     (found,) = judged.failures
     assert found.signature.kind == "slow-export"
     assert (found.signature.site.function, found.rule) == ("planted", "growth")
