@@ -140,7 +140,7 @@ class Plan:
         return any(set(stages) & set(oracle.stages) for oracle in ORACLES if oracle.name in self.oracles)
 
     def seconds_of(self, task: CaseTask) -> float:
-        """The time limit of a case."""
+        """The CPU seconds that a case may take."""
         return self.case_seconds * (SLOWER if "inductor" in task.called else 1)
 
     def stages_of(self, index: int) -> tuple[Stage, ...]:
@@ -166,7 +166,7 @@ class Plan:
 
 
 def confirm_seconds(suspect: Suspect) -> float:
-    """The time limit of a confirmation."""
+    """The CPU seconds that a confirmation may take."""
     return CONFIRM_SECONDS * (SLOWER if suspect.stage == "inductor" and suspect.calls else 1)
 
 

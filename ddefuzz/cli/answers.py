@@ -77,7 +77,13 @@ class Target(NamedTuple):
     help=f"Capture in this stage: {', '.join(CAPTURE_STAGES)}. Default: aot if the guard fails there too, else the "
     "finding's own; export for a FILE.",
 )
-@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time limit of one run.")
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit of one run: CPU seconds of its process, and five times as many seconds by the clock.",
+)
 @jobs_option
 @db_option
 @output_options("text", "json", "markdown")

@@ -86,7 +86,13 @@ OTHER_SECONDS = 1800.0
     metavar="DIR",
     help="The folder to write to. Default: artifacts-NAME.",
 )
-@click.option("--timeout", default=120.0, show_default=True, metavar="SECONDS", help="Time limit of one stage.")
+@click.option(
+    "--timeout",
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit of one stage: CPU seconds of its process, and five times as many seconds by the clock.",
+)
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", metavar="FORMAT",
               show_default=True, help="The format of stdout: text, json.")  # fmt: skip
 @jobs_option

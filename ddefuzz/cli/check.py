@@ -51,7 +51,13 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     metavar="FOLDER",
     help="Name the problems that are findings in this folder. Default: the folder `findings`, if there is one.",
 )
-@click.option("--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Time limit of one capture.")
+@click.option(
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit of one capture: CPU seconds of its process, and five times as many seconds by the clock.",
+)
 @click.option(
     "--advice/--no-advice",
     "advising",

@@ -83,7 +83,8 @@ class Outcome(msgspec.Struct, frozen=True):
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time limit of one capture; with --all, of one finding.",
+    help="Limit of one capture, with --all of one finding: CPU seconds of its process, and five times as many seconds "
+    "by the clock.",
 )
 @db_option
 @output_options("text", "json")

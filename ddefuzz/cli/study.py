@@ -50,7 +50,13 @@ ARGUMENTS = "_args"
     type=click.Choice(["own", *(group.title for group in GROUPS)]),
     help="Which models: those of the folder, those of torch's ExportDB, tiny ones of transformers. Default: all.",
 )
-@click.option("--timeout", default=120.0, show_default=True, metavar="SECONDS", help="Time limit of one capture.")
+@click.option(
+    "--timeout",
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit of one capture: CPU seconds of its process, and five times as many seconds by the clock.",
+)
 @click.option(
     "--budget", default=30.0, show_default=True, metavar="SECONDS", help="How long changes are tried for each model."
 )

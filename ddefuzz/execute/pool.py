@@ -1,4 +1,4 @@
-"""Worker processes with hard limits of time and memory, forked from one server that has imported torch.
+"""Worker processes with hard limits of CPU time and memory, forked from one server that has imported torch.
 
 Messages to and from a worker are JSON (msgspec), never a pickle of data. Whatever happens to a worker becomes a
 value: `Lost`, or an `Observation` with the outcome `crash` or `timeout`.
@@ -29,8 +29,9 @@ import msgspec
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
-from ddefuzz.execute import worker
+from ddefuzz.execute import limit, worker
 from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.phase import Left, left_by
 from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run
 from ddefuzz.execute.scratch import check_folders, scratch_folder
@@ -117,9 +118,9 @@ class Future(Generic[R]):
         try:
             encoded = self._future.result()
         except TimeoutError:
-            return Lost("timeout", f"stopped after {self._timeout:g} s", left=left_by(self._phases))
+            return Lost("timeout", _after_clock(self._timeout), left=left_by(self._phases))
         except ProcessExpired as error:
-            return Lost("crash", exit_reason(int(error.exitcode)), int(error.pid or 0), left_by(self._phases))
+            return _ended(int(error.exitcode), self._timeout, int(error.pid or 0), self._phases)
         except CancelledError:
             return Lost("crash", "its workers were stopped")
         except BrokenProcessPool as error:
@@ -185,21 +186,22 @@ class Pool:
         self._context.locks.clear()
 
     def submit(self, function: Callable[[A], R], argument: A, timeout: float) -> Future[R]:
-        """Run `function(argument)` in a worker, for at most `timeout` seconds.
+        """Run `function(argument)` in a worker, for at most `timeout` CPU seconds, and `clock_seconds` of these.
 
         A module-level function of one argument; its annotations say how argument and result are encoded.
         """
         _, kind = worker.signature(function)
         phases = _phases_file()
-        arguments = (function, msgspec.json.encode(argument), phases)
+        arguments = (function, msgspec.json.encode(argument), phases, timeout)
+        clock = clock_seconds(timeout)
         try:
-            future = self._pool.schedule(worker.perform, args=arguments, timeout=timeout)
+            future = self._pool.schedule(worker.perform, args=arguments, timeout=clock)
         except RuntimeError:
             # Pebble gives a pool up when a worker dies while none has a task: the next task gets a new one.
             self._stop()
             self._start()
             try:
-                future = self._pool.schedule(worker.perform, args=arguments, timeout=timeout)
+                future = self._pool.schedule(worker.perform, args=arguments, timeout=clock)
             except BrokenProcessPool as error:
                 check_workers_can_start(error)
                 raise UnsupportedError(f"no worker can be started: {error.__cause__ or error}") from error
@@ -231,17 +233,17 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
     receiver, sender = context.Pipe(duplex=False)
     phases = _phases_file()
     process = context.Process(
-        target=worker.cold_main, args=(sender, msgspec.json.encode(run), memory_bytes, phases), daemon=True
+        target=worker.cold_main, args=(sender, msgspec.json.encode(run), memory_bytes, phases, timeout), daemon=True
     )
     process.start()
     sender.close()
     try:
-        said = _received(receiver, process.sentinel, timeout)
+        said = _received(receiver, process.sentinel, clock_seconds(timeout))
         if said is None:
-            return lost_observation(run, Lost("timeout", f"stopped after {timeout:g} s", left=left_by(phases)))
+            return lost_observation(run, Lost("timeout", _after_clock(timeout), left=left_by(phases)))
         process.join()
         if not said:
-            return lost_observation(run, Lost("crash", exit_reason(process.exitcode or 0), left=left_by(phases)))
+            return lost_observation(run, _ended(process.exitcode or 0, timeout, process.pid or 0, phases))
         if said.startswith(worker.REFUSED):
             raise InputError(said[1:].decode())
         return msgspec.json.decode(said[1:], type=Observation)
@@ -250,6 +252,17 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
         process.join()
         process.close()
         receiver.close()
+
+
+def _after_clock(timeout: float) -> str:
+    return f"stopped after {clock_seconds(timeout):g} s by the clock"
+
+
+def _ended(code: int, timeout: float, number: int, phases: Path) -> Lost:
+    """The loss of a task whose process ended by itself, with this exit code."""
+    if code == -limit.ENDS:
+        return Lost("timeout", f"stopped after {timeout:g} CPU s", number, left_by(phases))
+    return Lost("crash", exit_reason(code), number, left_by(phases))
 
 
 def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:

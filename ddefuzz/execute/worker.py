@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from ddefuzz.errors import DdefuzzError, UnsupportedError
-from ddefuzz.execute import phase
+from ddefuzz.execute import limit, phase
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, PatchedRun, Run
 
@@ -36,6 +36,8 @@ SHORT_LIVED_SYMBOLIZER = "fast"
 """torch's own symbolizer: 0.12 s per new stack, without a child process (which takes 0.8 CPU seconds for its first
 stack).
 """
+
+POLL_SECONDS = 1.0
 
 _PR_SET_PDEATHSIG = 1
 
@@ -67,15 +69,19 @@ def note(entry: Entry) -> None:
         _journal.note(entry)
 
 
-def perform(function: Callable[[Any], Any], argument: bytes, phases: Path | None = None) -> bytes:
+def perform(
+    function: Callable[[Any], Any], argument: bytes, phases: Path | None = None, cpu_seconds: float | None = None
+) -> bytes:
     """Run one task: decode its argument, call, encode its result. `phases` is the file for what it is doing.
+
+    The process ends if the task takes more than `cpu_seconds`.
 
     Raises UnsupportedError without a torch to use, and only what the campaign's process can unpickle.
     """
     try:
         _keep_to_one_thread()
         kind, _ = signature(function)
-        with phase.kept_in(phases):
+        with phase.kept_in(phases), limit.limited(cpu_seconds):
             result = function(msgspec.json.decode(argument, type=kind))
         return msgspec.json.encode(result)
     except DdefuzzError:
@@ -132,14 +138,18 @@ def late(module: str) -> Any:
 
 
 def cold_main(
-    connection: multiprocessing.connection.Connection, argument: bytes, memory_bytes: int, phases: Path
+    connection: multiprocessing.connection.Connection,
+    argument: bytes,
+    memory_bytes: int,
+    phases: Path,
+    cpu_seconds: float,
 ) -> None:
     """The whole life of a cold process: one run, whose observation is sent through the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _confine(memory_bytes)
     os.environ[SYMBOLIZER] = SHORT_LIVED_SYMBOLIZER
     try:
-        answer = DONE + perform(observe_run, argument, phases)
+        answer = DONE + perform(observe_run, argument, phases, cpu_seconds)
     except DdefuzzError as error:
         answer = REFUSED + str(error).encode()
     connection.send_bytes(answer)
@@ -169,8 +179,12 @@ def _keep_to_one_thread() -> None:
 
 
 def _follow_campaign() -> None:
-    """End this process when the campaign has ended. The fork server lives as long as any of its workers."""
+    """End this process when the campaign has ended. The fork server lives as long as any of its workers.
+
+    Until then, see that its tasks keep their limit.
+    """
     campaign = multiprocessing.parent_process()
     if campaign is not None:
-        multiprocessing.connection.wait([campaign.sentinel])
+        while not multiprocessing.connection.wait([campaign.sentinel], POLL_SECONDS):
+            limit.check_children()
         signal.raise_signal(signal.SIGKILL)  # `os.kill` is refused while user code runs

@@ -143,7 +143,10 @@ KINDS: Mapping[Kind, KindRow] = {
         deadly=True,
     ),
     "timeout": _row(
-        "the capture did not end in time", "capture in {stage} does not end: {evidence}", chain.died, deadly=True
+        "the capture did not end within its CPU seconds",
+        "capture in {stage} does not end: {evidence}",
+        chain.died,
+        deadly=True,
     ),
     "crash-in-call": KindRow(
         "a call of the captured program ends the process, and eager's does not",
@@ -153,7 +156,7 @@ KINDS: Mapping[Kind, KindRow] = {
         wrong=True,
     ),
     "timeout-in-call": KindRow(
-        "a call of the captured program does not end in time, and eager's does",
+        "a call of the captured program does not end within its CPU seconds, and eager's does",
         "the captured program in {stage} does not end {evidence}",
         _by(chain.died),
         deadly=True,

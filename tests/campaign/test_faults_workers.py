@@ -90,7 +90,7 @@ class Signalled:
     [
         (signal.SIGSEGV, "crash", "SIGSEGV (Segmentation fault)"),
         (signal.SIGKILL, "crash", "SIGKILL (Killed)"),
-        (signal.SIGSTOP, "timeout", "stopped after 12 s"),
+        (signal.SIGSTOP, "timeout", "stopped after 20 s by the clock"),
     ],
 )
 def test_a_worker_that_is_lost_is_a_finding_with_the_program_that_it_captured(
@@ -100,7 +100,7 @@ def test_a_worker_that_is_lost_is_a_finding_with_the_program_that_it_captured(
     kind: str,
     reason: str,
 ) -> None:
-    seconds = 12 if number is signal.SIGSTOP else CASE_SECONDS
+    seconds = 4 if number is signal.SIGSTOP else CASE_SECONDS
     summary, findings, _ = run(tmp_path, Signalled(number), seconds)
     assert summary.digests == undisturbed.digests
     assert summary.lost == 1

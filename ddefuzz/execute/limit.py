@@ -1,0 +1,64 @@
+"""The limit of a task in CPU seconds of its worker. Seconds by the clock say how busy the machine is.
+
+The kernel's timer ends the process also while torch's C++ code keeps Python from running. It does not count the
+compilers that inductor starts. `check_children` does, once they have ended.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+ENDS: Final = signal.SIGPROF
+"""The signal by which a process ends that has used up its CPU seconds."""
+
+CLOCK_FACTOR: Final = 5
+"""A worker is stopped after this many times its limit by the clock: it sleeps, is stopped, or waits for something."""
+
+
+class _Limit(NamedTuple):
+    """The CPU seconds of a task, and those of this process and its children when the task began."""
+
+    seconds: float
+    own: float
+    children: float
+
+
+_limits: list[_Limit] = []
+"""The limit of this process's task, if it has one."""
+
+
+def clock_seconds(cpu_seconds: float) -> float:
+    """How long a task with this limit may take by the clock."""
+    return CLOCK_FACTOR * cpu_seconds
+
+
+@contextmanager
+def limited(cpu_seconds: float | None) -> Iterator[None]:
+    """End this process if what is done here takes more CPU seconds. With None there is no limit."""
+    if cpu_seconds is None:
+        yield
+        return
+    _limits.append(_Limit(cpu_seconds, time.process_time(), _of_children()))
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _limits.clear()
+
+
+def check_children() -> None:
+    """End this process if its task and the children that ended during it have used up the limit."""
+    for limit in tuple(_limits):
+        if time.process_time() - limit.own + _of_children() - limit.children > limit.seconds:
+            signal.raise_signal(ENDS)  # `os.kill` is refused while user code runs
+
+
+def _of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
