@@ -1,26 +1,26 @@
-"""Runs the stand-alone scripts of findings, each in its own interpreter, several at a time."""
+"""Runs the stand-alone scripts of findings, each in a process of its own, several at a time."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Outcome
+from ddefuzz.files import write_atomically
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.capture import IN_CALL
 from ddefuzz.repro.call_script import CALLING
 from ddefuzz.repro.finding import finding_script
+from ddefuzz.repro.processes import Cold, Forked
 
 SECONDS: Final = 120.0
 """The time limit of one script. Most take 5 s, of which 4 s are the import of torch."""
@@ -64,7 +64,9 @@ def torch_of(python: str) -> str:
     """
     code = "import torch; print(torch.__version__)"
     try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, timeout=SECONDS)
+        done = subprocess.run(
+            [python, "-c", code], capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         what = "one that does not answer" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
         raise InputError(f"--python {python}: {what}, expected a Python interpreter that has torch") from error
@@ -80,81 +82,47 @@ def run_scripts(
     jobs: int,
     listen: Callable[[ScriptResult], None],
     seconds: float = SECONDS,
+    *,
+    forked: bool = False,
 ) -> tuple[ScriptResult, ...]:
     """Run the findings' scripts, and return the results in order. `listen` is called with each as soon as it is
-    known.
+    known. With `forked` each runs in a child of a process that has imported torch (`fork_server`), else in a new
+    process.
     """
-    runner = _Runner(python, seconds)
     lock = Lock()
-
-    def result_of(finding: Finding) -> ScriptResult:
-        result = runner.run(finding)
-        with lock:
-            listen(result)
-        return result
-
     with tempfile.TemporaryDirectory(prefix="ddefuzz-scripts-") as folder, ThreadPoolExecutor(jobs) as threads:
-        runner.folder = Path(folder)
+        place = Path(folder)
+        processes = Forked(python, place, jobs, seconds) if forked else Cold(python, place, seconds)
+
+        def result_of(finding: Finding) -> ScriptResult:
+            result = _result_of(finding, processes, place, seconds)
+            with lock:
+                listen(result)
+            return result
+
         try:
             return tuple(threads.map(result_of, findings))
         except BaseException:
-            runner.stop()
-            threads.shutdown(cancel_futures=True)
+            threads.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-class _Runner:
-    """The running processes, so that an interrupt can end them."""
-
-    def __init__(self, python: str, seconds: float) -> None:
-        self.folder = Path()
-        self._python = python
-        self._seconds = seconds
-        self._stopped = Event()
-        self._running: set[subprocess.Popen[str]] = set()
-
-    def run(self, finding: Finding) -> ScriptResult:
-        try:
-            script = finding_script(finding)
-        except InputError as error:
-            return ScriptResult(finding.id, "not judged", reason=str(error))
-        path = self.folder / f"{finding.id}.py"
-        path.write_text(script, encoding="utf-8")
-        if self._stopped.is_set():
-            return ScriptResult(finding.id, "not judged", reason="interrupted")
-        # A process group of its own, because inductor starts processes.
-        process = subprocess.Popen(
-            [self._python, str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            cwd=self.folder,
-            start_new_session=True,
-        )
-        self._running.add(process)
-        try:
-            output, errors = process.communicate(timeout=self._seconds)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            status = _status_of_loss(finding, "timeout", process.communicate()[1])
-            return ScriptResult(finding.id, status, reason=f"no verdict within {self._seconds:g} s")
         finally:
-            _kill(process)
-            process.communicate()
-            self._running.discard(process)
-        return _result(finding, process.returncode, output, errors)
-
-    def stop(self) -> None:
-        self._stopped.set()
-        for process in tuple(self._running):
-            _kill(process)
+            processes.stop()
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _result_of(finding: Finding, processes: Cold | Forked, folder: Path, seconds: float) -> ScriptResult:
+    try:
+        script = finding_script(finding)
+    except InputError as error:
+        return ScriptResult(finding.id, "not judged", reason=str(error))
+    path = folder / f"{finding.id}.py"
+    write_atomically(path, script)  # a finding may run twice at once
+    ended = processes.run(path)
+    if ended is None:
+        return ScriptResult(finding.id, "not judged", reason="interrupted")
+    if ended.code is None:
+        status = _status_of_loss(finding, "timeout", ended.errors)
+        return ScriptResult(finding.id, status, reason=f"no verdict within {seconds:g} s")
+    return _result(finding, ended.code, ended.output, ended.errors)
 
 
 def _status_of_loss(finding: Finding, outcome: Outcome, errors: str) -> ScriptStatus:

@@ -1,11 +1,8 @@
-"""Runs stand-alone scripts in children of one process that has imported torch: `python fork_scripts.py < TASKS`.
+"""Runs scripts in children of one process, as `ddefuzz.repro.fork_server` does, also with a changed module of torch.
 
-A plain `python` needs 5 s per script, of which 4 s are the import of torch. A child needs 0.6 s, and like a new
-process it has captured nothing yet.
-
-A task is a line with a JSON object: `script` is a path. If a module of torch is to be changed, `file` is its path
-and `text` its new source. For each task a line is printed with `script`, `code` and `result`: the last line that
-the script printed, or the classes of the exceptions that ended it.
+A task is a line with a JSON object: `script` is a path. If a module of torch is to be changed, `file` is its path and
+`text` its new source. The last line of the output is that of the script, or the classes of the exceptions that ended
+it.
 """
 
 from __future__ import annotations
@@ -14,64 +11,23 @@ import gc
 import importlib
 import json
 import linecache
-import os
-import runpy
-import signal
 import sys
-import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
-PRELOADED = (
-    "torch.export._trace",
-    "torch._dynamo.convert_frame",
-    "torch._decomp",
-    "torch._export.non_strict_utils",
-    "torch._inductor.compile_fx",
-)
-
-SECONDS = 300
+from ddefuzz.repro.fork_server import main, run_script
 
 
-def main() -> None:
-    """Do every task, in order."""
-    warnings.simplefilter("ignore")
-    for name in PRELOADED:
-        importlib.import_module(name)
-    for line in sys.stdin:
-        task = json.loads(line)
-        with tempfile.TemporaryFile() as output:
-            code = forked(task, output.fileno())
-            output.seek(0)
-            printed = output.read().decode(errors="replace").splitlines()
-        row = {"script": task["script"], "code": code, "result": printed[-1] if printed else ""}
-        sys.stdout.write(json.dumps(row) + "\n")
-        sys.stdout.flush()
-
-
-def forked(task: dict[str, str], output: int) -> int:
-    """The exit code of a script that runs in a child, with its stdout in a file."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    code = 70
+def run(task: dict[str, str]) -> None:
+    """Run a script. Exit code 70 for an exception."""
     try:
-        signal.alarm(SECONDS)
-        os.dup2(output, 1)
-        sys.argv = [task["script"]]
         if "file" in task:
             run_changed(task)
-        runpy.run_path(task["script"], run_name="__main__")
-        code = 0
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    except BaseException as error:  # noqa: BLE001 a child must not go on as its parent
+        run_script(task)
+    except Exception as error:  # noqa: BLE001 it may be any of torch's
         sys.stdout.write(json.dumps(classes(error)) + "\n")
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
+        sys.exit(70)
 
 
 def run_changed(task: dict[str, str]) -> None:
@@ -137,4 +93,4 @@ def codes(code: CodeType) -> Iterator[CodeType]:
 
 
 if __name__ == "__main__":
-    main()
+    main(run)

@@ -322,7 +322,7 @@ def test_a_planted_fault_of_torch_is_shown(tmp_path: Path) -> None:
             {"script": str(tmp_path / f"healthy-{stage}.py")},
         ]
     done = subprocess.run(
-        [sys.executable, RUNNER],
+        [sys.executable, RUNNER, "300"],
         input="".join(json.dumps(task) + "\n" for task in tasks),
         capture_output=True,
         text=True,

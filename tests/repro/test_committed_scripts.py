@@ -54,7 +54,7 @@ def run(tasks: Sequence[dict[str, str]], folder: Path) -> dict[str, tuple[int, A
     def share(number: int) -> str:
         lines = "".join(json.dumps(task) + "\n" for task in tasks[number::JOBS])
         done = subprocess.run(
-            [sys.executable, RUNNER],
+            [sys.executable, RUNNER, "300"],
             input=lines,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -67,7 +67,12 @@ def run(tasks: Sequence[dict[str, str]], folder: Path) -> dict[str, tuple[int, A
 
     with ThreadPoolExecutor(JOBS) as threads:
         rows = [json.loads(line) for out in threads.map(share, range(JOBS)) for line in out.splitlines()]
-    return {Path(row["script"]).stem: (row["code"], json.loads(row["result"] or "null")) for row in rows}
+    return {Path(row["script"]).stem: (row["code"], json.loads(last(row["output"]))) for row in rows}
+
+
+def last(output: str) -> str:
+    """The last line."""
+    return output.splitlines()[-1] if output else "null"
 
 
 def script_of(finding: Finding, folder: Path) -> str:
