@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,11 +21,13 @@ from ddefuzz.cli.replay_scripts import findings_in
 from ddefuzz.cli.reports import command_line, rules, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
 from ddefuzz.files import is_there
+from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
-from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
+from ddefuzz.versions.kept import Kept
+from ddefuzz.versions.model import Cell, Change, Interpreter, Line, Status, changes
 from ddefuzz.versions.page import write_page
 from ddefuzz.versions.run import cases_under, findings_under, lines_of
 
@@ -43,9 +47,22 @@ OUTCOMES: dict[Change, Outcome] = {
 @click.command("matrix")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
 @pythons_option
-@click.option("--db", "url", metavar="URL", help="Run the findings of this database, instead of those in findings/.")
+@click.option(
+    "--db",
+    "url",
+    metavar="URL",
+    help="Run the findings of this database, instead of those in findings/. Results are kept in it. A finding whose "
+    "result is there is not run again.",
+)
+@click.option("--anew", is_flag=True, help="Run also the findings whose results --db has.")
 @click.option("--id", "ids", metavar="ID", multiple=True, help="Only findings whose id begins so. Can be repeated.")
-@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each finding.")
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Runs, each in a new process, of a finding that does not show at once.",
+)
 @click.option("--trust", is_flag=True, help="Execute the Python modules that trusted.toml files below PATH list.")
 @click.option(
     "--page",
@@ -58,6 +75,7 @@ def command(
     paths: tuple[Path, ...],
     pythons: tuple[str, ...],
     url: str | None,
+    anew: bool,
     ids: tuple[str, ...],
     runs: int,
     trust: bool,
@@ -68,35 +86,29 @@ def command(
 ) -> None:
     """Run findings and cases under several versions of torch, and say in which they fail.
 
-    The stand-alone script of each finding runs under every interpreter, each time in a new process. PATH is a folder of
-    findings (default: findings), or of cases such as corpora/. Cases run under interpreters that have ddefuzz
-    installed.
+    The stand-alone script of each finding runs under every interpreter, in a child of a process that has imported
+    torch. If the failure does not show, the script runs again in a new process. PATH is a folder of findings (default:
+    findings), or of cases such as corpora/. Cases run under interpreters that have ddefuzz installed.
 
     A finding is fixed if it passes after a version in which it fails, and regressed if it fails after one that passes.
-    It is new, and not regressed, if older versions could not make its program. It has moved if another failure shows.
+    It has moved if another failure shows. In the table, - means not judged: this torch has no such op or stage.
 
-    Exit code 1: some finding has regressed.
+    Ctrl-C loses no result that --db has kept. Exit code 1: some finding has regressed.
     """
     interpreters = interpreters_of(pythons)
-    findings, cases = _selected(paths, url, ids)
-    cells: dict[str, dict[str, Any]] = {one.name: {} for one in interpreters}
-    total = len(findings) * runs * len(interpreters)
-    done = 0
-    with LiveLine(f"running {counted(len(findings), 'finding')} under {len(interpreters)} interpreters") as live:
-        for interpreter in interpreters:
-
-            def listen(name: str, under: str = interpreter.name) -> None:
-                nonlocal done
-                done += 1
-                of = f" of {total}" if not cases else ""
-                live.update(f"{done}{of} runs ({under}: {name})")
-
-            if findings:
-                cells[interpreter.name] |= findings_under(interpreter, findings, runs, jobs, listen)
-            if cases and interpreter.full:
-                cells[interpreter.name] |= cases_under(interpreter, cases, jobs, listen, trust=trust)
-            elif cases:
-                live.say(f"{interpreter.name}: has no ddefuzz, so the cases are not run there")
+    with nullcontext() if url is None else Database.open(url) as database:
+        findings, cases = _selected(paths, database, ids)
+        cells: dict[str, dict[str, Cell]] = {one.name: {} for one in interpreters}
+        with LiveLine(f"running {counted(len(findings), 'finding')} under {len(interpreters)} interpreters") as live:
+            for interpreter in interpreters:
+                under = cells[interpreter.name]
+                if findings:
+                    kept = None if database is None else Kept(database, interpreter.torch)
+                    under |= _findings(interpreter, findings, kept, live, runs=runs, jobs=jobs, anew=anew)
+                if cases and interpreter.full:
+                    under |= _cases(interpreter, cases, live, jobs=jobs, trust=trust)
+                elif cases:
+                    live.say(f"{interpreter.name}: has no ddefuzz, so the cases are not run there")
     lines = lines_of(cells, {one.id: one.title for one in findings}, [one.id for one in findings])
     if page is not None:
         write_page(page, lines, interpreters, _without_paths(command_line(), interpreters))
@@ -106,6 +118,40 @@ def command(
         raise SystemExit(EXIT_FOUND)
 
 
+def _findings(
+    interpreter: Interpreter,
+    findings: list[Finding],
+    kept: Kept | None,
+    live: LiveLine,
+    *,
+    runs: int,
+    jobs: int,
+    anew: bool,
+) -> dict[str, Cell]:
+    """The cells of the findings under one interpreter, kept ones first."""
+    cells = {} if kept is None or anew else kept.cells(findings)
+    left = [one for one in findings if one.id not in cells]
+    if cells:
+        live.say(f"{interpreter.name}: {counted(len(cells), 'result')} kept, {counted(len(left), 'finding')} to run")
+
+    def listen(finding: Finding, cell: Cell) -> None:
+        cells[finding.id] = cell
+        if kept is not None:
+            kept.save(finding, cell, datetime.now(UTC))
+        done = len(cells)
+        live.update(f"{interpreter.name}: {done} of {counted(len(findings), 'finding')}", is_last=done == len(findings))
+
+    if left:
+        findings_under(interpreter, left, runs, jobs, listen)
+    return cells
+
+
+def _cases(interpreter: Interpreter, paths: list[Path], live: LiveLine, *, jobs: int, trust: bool) -> dict[str, Cell]:
+    """The cells of the cases under one interpreter."""
+    live.say(f"{interpreter.name}: running the cases")
+    return cases_under(interpreter, paths, jobs, trust=trust)
+
+
 def _without_paths(line: str, interpreters: tuple[Interpreter, ...]) -> str:
     """The command line without the machine's paths of interpreters."""
     for one in interpreters:
@@ -113,24 +159,27 @@ def _without_paths(line: str, interpreters: tuple[Interpreter, ...]) -> str:
     return line
 
 
-def _selected(paths: tuple[Path, ...], url: str | None, ids: tuple[str, ...]) -> tuple[list[Finding], list[Path]]:
+def _selected(
+    paths: tuple[Path, ...], database: Database | None, ids: tuple[str, ...]
+) -> tuple[list[Finding], list[Path]]:
     """The findings to run, and the folders with other cases."""
     folders: list[Path] = []
     cases: list[Path] = []
-    for path in paths or ((Path("findings"),) if url is None else ()):
+    for path in paths or ((Path("findings"),) if database is None else ()):
         if not path.exists():
             raise InputError(f"{path}: found no such file or folder, expected findings or cases")
         is_of_findings = is_there(path / FINDING) or any(path.glob(f"*/{FINDING}"))
         (folders if is_of_findings else cases).append(path)
-    found = findings_in(folders, url)
+    found = {one.id: one for one in findings_in(folders, None)}
+    if database is not None:
+        found |= {one.id: one for one in database.findings()}
     for name in ids:
-        if not any(one.id.startswith(name) for one in found):
+        if not any(one.startswith(name) for one in found):
             raise InputError(f"--id: found {name!r}, expected the beginning of one of {counted(len(found), 'id')}")
-    if ids:
-        found = [one for one in found if one.id.startswith(ids)]
-    if not found and not cases:
+    chosen = [found[name] for name in sorted(found) if not ids or name.startswith(ids)]
+    if not chosen and not cases:
         raise NothingRanError("found no finding, expected some in the paths or the database")
-    return found, cases
+    return chosen, cases
 
 
 def matrix_page(lines: list[Line], interpreters: tuple[Interpreter, ...], page: Page) -> str:

@@ -39,6 +39,7 @@ from ddefuzz.findings.model import (
     stamp,
 )
 from ddefuzz.findings.rescue import OpenFile, rescued
+from ddefuzz.findings.results import Result
 from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_json, to_occurrence_row, to_row, to_site
 from ddefuzz.findings.schema import (
     CampaignRow,
@@ -47,6 +48,7 @@ from ddefuzz.findings.schema import (
     LinkRow,
     NoteRow,
     ProgressRow,
+    ResultRow,
     SiteRow,
     SweptRow,
 )
@@ -277,6 +279,14 @@ class Database:
                 select(CampaignRow).where(CampaignRow.finished.is_(False)).order_by(CampaignRow.id.desc())
             )
             return tuple(map(to_campaign, rows))
+
+    # What `ddefuzz matrix` has run
+
+    def save_results(self, results: Iterable[Result]) -> None:
+        """Save what findings and cases did under versions of torch. They replace what is stored for the same."""
+        with self._writing() as session:
+            for result in results:
+                session.merge(ResultRow(**asdict(result)))
 
     # Guard sites, and what sweeps have done
 

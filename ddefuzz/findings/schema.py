@@ -190,3 +190,18 @@ class SweptRow(Table):
     key: Mapped[str] = mapped_column(primary_key=True)
     op: Mapped[str] = mapped_column(primary_key=True)
     result: Mapped[str]
+
+
+class ResultRow(Table):
+    """`results.Result`."""
+
+    __tablename__ = "results"
+
+    case: Mapped[str] = mapped_column(primary_key=True)
+    torch: Mapped[str] = mapped_column(primary_key=True)
+    program: Mapped[str]
+    status: Mapped[str]
+    shows: Mapped[int]
+    runs: Mapped[int]
+    reason: Mapped[str]
+    when: Mapped[str]

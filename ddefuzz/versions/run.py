@@ -9,14 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError
 from ddefuzz.findings.model import Finding
 from ddefuzz.repro.run import ScriptResult, run_scripts, torch_of
 from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of
 
 REPLAY_SECONDS: Final = 3 * 3600.0
-
-Listen = Callable[[str], None]
 
 _CELLS: Final[Mapping[str, Status]] = {
     "as expected": "fails",
@@ -47,37 +45,65 @@ def interpreter_of(name: str, python: str) -> Interpreter:
 
 
 def findings_under(
-    interpreter: Interpreter, findings: Sequence[Finding], runs: int, jobs: int, listen: Listen
-) -> dict[str, Cell]:
-    """The cell of each finding, from `runs` runs of its script."""
-    results: dict[str, list[ScriptResult]] = {finding.id: [] for finding in findings}
-    for _ in range(runs):
-        for result in run_scripts(findings, interpreter.python, jobs, lambda one: listen(one.finding)):
-            results[result.finding].append(result)
-    return {
-        name: cell_of([one.status for one in ran], [one.reason or _seen(one) for one in ran])
-        for name, ran in results.items()
-    }
+    interpreter: Interpreter,
+    findings: Sequence[Finding],
+    runs: int,
+    jobs: int,
+    listen: Callable[[Finding, Cell], None],
+) -> None:
+    """Call `listen` with the cell of each finding, as soon as it is known.
+
+    Each script runs once in a child of a process that has imported torch, which is cheap. What does not show there
+    runs `runs` times, each in a new process, and only these runs count.
+    """
+    by_id = {finding.id: finding for finding in findings}
+    again: list[Finding] = []
+
+    def once(result: ScriptResult) -> None:
+        if result.status in ("shows", "not judged"):
+            listen(by_id[result.finding], cell_of([result.status], [_reason(result)]))
+        else:
+            again.append(by_id[result.finding])
+
+    run_scripts(findings, interpreter.python, jobs, once, forked=True)
+    results: dict[str, list[ScriptResult]] = {finding.id: [] for finding in again}
+
+    def cold(result: ScriptResult) -> None:
+        ran = results[result.finding]
+        ran.append(result)
+        if len(ran) == runs:
+            listen(by_id[result.finding], cell_of([one.status for one in ran], [_reason(one) for one in ran]))
+
+    run_scripts([finding for finding in again for _ in range(runs)], interpreter.python, jobs, cold)
 
 
-def _seen(result: ScriptResult) -> str:
-    return ", ".join(f"{name} {value}" for name, value in (result.seen or {}).items())
+def _reason(result: ScriptResult) -> str:
+    return result.reason or ", ".join(f"{name} {value}" for name, value in (result.seen or {}).items())
 
 
-def cases_under(
-    interpreter: Interpreter, paths: Iterable[Path], jobs: int, listen: Listen, *, trust: bool
-) -> dict[str, Cell]:
-    """The cell of each case below the paths, by the interpreter's own `ddefuzz replay`. `trust` is its option."""
+def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, *, trust: bool) -> dict[str, Cell]:
+    """The cell of each case below the paths, by the interpreter's own `ddefuzz replay`. `trust` is its option.
+
+    Raises `UnsupportedError` if that ddefuzz does not end, or prints something else.
+    """
     words = [interpreter.python, "-m", "ddefuzz", "replay", *map(str, paths), "-j", str(jobs), "--format", "jsonl"]
     words += ["--trust"] if trust else []
-    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=REPLAY_SECONDS)
-    if ran.returncode not in (0, 1):
-        said = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-        raise InputError(f"--python {interpreter.python}: its `ddefuzz replay` ended with {said}")
+    replay = f"--python {interpreter.python}: its `ddefuzz replay`"
+    try:
+        ran = subprocess.run(words, capture_output=True, check=False, timeout=REPLAY_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise UnsupportedError(f"{replay} goes on, expected it to end within {REPLAY_SECONDS:.0f} s") from error
+    if ran.returncode not in (EXIT_OK, EXIT_FOUND) or not ran.stdout:  # Python, too, ends with 1
+        said = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        wrong = InputError if ran.returncode == EXIT_USAGE else UnsupportedError
+        raise wrong(f"{replay} ended with {said}")
     cells: dict[str, Cell] = {}
     for text in ran.stdout.splitlines():
-        one = msgspec.json.decode(text, type=_Replayed)
-        listen(one.case)
+        try:
+            one = msgspec.json.decode(text, type=_Replayed)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            found = text[:80].decode(errors="replace")
+            raise UnsupportedError(f"{replay} printed {found!r}, expected the result of a case: {error}") from error
         passes = one.expected.endswith(" ok") and one.status == "as expected"
         status: Status = "passes" if passes else _CELLS[one.status]
         cells[one.case] = Cell(status, int(status == "fails"), 1, "" if status == "fails" else one.seen)
@@ -111,7 +137,7 @@ def bisected(
 
     def status(at: int) -> Status:
         if at not in cells:
-            cells[at] = findings_under(interpreters[at], [finding], 1, 1, lambda _: None)[finding.id]
+            findings_under(interpreters[at], [finding], 1, 1, lambda _, cell: cells.update({at: cell}))
             listen(interpreters[at], cells[at])
         return cells[at].status
 

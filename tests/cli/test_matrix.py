@@ -6,13 +6,15 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.cli import bisect, matrix
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import read_finding, write_findings
+from ddefuzz.versions import run as versions_run
 
 ROOT = Path(__file__).parents[2]
 DIFF, ROLL = "dde-08f7b02bbb", "dde-8ea756b1c0"
@@ -20,14 +22,23 @@ DIFF, ROLL = "dde-08f7b02bbb", "dde-8ea756b1c0"
 INTERPRETER = """\
 #!{python}
 import json, pathlib, sys
+
+def said(path):
+    verdict = {verdicts!r}.get(pathlib.Path(path).stem, "passes")
+    return json.dumps({{"torch": {torch!r}, "stage": "export", "verdict": verdict, "expected": {{}}, "seen": None}})
+
 if sys.argv[1] == "-c":
     print({torch!r})
 elif sys.argv[1] == "-P":
     sys.exit(1)
+elif sys.argv[1].endswith("fork_server.py"):
+    for line in sys.stdin:
+        path = json.loads(line)["script"]
+        print(pathlib.Path(path).stem, file=pathlib.Path({ran!r}).open("a"))
+        print(json.dumps({{"script": path, "code": 0, "output": said(path), "errors": ""}}), flush=True)
 else:
-    verdict = {verdicts!r}.get(pathlib.Path(sys.argv[1]).stem, "passes")
-    said = {{"torch": {torch!r}, "stage": "export", "verdict": verdict, "expected": {{}}, "seen": None}}
-    print(json.dumps(said))
+    print(said(sys.argv[1]))
+    print(pathlib.Path(sys.argv[1]).stem, "cold", file=pathlib.Path({ran!r}).open("a"))
 """
 
 
@@ -35,9 +46,14 @@ def interpreter(folder: Path, torch: str, **verdicts: str) -> str:
     """An interpreter that says these verdicts of the scripts, `passes` of all others, and has no ddefuzz."""
     path = folder / f"python-{torch}"
     named = {DIFF: verdicts.get("diff", "shows"), ROLL: verdicts.get("roll", "shows")}
-    path.write_text(INTERPRETER.format(python=sys.executable, torch=torch, verdicts=named))
+    path.write_text(INTERPRETER.format(python=sys.executable, torch=torch, verdicts=named, ran=f"{path}.ran"))
     path.chmod(0o755)
     return str(path)
+
+
+def ran(python: str) -> list[str]:
+    """What an interpreter has run."""
+    return Path(f"{python}.ran").read_text().splitlines()
 
 
 @pytest.fixture
@@ -68,15 +84,64 @@ def test_a_finding_is_fixed_and_another_regresses(tmp_path: Path, findings: Path
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_runs_are_counted(tmp_path: Path, findings: Path) -> None:
-    ended = run(str(findings), "--python", interpreter(tmp_path, "2.13.0"), "--runs", "2", "--id", DIFF, "-j", "1")
+def test_only_what_does_not_show_runs_again_in_new_processes(tmp_path: Path, findings: Path) -> None:
+    python = interpreter(tmp_path, "2.13.0", diff="passes")
+    ended = run(str(findings), "--python", python, "--runs", "3", "-j", "1", "--format", "jsonl")
     assert ended.exit_code == 0
-    document = run(
-        *(str(findings), "--python", interpreter(tmp_path, "2.13.0"), "--runs", "2", "--id", DIFF, "-j", "1"),
-        *("--format", "jsonl"),
-    )
-    (line,) = map(json.loads, document.stdout.splitlines())
-    assert line["cells"] == {"2.13.0": {"status": "fails", "shows": 2, "runs": 2, "reason": ""}}
+    assert [json.loads(line)["cells"]["2.13.0"] for line in ended.stdout.splitlines()] == [
+        {"status": "passes", "shows": 0, "runs": 3, "reason": ""},
+        {"status": "fails", "shows": 1, "runs": 1, "reason": ""},
+    ]
+    assert ran(python) == [DIFF, ROLL, *[f"{DIFF} cold"] * 3]
+
+
+def test_kept_results_are_not_run_again(tmp_path: Path, findings: Path) -> None:
+    old, new = interpreter(tmp_path, "2.13.0"), interpreter(tmp_path, "2.15.0", diff="passes")
+    db = ("--db", f"sqlite:///{tmp_path}/kept.db", "-j", "1")
+    first = run(str(findings), "--python", old, *db)
+    assert first.exit_code == 0
+    both = run(str(findings), "--python", old, "--python", new, *db, "--format", "jsonl")
+    assert [json.loads(line)["change"] for line in both.stdout.splitlines()] == ["fixed", "fails"]
+    assert "2.13.0: 2 results kept, 0 findings to run" in both.stderr
+    assert (ran(old), ran(new)) == ([DIFF, ROLL], [DIFF, ROLL, f"{DIFF} cold"])
+    run(str(findings), "--python", old, *db, "--anew", "--id", ROLL)
+    assert ran(old) == [DIFF, ROLL, ROLL]
+    finding = read_finding(findings / ROLL)
+    write_findings([msgspec.structs.replace(finding, minimal=None)], findings)
+    run(str(findings / ROLL), "--python", old, *db)
+    assert ran(old) == [DIFF, ROLL, ROLL, ROLL]  # another program has no result yet
+
+
+CASES = """\
+#!{python}
+import sys
+if sys.argv[1] == "-c":
+    print("2.13.0")
+elif sys.argv[1] == "-m":
+    {replay}
+"""
+
+
+@pytest.mark.parametrize(
+    ("replay", "error", "message"),
+    [
+        ("print('hello')", UnsupportedError, "printed 'hello', expected the result of a case"),
+        ("sys.stdout.buffer.write(b'\\xff')", UnsupportedError, "printed '.', expected the result of a case"),
+        ("sys.exit('no space')", UnsupportedError, "ended with no space"),
+        ("sys.stderr.write('no such file'); sys.exit(2)", InputError, "ended with no such file"),
+        ("import time; time.sleep(60)", UnsupportedError, "goes on, expected it to end within 1 s"),
+    ],
+)
+def test_what_an_interpreters_replay_does_wrong_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replay: str, error: type[Exception], message: str
+) -> None:
+    monkeypatch.setattr(versions_run, "REPLAY_SECONDS", 1.0)
+    python = tmp_path / "python"
+    python.write_text(CASES.format(python=sys.executable, replay=replay))
+    python.chmod(0o755)
+    (tmp_path / "cases").mkdir()
+    with pytest.raises(error, match=message):
+        run(str(tmp_path / "cases"), "--python", str(python))
 
 
 def test_one_finding_may_be_a_path(tmp_path: Path, findings: Path) -> None:
