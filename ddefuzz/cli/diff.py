@@ -82,7 +82,7 @@ def command(
 ) -> None:
     """Compare what the same programs do under two versions of torch.
 
-    OLD and NEW are each [NAME=]PATH of an interpreter that has torch and ddefuzz, or a file that --save wrote. The
+    OLD and NEW are each [NAME=]PATH of an interpreter that has torch and ddefuzz, or of a file that --save wrote. The
     programs are the case files below PATH. Without PATH they are the cases of a uniform campaign, drawn under OLD and
     given to NEW as text. Each case runs in one of the stages: the first case in the first stage, and so on in turn.
 
@@ -96,7 +96,7 @@ def command(
         raise InputError(f"--budget: found {budget!r}, expected a time such as 10m, or a number of cases such as 300x")
     sides = _side(old), _side(new)
     if sides[0].name == sides[1].name:
-        raise InputError(f"found two sides named {sides[0].name!r}, expected different names: NAME=PATH")
+        raise InputError(f"{old}, {new}: found two sides named {sides[0].name!r}, expected different names: NAME=PATH")
     if not sides[0].interpreter and (paths or limit.seconds):
         raise InputError(f"{old}: found saved results and also programs or a time, expected neither: its cases are run")
     asks = _of_files(paths, stages) if paths else _drawn(limit, seed, profile, stages)
@@ -125,15 +125,15 @@ def command(
 
 def _side(typed: str) -> Side:
     """An interpreter, or results of before."""
-    if typed.endswith(".jsonl"):
-        saved = read_saved(Path(typed))
-        return Side(Path(typed).stem, saved[0].torch, saved=saved)
-    name, separator, path = typed.rpartition("=")
-    interpreter = interpreter_of(name if separator else "", path)
+    name, _, path = typed.rpartition("=")
+    if "/" in name:
+        raise InputError(f"{typed}: found the name {name!r}, expected one without a slash")
+    if path.endswith(".jsonl"):
+        saved = read_saved(Path(path))
+        return Side(name or Path(path).stem, saved[0].torch, saved=saved)
+    interpreter = interpreter_of(name, path)
     if not interpreter.full:
         raise InputError(f"{path}: found an interpreter without ddefuzz, expected one that can import it")
-    if "/" in interpreter.name:
-        raise InputError(f"{typed}: found the name {interpreter.name!r}, expected one without a slash")
     return Side(interpreter.name, interpreter.torch, interpreter)
 
 

@@ -67,7 +67,7 @@ def read_saved(path: Path) -> tuple[CaseSeen, ...]:
     for number, line in enumerate(read_bytes(path).splitlines(), 1):
         try:
             case = msgspec.json.decode(line, type=CaseSeen)
-        except msgspec.DecodeError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InputError(f"{path}:{number}: {error}, expected a line that `ddefuzz diff --save` wrote") from error
         if case.schema != SCHEMA:
             raise InputError(f"{path}:{number}: found the schema {case.schema!r}, expected {SCHEMA!r}")

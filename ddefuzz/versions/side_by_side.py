@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import UnsupportedError
 from ddefuzz.versions.model import Interpreter
 from ddefuzz.versions.observed import Ask, CaseSeen
 
@@ -104,6 +104,7 @@ class _Process:
             start_new_session=True,
         )
         self._reader = Thread(target=lambda: None)
+        self._wrong = b""
 
     def ask(self, ask: Ask) -> None:
         assert self._process.stdin is not None
@@ -124,8 +125,10 @@ class _Process:
             for line in self._process.stdout:
                 try:
                     listen(msgspec.json.decode(line, type=CaseSeen))
-                except msgspec.DecodeError:
-                    return  # cut off where the process was ended
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    if line.endswith(b"\n"):  # else it is cut off where the process was ended
+                        self._wrong = line
+                    return
 
         self._reader = Thread(target=lines, daemon=True)
         self._reader.start()
@@ -136,7 +139,9 @@ class _Process:
         return self._reader.is_alive()
 
     def check(self, finished: bool) -> None:
-        """Close its files. If it was not stopped, raise `InputError` if it has ended by an error."""
+        """Close its files. If it was not stopped, raise `UnsupportedError` if it has printed something else than
+        results, or has ended by an error.
+        """
         code = self._process.wait()
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip().splitlines()
@@ -144,8 +149,12 @@ class _Process:
             if file is not None:
                 with suppress(BrokenPipeError):
                     file.close()
+        where = f"{self._python} -m ddefuzz.versions.see"
+        if finished and self._wrong:
+            found = self._wrong[:80].decode(errors="replace").strip()
+            raise UnsupportedError(f"{where}: printed {found!r}, expected the result of a program")
         if finished and code:
-            raise InputError(f"{self._python}: ended with {said[-1] if said else f'exit code {code}'}")
+            raise UnsupportedError(f"{where}: ended with {said[-1] if said else f'exit code {code}'}, expected 0")
 
     def stop(self) -> None:
         """End it and its workers, if it is running."""

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.diff import command as diff
-from ddefuzz.errors import EXIT_FOUND, InputError
+from ddefuzz.errors import EXIT_FOUND, InputError, UnsupportedError
 from ddefuzz.versions.diff import compared
 from ddefuzz.versions.observed import CaseSeen, GuardSeen, read_saved, saved_text
 
@@ -155,3 +155,40 @@ def test_two_interpreters_run_the_same_programs(tmp_path: Path) -> None:
     assert [[str(one) for one in case.failures] for case in cases] == [
         ["dde at at::native::chunk [guard_bool operator==]"] if "chunk" in case.text else [] for case in cases
     ]
+
+
+SEES = """\
+#!{python}
+import sys
+if sys.argv[1] == "-c":
+    print("2.13.0")
+elif sys.argv[1] == "-m":
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("print('a line', flush=True); sys.stdin.read()", "printed 'a line', expected the result of a program"),
+        ("sys.stdin.read(); sys.exit('no space')", "ended with no space, expected 0"),
+    ],
+)
+def test_an_interpreter_that_prints_something_else_is_said(tmp_path: Path, body: str, message: str) -> None:
+    (tmp_path / "old.jsonl").write_text(saved_text([seen("1", 0)]))
+    python = tmp_path / "python"
+    python.write_text(SEES.format(python=sys.executable, body=body))
+    python.chmod(0o755)
+    with pytest.raises(UnsupportedError, match=message):
+        CliRunner().invoke(diff, [str(tmp_path / "old.jsonl"), f"new={python}"], catch_exceptions=False)
+
+
+def test_saved_results_of_the_same_name_get_names(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.jsonl").write_text(saved_text([seen(folder, 0)]))
+    words = [str(tmp_path / folder / "x.jsonl") for folder in ("a", "b")]
+    with pytest.raises(InputError, match=r"b/x\.jsonl: found two sides named 'x', expected different names: NAME=PATH"):
+        CliRunner().invoke(diff, words, catch_exceptions=False)
+    named = CliRunner().invoke(diff, [f"{at}={word}" for at, word in enumerate(words)], catch_exceptions=False)
+    assert "0 (torch a) and 1 (torch b): 1 program compared" in named.stdout
