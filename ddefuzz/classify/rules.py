@@ -121,7 +121,9 @@ def read_rules(path: Path) -> Rules:
             re.compile(split.pattern)
         except re.error as error:
             where = f"{path}: split {at + 1}"
-            raise InputError(f"{where}: found the pattern {split.pattern!r} ({error}), expected a regular expression") from error
+            raise InputError(
+                f"{where}: found the pattern {split.pattern!r} ({error}), expected a regular expression"
+            ) from error
         if not (split.pattern and split.name):
             raise InputError(f"{path}: split {at + 1}: found an empty pattern or name, expected text")
     reviewed = [(f"alias {at}", one.reason, one.source) for at, one in enumerate(rules.alias, 1)]
