@@ -19,7 +19,7 @@ from ddefuzz.execute import phase
 from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, is_accepted, telling
 from ddefuzz.execute.compare import aliases, close, differences
 from ddefuzz.execute.forms import Form, condition_of
-from ddefuzz.execute.graphs import ASSERTION, Ran, run_nodes
+from ddefuzz.execute.graphs import ASSERTION, Ran, input_symbols, run_nodes
 from ddefuzz.execute.prepared import Prepared, leaves_of
 from ddefuzz.execute.protocol import ProgramSubject, Subject
 from ddefuzz.execute.stages import Capture
@@ -36,7 +36,7 @@ MOST_DIFFERENCES = 5
 _GUARD = re.compile(r"Guard failed: (.+)")
 """What an exported program says of inputs that do not fit (torch/export/_unlift.py)."""
 
-_SIZE = re.compile(r"\bargs_(\d+)\.size\(\)\[(\d+)\]")
+_SIZE = re.compile(r"\b(?:args_(\d+)|\w+)\.size\(\)\[(\d+)\]")
 """A size of an argument in such a guard."""
 
 ROUNDED: frozenset[What] = frozenset({"values", "number", "gradient"})
@@ -95,7 +95,7 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
     expected = _run("eager", at, capture)
     captures = capture.captures()
     found = _run("captured", at, capture)
-    refusal, sizes = _explained(found.ended, forms, at)
+    refusal, sizes = _explained(found.ended, forms, at, capture)
     call = Call(at.size, expected.ended, refusal, recompiled=capture.captures() != captures)
     if not expected.ended.returned and not found.ended.returned:
         return call
@@ -127,24 +127,32 @@ def _compared(call: Call, at: _At, capture: Capture, expected: _Result, found: _
     )
 
 
-def _explained(ended: Ended, forms: tuple[Form, ...], at: _At) -> tuple[Ended, tuple[tuple[str, int], ...]]:
-    """How a captured program ended, with the condition that failed; and the sizes of arguments that it names.
+def _explained(
+    ended: Ended, forms: tuple[Form, ...], at: _At, capture: Capture
+) -> tuple[Ended, tuple[tuple[str, int], ...]]:
+    """How a captured program ended, with the condition that failed; and the static sizes of arguments that it names.
 
-    Code of inductor gives the condition as the message. A guard on the arguments names their sizes:
-    `args_1.size()[0] == 3` becomes a condition on `args_1_size_0`.
+    Code of inductor gives the condition as the message. A guard on the arguments names their sizes: in
+    `args_1.size()[0] == 3` the size becomes its unbacked symbol (`u0 == 3`), else a name (`args_1_size_0 == 3`).
     """
     message = ended.error.partition(": ")[2]
     guard = _GUARD.fullmatch(message)
     if ended.expression or guard is None:
         condition = ended.expression or condition_of(message, forms)
         return msgspec.structs.replace(ended, expression=condition), ()
-    args = at.fresh().args
-    sizes = {
-        f"args_{arg}_size_{dim}": int(args[int(arg)].shape[int(dim)])
-        for arg, dim in _SIZE.findall(guard[1])
-        if int(arg) < len(args) and isinstance(args[int(arg)], torch.Tensor)
-    }
-    condition = _SIZE.sub(r"args_\1_size_\2", guard[1])
+    args, symbols = at.fresh().args, input_symbols(capture.graph)
+    sizes: dict[str, int] = {}
+
+    def named(size: re.Match[str]) -> str:
+        arg, dim = size[1], int(size[2])
+        if size[0] in symbols or arg is None or int(arg) >= len(args):
+            return symbols.get(size[0], size[0])
+        name, tensor = f"args_{arg}_size_{dim}", args[int(arg)]
+        if isinstance(tensor, torch.Tensor):
+            sizes[name] = int(tensor.shape[dim])
+        return name
+
+    condition = _SIZE.sub(named, guard[1])
     return msgspec.structs.replace(ended, expression=condition), tuple(sorted(sizes.items()))
 
 

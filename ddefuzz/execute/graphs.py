@@ -66,11 +66,12 @@ class _Reader(Interpreter):
         if n.target is torch_api.ASSERT_SCALAR.get():
             return self._assert(n)
         value = super().run_node(n)
+        if n.op == "placeholder":
+            # Before the bindings: of symbols that became one, these name that one alone, for the first of the dims.
+            self._bind(_value(n), value)
         for symbol, path in (n.meta.get(torch_api.UNBACKED_BINDINGS) or {}).items():
             bound = torch_api.bound(torch_api.KEY_GET)(value, path)
-            self.known[str(symbol)] = int(bound)
-        if n.op == "placeholder":
-            self._bind(_value(n), value)
+            self.known.setdefault(str(symbol), int(bound))
         return value
 
     def _assert(self, n: Node) -> None:
@@ -87,12 +88,30 @@ class _Reader(Interpreter):
             self.failed = self.failed or _condition(n) or "?"
 
     def _bind(self, fake: Any, value: Any) -> None:
-        """Note the symbols of an input with unbacked dims, as far as no node binds them."""
+        """Note the symbols of an input with unbacked dims."""
         if isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor):
             for one, size in zip(fake.shape, value.shape, strict=False):
                 self._bind(one, size)
-        elif isinstance(fake, torch.SymInt) and isinstance(value, int) and _UNBACKED.fullmatch(str(fake)):
-            self.known.setdefault(str(fake), value)
+        elif isinstance(value, int) and (symbol := _own_symbol(fake)):
+            self.known.setdefault(symbol, value)
+
+
+def _own_symbol(size: Any) -> str:
+    """The unbacked symbol that a size was made as, also if the capture replaced it; empty if there is none."""
+    made = str(getattr(size.node, torch_api.RAW_EXPRESSION)) if isinstance(size, torch.SymInt) else ""
+    return made if _UNBACKED.fullmatch(made) else ""
+
+
+def input_symbols(graph: GraphModule) -> Mapping[str, str]:
+    """The unbacked symbols of the dims of a graph's inputs, by dims as torch.export names them: `args_0.size()[1]`."""
+    inputs = ((node.name, _value(node)) for node in graph.graph.nodes if node.op == "placeholder")
+    return {
+        f"{name}.size()[{dim}]": symbol
+        for name, value in inputs
+        if isinstance(value, torch.Tensor)
+        for dim, size in enumerate(value.shape)
+        if (symbol := _own_symbol(size))
+    }
 
 
 def forms_of(capture: Capture) -> tuple[Form, ...]:

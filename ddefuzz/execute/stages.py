@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, NamedTuple, TypeAlias
+from unittest.mock import patch
 
 import torch
 from torch.export import ExportedProgram
@@ -165,11 +166,18 @@ def _exported(prepared: Prepared, *, strict: bool, masked: bool) -> Capture:
     def arguments(fresh: Prepared) -> tuple[Any, ...]:
         return (*fresh.args, *(_masks(fresh) if masked else ()))
 
+    def graph_inputs(fresh: Prepared) -> tuple[Any, ...]:
+        # Also of arguments that the captured program refuses: the graph tells why.
+        check = torch_api.CHECK_INPUTS
+        with patch.object(check.owner(), check.name, lambda *_: None):
+            inputs: tuple[Any, ...] = flat_inputs(program, arguments(fresh), dict(fresh.kwargs))
+        return inputs
+
     return Capture(
         program.graph_module,
         lambda fresh: runnable()(*arguments(fresh), **fresh.kwargs),
         lambda fresh: module(*arguments(fresh), **fresh.kwargs),
-        lambda fresh: flat_inputs(program, arguments(fresh), dict(fresh.kwargs)),
+        graph_inputs,
         lambda: 1,
         static_dims=masked,
         module=_module(prepared),

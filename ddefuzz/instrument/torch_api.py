@@ -136,6 +136,7 @@ FLAT_INPUTS = Api(
     "the arguments of an exported graph: parameters, buffers and constants, then the flattened arguments",
     ("args", "kwargs"),
 )
+CHECK_INPUTS = Api("torch.export:ExportedProgram._check_input_constraints", "refuses arguments before the graph runs")
 TREE_LEAVES = Api("torch.utils._pytree:tree_leaves", "the tensors in nested arguments")
 TREE_FLATTEN = Api("torch.utils._pytree:tree_flatten", "the leaves of nested arguments and their structure")
 TREE_UNFLATTEN = Api("torch.utils._pytree:tree_unflatten", "nested arguments of other leaves", ("leaves", "treespec"))
@@ -156,6 +157,8 @@ UNBACKED_MARKS = ("_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
 """The attributes of a tensor in which `mark_unbacked` keeps the dims."""
 SHAPE_ID_MARKS = "_dynamo_shape_ids"
 """The attribute in which it keeps the `shape_id` of dims."""
+RAW_EXPRESSION = "_expr"
+"""The attribute of a SymNode with the symbol that it was made as. `expr` is what replaces this symbol."""
 KEY_GET = Api("torch.utils._pytree:key_get", "the part of a value that a symbol is bound to", ("obj", "kp"))
 LOOKUP_BACKEND = Api("torch._dynamo:lookup_backend", "dynamo's backends by name", ("compiler_fn",))
 RUN_AS_IT_IS = Api(

@@ -14,9 +14,10 @@ from ddefuzz.execute.calls import Call
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.prepared import Prepared
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, CallableSubject, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, CallableSubject, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare
+from ddefuzz.instrument.events import Fault, FaultKind
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 HEADER = "# ddefuzz program v1\n"
@@ -70,6 +71,23 @@ def test_a_refusal_of_the_captured_program_has_its_expression_and_the_symbols_va
     assert call.captured.error.startswith("RuntimeError: Runtime assertion failed")
     assert "u0" in call.captured.expression
     assert call.symbols == (("u0", 3),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression"), [("add assertion", "u0 <= 2"), ("specialize", "u1 == u0")], ids=["range", "symbols"]
+)
+def test_a_refusal_before_the_graph_runs_has_the_symbols_values(kind: FaultKind, expression: str) -> None:
+    text = f"""{HEADER}# inputs: x = normal
+def program(x: Float32[Tensor, "u0=3 u1=5"]):
+    return x.contiguous()
+"""
+    expression_there = "Eq(u1, 1)" if kind == "add assertion" else "u0*u1 < 2"
+    guards = observe(Run(ProgramSubject(text), "export-strict")).guards
+    place = next(one.place for one in guards if one.expression == expression_there)
+    planted = Semantics(faults=(Fault(place, kind, 1),))
+    (call,) = observe(Run(ProgramSubject(text), "export-strict", planted, calls=("example",))).calls
+    assert call.captured.error.startswith("AssertionError: Guard failed: args_0.size()")
+    assert (call.captured.expression, call.symbols) == (expression, (("u0", 3), ("u1", 5)))
 
 
 def test_masks_have_the_sizes_where_input_dims_are_static() -> None:
