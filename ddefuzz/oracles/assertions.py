@@ -123,7 +123,7 @@ def _needless(made: Constraint, seen: Seen, call: Call, runner: Runner) -> bool:
     """Whether the program, captured without the assertion, computes what eager does in a call that the assertion
     rejects. Then the assertion is wrong, though the true value of an earlier guard may avoid the code that makes it.
     """
-    if made.kind != "assertion" or not seen.text:
+    if not seen.text or (made.kind != "assertion" and not made.follows):
         return False
     before = seen.observation.semantics
     without = msgspec.structs.replace(before, faults=(*before.faults, Fault(made.place, "drop assertion")))

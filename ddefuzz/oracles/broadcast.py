@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ddefuzz.instrument.truth import Number, addends, clauses, sides, value_at
+
+_MODULO = re.compile(r"(Python)?Mod\(")
+"""A remainder, as torch prints it."""
 
 
 def is_broadcast_of_1(assertion: str, symbols: Mapping[str, int]) -> bool:
@@ -16,12 +20,17 @@ def is_broadcast_of_1(assertion: str, symbols: Mapping[str, int]) -> bool:
     for clause in clauses(assertion):
         pair = sides(clause)
         values = [value_at(side, symbols) for side in pair] if pair is not None else []
-        if pair is None or None in values:
+        if pair is None or None in values or _is_divisibility(pair):
             continue
         known = [value_at(side, {}) is not None for side in pair]
         if any(_one_is_1(values, known, shift) for shift in {0, *addends(pair[0]), *addends(pair[1])}):
             return True
     return False
+
+
+def _is_divisibility(pair: tuple[str, str]) -> bool:
+    """Whether an equation says that one number divides another: `Eq(Mod(n, u0), 0)`. Its sides are no sizes."""
+    return any(_MODULO.match(one) and other == "0" for one, other in (pair, pair[::-1]))
 
 
 def _one_is_1(values: list[Number | None], known: list[bool], shift: int) -> bool:

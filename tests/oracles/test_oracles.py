@@ -178,6 +178,12 @@ def test_an_assertion_is_blamed_before_a_guard_if_the_program_is_right_without_i
 
     (found,) = classified(seen(refusal("Eq(u0, 2*u1)"), guards=(GUARD,), constraints=(made,)), runner)
     assert found.signature.site.function == blamed
+    # The same if a range that follows from the assertion refuses the call.
+    refused = refusal("u0 >= 8")
+    refused = msgspec.structs.replace(refused, captured=msgspec.structs.replace(refused.captured, follows=made.text))
+    derived = msgspec.structs.replace(made, kind="range", text="u0 >= 8", follows=made.text)
+    (found,) = classified(seen(refused, guards=(GUARD,), constraints=(derived,)), runner)
+    assert found.signature.site.function == blamed
 
 
 @pytest.mark.parametrize(
@@ -193,6 +199,9 @@ def test_an_assertion_is_blamed_before_a_guard_if_the_program_is_right_without_i
         ("Eq(u0, 1)", False),
         ("Eq(1, Max(1, u0))", False),
         ("u0 < 2", False),
+        ("Eq(Mod(u1, 3), 0)", False),
+        ("Eq(0, PythonMod(u1, 3))", False),
+        ("Eq(Mod(u1, 3), u0)", True),
         ("Eq(u0, u7)", False),
         ("", False),
     ],
