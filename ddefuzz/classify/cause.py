@@ -1,7 +1,7 @@
 """The causes of failures: why a capture fails and who can fix it, with the rules that lead to each cause.
 
-The first rule that applies decides. Every rule has a golden file from a real failure. The tables of the README and
-of `docs/causes.md` are generated from the tables in this module (`tests/classify/causes_page.py`).
+The first rule that applies decides. Every rule has a golden file from a real failure. `tests/classify/causes_page.py`
+generates `docs/causes.md` from the tables in this module.
 """
 
 from __future__ import annotations

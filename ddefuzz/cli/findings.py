@@ -57,7 +57,7 @@ def command() -> None:
     type=click.Choice(get_args(Cause)),
     metavar="CAUSE",
     multiple=True,
-    help=f"Only findings with this cause: {', '.join(get_args(Cause))}. The README explains them. Can be repeated.",
+    help=f"Only findings with this cause: {', '.join(get_args(Cause))}. docs/causes.md explains them. Can be repeated.",
 )
 @click.option(
     "--kind",

@@ -104,8 +104,8 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     default="new",
     show_default=True,
     help="Which findings make the exit code 1: new (neither the database nor --known had it), regression (explicit "
-    "semantics fail and size-oblivious ones do not), any or never. Only findings whose cause is in PyTorch count; the "
-    "README lists the causes.",
+    "semantics fail and size-oblivious ones do not), any or never. Only findings about PyTorch count: "
+    "docs/causes.md lists these causes.",
 )
 @click.option(
     "--known",

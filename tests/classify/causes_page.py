@@ -1,8 +1,8 @@
-"""Generates the documentation of the causes from their table: `docs/causes.md` and the table of the README.
+"""Generates `docs/causes.md` from the tables of causes, rules and reviewed functions.
 
     python tests/classify/causes_page.py
 
-writes both. `test_causes.py` fails if they are out of date.
+writes the page. `test_causes.py` fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from ddefuzz.classify.cause import CAUSES, PROOFS, RULES
 from ddefuzz.classify.reviewed import REVIEWED
 
 ROOT = Path(__file__).resolve().parents[2]
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "causes.md"
-BEGIN, END = "<!-- causes: made by tests/classify/causes_page.py -->\n", "<!-- end of causes -->\n"
-
+PAGE = ROOT / "docs" / "causes.md"
 
 TITLES = ("cause", "meaning", "who has to change what", "about PyTorch", "example")
 
@@ -89,13 +87,6 @@ def page() -> str:
     )
 
 
-def readme(text: str) -> str:
-    """The README with its table as it should be."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{causes()}{END}{after}"
-
-
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     cells = [titles, ["---"] * len(titles), *rows]
@@ -105,4 +96,3 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -60,12 +60,6 @@ def test_the_page_of_causes_is_made_from_the_table() -> None:
     assert causes_page.PAGE.read_text(encoding="utf-8") == causes_page.page()
 
 
-def test_the_readme_has_the_table_of_causes() -> None:
-    text = causes_page.README.read_text(encoding="utf-8")
-    assert causes_page.BEGIN in text
-    assert text == causes_page.readme(text)
-
-
 @pytest.mark.parametrize("row", PROOFS, ids=lambda row: row.verdict)
 def test_a_verdict_overrules_the_causes_that_an_experiment_can_decide_and_no_other(row: Proof) -> None:
     assert by_experiment("avoidable", row.verdict) == by_experiment("unclassified", row.verdict) == row.cause
