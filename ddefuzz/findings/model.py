@@ -17,7 +17,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.control.model import Control, data_dependent
-from ddefuzz.execute.protocol import ALL_STAGES, Observation, Stage
+from ddefuzz.execute.protocol import ALL_STAGES, STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.title import title_of
@@ -216,10 +216,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """The latest verdict of each stage that was compared with size-oblivious semantics. The fake stage is not."""
+        """The latest verdict of each stage that was compared with size-oblivious semantics. The fake stage is not, and
+        neither are the stages of one oracle alone.
+        """
         in_time = sorted(self.occurrences, key=lambda seen: (seen.last_seen, seen.order))
         latest = {seen.stage: seen.verdict for seen in in_time if seen.verdict}
-        return {stage: latest[stage] for stage in ALL_STAGES if stage in latest}
+        return {stage: latest[stage] for stage in STAGES if stage in latest}
 
     @property
     def torch_versions(self) -> tuple[str, ...]:

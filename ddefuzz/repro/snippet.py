@@ -11,7 +11,7 @@ from typing import Final
 
 from ddefuzz.classify.expected import Expected
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, GROW, Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.program.expressions import print_expression
@@ -64,10 +64,18 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     program, shown = program_of(finding), stage or finding.stage
     if shown in DYNAMIC:
         return "\n".join(_compiled(program, DYNAMIC[shown], expected_of(finding))) + "\n"
-    if shown not in CAPTURE_STAGES:
+    return _text(finding, shown, _expected_call(finding))
+
+
+def capture_snippet(finding: Finding) -> str:
+    """The lines that capture a finding's smallest program, and do nothing else."""
+    return _text(finding, "export" if finding.stage == GROW else finding.stage, None)
+
+
+def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str:
+    if shown is None or shown not in CAPTURE_STAGES:
         raise InputError(f"{finding.id}: was found in the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
-    config = _config(finding, shown)
-    called = _expected_call(finding)
+    program, config = program_of(finding), _config(finding, shown)
     spread, narrow = (
         _lines(program, shown, config, spread=spread)
         if called is None

@@ -12,22 +12,34 @@ from typing import Final, NamedTuple
 
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
+from ddefuzz.control.model import Control, ControlOutcome
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.execute.protocol import APART, GROW, Stage
 from ddefuzz.findings.model import Finding
-from ddefuzz.repro.snippet import finding_snippet
+from ddefuzz.oracles.table import oracle_of, row_of
+from ddefuzz.repro.finding import expected_of
+from ddefuzz.repro.snippet import capture_snippet, finding_snippet
 
 LABEL: Final = "topic: fuzzer"
 """The label that PyTorch has for issues that fuzzers found."""
 
-OWNERS: Final[dict[str, str]] = {
+OWNERS: Final[dict[Stage, str]] = {
     "export": "oncall: export",
     "export-strict": "oncall: export",
     "compile": "module: dynamo",
     "aot": "module: aotdispatch",
     "inductor": "module: inductor",
+    "recompile": "module: dynamo",
+    "recompile-dynamic": "module: dynamo",
 }
 """The label of a test file's owners by stage (`tools/linter/adapters/testowners_linter.py` of torch)."""
+
+SAID: Final[dict[Stage, str]] = {
+    "recompile": "torch.compile",
+    "recompile-dynamic": "torch.compile(dynamic=True)",
+    GROW: "torch.export",
+}
+"""What an issue calls a stage whose name only ddefuzz has."""
 
 
 class Parts(NamedTuple):
@@ -45,20 +57,21 @@ def issue(finding: Finding, environment: str = "") -> str:
     site = f"`{finding.site}`" if finding.site.module is None else f"`{finding.site}` (Python)"
     asked = question(finding.expression)
     meaning = MEANINGS[finding.cause]
+    called = f"The call site is {site}" + (f", which evaluates `{asked}` on an unbacked size." if asked else ".")
     lines = [
         f"<!-- title: {finding.title} -->",
         f"<!-- label: {LABEL} -->",
         "",
         "### 🐛 Describe the bug",
         "",
-        f"Capturing this program fails in {', '.join(finding.stages)}:",
+        _problem(finding),
         "",
         "```python",
-        finding_snippet(finding).rstrip(),
+        _snippet(finding).rstrip(),
         "```",
         "",
         *_error(finding),
-        f"The call site is {site}" + (f", which evaluates `{asked}` on an unbacked size." if asked else "."),
+        called if _is_failed_capture(finding) else _blame(finding, site),
         f"Cause: {meaning.meaning}. What to change: {meaning.fix.removeprefix('PyTorch: ')}.",
         "",
         *_control(finding),
@@ -75,6 +88,41 @@ def issue(finding: Finding, environment: str = "") -> str:
 _ASK_ENVIRONMENT: Final = "(paste the output of `python -m torch.utils.collect_env`, or run `ddefuzz report ID --env`)"
 
 
+def _is_failed_capture(finding: Finding) -> bool:
+    """Whether the capture raises, for any reason but what another semantics does."""
+    row = row_of(finding.kind)
+    return row.cause is None and not row.deadly
+
+
+def _problem(finding: Finding) -> str:
+    """The sentence before the snippet: for a failed capture where it fails, for any other kind its meaning."""
+    stages = ", ".join(SAID.get(stage, stage) for stage in finding.stages)
+    if _is_failed_capture(finding):
+        return f"Capturing this program fails in {stages}:"
+    meaning = row_of(finding.kind).meaning
+    said = meaning if meaning.startswith("torch.") else meaning[:1].upper() + meaning[1:]
+    return f"{said} (seen in {stages}):"
+
+
+def _blame(finding: Finding, site: str) -> str:
+    """The sentence about the site that the oracle's kind has, with the whole evidence."""
+    title, failure = row_of(finding.kind).title, finding.evidence
+    if failure is None or not isinstance(title, str):
+        return f"The call site is {site}."
+    evidence = " ".join(failure.evidence.split())
+    said = title.format(site=site, anchor=finding.anchor, stage=failure.observation.stage, evidence=evidence)
+    return f"{said.rstrip('.')}."
+
+
+def _snippet(finding: Finding) -> str:
+    """The lines that show it. For what only a look into the capture shows, the lines that capture the program."""
+    try:
+        expected_of(finding)
+    except InputError:
+        return capture_snippet(finding)
+    return finding_snippet(finding)
+
+
 def _error(finding: Finding) -> list[str]:
     exceptions = finding.evidence.observation.exceptions if finding.evidence is not None else ()
     if not exceptions:
@@ -85,26 +133,33 @@ def _error(finding: Finding) -> list[str]:
 
 
 def _control(finding: Finding) -> list[str]:
-    if finding.control is None:
+    if finding.control is None or finding.control == Control("not judged", "not judged"):
         return []
-    static, backed = finding.control.static, finding.control.backed
-    return [f"With all sizes static the same program {_ran(static)}; with backed dynamic sizes it {_ran(backed)}.", ""]
+    said = _RAN if _is_failed_capture(finding) else _RAN | {"passes": "does not show this", "fails": "shows this, too"}
+    static, backed = said[finding.control.static], said[finding.control.backed]
+    return [f"With all sizes static the same program {static}; with backed dynamic sizes it {backed}.", ""]
 
 
-def _ran(outcome: str) -> str:
-    return {"passes": "is captured", "fails": "fails in the same way"}.get(outcome, outcome.replace("not ", "was not "))
+_RAN: Final[dict[ControlOutcome, str]] = {
+    "passes": "is captured",
+    "fails": "fails in the same way",
+    "fails otherwise": "fails otherwise",
+    "not judged": "was not judged",
+}
 
 
 def _stages(finding: Finding) -> list[str]:
     """The verdict of each stage: with and without explicit unbacked semantics."""
-    if not finding.verdicts:
+    if not finding.verdicts or not (_is_failed_capture(finding) or oracle_of(finding.kind).compares):
         return []
     rows = [f"| {stage} | {verdict} |" for stage, verdict in finding.verdicts.items()]
     return ["| capture | explicit unbacked semantics compared with size-oblivious |", "|---|---|", *rows, ""]
 
 
 def unit_test(finding: Finding) -> str:
-    """A test in the style of PyTorch's own, which is expected to fail until the finding is fixed."""
+    """A test in the style of PyTorch's own, which is expected to fail until the finding is fixed. Raises `InputError`
+    if no test shows it.
+    """
     stage = _stage(finding)
     parts = parts_of(finding_snippet(finding, stage))
     name = _words(finding, "_").lower()
@@ -134,7 +189,11 @@ def unit_test(finding: Finding) -> str:
 
 
 def exportdb_example(finding: Finding) -> str:
-    """A file for `torch/_export/db/examples/`. Raises `InputError` if the finding is not one of export."""
+    """A file for `torch/_export/db/examples/`. Raises `InputError` if the finding is not one of export, or if export
+    captures its program.
+    """
+    if not _is_failed_capture(finding):
+        raise InputError(f"{finding.id}: found the kind {finding.kind}, expected a failed export for ExportDB")
     if "export" not in finding.stages:
         raise InputError(f"{finding.id}: was not found in export, expected a finding of export for ExportDB")
     parts = parts_of(finding_snippet(finding, "export"))
@@ -180,13 +239,14 @@ def parts_of(snippet: str) -> Parts:
 
 def _stage(finding: Finding) -> Stage:
     stage = finding.stage
-    if stage is None or stage not in CAPTURE_STAGES:
-        raise InputError(f"{finding.id}: was found in the stage {stage}, expected one of {', '.join(CAPTURE_STAGES)}")
+    if stage is None or stage not in OWNERS:
+        raise InputError(f"{finding.id}: was found in the stage {stage}, expected one of {', '.join(OWNERS)}")
     return stage
 
 
 def _words(finding: Finding, between: str) -> str:
-    """A name in Python for the finding: its op, and what is unbacked about it."""
+    """A name in Python for the finding: its op, and that a size is unbacked; without one, the kind."""
     op = (finding.shown_ops or (str(finding.site),))[0]
-    words = [*re.findall(r"[A-Za-z0-9]+", op.removeprefix("torch.")), "unbacked"]
+    last = finding.kind if finding.stage in APART else "unbacked"
+    words = [*re.findall(r"[A-Za-z0-9]+", op.removeprefix("torch.")), last]
     return between.join(word[:1].upper() + word[1:] for word in words)
