@@ -22,10 +22,16 @@ from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
 from ddefuzz.formats.table import NAMES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.capture import KINDS
+from ddefuzz.oracles.table import ORACLES
 from ddefuzz.report.check import Document, Offered, Problem, captures_of, failed, failures_of, problems_of
 from ddefuzz.report.owner import torch_itself
 
 DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
+
+APART_ORACLES = {
+    oracle.name: "; ".join(row.meaning for row in oracle.kinds.values()) for oracle in ORACLES if oracle.stages
+}
+"""The oracles with stages of their own, and what they look for."""
 
 
 @click.command("check")
@@ -39,6 +45,15 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     "share a size, or `all`. Default: those that NAME_unbacked and marks on tensors say.",
 )
 @stages_option
+@click.option(
+    "--oracle",
+    "oracles",
+    type=click.Choice(tuple(APART_ORACLES)),
+    metavar="NAME",
+    multiple=True,
+    help="Also judge by an oracle that is not asked by default, because it costs more: "
+    f"{', '.join(f'{name} ({said})' for name, said in APART_ORACLES.items())}. Can be repeated.",
+)
 @semantics_option(DEFAULT_SEMANTICS)
 @click.option(
     "--key",
@@ -86,6 +101,7 @@ def command(
     case: str | None,
     unbacked: str,
     stages: tuple[Stage, ...],
+    oracles: tuple[str, ...],
     mechanisms: tuple[Mechanism, ...],
     key: str | None,
     known: Path | None,
@@ -111,7 +127,8 @@ def command(
     example_args, in the same file. NAME_unbacked or NAME_dynamic_shapes say what is dynamic. TARGET may also be a saved
     program (.pt2), the file of a ddefuzz program, or a file with a list CASES. Code in TARGET is executed.
     """
-    wanted = tuple(stage for stage in STAGES if stage in {"eager", *stages})
+    apart = (stage for oracle in ORACLES if oracle.name in oracles for stage in oracle.stages)
+    wanted = (*(stage for stage in STAGES if stage in {"eager", *stages}), *apart)
     semantics = tuple(map(Semantics, mechanisms))
     workers = 1 if ":" in target or case is not None else jobs
     with (

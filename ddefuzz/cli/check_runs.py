@@ -14,6 +14,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
+    APART,
     CallableSubject,
     Observation,
     ProgramSubject,
@@ -136,11 +137,11 @@ def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semant
             target.subject,
             stage,
             one,
-            graph=stage != "eager" and len(semantics) > 1,
+            graph=stage not in ("eager", *APART) and len(semantics) > 1,
             calls=calls_in(stage, target.subject, NAMES, called_of(stages)),
         )
         for stage in stages
-        for one in (semantics if stage != "eager" else semantics[:1])
+        for one in (semantics if stage not in ("eager", *APART) else semantics[:1])
     ]
 
 
@@ -178,4 +179,5 @@ def _doing(planned: Planned, seconds: float) -> str:
 
 
 def _ended(seen: Observation) -> str:
-    return f"{'captured' if seen.outcome == 'ok' else seen.outcome} in {seen.seconds:.1f} s"
+    done = "done" if seen.stage in APART else "captured"
+    return f"{done if seen.outcome == 'ok' else seen.outcome} in {seen.seconds:.1f} s"

@@ -33,8 +33,8 @@ def _repeated(prepared: Prepared, number: int) -> Prepared:
     """A program that runs the block this many times on the same inputs, and returns all results."""
     block = prepared.call
 
-    def blocks(*args: Any) -> list[Any]:
-        return [block(*args) for _ in range(number)]
+    def blocks(*args: Any, **kwargs: Any) -> list[Any]:
+        return [block(*args, **kwargs) for _ in range(number)]
 
     return replace(prepared, call=blocks)
 

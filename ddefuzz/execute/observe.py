@@ -4,7 +4,6 @@ record.
 
 from __future__ import annotations
 
-import inspect
 import io
 import os
 import random
@@ -23,14 +22,15 @@ import psutil  # type: ignore[import-untyped]
 import torch
 
 from ddefuzz.execute import phase
+from ddefuzz.execute.at_sizes import at_sizes, refusal
 from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.exercise import exercise, resized
+from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.forms import Form
 from ddefuzz.execute.graphs import forms_of
 from ddefuzz.execute.growing import grown
 from ddefuzz.execute.growth import Growth
 from ddefuzz.execute.intact import kept_intact
-from ddefuzz.execute.prepared import Prepared, inputs_of, sizes_by_name
+from ddefuzz.execute.prepared import Prepared, inputs_of, parameter_names, sizes_by_name
 from ddefuzz.execute.protocol import (
     APART,
     GROW,
@@ -39,7 +39,6 @@ from ddefuzz.execute.protocol import (
     ExceptionInfo,
     Observation,
     Outcome,
-    ProgramSubject,
     Run,
     Stage,
     Subject,
@@ -199,14 +198,12 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
 
 
 def _apart(run: Run) -> _Seen:
-    """A run of a program in one of the stages that only one oracle judges."""
-    if not isinstance(run.subject, ProgramSubject):
-        return _Seen("not-judged", "only programs are called at other sizes, or repeated")
+    """A run in one of the stages that only one oracle judges."""
     return _grown(run.subject) if run.stage == GROW else _repeated(run.subject, run)
 
 
-def _grown(subject: ProgramSubject) -> _Seen:
-    """Export the program repeated. It is not judged if that raises."""
+def _grown(subject: Subject) -> _Seen:
+    """Export the subject repeated. It is not judged if that raises."""
     started, clock = time.process_time(), time.perf_counter()
     try:
         growths = grown(lambda: prepare(subject))
@@ -216,19 +213,20 @@ def _grown(subject: ProgramSubject) -> _Seen:
     return _Seen("ok", cpu_seconds=spent[0], seconds=spent[1], growths=growths)
 
 
-def _repeated(subject: ProgramSubject, run: Run) -> _Seen:
-    """Compile a program and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
-    sized = [(size, at) for size in run.calls if (at := resized(subject, size)) is not None]
+def _repeated(subject: Subject, run: Run) -> _Seen:
+    """Compile a subject and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
+    refused = refusal(prepare(subject)) if isinstance(subject, CallableSubject) else ""
+    sized = at_sizes(subject, run.calls) if not refused else []
     if not sized:
-        return _Seen("not-judged", "its inputs cannot have these sizes")
+        return _Seen("not-judged", refused or "its inputs cannot have these sizes")
     try:
-        for _, at in sized:
-            eager(prepare(at))
+        for _, make in sized:
+            eager(make())
     except Exception as error:  # noqa: BLE001 the subject is under test
         return _Seen("not-judged", f"eager: {message_of(error)}".partition("\n")[0])
     started, clock = time.process_time(), time.perf_counter()
-    prepared = [prepare(at) for _, at in sized]
-    names = list(inspect.signature(prepared[0].call).parameters)
+    prepared = [make() for _, make in sized]
+    names = parameter_names(prepared[0])
     counted = count(prepared[0].call, names, [one.args for one in prepared], REPEATED[run.stage])
     return _Seen(
         "not-judged" if counted.error else "ok",

@@ -33,10 +33,12 @@ class Symbol(msgspec.Struct, frozen=True):
 
 
 def stacks_of(seen: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...], tuple[Frame, ...]]:
-    """The Python stack, the stack that dynamo traced, and the C++ stack of a failure."""
-    raised = seen.raised
-    if raised is not None:
-        return raised.python, raised.traced, raised.native
+    """The Python stack, the stack that dynamo traced, and the C++ stack of a failure, or of the guard for which
+    torch.compile compiled again.
+    """
+    decided = seen.raised or (seen.repeated.failed if seen.repeated is not None else None)
+    if decided is not None:
+        return decided.python, decided.traced, decided.native
     exceptions = seen.exceptions
     return (
         next((exception.frames for exception in reversed(exceptions) if exception.frames), ()),

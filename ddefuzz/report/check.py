@@ -16,7 +16,7 @@ from ddefuzz.classify.kind import GUARD_EXCEPTIONS
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.control.model import Control, data_dependent
 from ddefuzz.execute.calls import Agreement, Call, Difference
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation, Outcome, Stage
+from ddefuzz.execute.protocol import APART, EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation, Outcome, Stage
 from ddefuzz.findings.by_key import KnownFinding
 from ddefuzz.instrument.events import Answered, Frame
 from ddefuzz.oracles.capture import KINDS, classify, judge
@@ -341,7 +341,7 @@ def _called(call: Call) -> Called:
 
 
 def _verdict(observation: Observation, observations: Sequence[Observation]) -> Verdict | None:
-    if observation.stage == "eager" or observation.semantics != EXPLICIT:
+    if observation.stage in ("eager", *APART) or observation.semantics != EXPLICIT:
         return None
     others = [one for one in observations if one.stage == observation.stage and one.semantics != EXPLICIT]
     second = next((one for one in others if one.semantics == SIZE_OBLIVIOUS), others[0] if others else None)

@@ -102,6 +102,14 @@ def loop(boxes: Tensor) -> Tensor:
 loop_args = (torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.1, 0.0, 2.0, 2.0], [5.0, 5.0, 7.0, 8.0]]),)
 
 
+def lengthy(x: Tensor) -> Tensor:
+    return x * len(range(x.shape[0])[1:])
+
+
+lengthy_args = (torch.ones(5, 3),)
+lengthy_unbacked = {"x": [0]}
+
+
 def dies(x: Tensor) -> Tensor:
     ctypes.string_at(0)
     return x

@@ -101,6 +101,19 @@ def test_a_loop_over_data_is_left_and_named() -> None:
     assert "timeout" not in {one["kind"] for one in found["problems"]}
 
 
+@pytest.mark.slow
+def test_a_users_function_that_is_compiled_again_is_a_problem_of_its_own_row() -> None:
+    found = document(f"{SUBJECTS}:lengthy", "--stage", "eager", "--oracle", "recompilation", "--no-advice")
+    rows = {one["stage"]: one for one in found["captures"]}
+    (problem,) = found["problems"]
+    assert (problem["kind"], problem["owner"]["kind"]) == ("recompiles", "yours")
+    assert problem["chain"][-1]["code"] == "range(x.shape[0])"
+    assert "4 compilations for the sizes 5, 7, 9, 11, 2 needed" in problem["evidence"]
+    assert set(problem["stages"]) <= {"recompile", "recompile-dynamic"} <= set(rows)
+    assert rows["recompile"]["keys"] == [problem["key"]]
+    assert rows["recompile"]["outcome"] == "ok"
+
+
 def test_an_error_that_is_not_about_data_says_so() -> None:
     done = check(f"{SUBJECTS}:odd_output", "--stage", "export", "--no-advice")
     assert done.returncode == 1
