@@ -60,13 +60,11 @@ class Target(NamedTuple):
     "--patch",
     "patching",
     is_flag=True,
-    help="Print a patch for a guard in torch's Python, after trying it in memory with kept programs and torch's "
-    "samples.",
+    help="Print a patch for a guard in torch's Python code. It is tried first, in memory, with stored programs and "
+    "torch's samples.",
 )
 @click.option("--write", is_flag=True, help="Save each result in its finding, with the cause that follows from it.")
-@click.option(
-    "--again", is_flag=True, help="With --all --write: also the findings that have a result of this torch already."
-)
+@click.option("--fresh", is_flag=True, help="With --all --write: also try findings that have a result of this torch.")
 @click.option(
     "--stored", is_flag=True, help="Print the results that the findings of the database have, and run nothing."
 )
@@ -92,7 +90,7 @@ def command(
     everything: bool,
     patching: bool,
     write: bool,
-    again: bool,
+    fresh: bool,
     stored: bool,
     stage: Stage | None,
     timeout: float,
@@ -103,11 +101,11 @@ def command(
 ) -> None:
     """Try which answer of a guard would fix a data-dependent error.
 
-    The first guard that cannot be decided is answered False, then True, then deferred to a run-time assertion. So is
-    each clause of `And`, `Or` and Python's `a or b`. Each time the program is captured, and the captured program is
-    compared with eager at all data sizes. Other programs of the database that evaluate the same guard are tried too.
-    The verdict is the smallest change that gives correct results: guard_or_false, guard_or_true or torch._check. If no
-    change does, the verdict says so.
+    The first guard that cannot be decided is answered False, then True, then deferred to a run-time assertion. Each
+    clause of `And`, `Or` and Python's `a or b` is answered in the same way. For each answer the program is captured,
+    and the captured program is compared with eager at all data sizes. Other programs of the database that evaluate the
+    same guard are tried too. The verdict is the smallest change that gives correct results: guard_or_false,
+    guard_or_true or torch._check. If no change does, the verdict says so.
     """
     if bool(targets) + everything + stored != 1:
         raise click.UsageError("expected an ID or a FILE, or else --all or --stored")
@@ -126,7 +124,7 @@ def command(
     torch = version("torch")
     with ExitStack() as stack:
         database = stack.enter_context(Database.open(db, create=False)) if _needs_database(targets) else None
-        chosen = _targets(targets, stage, database, torch if write and not again else None)
+        chosen = _targets(targets, stage, database, torch if write and not fresh else None)
         pool = stack.enter_context(Pool(jobs))
         live = stack.enter_context(LiveLine(f"answering for {counted(len(chosen), 'program')}"))
         threads = stack.enter_context(ThreadPoolExecutor(jobs))

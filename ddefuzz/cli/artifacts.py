@@ -111,14 +111,19 @@ def command(
     jobs: int,
     db: str,
 ) -> None:
-    """Write what each stage of the compile stack makes of a program, as files and one HTML page.
+    """Write the graphs, guards and code of each stage of the compile stack to files and one HTML page.
 
-    These are dynamo's graph and guards, the exported graph, the forward and backward graphs of AOTAutograd, and the
-    code of inductor. Assertions are marked. Each symbol is listed with its range and its origin, and each node with
-    the line that made it and the kernel that computes it. For a stage that fails, the failure is written with its
-    site and cause. Graph breaks of torch.compile(fullgraph=False) are listed with reason, site and cause.
+    The graphs are dynamo's graph with its guards, the exported graph, and the forward and backward graphs of
+    AOTAutograd. The code is inductor's. Assertions are marked. Each symbol is listed with its range and its origin.
+    Each node is listed with the line that made it and the kernel that computes it. A stage that fails is listed with
+    its site and cause. Graph breaks of torch.compile(fullgraph=False) are listed with reason, site and cause.
 
     The argument is a program FILE, a finding (its ID or its folder), or your own FILE:NAME as for `ddefuzz check`.
+
+    \b
+    Examples:
+      ddefuzz artifacts dde-08f7b02bbb
+      ddefuzz artifacts model.py:make_model --diff aot inductor
     """
     wanted = tuple(stage for stage in CAPTURE_STAGES if stage in {*stages, *(one for pair in diffs for one in pair)})
     semantics = tuple(map(Semantics, mechanisms))

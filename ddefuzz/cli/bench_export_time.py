@@ -70,8 +70,10 @@ class Measured(msgspec.Struct, frozen=True):
     metavar="CPU",
     help="CPU seconds of exports for each workload and combination of settings.",
 )
-@click.option("--most", type=click.IntRange(min=FIRST), default=640, show_default=True, help="The largest n.")
-@click.option("--knobs", is_flag=True, help="Measure every combination of torch's settings, and not only the default.")
+@click.option(
+    "--most", type=click.IntRange(min=FIRST), metavar="N", default=640, show_default=True, help="The largest n."
+)
+@click.option("--knobs", is_flag=True, help="Measure every combination of torch's settings, not only the default.")
 @click.option(
     "--speedscope",
     "profile",
@@ -102,12 +104,12 @@ def command(
 
     Each export runs twice in its own process: once to measure time, once to count. The counts are calls of
     evaluate_expr and of the functions that it calls, sympy objects, and evaluations that are repeated with the same
-    answer. A count grows as a power of n, and the output has its exponent. A count is steep if even the lower end of
-    the exponent's interval is above 1.5. The result of the exported program is compared with eager's.
+    answer. A power of n is fitted to each count, and the output has its exponent. A count is reported as steep if the
+    lower end of the exponent's interval is above 1.5. The result of the exported program is compared with eager's.
 
     With --knobs each n is exported with every combination of aggressive_guard_free_semantics (0, 1, 2) and
-    do_not_emit_stack_traces, and without the cache of FakeTensorMode. They run in turn, so that the ratios are of one
-    run.
+    do_not_emit_stack_traces, and without the cache of FakeTensorMode. They run in turn, so that ratios compare
+    measurements of the same run.
     """
     interrupted, hottest = False, {}
     if "svg" in (format_, *(name for name, _ in outputs)):

@@ -43,9 +43,9 @@ SCHEMA = "ddefuzz.bench.recall/3"
     multiple=True,
     default=("capture",),
     show_default=True,
-    help="Which faults: capture (the guard raises instead of taking its fallback), agreement (the fallback is turned "
-    "round), specialization (an unbacked symbol becomes a number or another symbol), assertions (a run-time assertion "
-    "is added or dropped). All oracles judge them. Can be repeated; there is one campaign.",
+    help="Which faults: capture (the guard raises instead of taking its fallback), agreement (the fallback answer "
+    "is inverted), specialization (an unbacked symbol becomes a number or another symbol), assertions (a run-time "
+    "assertion is added or dropped). All oracles judge them. Can be repeated.",
 )
 @click.option(
     "--sites", type=click.IntRange(1), metavar="K", default=50, show_default=True, help="Number of faults to plant."
@@ -72,15 +72,15 @@ SCHEMA = "ddefuzz.bench.recall/3"
     metavar="N",
     default=16,
     show_default=True,
-    help="How many of the campaign's cases are run with a fault, at most. Not for capture, where the first one counts.",
+    help="Run at most N of the campaign's cases with each fault. Not for capture, where only the first case counts.",
 )
 @click.option(
     "--cases",
     "kept",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Save the cases of the campaign in this file. If it exists, plant the faults in its cases and run no "
-    "campaign; --budget, --campaign-seed and --guided are then not used.",
+    help="Save the cases of the campaign in FILE. If FILE exists, use its cases and run no campaign; --budget, "
+    "--campaign-seed and --guided then have no effect.",
 )
 @click.option("--guided/--uniform", default=True, show_default=True, help="As for `ddefuzz run`.")
 @click.option(
@@ -111,9 +111,9 @@ def command(
 ) -> None:
     """Plant faults at known guard sites, and measure how many a campaign finds and attributes correctly.
 
-    The faults are planted at K sites of the database, one at a time. One campaign has to find all of them: the cases
-    that reach a fault's site are run with it, in order. A fault that changes nothing in any of them is counted apart.
-    The campaign's findings are not saved.
+    The faults are planted at K sites of the database, one at a time. One campaign is run without faults. Its cases that
+    reach a fault's site are then run again with the fault, in order. A fault that changes nothing in any of these cases
+    is counted separately. The campaign's findings are not saved.
     """
     with Database.open(db, create=False) as database:
         known = database.sites(_version(database, version))

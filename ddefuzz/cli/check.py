@@ -116,16 +116,23 @@ def command(
 ) -> None:
     """Capture a program, or your own model, in several stages, and explain what fails.
 
-    The first line says whether it exports. Then comes each problem once: whose code it is, the calls that lead there,
-    where the sizes come from, and changes that were tried and let capture succeed. After the first undecided guard the
-    capture goes on, so that all problems are listed at once.
+    The first line says whether it exports. Then each problem is printed once: whose code it is, the calls that lead
+    there, where the sizes come from, and the changes of your code with which capture succeeds. Capture continues after
+    an undecided guard, so that all problems are listed at once.
 
-    Exit code 1: a capture fails, or a captured program is wrong. Problems of PyTorch that do neither are listed last.
+    Exit code 1: a capture fails, or a captured program is wrong. Problems of PyTorch with neither effect are listed
+    last.
 
     TARGET is FILE:NAME or package.module:NAME, where NAME is a function, an nn.Module, or a factory that returns
     (callable, args), (callable, args, kwargs) or a dict of these. Example arguments are NAME_args and NAME_kwargs, or
     example_args, in the same file. NAME_unbacked or NAME_dynamic_shapes say what is dynamic. TARGET may also be a saved
     program (.pt2), the file of a ddefuzz program, or a file with a list CASES. Code in TARGET is executed.
+
+    \b
+    Examples:
+      ddefuzz check model.py:make_model
+      ddefuzz check model.py:Net --unbacked 'ids:0,1' --stage export
+      ddefuzz check model.py:make_model --patch fix.diff
     """
     apart = (stage for oracle in ORACLES if oracle.name in oracles for stage in oracle.stages)
     wanted = (*(stage for stage in STAGES if stage in {"eager", *stages}), *apart)

@@ -9,13 +9,13 @@ from ddefuzz.advice.model import MEANING, Advice, Change
 from ddefuzz.cli.layout import counted
 
 
-def advice_facts(advice: Advice, mended: Sequence[int] = ()) -> Iterator[tuple[str, str]]:
-    """The lines of advice, each with its name. `mended` are the numbers of the problems that each change mends."""
+def advice_facts(advice: Advice, fixed: Sequence[int] = ()) -> Iterator[tuple[str, str]]:
+    """The lines of advice, each with its name. `fixed` are the numbers of the problems that each change fixes."""
     yield "why", advice.summary
     if advice.line is not None:
         yield "line", f"{advice.line.file}:{advice.line.line}: {advice.line.code.strip()}"
     for number, change in enumerate(advice.changes, 1):
-        yield f"change {number}", _change(change, mended)
+        yield f"change {number}", _change(change, fixed)
     if advice.tried:
         yield "tried", "\n".join(f"{one.does}: {one.ended}" for one in advice.tried)
     if advice.remaining:
@@ -36,12 +36,12 @@ def _next(best: Change) -> str:
     return "run this command with --apply to write change 1 to your code, or with --patch FILE to have it as a diff"
 
 
-def _change(change: Change, mended: Sequence[int]) -> str:
+def _change(change: Change, fixed: Sequence[int]) -> str:
     """A change in words, then its diff and the code to paste, which are not folded."""
-    mends = f"mends problem {', '.join(map(str, mended))}; " if mended else ""
+    fixes = f"fixes problem {', '.join(map(str, fixed))}; " if fixed else ""
     said = [
         f"{change.does} ({MEANING[change.kind]})",
-        f"{mends}passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs",
+        f"{fixes}passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs",
         *change.refuses,
     ]
     outside = f"\nto paste, in place of what lies outside of your project:\n{change.paste}" if change.paste else ""

@@ -28,14 +28,17 @@ def _flag(name: str, default: bool, said: str) -> Callable[[Command], Command]:
 @click.option("--examples", type=click.IntRange(1), metavar="N", default=300, show_default=True,
               help="Number of tensors or pairs that each property is tried on.")  # fmt: skip
 @click.option("--sizes", type=click.Choice(get_args(SizeParts)), default="all", show_default=True,
-              help="Which sizes the key must tell apart: all, or only 0, 1, and 2 or more.")  # fmt: skip
+              help="Which sizes the key must distinguish: all, or only 0, 1, and 2 or more.")  # fmt: skip
 @click.option("--strides", type=click.Choice(get_args(StrideParts)), default="all", show_default=True,
-              help="Which strides: all, only their pattern (0, 1, order, dense), or none.")  # fmt: skip
-@_flag("divisible", False, "Whether sizes that are divisible by 16 are told from others.")
-@_flag("alignment", True, "Whether data at an address that is divisible by 16 is told from other data.")
-@_flag("dtype", True, "Whether dtypes are told apart.")
-@_flag("device", True, "Whether devices are told apart.")
-@_flag("requires-grad", True, "Whether tensors that need a gradient are told from others.")
+              help="Which strides the key must distinguish: all, only their pattern (0, 1, order, dense), or "
+              "none.")  # fmt: skip
+@_flag("divisible", False, "Whether the key must distinguish sizes that are divisible by 16 from others.")
+@_flag(
+    "alignment", True, "Whether the key must distinguish data at an address that is divisible by 16 from other data."
+)
+@_flag("dtype", True, "Whether the key must distinguish dtypes.")
+@_flag("device", True, "Whether the key must distinguish devices.")
+@_flag("requires-grad", True, "Whether the key must distinguish tensors that require a gradient from others.")
 @click.option("--kind", "kinds", metavar="KIND", multiple=True,
               help="Draw only this kind of tensors, such as tensor, parameter or sparse. Can be repeated.")  # fmt: skip
 @output_options("text", "json")

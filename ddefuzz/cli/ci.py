@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 @click.group("ci")
 def command() -> None:
-    """Run what a CI job needs: pull-request, batch, prune, coverage.
+    """Run the steps of a CI job: pull-request, batch, prune, coverage.
 
     Each writes its reports (SARIF, JUnit, Markdown, HTML, JSON lines) to ddefuzz-report/, also when nothing failed. On
     GitHub the Markdown is the step's summary, and failures are annotations.
@@ -61,7 +61,9 @@ def budget_option(default: str) -> Callable[[Command], Command]:
 
 @command.command("pull-request")
 @budget_option("8m")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the campaign.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Seed of the campaign."
+)
 def pull_request(budget: str, seed: int) -> None:
     """Replay the cases and findings, then run a campaign.
 
@@ -82,7 +84,7 @@ def batch(budget: str, shard: str) -> None:
 
 @command.command("prune")
 def prune() -> None:
-    """Delete case files in corpora/ that others cover, and report them. A person commits what is left."""
+    """Delete case files in corpora/ that are not needed, and report them. A person commits the change."""
     words = ("corpus", "prune", "corpora")
     outputs = ("--output", f"markdown={REPORTS / 'prune.md'}", "--output", f"json={REPORTS / 'prune.json'}")
     _run([Step("prune", words + outputs, REPLAY_SECONDS, reports=False)])

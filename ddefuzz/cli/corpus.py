@@ -48,7 +48,7 @@ def command() -> None:
 @finding_options
 @jobs_option
 def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url: str | None, jobs: int) -> None:
-    """Add programs to a corpus, with what they do today as their expectations.
+    """Add programs to a corpus. What they do today is what they are expected to do.
 
     PROGRAM is a program file, or the ID of a finding: its smallest program is added. Each program is run in the stages.
     A program that is already in the corpus is rejected.
@@ -70,10 +70,17 @@ def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url:
 
 @command.command("promote")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--corpus", type=click.Path(path_type=Path, file_okay=False), default=REGRESSION, show_default=True)
+@click.option(
+    "--corpus",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    default=REGRESSION,
+    show_default=True,
+    help="The folder to which the cases are added.",
+)
 @finding_options
 def promote(ids: tuple[str, ...], corpus: Path, url: str | None) -> None:
-    """Make regression cases of findings, by their smallest programs.
+    """Make regression cases of the smallest programs of findings.
 
     A case expects the failure of its finding in the finding's stage. If the finding is fixed in this torch, the case
     is expected to pass. Nothing is run.
@@ -90,13 +97,13 @@ def promote(ids: tuple[str, ...], corpus: Path, url: str | None) -> None:
 
 @command.command("prune")
 @click.argument("corpora", metavar="CORPUS...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Show what would go, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="List the files that would be deleted, and delete nothing.")
 @jobs_option
 @output_options("text", "json", "markdown")
 def prune(
     corpora: tuple[Path, ...], dry_run: bool, jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]
 ) -> None:
-    """Delete case files, so that the others still reach all guard sites and show all signatures.
+    """Delete case files that are not needed to reach all guard sites and to show all signatures.
 
     Each case is run. A file is always kept if one of its cases is expected to pass, or does not do what is expected.
     """

@@ -48,22 +48,25 @@ OUTCOMES: dict[Kind, Outcome] = {
     default="300x",
     show_default=True,
     metavar="TIME|Nx",
-    help="How long to run, or how many cases to draw. With a TIME cases are drawn until it ends.",
+    help="How long to run (TIME), or how many cases to draw (Nx).",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the drawn cases.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Seed of the drawn cases."
+)
 @click.option(
     "--profile",
     type=click.Choice(tuple(PROFILES)),
     default="default",
-    metavar="PROFILE",
+    metavar="NAME",
     show_default=True,
-    help=f"What is drawn: {', '.join(PROFILES)}.",
+    help=f"Kind of programs to generate: {', '.join(PROFILES)}.",
 )
 @stages_option
 @click.option(
     "--save",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write the results to OLD.jsonl and NEW.jsonl here.",
+    metavar="FOLDER",
+    help="Write the results to OLD.jsonl and NEW.jsonl in this folder.",
 )
 @jobs_option
 @output_options("text", *NAMES)

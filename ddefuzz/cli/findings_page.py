@@ -107,7 +107,7 @@ def show_page(finding: Finding, page: Page) -> str:
                 frames = counted(stack.left_out, "internal frame")
                 parts.append(f"  {frames} not shown: `--format json` has them all")
     if finding.answers is not None:
-        parts += [_heading("what would mend it"), *evidence_parts(finding.answers, page)]
+        parts += [_heading("what would fix it"), *evidence_parts(finding.answers, page)]
     parts += _found_with(finding)
     if finding.notes:
         parts.append(_heading("notes"))

@@ -37,14 +37,14 @@ EMPTY: Final[dict[str, str]] = {
 @click.option(
     "--ci",
     type=click.Choice([*WORKFLOWS, "none"]),
-    metavar="CI",
+    metavar="NAME",
     default="github",
     show_default=True,
     help="The workflow to write: github, gitlab or none.",
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def command(folder: Path, ci: str, force: bool) -> None:
-    """Write what a repository needs to run ddefuzz in its CI.
+    """Write the files with which a repository runs ddefuzz in its CI.
 
     FOLDER (default: the current one) gets ddefuzz.toml, a corpus with one case, an empty list of known findings, and a
     workflow that calls `ddefuzz ci`. It needs nothing but the package. Files that exist are not replaced.

@@ -16,35 +16,52 @@ from ddefuzz.cli.interrupts import ends_by_exception, said_of
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, give_up_streams, say
 from ddefuzz.errors import EXIT_INTERNAL, EXIT_USAGE, DdefuzzError, unsupported_by
 
-COMMANDS = {
-    "run": "Run a fuzzing campaign: generate programs, capture them, and save what fails.",
-    "sweep": "Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.",
-    "check": "Capture a program, or your own model, in several stages, and explain what fails.",
-    "artifacts": "Write what each stage of the compile stack makes of a program, as files and one HTML page.",
-    "check-key": "Check a function that makes the keys of a cache of compiled kernels.",
-    "minimize": "Shrink a program while it still fails in the same way.",
-    "answers": "Try which answer of a guard would fix a data-dependent error.",
-    "replay": "Run the saved cases again and compare them with what is expected.",
-    "findings": "List, show and triage findings.",
-    "triage": "Decide on findings in the terminal, one a screen and one key a decision.",
-    "serve": "Show the findings in a browser, and decide on them there.",
-    "report": "Write findings in a format for other tools, or one finding for PyTorch's developers.",
-    "matrix": "Run findings and cases under several versions of torch, and say in which they fail.",
-    "diff": "Compare what the same programs do under two versions of torch.",
-    "bisect": "Find the two versions of torch between which a finding was fixed, moved or appeared.",
-    "corpus": "Work on folders of case files: add, promote, prune, fmt, list.",
-    "ci": "Run what a CI job needs: pull-request, batch, prune, coverage.",
-    "init": "Write what a repository needs to run ddefuzz in its CI.",
-    "study": "Check many models, and compare with a plain capture and with draft_export.",
-    "sites": "List the guard sites of torch, and how often runs reached them.",
-    "bench": "Measure ddefuzz itself.",
-    "recompiles": "Count how often torch.compile compiles each op with out= over calls of different sizes.",
-    "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",
+PANELS = {
+    "Search PyTorch": {
+        "run": "Run a fuzzing campaign: generate programs, capture them, and save what fails.",
+        "sweep": "Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.",
+        "recompiles": "Count how often torch.compile compiles each op with out= over calls of different sizes.",
+        "sites": "List the guard sites of torch, and how often runs reached them.",
+    },
+    "Your own code": {
+        "check": "Capture a program, or your own model, in several stages, and explain what fails.",
+        "artifacts": "Write the graphs, guards and code of each stage of the compile stack to files and one HTML page.",
+        "check-key": "Check a function that makes the keys of a cache of compiled kernels.",
+        "study": "Check many models, and compare the results with a plain export and with draft_export.",
+    },
+    "Findings": {
+        "findings": "List, show and triage findings.",
+        "triage": "Decide on findings in the terminal: one finding per screen, one key per decision.",
+        "serve": "Show the findings in a browser, and decide on them there.",
+        "minimize": "Shrink a program while it still fails in the same way.",
+        "answers": "Try which answer of a guard would fix a data-dependent error.",
+        "report": "Write findings in a format for other tools, or one finding as an issue or test for PyTorch.",
+    },
+    "Regression cases and CI": {
+        "replay": "Run the saved cases again and compare them with what is expected.",
+        "corpus": "Work on folders of case files: add, promote, prune, fmt, list.",
+        "init": "Write the files with which a repository runs ddefuzz in its CI.",
+        "ci": "Run the steps of a CI job: pull-request, batch, prune, coverage.",
+    },
+    "Versions of torch": {
+        "matrix": "Run findings and cases under several versions of torch, and say in which they fail.",
+        "diff": "Compare what the same programs do under two versions of torch.",
+        "bisect": "Find the two versions of torch between which a finding was fixed, moved or appeared.",
+    },
+    "ddefuzz itself": {
+        "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",
+        "bench": "Measure ddefuzz itself.",
+    },
 }
-"""The help line of each subcommand. The subcommand is `command` in the module of that name in `ddefuzz.cli`, with `_`
-for `-`.
+"""The subcommands with their help lines, by the group in which `ddefuzz --help` shows them. The subcommand is `command`
+in the module of that name in `ddefuzz.cli`, with `_` for `-`.
 """
 
+COMMANDS = {name: said for commands in PANELS.values() for name, said in commands.items()}
+
+help_pages.COMMAND_GROUPS = {
+    "ddefuzz": [{"name": title, "commands": list(commands)} for title, commands in PANELS.items()]
+}
 help_pages.THEME = "default-slim"
 help_pages.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
 help_pages.PADDING_HELPTEXT_FIRST_LINE = (0, 0, 1, 0)
@@ -84,8 +101,8 @@ def cli() -> None:
     torch.export and torch.compile raise a data-dependent error where code needs the value of a size that is known
     only at run time. `run` and `sweep` search for such errors in PyTorch itself. `check` captures your own model.
 
-    Options take their defaults from DDEFUZZ_DB, DDEFUZZ_JOBS and so on, from ddefuzz.toml, or from [tool.ddefuzz] in
-    pyproject.toml.
+    Environment variables such as DDEFUZZ_DB and DDEFUZZ_JOBS, ddefuzz.toml, and [tool.ddefuzz] in pyproject.toml
+    change the defaults of options.
     """
 
 

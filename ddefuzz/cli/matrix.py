@@ -51,23 +51,26 @@ OUTCOMES: dict[Change, Outcome] = {
     "--db",
     "url",
     metavar="URL",
-    help="Run the findings of this database, instead of those in findings/. Results are kept in it. A finding whose "
-    "result is there is not run again.",
+    help="Run the findings of this database, instead of those in findings/. The results are saved in it. A finding "
+    "that has a result there is not run again.",
 )
-@click.option("--anew", is_flag=True, help="Run also the findings whose results --db has.")
-@click.option("--id", "ids", metavar="ID", multiple=True, help="Only findings whose id begins so. Can be repeated.")
+@click.option("--fresh", is_flag=True, help="Ignore the results that the database of --db has.")
+@click.option(
+    "--id", "ids", metavar="ID", multiple=True, help="Only findings whose id begins with ID. Can be repeated."
+)
 @click.option(
     "--runs",
     type=click.IntRange(min=1),
+    metavar="N",
     default=1,
     show_default=True,
-    help="Runs, each in a new process, of a finding that does not show at once.",
+    help="How often to run a finding again whose failure does not show, each time in a new process.",
 )
 @click.option("--trust", is_flag=True, help="Execute the Python modules that trusted.toml files below PATH list.")
 @click.option(
     "--page",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write a page with tables, and a plot beside it (extra report).",
+    help="Also write a Markdown page with tables, and a plot next to it. It needs the extra `report`.",
 )
 @jobs_option
 @output_options("text", *NAMES)
@@ -75,7 +78,7 @@ def command(
     paths: tuple[Path, ...],
     pythons: tuple[str, ...],
     url: str | None,
-    anew: bool,
+    fresh: bool,
     ids: tuple[str, ...],
     runs: int,
     trust: bool,
@@ -93,7 +96,7 @@ def command(
     A finding is fixed if it passes after a version in which it fails, and regressed if it fails after one that passes.
     It has moved if another failure shows. In the table, - means not judged: this torch has no such op or stage.
 
-    Ctrl-C loses no result that --db has kept. Exit code 1: some finding has regressed.
+    Results are saved in the database of --db as they come, also before Ctrl-C. Exit code 1: some finding has regressed.
     """
     interpreters = interpreters_of(pythons)
     with nullcontext() if url is None else Database.open(url) as database:
@@ -104,7 +107,7 @@ def command(
                 under = cells[interpreter.name]
                 if findings:
                     kept = None if database is None else Kept(database, interpreter.torch)
-                    under |= _findings(interpreter, findings, kept, live, runs=runs, jobs=jobs, anew=anew)
+                    under |= _findings(interpreter, findings, kept, live, runs=runs, jobs=jobs, fresh=fresh)
                 if cases and interpreter.full:
                     under |= _cases(interpreter, cases, live, jobs=jobs, trust=trust)
                 elif cases:
@@ -126,10 +129,10 @@ def _findings(
     *,
     runs: int,
     jobs: int,
-    anew: bool,
+    fresh: bool,
 ) -> dict[str, Cell]:
     """The cells of the findings under one interpreter, kept ones first."""
-    cells = {} if kept is None or anew else kept.cells(findings)
+    cells = {} if kept is None or fresh else kept.cells(findings)
     left = [one for one in findings if one.id not in cells]
     if cells:
         live.say(f"{interpreter.name}: {counted(len(cells), 'result')} kept, {counted(len(left), 'finding')} to run")

@@ -75,7 +75,9 @@ class Outcome(msgspec.Struct, frozen=True):
     help="For a FILE: the stage in which it fails. Default: the first of export, export-strict and compile that fails.",
 )
 @click.option(
-    "--again", is_flag=True, help="For an ID: start from the original program instead of the smallest one so far."
+    "--from-original",
+    is_flag=True,
+    help="For an ID: start from the original program instead of the smallest one so far.",
 )
 @click.option("--max-attempts", default=500, show_default=True, metavar="N", help="Stop after N captures of a finding.")
 @click.option(
@@ -83,8 +85,8 @@ class Outcome(msgspec.Struct, frozen=True):
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Limit of one capture, with --all of one finding: CPU seconds of its process, and five times as many seconds "
-    "by the clock.",
+    help="Limit of one capture (with --all: of one finding): CPU seconds of its process, and five times as many "
+    "seconds by the clock.",
 )
 @db_option
 @output_options("text", "json")
@@ -94,7 +96,7 @@ def command(
     after: str,
     jobs: int,
     stage: Stage | None,
-    again: bool,
+    from_original: bool,
     max_attempts: int,
     timeout: float,
     db: str,
@@ -103,20 +105,25 @@ def command(
 ) -> None:
     """Shrink a program while it still fails in the same way.
 
-    The program is that of a finding (ID), or in a FILE. FILE:NAME is a model of yours, as for `ddefuzz check`: the
-    calls of torch that lead to its failure are written as a program without your code, and that is shrunk.
+    ID is a finding: its program is shrunk. FILE has a program. FILE:NAME is your own model, as for `ddefuzz check`: the
+    calls of torch that lead to its failure are written as a program without your code, and this program is shrunk.
 
     A smaller program fails in the same way if its failure has the same signature: kind, site and anchor. For a finding,
-    each smaller program is saved at once, so Ctrl-C loses nothing.
+    each smaller program is saved at once, also before Ctrl-C.
 
     With --all, each finding starts from its smallest program so far. It keeps that program if no smaller one fails in
     the same way in a fresh process. The output has one line for each finding.
 
     Exit code 1: the smallest program does not fail in the same way in fresh processes.
+
+    \b
+    Examples:
+      ddefuzz minimize dde-08f7b02bbb
+      ddefuzz minimize model.py:make_model
     """
     if everything:
-        if target is not None or stage or again:
-            raise click.UsageError("found --all with ID|FILE, --stage or --again, expected --all without them")
+        if target is not None or stage or from_original:
+            raise click.UsageError("found --all with ID|FILE, --stage or --from-original, expected --all without them")
         with Database.open(db, create=False) as database:
             report = _report_text if format_ == "text" else _report_json
             minimize_all(database, after, jobs, max_attempts, timeout, report)
@@ -134,7 +141,7 @@ def command(
         pool = stack.enter_context(Pool(1))
         observe = partial(pool.observe, timeout=timeout)
         if finding is not None:
-            start = _of_finding(finding, again=again)
+            start = _of_finding(finding, from_original=from_original)
         elif own is not None:
             start = _of_code(own, stage, pool, timeout)
         else:
@@ -197,8 +204,8 @@ def _report_json(one: Renewed) -> None:
     click.echo(msgspec.json.encode(outcome).decode())
 
 
-def _of_finding(finding: Finding, *, again: bool) -> Start:
-    text = finding.original if again or finding.minimal is None else finding.minimal
+def _of_finding(finding: Finding, *, from_original: bool) -> Start:
+    text = finding.original if from_original or finding.minimal is None else finding.minimal
     if text is None:
         raise InputError(
             f"{finding.id}: found a finding of user code, expected one with a program: user code is not minimized"

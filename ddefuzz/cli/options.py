@@ -97,6 +97,8 @@ def oracles_option(note: str, default: tuple[str, ...] = NAMES) -> Callable[[Com
         help="What counts as a failure: capture (the capture fails), agreement (the captured program and eager have "
         "different results), specialization (an unbacked size is replaced by a number, or its range is too narrow), "
         "assertions (the captured program rejects inputs that eager accepts, or accepts inputs that eager rejects; an "
-        "assertion is lost), mechanism (explicit and size-oblivious semantics capture, or compute, something else). "
+        "assertion is lost), mechanism (explicit and size-oblivious semantics capture different programs, or only one "
+        "captures), recompilation (torch.compile compiles again for other sizes without need), growth (the work of an "
+        "export grows faster than the program). "
         f"{note} Can be repeated.",
     )

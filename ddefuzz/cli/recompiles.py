@@ -50,7 +50,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.option("--db", metavar="URL", help="Record needless compilations as findings in this database. "
               "`ddefuzz minimize --all` then minimizes and confirms them.")  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), metavar="FILE",
-              help="Append each result to this file, and do not count again what is in it.")  # fmt: skip
+              help="Append each result to FILE. Ops that have a result in it are not counted again.")  # fmt: skip
 @click.option("--fail-on", type=click.Choice(["any", "never"]), metavar="WHAT", default="never", show_default=True,
               help="Exit with code 1 if a function compiles more often than allowed (any), or never.")  # fmt: skip
 @jobs_option

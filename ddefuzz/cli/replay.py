@@ -69,10 +69,10 @@ def command(
     code 1: one fails otherwise. One that passes does not change the exit code.
     """
     if python is not None and not scripts:
-        raise click.UsageError("--python goes with --scripts")
+        raise click.UsageError("found --python without --scripts, expected both")
     if scripts:
         if trust or url is not None:
-            raise click.UsageError("--trust and --sites do not go with --scripts")
+            raise click.UsageError("found --trust or --sites with --scripts, expected --scripts without them")
         folders = paths or (DEFAULT_FINDINGS if known is None else ())
         replay_scripts(folders, known, python or sys.executable, jobs, format_, outputs)
         return

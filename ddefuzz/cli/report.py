@@ -40,7 +40,7 @@ def _formats() -> str:
 
 @click.command(
     "report",
-    help=f"""Write findings in a format for other tools, or one finding for PyTorch's developers.
+    help=f"""Write findings in a format for other tools, or one finding as an issue or test for PyTorch.
 
 Without ID, the report has all findings that are open and depend on data. New findings count as failed, reviewed ones
 as known.

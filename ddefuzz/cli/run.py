@@ -146,6 +146,12 @@ def command(
 
     Progress goes to stderr. The summary goes to stdout; its last line is the command that generates the same cases
     again.
+
+    \b
+    Examples:
+      ddefuzz run --budget 10m --seed 1
+      ddefuzz run --budget 600cpu --stage export --stage aot --stage inductor
+      ddefuzz run --resume
     """
     plan = Plan(
         profile=profile,

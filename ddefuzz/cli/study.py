@@ -48,7 +48,9 @@ ARGUMENTS = "_args"
     "groups",
     multiple=True,
     type=click.Choice(["own", *(group.title for group in GROUPS)]),
-    help="Which models: those of the folder, those of torch's ExportDB, tiny ones of transformers. Default: all.",
+    metavar="NAME",
+    help="Which models: own (those of the folder), ExportDB (the examples in torch) or transformers (tiny models of "
+    "transformers). Can be repeated. Default: all.",
 )
 @click.option(
     "--timeout",
@@ -85,14 +87,14 @@ def command(
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Check many models, and compare with a plain capture and with draft_export.
+    """Check many models, and compare the results with a plain export and with draft_export.
 
     For each model, the table has the outcome of check, of a plain export and of draft_export. It also has the problems
     that check and draft_export find, the change that check offers, and on how many held-out inputs that change agrees
     with eager.
 
     The models run one after the other, so that CPU times can be compared. Ctrl-C ends the study and prints the models
-    so far. With --keep, the next run continues with the others. The models of transformers need
+    so far. With --keep, the next run checks the other models. The models of transformers need
     `pip install "ddefuzz[study]"`; they have random weights, and nothing is downloaded. Code in FOLDER is executed.
     """
     rows = _kept(keep)

@@ -47,7 +47,7 @@ from ddefuzz.sweep.sweep import Progressed
     is_flag=True,
     help="Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked.",
 )
-@oracles_option("With others than capture, each sample is captured in one stage, in turn, and called.", CAPTURE)
+@oracles_option("With another oracle than capture, each sample is captured in one stage, in turn, and called.", CAPTURE)
 @click.option(
     "--fail-on",
     type=click.Choice(("any", "never")),
@@ -77,6 +77,11 @@ def command(
     also captured, and what fails then is saved as a finding.
 
     An interrupted sweep continues where it stopped.
+
+    \b
+    Examples:
+      ddefuzz sweep --ops 'linalg.*'
+      ddefuzz sweep --compare-upstream
     """
     if breaks:
         if compare_upstream or fail_on != "never":

@@ -100,10 +100,10 @@ SKIP, BACK, UNDO, QUIT = "s", "z", "u", "q"
 @db_option
 @who_option
 def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: str, who: str) -> None:
-    """Decide on findings in the terminal, one a screen and one key a decision.
+    """Decide on findings in the terminal: one finding per screen, one key per decision.
 
     A screen has the program, the condition that the site evaluates, torch's source around a Python site, what would
-    mend it, the verdicts, and similar findings. Each decision is saved at once. `u` undoes the latest one.
+    fix it, the verdicts, and similar findings. Each decision is saved at once. `u` undoes the latest one.
 
     Without a terminal, each line of stdin has one key and its text: `r URL`, `d ID`, `n TEXT`.
     """

@@ -108,7 +108,7 @@ def test_a_finding_keeps_and_shows_its_experiment() -> None:
     kept = Answers("guard_or_false here", "aot", "2.13.0+cpu", 2, RIGHT, patch)
     finding = Finding(id="dde-1", kind="dde", cause="avoidable", site=SITE, anchor="guard_bool", answers=kept)
     page = show_page(finding, Page(100))
-    assert "what would mend it" in page
+    assert "what would fix it" in page
     assert "verdict: guard_or_false here (2 programs in aot, torch 2.13.0+cpu)" in page
     assert "so its cause is avoidable: the fallback False was right at every size" in page
     assert "samples of torch: none evaluates the branch" in page

@@ -55,7 +55,7 @@ def test_a_change_is_printed_with_its_diff_and_code_to_paste() -> None:
     lines = facts["change 1"].splitlines()
     assert lines[:3] == [
         "assert n == 8 (fixes a size to its value in the example)",
-        "mends problem 1, 3; passes export; agrees with eager on 2 sets of inputs",
+        "fixes problem 1, 3; passes export; agrees with eager on 2 sets of inputs",
         "for 8 only",
     ]
     assert lines[3:5] == ["    --- a/m", "    +++ b/m"]

@@ -104,7 +104,7 @@ def test_kept_results_are_not_run_again(tmp_path: Path, findings: Path) -> None:
     assert [json.loads(line)["change"] for line in both.stdout.splitlines()] == ["fixed", "fails"]
     assert "2.13.0: 2 results kept, 0 findings to run" in both.stderr
     assert (ran(old), ran(new)) == ([DIFF, ROLL], [DIFF, ROLL, f"{DIFF} cold"])
-    run(str(findings), "--python", old, *db, "--anew", "--id", ROLL)
+    run(str(findings), "--python", old, *db, "--fresh", "--id", ROLL)
     assert ran(old) == [DIFF, ROLL, ROLL]
     finding = read_finding(findings / ROLL)
     write_findings([msgspec.structs.replace(finding, minimal=None)], findings)

@@ -148,7 +148,7 @@ def test_all_findings_are_minimized_confirmed_and_controlled_and_a_second_time_n
     assert run("--after", CHUNK.key) == ("", "0 findings of 0: none done\n")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--after", "dde-1"], ["--all", "dde-1"], ["--all", "--again"]])
+@pytest.mark.parametrize("arguments", [[], ["--after", "dde-1"], ["--all", "dde-1"], ["--all", "--from-original"]])
 def test_arguments_that_contradict_are_refused(arguments: list[str]) -> None:
     assert CliRunner().invoke(command, arguments).exit_code == 2
 
