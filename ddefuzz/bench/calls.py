@@ -1,8 +1,11 @@
-"""What calling captured programs costs, compared with capturing them."""
+"""What calling and judging captured programs costs, compared with capturing them."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -10,22 +13,30 @@ import msgspec
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
 from ddefuzz.errors import NothingRanError
 from ddefuzz.execute.pool import Pool
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Runner, Stage
 from ddefuzz.execute.worker import late
-from ddefuzz.oracles.program import CAPTURE, Trial, judge_run
-from ddefuzz.oracles.table import NAMES, calls_of
+from ddefuzz.oracles import agreement
+from ddefuzz.oracles.program import CAPTURE, judge_program
+from ddefuzz.oracles.table import NAMES, calls_of, comparing
 
 CASE_SECONDS = 120.0
 
+ALONE, ALL = "capture", "all"
+
+SIDES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
+    {ALONE: CAPTURE, agreement.ORACLE.name: (*CAPTURE, agreement.ORACLE.name), ALL: NAMES}
+)
+"""The oracles of each measurement: none but the capture oracle, agreement too, all."""
+
 
 class CallingTask(msgspec.Struct, frozen=True):
-    """Draw a case and capture it in a stage; if `calling`, call what was captured at the sizes of the oracles."""
+    """Draw a case, capture it in a stage, and judge it by oracles as a campaign does."""
 
     profile: str
     seed: int
     index: int
     stage: Stage
-    calling: bool
+    oracles: tuple[str, ...]
 
 
 class CallingResult(msgspec.Struct, frozen=True):
@@ -40,11 +51,10 @@ class CallingResult(msgspec.Struct, frozen=True):
 
 
 class CallingCost(msgspec.Struct, frozen=True):
-    """The cost of calling, by stage: CPU seconds of captures alone, and with calls and all oracles.
+    """The cost of calling: CPU seconds of the same captures in each of `SIDES`, by stage.
 
-    `programs` counts the captures of `draws` drawn programs in all stages. Programs that are not captured are left out.
-    `reported` counts those for which an oracle reported a failure; `healthy_alone` and `healthy_called` are the totals
-    over the others.
+    `programs` counts the captures, of `draws` drawn programs. Programs that are not captured are left out. `reported`
+    counts those for which an oracle reported a failure; `healthy` are the seconds of the others, by side.
     """
 
     torch: str
@@ -52,67 +62,86 @@ class CallingCost(msgspec.Struct, frozen=True):
     seed: int
     draws: int
     programs: int
-    alone: dict[str, float]
-    called: dict[str, float]
     reported: int
-    healthy_alone: float
-    healthy_called: float
-    schema: str = "ddefuzz.bench.calls/1"
+    seconds: dict[str, dict[Stage, float]]
+    healthy: dict[str, float]
+    schema: str = "ddefuzz.bench.calls/2"
 
-    @property
-    def ratio(self) -> float:
-        """CPU seconds with all oracles over those with the capture oracle alone."""
-        return sum(self.called.values()) / sum(self.alone.values())
+    def ratio(self, side: str) -> float:
+        """CPU seconds of a side over those of captures alone."""
+        return sum(self.seconds[side].values()) / sum(self.seconds[ALONE].values())
 
-    @property
-    def healthy_ratio(self) -> float | None:
+    def healthy_ratio(self, side: str) -> float | None:
         """The same over the captures for which nothing was reported; None if there is none."""
-        return self.healthy_called / self.healthy_alone if self.healthy_alone else None
+        return self.healthy[side] / self.healthy[ALONE] if self.healthy[ALONE] else None
 
 
 def run_calling(task: CallingTask) -> CallingResult:
     """The worker's side."""
     drawn: Any = late("ddefuzz.generate.draw").drawn_case(task.profile, task.seed, task.index)
     text: str = late("ddefuzz.program.text").print_program(drawn.program)
-    names = NAMES if task.calling else CAPTURE
-    run = Run(ProgramSubject(text), task.stage, calls=calls_of(names))
+    runner: Runner = late("ddefuzz.execute.observe").observe
     before = time.process_time()
-    tried = judge_run(Trial(run, names))
+    (judged,) = judge_program(
+        text,
+        (task.stage,),
+        (EXPLICIT,),
+        runner,
+        oracles=task.oracles,
+        compare=bool(comparing(task.oracles)),
+        called=CHEAP_TO_CALL if calls_of(task.oracles) else (),
+        sampled=True,
+    )
     spent = time.process_time() - before
-    return CallingResult(tried.observation.outcome == "ok", bool(tried.failures), spent)
+    return CallingResult(judged.observation.outcome == "ok", bool(judged.failures), spent)
 
 
-def calling_cost(profile: str, seed: int, draws: int) -> CallingCost:
-    """Measure `draws` cases of a profile in each stage whose captured programs campaigns call.
+def calling_cost(profile: str, seed: int, draws: int, say: Callable[[int], None] = lambda done: None) -> CallingCost:
+    """Measure `draws` cases of a profile, each in one of the stages whose captured programs campaigns call, in turn.
 
-    One worker captures them, and another one captures and calls them: a second capture of a program costs less than its
-    first. Raises NothingRanError if none of them is captured.
+    Each side has its own worker, because a second capture of a program costs less than its first. The first draw in
+    each stage is done once before, because the first capture of a process costs more. Raises NothingRanError if no
+    program is captured.
     """
-    tasks = [CallingTask(profile, seed, index, stage, False) for index in range(draws) for stage in CHEAP_TO_CALL]
-    sides = [_results([msgspec.structs.replace(task, calling=calling) for task in tasks]) for calling in (False, True)]
-    alone: dict[str, float] = dict.fromkeys(CHEAP_TO_CALL, 0.0)
-    called = dict(alone)
-    done: list[tuple[CallingResult, CallingResult]] = []
-    for task, one, other in zip(tasks, *sides, strict=True):
-        if one is not None and other is not None and one.captured and other.captured:
-            alone[task.stage] += one.cpu_seconds
-            called[task.stage] += other.cpu_seconds
-            done.append((one, other))
-    with Pool(1) as pool:
-        version = pool.submit(describe, DescribeTask(profile, seed), CASE_SECONDS).result()
+    with ExitStack() as stack:
+        pools = {side: stack.enter_context(Pool(1)) for side in SIDES}
+        version = pools[ALONE].submit(describe, DescribeTask(profile, seed), CASE_SECONDS).result()
+        for index in range(len(CHEAP_TO_CALL)):
+            dict(_measured(pools, profile, seed, index))
+        done: list[tuple[Stage, dict[str, CallingResult]]] = []
+        for index in range(draws):
+            results = dict(_measured(pools, profile, seed, index))
+            if len(results) == len(SIDES) and all(one.captured for one in results.values()):
+                done.append((_stage_of(index), results))
+            say(index + 1)
     if not done:
         raise NothingRanError(f"profile {profile}: found no captured program in {draws} draws, expected some (--draws)")
-    torch = version.torch if isinstance(version, Versions) else ""
-    healthy = [pair for pair in done if not pair[1].reported]
-    one_side, other_side = (sum(pair[side].cpu_seconds for pair in healthy) for side in (0, 1))
+    healthy = [results for _, results in done if not any(one.reported for one in results.values())]
     return CallingCost(
-        torch, profile, seed, draws, len(done), alone, called, len(done) - len(healthy), one_side, other_side
+        version.torch if isinstance(version, Versions) else "",
+        profile,
+        seed,
+        draws,
+        len(done),
+        len(done) - len(healthy),
+        {
+            side: {
+                stage: sum(results[side].cpu_seconds for of, results in done if of == stage) for stage in CHEAP_TO_CALL
+            }
+            for side in SIDES
+        },
+        {side: sum(results[side].cpu_seconds for results in healthy) for side in SIDES},
     )
 
 
-def _results(tasks: list[CallingTask]) -> list[CallingResult | None]:
-    """The results of a new worker, None for a task that ended it."""
-    with Pool(1) as pool:
-        sent = [pool.submit(run_calling, task, CASE_SECONDS) for task in tasks]
-        done = [future.result() for future in sent]
-    return [one if isinstance(one, CallingResult) else None for one in done]
+def _stage_of(index: int) -> Stage:
+    return CHEAP_TO_CALL[index % len(CHEAP_TO_CALL)]
+
+
+def _measured(pools: dict[str, Pool], profile: str, seed: int, index: int) -> Iterator[tuple[str, CallingResult]]:
+    """A case in each side, one after the other; nothing for a task that ended its worker."""
+    for side, pool in pools.items():
+        task = CallingTask(profile, seed, index, _stage_of(index), SIDES[side])
+        result = pool.submit(run_calling, task, CASE_SECONDS).result()
+        if isinstance(result, CallingResult):
+            yield side, result

@@ -71,7 +71,9 @@ def run_case(task: CaseTask) -> CaseResult:
 
 
 def _captured(text: str, task: CaseTask, runner: Runner) -> tuple[Judged, ...]:
-    return judge_program(text, task.stages, task.semantics, runner, oracles=task.oracles, called=task.called)
+    return judge_program(
+        text, task.stages, task.semantics, runner, oracles=task.oracles, called=task.called, sampled=True
+    )
 
 
 def _note_step(index: int, step: str) -> None:

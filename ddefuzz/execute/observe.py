@@ -45,6 +45,7 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.recompiling import count
 from ddefuzz.execute.repeated import Repeated
+from ddefuzz.execute.same import digest_of
 from ddefuzz.execute.stages import Capture, StageFunction, eager, graph_text, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import exception_chain, message_of
@@ -96,6 +97,7 @@ class _Seen:
     seconds: float = 0.0
     repeated: Repeated | None = None
     growths: tuple[Growth, ...] = ()
+    digest: str = ""
 
 
 def observe(run: Run) -> Observation:
@@ -149,6 +151,7 @@ def _observation(run: Run, seen: _Seen, output: str) -> Observation:
         output=_normalized(output)[-OUTPUT_TAIL:],
         repeated=seen.repeated,
         growths=seen.growths,
+        digest=seen.digest,
     )
 
 
@@ -187,7 +190,8 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
         then(capture)
     if capture is not None:
         seen.graph = graph_text(capture.graph) if run.graph else None
-        if run.calls:
+        seen.digest = digest_of(capture) if run.calls else ""
+        if run.calls and seen.digest != run.called:
             seen.forms = forms_of(capture)
             # A call may compile again, for other strides: the same guards get the same answers.
             with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():

@@ -100,7 +100,8 @@ class Run(msgspec.Struct, frozen=True):
     """One run to do: capture the subject, then call what was captured at the sizes `calls`.
 
     `graph` requests the graph's text. It costs time and is compared only if answers differ. With `onward`, every
-    undecided guard that would raise is answered, so that the capture goes on to the next one.
+    undecided guard that would raise is answered, so that the capture goes on to the next one. What was captured is not
+    called if its digest is `called` (see `Observation.digest`): another run has called the same.
     """
 
     subject: Subject
@@ -109,6 +110,7 @@ class Run(msgspec.Struct, frozen=True):
     graph: bool = False
     calls: tuple[CallSize, ...] = ()
     onward: bool = False
+    called: str = ""
 
 
 class PatchedRun(msgspec.Struct, frozen=True):
@@ -169,7 +171,8 @@ class Observation(msgspec.Struct, frozen=True):
     were made. `module` is the path of the innermost nn.Module that ran when an exception was raised. `seconds` of the
     clock are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the
     resident memory of the worker after the run, in 10^6 bytes. `repeated` is what a stage of `REPEATED`
-    counted, `growths` is what `GROW` did.
+    counted, `growths` is what `GROW` did. `digest` is that of a captured program in a run with calls: captures with the
+    same digest compute the same.
     """
 
     stage: Stage
@@ -193,6 +196,7 @@ class Observation(msgspec.Struct, frozen=True):
     output: str = ""
     repeated: Repeated | None = None
     growths: tuple[Growth, ...] = ()
+    digest: str = ""
 
 
 Runner: TypeAlias = Callable[[Run], Observation]

@@ -27,7 +27,8 @@ class Capture(NamedTuple):
     of the graph itself, None if they are not known. `captures` counts the captures so far, also those that failed.
     `static_dims` says that only tensors of the example's shapes can be passed, `backward` that the gradient was
     captured too. `module` is the subject itself if it has a state, which eager and what was captured share.
-    `lowered` are the forward graphs that AOTAutograd made, `generated` the code that inductor made of them.
+    `lowered` are the forward graphs that AOTAutograd made, `generated` the code that inductor made of them. `ranges`
+    are those of the sizes that an exported program checks, `constants` the values that it has in place of arguments.
     """
 
     graph: GraphModule
@@ -40,6 +41,8 @@ class Capture(NamedTuple):
     module: torch.nn.Module | None = None
     lowered: Callable[[], tuple[GraphModule, ...]] = tuple
     generated: Callable[[], tuple[str, ...]] = tuple
+    ranges: Callable[[], tuple[str, ...]] = tuple
+    constants: Callable[[], tuple[object, ...]] = tuple
 
 
 StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
@@ -181,6 +184,8 @@ def _exported(prepared: Prepared, *, strict: bool, masked: bool) -> Capture:
         lambda: 1,
         static_dims=masked,
         module=_module(prepared),
+        ranges=lambda: tuple(f"{symbol} {bounds}" for symbol, bounds in program.range_constraints.items()),
+        constants=lambda: tuple(program.constants.values()),
     )
 
 

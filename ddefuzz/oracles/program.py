@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -29,11 +30,15 @@ from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of
-from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
+from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 
 CAPTURE: tuple[str, ...] = ("capture",)
 """The oracle that every run is judged by."""
+
+
+SAMPLED = 4
+"""One of so many programs is run with size-oblivious semantics too, if only the memory format may differ."""
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -64,17 +69,21 @@ def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
     return next(shown, None)
 
 
-def look(run: Run, runner: Runner, others: Iterable[Semantics]) -> tuple[Seen, ...]:
+def look(run: Run, runner: Runner, others: Iterable[Semantics], *, sampled: bool = False) -> tuple[Seen, ...]:
     """What a run did; if it is one with explicit semantics, beside what each of the others does.
 
-    Size-oblivious semantics are run only if a fallback is not their answer.
+    Size-oblivious semantics are run only if a fallback is not their answer. If they capture the same program, it is not
+    called again. With `sampled`, only every `SAMPLED`-th of the programs is run with them for which the two are mostly
+    alike.
     """
     text = run.subject.text if isinstance(run.subject, ProgramSubject) else ""
     first = runner(run)
     if run.semantics.mechanism != "explicit":
         return (Seen(text, first),)
-    needed = [one for one in others if one != run.semantics and (one != SIZE_OBLIVIOUS or needs_second_run(first))]
-    seen = tuple(Seen(text, first, runner(msgspec.structs.replace(run, semantics=one))) for one in needed)
+    differs = needs_second_run(first) and not (sampled and is_mostly_alike(first) and crc32(text.encode()) % SAMPLED)
+    needed = [one for one in others if one != run.semantics and (one != SIZE_OBLIVIOUS or differs)]
+    runs = (msgspec.structs.replace(run, semantics=one, called=first.digest) for one in needed)
+    seen = tuple(Seen(text, first, runner(one)) for one in runs)
     return seen or (Seen(text, first),)
 
 
@@ -105,9 +114,11 @@ def judge_program(
     oracles: tuple[str, ...] = CAPTURE,
     compare: bool = True,
     called: tuple[Stage, ...] = CHEAP_TO_CALL,
+    sampled: bool = False,
 ) -> tuple[Judged, ...]:
     """Run a program in every stage and semantics. Without `compare`, there is no verdict on size-oblivious
-    semantics. What the stages `called` capture is called, if an oracle needs that.
+    semantics; with `sampled`, there may be none (see `look`). What the stages `called` capture is called, if an oracle
+    needs that.
 
     A stage that is slow to call is left out if the program already failed in a cheap one.
     """
@@ -116,7 +127,10 @@ def judge_program(
         if stage in called and stage not in CHEAP_TO_CALL and any(one.failures for one in judged):
             continue
         calls = calls_in(stage, ProgramSubject(text), oracles, called)
-        judged += (_judged(text, stage, one, runner, oracles, compare, calls) for one in semantics)
+        judged += (
+            _judged(text, stage, one, runner, oracles, compare=compare, calls=calls, sampled=sampled)
+            for one in semantics
+        )
     return tuple(judged)
 
 
@@ -126,15 +140,18 @@ def _judged(
     semantics: Semantics,
     runner: Runner,
     oracles: tuple[str, ...],
+    *,
     compare: bool,
     calls: tuple[CallSize, ...],
+    sampled: bool,
 ) -> Judged:
     subject = ProgramSubject(text)
     example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
     run = Run(subject, stage, semantics, graph=compare, calls=calls or example)
-    (seen,) = look(run, runner, (SIZE_OBLIVIOUS,) if compare else ())
+    (seen,) = look(run, runner, (SIZE_OBLIVIOUS,) if compare else (), sampled=sampled)
     failures = classified(seen, runner, oracles)
     compared = semantics.mechanism == "explicit" and compare
+    compared = compared and (seen.second is not None or not needs_second_run(seen.observation))
     return Judged(seen.observation, seen.second, verdict(seen.observation, seen.second) if compared else "", failures)
 
 

@@ -27,17 +27,39 @@ not-judged  the stage could not be run here (this is not ok)
 _UPPER = re.compile(r"(\d+) >= (u\d+)")
 """An assertion about the largest value of a symbol, with its sides as `turned` puts them."""
 
+LAYOUT: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("c10/core/Contiguity.h", ""),
+        ("torch/_prims_common/__init__.py", "check_contiguous_sizes_strides"),
+        ("torch/_prims_common/__init__.py", "is_contiguous"),
+        ("torch/_prims_common/__init__.py", "is_channels_last_contiguous_2d"),
+        ("torch/_prims_common/__init__.py", "are_strides_like_channels_last_or_false"),
+    }
+)
+"""File and function of the guards that tell a tensor's memory format. Every third captured program comes to one."""
+
 SMALLEST_ASSUMED = 2
 """Size-oblivious semantics decide guards as if every unbacked size were at least this."""
 
 
 def needs_second_run(explicit: Observation) -> bool:
-    """Whether a run with size-oblivious semantics is needed: some fallback differs from what these semantics
-    would return.
+    """Whether a run with size-oblivious semantics is needed: the first fallback that differs from what these semantics
+    say is one that they answer otherwise.
 
-    Both runs then need the text of their graph (`Run.graph`).
+    If it is one that they cannot decide, a capture fails there, because both runs come to it in the same way. Runs
+    to compare need the text of their graph (`Run.graph`).
     """
-    return explicit.outcome in ("ok", "fail") and any(guard.counterfactual == "other" for guard in explicit.guards)
+    told = (guard.counterfactual for guard in explicit.guards)
+    first = next((one for one in told if one in {"other", "undecided"}), None)
+    return explicit.outcome in ("ok", "fail") and first == "other"
+
+
+def is_mostly_alike(explicit: Observation) -> bool:
+    """Whether the two semantics differ only in whether tensors are contiguous. Then they capture the same program
+    almost always.
+    """
+    other = [guard for guard in explicit.guards if guard.counterfactual == "other"]
+    return all((guard.place.file, guard.function) in LAYOUT for guard in other)
 
 
 def verdict(explicit: Observation, size_oblivious: Observation | None = None) -> Verdict:

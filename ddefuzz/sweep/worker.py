@@ -112,7 +112,7 @@ class _Sweep:
             return
         stage = CHEAP_TO_CALL[self.called % len(CHEAP_TO_CALL)]
         (judged,) = judge_program(
-            text, (stage,), (EXPLICIT,), self.runner, oracles=oracles, compare=bool(comparing(oracles))
+            text, (stage,), (EXPLICIT,), self.runner, oracles=oracles, compare=bool(comparing(oracles)), sampled=True
         )
         self.called += bool(judged.observation.calls)
         seen = seen_of(text, (judged,))

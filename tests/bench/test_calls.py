@@ -11,6 +11,7 @@ from ddefuzz.bench.calls import CallingCost
 from ddefuzz.bench.captured import shares_of
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome
 from ddefuzz.cli.bench_calls import calls_text
+from ddefuzz.execute.protocol import Stage
 from tests.cli.test_cli_typed import typed
 
 
@@ -26,15 +27,19 @@ def test_a_program_that_ended_its_worker_is_not_captured() -> None:
     assert shares_of(results, 4) == {"aot": 0.25, "export": 0.5}
 
 
-def test_the_ratio_is_over_all_stages() -> None:
-    alone, called = {"aot": 1.0, "export": 3.0, "compile": 0.0}, {"aot": 2.0, "export": 4.0}
-    cost = CallingCost("2.13.0", "captures", 0, 3, 5, alone, called, 1, 2.0, 2.5)
-    assert cost.ratio == 1.5
+def test_the_ratios_are_over_all_stages() -> None:
+    alone: dict[Stage, float] = {"aot": 1.0, "export": 3.0, "compile": 0.0}
+    agreement: dict[Stage, float] = {"aot": 1.5, "export": 3.0, "compile": 0.0}
+    called: dict[Stage, float] = {"aot": 2.0, "export": 4.0, "compile": 0.0}
+    seconds = {"capture": alone, "agreement": agreement, "all": called}
+    healthy = {"capture": 2.0, "agreement": 2.0, "all": 2.5}
+    cost = CallingCost("2.13.0", "captures", 0, 5, 3, 1, seconds, healthy)
     assert calls_text(cost).splitlines()[1:] == [
-        "    1.50  CPU seconds with calls and all oracles over capture alone (target ≤ 1.5)",
-        "    1.25  the same without the 1 captures for which a failure was reported and its site was looked for",
-        "    2.00  aot: 2.0 / 1.0",
-        "    1.33  export: 4.0 / 3.0",
+        "    1.12  CPU seconds with calls and agreement over capture alone (target ≤ 1.5)",
+        "    1.50  CPU seconds with calls and all oracles over capture alone",
+        "    1.25  the same without the 1 capture for which a failure was reported and its site was looked for",
+        "    2.00  aot, all oracles: 2.0 / 1.0",
+        "    1.33  export, all oracles: 4.0 / 3.0",
     ]
 
 
@@ -43,8 +48,9 @@ def test_calls_and_captures_as_typed(tmp_path: Path) -> None:
     done = typed("bench", "calls", "--draws", "1", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["schema"], found["profile"], found["draws"]) == ("ddefuzz.bench.calls/1", "captures", 1)
-    assert found["ratio"] > 0
+    assert (found["schema"], found["profile"], found["draws"]) == ("ddefuzz.bench.calls/2", "captures", 1)
+    assert found["ratios"]["capture"] == 1
+    assert found["ratios"]["all"] > 0
     done = typed("bench", "generation", "--draws", "2", "--captures", "1", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (generation,) = json.loads(done.stdout)

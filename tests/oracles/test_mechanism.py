@@ -16,7 +16,7 @@ from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Prog
 from ddefuzz.findings.model import slim
 from ddefuzz.instrument.events import Answer, Guard, Place
 from ddefuzz.oracles import mechanism
-from ddefuzz.oracles.program import judge_program, look, suspect_of
+from ddefuzz.oracles.program import SAMPLED, judge_program, look, suspect_of
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import classified, comparing
 from tests.classify.test_golden import read
@@ -169,6 +169,36 @@ def test_only_explicit_runs_are_compared_and_size_oblivious_ones_only_if_a_fallb
     assert [one.second is None for one in look(run, runner, (SIZE_OBLIVIOUS, EXPLICIT, aggressive))] == [False]
     assert ran == ["explicit", "aggressive-1"]
     assert look(msgspec.structs.replace(run, semantics=aggressive), runner, (SIZE_OBLIVIOUS,))[0].second is None
+
+
+def test_layout_alone_is_compared_for_a_sample_of_the_programs() -> None:
+    layout = msgspec.structs.replace(GUARD, place=Place("C++", "c10/core/Contiguity.h", 70), function="")
+    texts = [f"{TEXT}    # {number}" for number in range(4 * SAMPLED)]
+
+    def compared(*guards: Guard, sampled: bool = True) -> int:
+        seen = [
+            look(
+                Run(ProgramSubject(text), "aot"),
+                lambda run: explicit(guards=guards),
+                (SIZE_OBLIVIOUS,),
+                sampled=sampled,
+            )
+            for text in texts
+        ]
+        return sum(one.second is not None for (one,) in seen)
+
+    assert 0 < compared(SAME, layout) < len(texts) / 2
+    assert compared(SAME, layout, sampled=False) == compared(layout, GUARD) == len(texts)
+
+
+@pytest.mark.parametrize("stage", ["export", "aot"])
+def test_a_second_run_that_captures_the_same_is_not_called(stage: Stage) -> None:
+    first = observe(Run(ProgramSubject(TEXT), stage, calls=("2",)))
+    again = observe(Run(ProgramSubject(TEXT), stage, calls=("2",), called=first.digest))
+    assert (len(first.calls), again.calls, again.digest) == (1, (), first.digest)
+    other = next(one for one in first.guards if (one.expression, one.function) == ("Eq(u0, 0)", "cat"))
+    turned = Semantics(answers=(Answer(other.place, not other.fallback, other.expression),))
+    assert len(observe(Run(ProgramSubject(TEXT), stage, turned, calls=("2",), called=first.digest)).calls) == 1
 
 
 @pytest.mark.slow

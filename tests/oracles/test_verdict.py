@@ -9,7 +9,7 @@ from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, Observation, Outcome, Semantics
 from ddefuzz.instrument.events import Counterfactual, Guard, Place
-from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
+from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 
 EXPLICIT = Observation("export", Semantics(), "ok", graph="a = x + 1")
 
@@ -42,6 +42,8 @@ def second(outcome: Outcome = "ok", graph: str = "a = x + 1", calls: tuple[Call,
         (answered(outcome="timeout"), "fails"),
         (answered(outcome="crash"), "fails"),
         (answered("other", outcome="crash"), "fails"),
+        (answered("undecided", "other"), "rescued"),
+        (answered("same", "undecided", "other", outcome="fail"), "fails"),
         (answered(outcome="not-judged"), "not-judged"),
         (answered("other", outcome="not-judged"), "not-judged"),
         (msgspec.structs.replace(EXPLICIT, calls=DIFFERS), "diverged"),
@@ -50,6 +52,21 @@ def second(outcome: Outcome = "ok", graph: str = "a = x + 1", calls: tuple[Call,
 def test_one_run_is_enough(explicit: Observation, expected: Verdict) -> None:
     assert not needs_second_run(explicit)
     assert verdict(explicit) == expected
+
+
+@pytest.mark.parametrize(
+    ("guards", "alike"),
+    [
+        ((("c10/core/Contiguity.h", ""),), True),
+        ((("torch/_prims_common/__init__.py", "check_contiguous_sizes_strides"), ("c10/core/Contiguity.h", "")), True),
+        ((("torch/_prims_common/__init__.py", "__lt__"),), False),
+        ((("c10/core/Contiguity.h", ""), ("torch/_refs/__init__.py", "should_expand")), False),
+    ],
+)
+def test_layout_alone_is_mostly_alike(guards: tuple[tuple[str, str], ...], alike: bool) -> None:
+    same = Guard(Place("Python", "torch/_refs/__init__.py", 1), "guard_or_false", "Eq(u0, 1)", False, "same", "cat")
+    other = (Guard(Place("C++", file, 1), "guard_or_false", "Eq(u0, 1)", False, "other", name) for file, name in guards)
+    assert is_mostly_alike(msgspec.structs.replace(EXPLICIT, guards=(same, *other))) is alike
 
 
 @pytest.mark.parametrize(
