@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspe
 from ddefuzz.errors import DatabaseError
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0010"
+SCHEMA_REVISION = "0011"
 """The newest file in `migrations/versions`. Opening a database migrates it to this revision."""
 
 _LOCK = 0x64646566

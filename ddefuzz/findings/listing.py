@@ -1,6 +1,7 @@
 """Questions to a database of many findings, answered by SQL: which ones, in which order, one page of them, and counts.
 
-Each function is for `Database.read`. A finding on a page has no failures of its occurrences, which are long.
+Each function is for `Database.read`. A finding on a page has no failures of its occurrences, no answers, links, notes
+and history: lists do not show them, and they are long.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from sqlalchemy import ColumnElement, Text, and_, cast, distinct, false, func, not_, or_, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy import ColumnElement, Text, and_, case, cast, distinct, false, func, not_, or_, select, true
+from sqlalchemy.orm import Session, defer, raiseload, selectinload
 
 from ddefuzz.findings.lifecycle import STATES, State, is_open
 from ddefuzz.findings.model import Campaign, Finding, Progress
@@ -67,6 +68,17 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     about_data: AboutData = "all"
 
 
+class Listed(msgspec.Struct, frozen=True):
+    """One page of the findings that a query selects.
+
+    `total` are all that it selects. `left_out` are those that it would select if it did not ask `about_data`.
+    """
+
+    total: int
+    left_out: int
+    findings: tuple[Finding, ...]
+
+
 class Counts(msgspec.Struct, frozen=True):
     """Numbers of findings. `returned` have the signature of an older finding that was fixed. `regressed` were captured
     with size-oblivious semantics.
@@ -96,23 +108,19 @@ def torch_versions(session: Session) -> tuple[str, ...]:
     return tuple(sorted(session.scalars(select(OccurrenceRow.torch).distinct())))
 
 
-def page(
-    session: Session, query: Query, sort: Sort, *, descending: bool, first: int, most: int
-) -> tuple[int, tuple[Finding, ...]]:
-    """The number of findings that the query selects, and `most` of them from the `first` (from 0) on."""
-    condition, seen = _condition(session, query), _seen()
+def page(session: Session, query: Query, sort: Sort, *, descending: bool, first: int, most: int) -> Listed:
+    """`most` of the findings that the query selects, from the `first` (from 0) on, and how many there are."""
+    seen = _seen()
     keys = _keys(seen)[sort]
     order = [key.desc().nulls_last() if descending else key.asc().nulls_last() for key in keys]
-    ids = select(FindingRow.id).where(condition)
+    condition, about_data = _condition(session, query), _about_data(query.about_data)
+    ids = select(FindingRow.id).where(condition, about_data)
     if sort in ("count", "first", "last"):
         ids = ids.outerjoin(seen, seen.c.finding_id == FindingRow.id)
     names = session.scalars(ids.order_by(*order, FindingRow.id).offset(first).limit(most)).all()
-    return number(session, query), by_ids(session, names)
-
-
-def number(session: Session, query: Query) -> int:
-    """How many findings the query selects."""
-    return session.scalar(select(func.count(FindingRow.id)).where(_condition(session, query))) or 0
+    numbers = select(func.count(), func.coalesce(func.sum(case((about_data, 1), else_=0)), 0)).where(condition)
+    everything, total = session.execute(numbers.select_from(FindingRow)).one()
+    return Listed(total, everything - total, by_ids(session, names))
 
 
 def by_ids(session: Session, names: Sequence[str]) -> tuple[Finding, ...]:
@@ -120,9 +128,13 @@ def by_ids(session: Session, names: Sequence[str]) -> tuple[Finding, ...]:
     rows = session.scalars(
         select(FindingRow)
         .where(FindingRow.id.in_(names))
-        .options(selectinload(FindingRow.occurrences).defer(OccurrenceRow.observed))
+        .options(
+            selectinload(FindingRow.occurrences).defer(OccurrenceRow.observed),
+            *(raiseload(column) for column in (FindingRow.links, FindingRow.notes, FindingRow.history)),
+            defer(FindingRow.answers),
+        )
     )
-    found = {row.id: to_finding(row, observed=False) for row in rows}
+    found = {row.id: to_finding(row, whole=False) for row in rows}
     return tuple(found[name] for name in names if name in found)
 
 
@@ -258,7 +270,7 @@ def _keys(seen: Any) -> dict[Sort, tuple[Any, ...]]:
 
 
 def _condition(session: Session, query: Query) -> ColumnElement[bool]:
-    """The query as one condition."""
+    """The query as one condition, without `about_data`."""
     parts: list[ColumnElement[bool]] = [_has(word) for word in query.words]
     chosen = ((FindingRow.state, query.states), (FindingRow.kind, query.kinds), (FindingRow.cause, query.causes))
     parts += [column.in_(values) for column, values in chosen if values]
@@ -283,9 +295,7 @@ def _condition(session: Session, query: Query) -> ColumnElement[bool]:
         parts.append(FindingRow.owner == query.owner)
     if query.label:
         parts.append(cast(FindingRow.labels, Text).contains(json.dumps(query.label), autoescape=True))
-    if query.about_data != "all":
-        parts.append(_about_data(yes=query.about_data == "yes"))
-    return and_(*parts) if parts else and_(FindingRow.id.is_not(None))
+    return and_(true(), *parts)
 
 
 def _has(word: str) -> ColumnElement[bool]:
@@ -296,9 +306,15 @@ def _has(word: str) -> ColumnElement[bool]:
     )
     return or_(
         *(column.icontains(word, autoescape=True) for column in columns),
-        FindingRow.occurrences.any(OccurrenceRow.op.icontains(word, autoescape=True)),
-        FindingRow.notes.any(NoteRow.text.icontains(word, autoescape=True)),
-        FindingRow.links.any(LinkRow.url.icontains(word, autoescape=True)),
+        # One pass over each table is faster than a look for the rows of each finding.
+        *(
+            FindingRow.id.in_(select(of).where(column.icontains(word, autoescape=True)))
+            for of, column in (
+                (OccurrenceRow.finding_id, OccurrenceRow.op),
+                (NoteRow.finding_id, NoteRow.text),
+                (LinkRow.finding_id, LinkRow.url),
+            )
+        ),
     )
 
 
@@ -312,12 +328,18 @@ def _named(column: Any, name: str) -> ColumnElement[bool]:
     return like
 
 
-def _about_data(*, yes: bool) -> ColumnElement[bool]:
+def _about_data(wanted: AboutData) -> ColumnElement[bool]:
     fails = or_(
         func.coalesce(FindingRow.control_static, "") == "fails", func.coalesce(FindingRow.control_backed, "") == "fails"
     )
     no = and_(fails, FindingRow.kind.not_in(_TORCH_SAYS_SO))
-    return or_(not_(no), FindingRow.kind == _EITHER) if yes else no
+    match wanted:
+        case "yes":
+            return or_(not_(no), FindingRow.kind == _EITHER)
+        case "no":
+            return no
+        case "all":
+            return true()
 
 
 def _is_open(session: Session) -> ColumnElement[bool]:

@@ -99,8 +99,9 @@ def to_occurrence_row(seen: Occurrence) -> OccurrenceRow:
     return OccurrenceRow(**msgspec.structs.asdict(seen) | {"observed": observed})
 
 
-def to_finding(row: FindingRow, *, observed: bool = True) -> Finding:
-    """The record of a row, with the failures that its occurrences keep if `observed`.
+def to_finding(row: FindingRow, *, whole: bool = True) -> Finding:
+    """The record of a row. Unless `whole`, without the failures of its occurrences, its answers, links, notes and
+    history, which are not read from the database.
 
     Raises `DatabaseError` if the stored values do not fit the model.
     """
@@ -109,16 +110,19 @@ def to_finding(row: FindingRow, *, observed: bool = True) -> Finding:
         "site": {"language": row.language, "module": row.module, "function": row.function},
         "confirmed": None if row.confirmed_n is None else Confirmation(row.confirmed_k or 0, row.confirmed_n),
         "control": None if row.control_static is None else {"static": row.control_static, "backed": row.control_backed},
-        "links": [link.url for link in row.links],
-        "notes": [_fields(note, Note) for note in row.notes],
-        "history": [_fields(entry, HistoryEntry) for entry in row.history],
     }
+    if whole:
+        fields |= {
+            "links": [link.url for link in row.links],
+            "notes": [_fields(note, Note) for note in row.notes],
+            "history": [_fields(entry, HistoryEntry) for entry in row.history],
+        }
     try:
         raw = {
             "failure": _from_json(row.failure, Failure),
             "shown": _from_json(row.shown, Failure),
-            "answers": _from_json(row.answers, Answers),
-            "occurrences": [_occurrence(seen, observed=observed) for seen in row.occurrences],
+            "answers": _from_json(row.answers if whole else None, Answers),
+            "occurrences": [_occurrence(seen, observed=whole) for seen in row.occurrences],
         }
         finding = normalized(msgspec.convert({**fields, **raw}, Finding, from_attributes=True))
     except (msgspec.MsgspecError, PackedError) as error:

@@ -88,6 +88,12 @@ class FindingRow(Table):
             *("state", "kind", "cause", "language", "module", "function", "sequence", "steps"),
             *("control_static", "control_backed", "id"),
         ),
+        # What a search reads (`migrations/versions/0011_search.py`).
+        Index(
+            "ix_findings_searched",
+            *("id", "module", "function", "anchor", "given_title", "owner", "labels", "priority", "state", "kind"),
+            *("cause", "language", "sequence", "steps", "control_static", "control_backed"),
+        ).ddl_if(dialect="sqlite"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -118,30 +118,25 @@ class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
 
 def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
     """The rows."""
-    query = asked.selected()
-    total, found = database.read(
+    found = database.read(
         lambda session: listing.page(
             session,
-            query,
+            asked.selected(),
             asked.sort,
             descending=asked.descending,
             first=(asked.page - 1) * asked.per,
             most=asked.per,
         )
     )
-    left_out = 0
-    if query.about_data == "yes":
-        everything = msgspec.structs.replace(query, about_data="all")
-        left_out = database.read(lambda session: listing.number(session, everything)) - total
     return FindingsPage(
-        total=total,
-        left_out=left_out,
+        total=found.total,
+        left_out=found.left_out if asked.data == "yes" else 0,
         page=asked.page,
-        pages=max(1, -(-total // asked.per)),
+        pages=max(1, -(-found.total // asked.per)),
         sort=asked.sort,
         descending=asked.descending,
         torch=database.read(listing.torch_versions),
-        rows=tuple(map(row_of, found)),
+        rows=tuple(map(row_of, found.findings)),
     )
 
 

@@ -54,6 +54,6 @@ def overview_page(database: Database, now: datetime) -> Overview:
         counts=database.read(listing.counts),
         growth=tuple(Growth(time, number) for number, time in thinned(list(enumerate(times, 1)))),
         sites=database.read(listing.site_counts),
-        latest=tuple(map(row_of, newest[1])),
+        latest=tuple(map(row_of, newest.findings)),
         campaigns=campaign_lines(database, now, LATEST),
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
+from sqlalchemy.orm import Session
 
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.control.model import Control
@@ -18,8 +20,6 @@ from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.listing import Query
 from ddefuzz.findings.model import Finding, Progress, stamp
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, findings, sighting
-
-Selected: TypeAlias = tuple[int, tuple[Finding, ...]]
 
 many = st.lists(findings(), max_size=6, unique_by=lambda finding: finding.id)
 
@@ -68,7 +68,9 @@ def shared() -> Iterator[Database]:
         yield database
 
 
-def select(database: Database, query: Query, sort: listing.Sort = "id", first: int = 0, most: int = 99) -> Selected:
+def select(
+    database: Database, query: Query, sort: listing.Sort = "id", first: int = 0, most: int = 99
+) -> listing.Listed:
     return database.read(lambda session: listing.page(session, query, sort, descending=False, first=first, most=most))
 
 
@@ -80,10 +82,10 @@ def test_sql_selects_orders_and_counts_what_the_records_say(shared: Database, fo
     shared.replace(found, [one.id for one in shared.findings()])
     for name, (query, expected) in CASES.items():
         wanted = sorted(one.id for one in found if expected(one, torch))
-        total, shown = select(shared, query)
-        assert (name, total, [one.id for one in shown]) == (name, len(wanted), wanted)
+        page = select(shared, query)
+        assert (name, page.total, [one.id for one in page.findings]) == (name, len(wanted), wanted)
     for sort, key in KEYS.items():
-        pages = [select(shared, Query(), sort, first, 2)[1] for first in range(0, len(found), 2)]
+        pages = [select(shared, Query(), sort, first, 2).findings for first in range(0, len(found), 2)]
         shown = tuple(one for page in pages for one in page)
         assert sorted(one.id for one in shown) == sorted(one.id for one in found)
         keys: list[Any] = [key(one) for one in shown]
@@ -107,9 +109,36 @@ def test_a_failure_with_static_sizes_is_not_about_data(tmp_path: Path) -> None:
             database.set_control(one.key, Control("fails", "fails"))
         expectations: dict[listing.AboutData, set[str]] = {"yes": {CHUNK.key, ROLL.key}, "no": {other.key}}
         for about, expected in expectations.items():
-            _, shown = select(database, Query(about_data=about))
-            assert {one.id for one in shown} == expected
+            page = select(database, Query(about_data=about))
+            shown = page.findings
+            assert ({one.id for one in shown}, page.total, page.left_out) == (
+                expected,
+                len(expected),
+                3 - len(expected),
+            )
             assert all((one.data_dependent is not False) == (about == "yes") for one in shown)
+
+
+def test_a_search_in_sqlite_reads_an_index_instead_of_rows(tmp_path: Path) -> None:
+    """Without the index it reads the programs and failures, too: 75 ms for 10,000 findings instead of 8 ms."""
+    read: list[str] = []
+    with Database.open(f"sqlite:///{tmp_path / 'a.db'}") as database:
+
+        def explained(session: Session) -> None:
+            def explain(_connection: object, cursor: Any, statement: str, parameters: Any, *_: object) -> None:
+                if statement.startswith("SELECT"):
+                    cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                    read.extend(row[3] for row in cursor.fetchall())
+
+            event.listen(session.connection(), "before_cursor_execute", explain)
+            queries = (Query(words=("a", "b")), Query(owner="a"), Query(label="a"), Query(site="a*"), Query(op="*a"))
+            for query in queries:
+                listing.page(session, query, "site", descending=False, first=0, most=9)
+
+        database.read(explained)
+    scans = [plan for plan in read if "findings" in plan]
+    assert [plan for plan in scans if "COVERING INDEX" not in plan and "autoindex_findings_1" not in plan] == []
+    assert len(scans) > 10
 
 
 def test_progress_is_kept_by_campaign(tmp_path: Path) -> None:
