@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -17,6 +18,7 @@ from sqlalchemy import create_engine, text
 
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Progress, stamp
 from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
 from ddefuzz.web.serve import listen
@@ -25,12 +27,34 @@ PATHS: Final = (
     "/findings",
     "/findings?page=100&data=all",
     "/findings?sort=count",
+    "/findings?sort=last&order=asc",
     "/findings?kind=dde&cause=avoidable&sort=site",
+    "/findings?open=1&stage=compile&sort=state",
+    "/findings?op=*pool*&site=at::*",
+    "/findings?torch=2.13.0&verdict=fails",
+    "/findings?owner=ada&priority=high",
     "/findings?q=native",
+    "/findings?q=native+pool&state=new",
+    "/findings?q=found+nowhere",
     "/findings?format=json",
+    "/findings/{id}",
     "/",
+    "/sites",
+    "/versions",
+    "/versions?show=all&page=20",
+    "/census",
+    "/campaigns",
 )
-"""The pages that list or count all findings."""
+"""All pages, and the list of findings with each kind of filter and order. `{id}` is the first finding. An empty
+database has none, so that page is compared with the empty list.
+"""
+
+CAMPAIGNS: Final = 200
+POINTS: Final = 240
+"""What is saved of one campaign: one point a minute for four hours."""
+
+VERSIONS: Final = ("2.13.0+cpu", "2.14.1+cpu", "2.15.0+cpu")
+"""Each finding has a result of `ddefuzz matrix` under each of them."""
 
 TARGET_MS: Final = 200.0
 
@@ -68,13 +92,21 @@ def measure(source: Database, findings: int, requests: int, folder: Path) -> Das
     """
     full, empty = folder / "full.db", folder / "empty.db"
     with Database.open(f"sqlite:///{full}") as database, Database.open(f"sqlite:///{empty}") as nothing:
-        database.put(source.findings())
-        _multiply(full, findings)
-        number = len(source.findings())
+        own = source.findings()
+        number = len(own)
         if not number:
             raise InputError(f"{source.url}: found no findings, expected some to copy")
+        database.put(own)
+        _multiply(full, findings)
+        _add_campaigns(database)
+        _add_results(full)
+        for torch in source.torch_versions():
+            database.add_sites(torch, source.sites(torch))
         with _served(database) as many, _served(nothing) as none:
-            pages = tuple(_cost(path, many, none, requests) for path in PATHS)
+            pages = tuple(
+                _cost(path, (many, path.format(id=own[0].id)), (none, path.partition("/{id}")[0]), requests)
+                for path in PATHS
+            )
     return DashboardCost(max(findings, number), full.stat().st_size, pages)
 
 
@@ -103,6 +135,41 @@ def _multiply(path: Path, wanted: int) -> None:
     engine.dispose()
 
 
+def _add_campaigns(database: Database) -> None:
+    """Campaigns that ran one after the other."""
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    with database.transaction():
+        for seed in range(CAMPAIGNS):
+            campaign = database.start_campaign(
+                profile="default", seed=seed, generator="1", options={"budget": "4h"}, when=begun
+            )
+            for at in range(POINTS):
+                begun += timedelta(minutes=1)
+                seconds, cases = 60.0 * at, 100 * at
+                counts = {"fallback_sites": at, "dde_sites": at // 2, "findings": at // 4}
+                database.add_progress(
+                    campaign,
+                    Progress(when=stamp(begun), cases=cases, seconds=seconds, cpu_seconds=2 * seconds, **counts),
+                )
+            database.advance(campaign, 100 * POINTS, begun)
+            database.finish_campaign(campaign, begun)
+
+
+def _add_results(path: Path) -> None:
+    """A result of each finding under each of `VERSIONS`. Every fifth one does not fail in the last."""
+    engine = create_engine(f"sqlite:///{path}")
+    added = (
+        'INSERT INTO results ("case", torch, program, status, shows, runs, reason, "when") '
+        "SELECT id, :torch, '', CASE WHEN :last AND rowid % 5 = 0 THEN 'passes' ELSE 'fails' END, 1, 1, '', :now "
+        "FROM findings"
+    )
+    with engine.begin() as connection:
+        for torch in VERSIONS:
+            values = {"torch": torch, "last": torch == VERSIONS[-1], "now": "2026-01-01T00:00:00.000000Z"}
+            connection.execute(text(added), values)
+    engine.dispose()
+
+
 @contextmanager
 def _served(database: Database) -> Iterator[int]:
     """The port of a server in a thread of this process."""
@@ -118,11 +185,12 @@ def _served(database: Database) -> Iterator[int]:
             thread.join()
 
 
-def _cost(path: str, many: int, none: int, requests: int) -> PageCost:
-    times: dict[int, list[tuple[float, float]]] = {many: [], none: []}
+def _cost(path: str, many: tuple[int, str], none: tuple[int, str], requests: int) -> PageCost:
+    """The cost of a page. `many` and `none` are the port and path with findings and without."""
+    times: dict[tuple[int, str], list[tuple[float, float]]] = {many: [], none: []}
     for _ in range(requests + 1):
-        for port, taken in times.items():
-            taken.append(_seconds(port, path))
+        for (port, asked), taken in times.items():
+            taken.append(_seconds(port, asked))
     clock, cpu = (
         [round(1000 * median(one[at] for one in taken[1:]), 1) for taken in times.values()]  # the first fills caches
         for at in (0, 1)

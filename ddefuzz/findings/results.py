@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import distinct, func, select
 from sqlalchemy.orm import Session
 
 from ddefuzz.findings.schema import ResultRow
@@ -31,3 +31,29 @@ def results(session: Session, *cases: str) -> tuple[Result, ...]:
     chosen = select(ResultRow).order_by(ResultRow.case, ResultRow.torch)
     rows = session.scalars(chosen.where(ResultRow.case.in_(cases)) if cases else chosen)
     return tuple(Result(**{name: getattr(row, name) for name in Result.__struct_fields__}) for row in rows)
+
+
+def statuses(session: Session) -> dict[str, dict[str, int]]:
+    """The number of results with each status, by version of torch. For `Database.read`."""
+    rows = session.execute(
+        select(ResultRow.torch, ResultRow.status, func.count())
+        .group_by(ResultRow.torch, ResultRow.status)
+        .order_by(ResultRow.torch, ResultRow.status)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for torch, status, number in rows:
+        found.setdefault(torch, {})[status] = number
+    return found
+
+
+def result_page(session: Session, *, differing: bool, first: int, most: int) -> tuple[int, tuple[Result, ...]]:
+    """The number of findings and cases with results, and the results of `most` of them from the `first` (from 0) on.
+
+    With `differing`, only those whose status is not the same under all versions that judge them. For `Database.read`.
+    """
+    cases = select(ResultRow.case).group_by(ResultRow.case)
+    if differing:
+        cases = cases.where(ResultRow.status != "not judged").having(func.count(distinct(ResultRow.status)) > 1)
+    names = session.scalars(cases.order_by(ResultRow.case).offset(first).limit(most)).all()
+    total = session.scalar(select(func.count()).select_from(cases.subquery())) or 0
+    return total, results(session, *names) if names else ()

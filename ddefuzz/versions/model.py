@@ -114,11 +114,12 @@ def cell_of(statuses: Sequence[str], reasons: Sequence[str] = ()) -> Cell:
 
 def in_order(interpreters: Iterable[Interpreter]) -> tuple[Interpreter, ...]:
     """By version of torch, oldest first."""
-    return tuple(sorted(interpreters, key=lambda one: ([int(part) for part in _release(one.torch)], one.name)))
+    return tuple(sorted(interpreters, key=lambda one: (release(one.torch), one.name)))
 
 
-def _release(torch: str) -> list[str]:
-    return re.findall(r"\d+", torch.partition("+")[0])
+def release(torch: str) -> tuple[int, ...]:
+    """The numbers of a version of torch, by which versions are compared: `2.13.0+cpu` gives (2, 13, 0)."""
+    return tuple(int(part) for part in re.findall(r"\d+", torch.partition("+")[0]))
 
 
 def changes(lines: Iterable[Line]) -> dict[str, int]:

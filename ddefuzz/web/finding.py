@@ -20,6 +20,7 @@ from ddefuzz.view.meanings import VERDICTS
 from ddefuzz.view.source import similar, site_lines, snippet_of
 from ddefuzz.view.stack import stack_to_site
 from ddefuzz.web.rows import Asked, Row, row_of
+from ddefuzz.web.versions import MatrixCell, cells_of
 
 MOST_NEAR = 60
 """How many findings of the same place are compared to find similar ones."""
@@ -91,6 +92,7 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     given_title: str
     moves: tuple[Move, ...]
     can_undo: bool
+    matrix: dict[str, MatrixCell]
     similar: tuple[Row, ...]
     schema: str = "ddefuzz.page.finding/1"
 
@@ -114,6 +116,7 @@ def finding_page(database: Database, finding_id: str) -> FindingPage:
         given_title=finding.given_title,
         moves=tuple(Move(state, ROWS[state].meaning) for state in ROWS[finding.state].to if state != "duplicate"),
         can_undo=_can_undo(finding),
+        matrix=database.read(lambda session: cells_of(session, finding)),
         similar=tuple(map(row_of, similar(finding, others))),
     )
 

@@ -11,9 +11,9 @@ import msgspec
 from ddefuzz.sweep.census import STATUSES
 from ddefuzz.view.guarded import STATES, fell_back
 from ddefuzz.web.campaigns import CampaignsPage, CampaignsQuery, campaigns_page
+from ddefuzz.web.census import CensusPage, CensusQuery, census_page
 from ddefuzz.web.finding import FindingPage, FindingQuery, finding_page
 from ddefuzz.web.finding_list import CHOICES, FindingsPage, FindingsQuery, findings_page
-from ddefuzz.web.history import CensusPage, CensusQuery, VersionsPage, VersionsQuery, census_page, versions_page
 from ddefuzz.web.overview import Overview, OverviewQuery, overview_page
 from ddefuzz.web.plot import campaign_plot, findings_plot
 from ddefuzz.web.rows import Asked
@@ -28,6 +28,8 @@ from ddefuzz.web.sites import (
     source_blocks,
     source_page,
 )
+from ddefuzz.web.versions import STATUSES as RESULTS
+from ddefuzz.web.versions import VersionsPage, VersionsQuery, versions_page
 
 
 class Page(NamedTuple):
@@ -109,9 +111,10 @@ PAGES: tuple[Page, ...] = (
         "What was seen under each version of torch",
         VersionsPage,
         VersionsQuery,
-        lambda database, _asked: versions_page(database),
+        versions_page,
         menu="Versions",
         key="4",
+        more={"all_results": RESULTS},
     ),
     Page(
         "/census",

@@ -17,6 +17,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Progress, stamp
+from ddefuzz.findings.results import Result
+from ddefuzz.versions.kept import program_key
 from ddefuzz.web.campaigns import campaigns_page
 from ddefuzz.web.pages import PAGES
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START
@@ -139,6 +141,41 @@ def test_a_finding_shows_what_decides(reading: TestClient) -> None:
     assert record["finding"]["schema"] == "ddefuzz.finding/3"
     assert "fixed" in {move["state"] for move in record["moves"]}
     assert "duplicate" not in {move["state"] for move in record["moves"]}
+
+
+def test_results_of_the_matrix_are_shown_by_version(client: TestClient, database: Database) -> None:
+    assert "No results yet" in client.get("/versions").text
+    ran = [
+        (FIRST, "2.10.0", program_key(database.get(FIRST)), "passes"),
+        (FIRST, "2.9.0", "another", "fails"),
+        (SECOND, "2.9.0", "another", "fails"),
+        (SECOND, "2.10.0", "another", "fails"),
+        ("gone", "2.9.0", "another", "sometimes"),
+    ]
+    database.save_results([Result(*one, 1, 3, "why <b>", "2026-01-01T00:00:00.000000Z") for one in ran])
+    matrix = client.get("/versions?format=json").json()["matrix"]
+    assert (list(matrix["statuses"]), matrix["statuses"]["2.9.0"]) == (
+        ["2.9.0", "2.10.0"],
+        {"fails": 2, "sometimes": 1},
+    )
+    (line,) = matrix["lines"]
+    assert (line["id"], line["title"], line["change"]) == (FIRST, database.get(FIRST).title, "fixed")
+    assert {torch: (cell["status"], cell["outdated"]) for torch, cell in line["cells"].items()} == {
+        "2.9.0": ("fails", True),
+        "2.10.0": ("passes", False),
+    }
+    everything = client.get("/versions?show=all&format=json").json()["matrix"]
+    assert {one["id"]: one["change"] for one in everything["lines"]} == {
+        FIRST: "fixed",
+        SECOND: "fails",
+        "gone": "sometimes",
+    }
+    page = client.get("/versions?show=all").text
+    assert "1 of 3 runs" in page
+    assert "not in this database any more" in page
+    assert "why &lt;b&gt;" in page
+    assert list(client.get(f"/findings/{FIRST}?format=json").json()["matrix"]) == ["2.9.0", "2.10.0"]
+    assert "Under other versions of torch" in client.get(f"/findings/{FIRST}").text
 
 
 def test_the_beginning_of_an_id_leads_to_the_finding(reading: TestClient) -> None:

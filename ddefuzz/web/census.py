@@ -1,4 +1,4 @@
-"""What is known by version of torch, and the census of the sweeps in the database."""
+"""The census of the sweeps in the database."""
 
 from __future__ import annotations
 
@@ -8,25 +8,9 @@ from pydantic import Field
 from ddefuzz.errors import DatabaseError, InputError
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.listing import VersionCount
 from ddefuzz.sweep.census import STATUSES, row_of
 from ddefuzz.sweep.tasks import Swept
 from ddefuzz.web.rows import Asked, Line
-
-
-class VersionsQuery(Asked):
-    """Versions have no options but the format."""
-
-
-class VersionsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Findings and guard sites by version of torch. `fixed_in` counts fixed findings by the version that has the fix;
-    an empty version stands for all.
-    """
-
-    versions: tuple[VersionCount, ...]
-    sites: dict[str, int]
-    fixed_in: dict[str, int]
-    schema: str = "ddefuzz.page.versions/1"
 
 
 class CensusQuery(Asked):
@@ -57,15 +41,6 @@ class CensusPage(msgspec.Struct, frozen=True, kw_only=True):
     statuses: dict[str, int]
     ops: tuple[OpLine, ...]
     schema: str = "ddefuzz.page.census/1"
-
-
-def versions_page(database: Database) -> VersionsPage:
-    """The page."""
-    return VersionsPage(
-        versions=database.read(listing.versions),
-        sites=database.read(listing.site_counts),
-        fixed_in=database.read(listing.fixed_in),
-    )
 
 
 def census_page(database: Database, asked: CensusQuery) -> CensusPage:

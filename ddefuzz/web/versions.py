@@ -1,0 +1,149 @@
+"""What is known by version of torch: sightings, guard sites, and what `ddefuzz matrix` found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Final, Literal, get_args
+
+import msgspec
+from pydantic import Field
+from sqlalchemy.orm import Session
+
+from ddefuzz.findings import listing
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.listing import VersionCount
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.results import Result, result_page, results, statuses
+from ddefuzz.versions.kept import cell_of_result, program_key
+from ddefuzz.versions.model import Cell, Change, Line, Status, release
+from ddefuzz.web.rows import Asked
+
+ON_A_PAGE: Final = 50
+
+
+class VersionsQuery(Asked):
+    """Which results of `ddefuzz matrix`, and which page of them."""
+
+    show: Literal["differing", "all"] = Field(
+        default="differing", description="differing: findings whose status is not the same in all versions."
+    )
+    page: int = Field(default=1, ge=1, le=1_000_000)
+
+
+class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding under one version of torch: its failure showed in `shows` of `runs` runs.
+
+    `outdated`: the finding has another smallest program now.
+    """
+
+    status: Status
+    shows: int
+    runs: int
+    reason: str
+    when: str
+    outdated: bool
+
+
+class MatrixLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding under the versions of torch with results, oldest first. `title` is empty if there is no such finding
+    any more.
+    """
+
+    id: str
+    title: str
+    change: Change
+    cells: dict[str, MatrixCell]
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of `ddefuzz matrix`. `statuses` has the numbers of all results, by version and status. `total` is the
+    number of findings that the query selects, and `lines` are those of one page.
+    """
+
+    statuses: dict[str, dict[str, int]]
+    total: int
+    page: int
+    pages: int
+    lines: tuple[MatrixLine, ...]
+
+
+class VersionsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings and guard sites by version of torch, and the results of `ddefuzz matrix`. `fixed_in` counts fixed
+    findings by the version that has the fix; an empty version stands for all.
+    """
+
+    versions: tuple[VersionCount, ...]
+    sites: dict[str, int]
+    fixed_in: dict[str, int]
+    matrix: Matrix
+    schema: str = "ddefuzz.page.versions/1"
+
+
+def versions_page(database: Database, asked: VersionsQuery) -> VersionsPage:
+    """The page."""
+
+    def read(session: Session) -> VersionsPage:
+        return VersionsPage(
+            versions=tuple(sorted(listing.versions(session), key=lambda one: release(one.torch))),
+            sites=listing.site_counts(session),
+            fixed_in=listing.fixed_in(session),
+            matrix=_matrix(session, asked),
+        )
+
+    return database.read(read)
+
+
+def _matrix(session: Session, asked: VersionsQuery) -> Matrix:
+    counts = statuses(session)
+    differing = asked.show == "differing"
+    total, found = result_page(session, differing=differing, first=(asked.page - 1) * ON_A_PAGE, most=ON_A_PAGE)
+    known = {one.id: one for one in listing.by_ids(session, sorted({result.case for result in found}))}
+    return Matrix(
+        statuses={torch: counts[torch] for torch in in_order(counts)},
+        total=total,
+        page=asked.page,
+        pages=max(1, -(-total // ON_A_PAGE)),
+        lines=tuple(
+            _line(case, list(group), known.get(case)) for case, group in groupby(found, lambda result: result.case)
+        ),
+    )
+
+
+def _line(case: str, found: Sequence[Result], finding: Finding | None) -> MatrixLine:
+    cells = matrix_cells(found, finding)
+    plain = {torch: Cell(cell.status, cell.shows, cell.runs, cell.reason) for torch, cell in cells.items()}
+    title = "" if finding is None else finding.title
+    return MatrixLine(id=case, title=title, change=Line(case, title, plain).change, cells=cells)
+
+
+def cells_of(session: Session, finding: Finding) -> dict[str, MatrixCell]:
+    """What `ddefuzz matrix` found of one finding, by version of torch, oldest first."""
+    return matrix_cells(results(session, finding.id), finding)
+
+
+def matrix_cells(found: Iterable[Result], finding: Finding | None) -> dict[str, MatrixCell]:
+    """The results of one finding by version of torch, oldest first."""
+    by_torch: Mapping[str, Result] = {result.torch: result for result in found}
+    program = "" if finding is None else program_key(finding)
+    cells: dict[str, MatrixCell] = {}
+    for torch in in_order(by_torch):
+        result = by_torch[torch]
+        cell = cell_of_result(result)
+        cells[torch] = MatrixCell(
+            status=cell.status,
+            shows=cell.shows,
+            runs=cell.runs,
+            reason=cell.reason,
+            when=result.when,
+            outdated=finding is not None and result.program != program,
+        )
+    return cells
+
+
+def in_order(versions: Iterable[str]) -> list[str]:
+    """Versions of torch, oldest first."""
+    return sorted(versions, key=lambda torch: (release(torch), torch))
+
+
+STATUSES: tuple[str, ...] = get_args(Status)
