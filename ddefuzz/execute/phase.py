@@ -60,11 +60,15 @@ _open: list[int] = []
 
 @contextmanager
 def kept_in(path: Path | None) -> Iterator[None]:
-    """Keep the phases of one task in a file, which is removed at its end. Without a path nothing is kept."""
+    """Keep the phases of one task in a file, which is removed at its end. Without a path nothing is kept.
+
+    If the fault handler was enabled before, it is enabled for stderr afterwards. It does not tell which file it had.
+    """
     if path is None:
         yield
         return
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    before = faulthandler.is_enabled()
     faulthandler.enable(descriptor, all_threads=False)
     _open.append(descriptor)
     try:
@@ -72,6 +76,8 @@ def kept_in(path: Path | None) -> Iterator[None]:
     finally:
         _open.clear()
         faulthandler.disable()
+        if before:
+            faulthandler.enable(2)
         os.close(descriptor)
         path.unlink(missing_ok=True)
 
