@@ -150,8 +150,9 @@ def _login_page(request: Request) -> Response:
 def _log_in(request: Request, form: Annotated[LoginForm, FormFields()]) -> Response:
     access = dashboard_of(request).access
     _check_form(request, form.form_token)
-    log_in(access, access.session_of(request), form)
-    return RedirectResponse("/findings", 303)
+    response = RedirectResponse("/findings", 303)
+    access.send_session(response, log_in(access, access.session_of(request), form))
+    return response
 
 
 def _check_form(request: Request, form_token: str) -> None:

@@ -38,6 +38,10 @@ HTMX = {
 """htmx without anything that the content security policy forbids. Pages of errors are shown, too."""
 
 
+SECRETS = frozenset({"token", "form_token"})
+"""Fields whose values no page may show."""
+
+
 class Problem(msgspec.Struct, frozen=True):
     """Why a request has no answer, in one line."""
 
@@ -91,7 +95,7 @@ def answer(
     )
     response = Response(text, status, media_type="text/html; charset=utf-8")
     if request.cookies.get(access.cookie) != session:
-        response.set_cookie(access.cookie, session, httponly=True, samesite="lax", path="/")
+        access.send_session(response, session)
     return response
 
 
@@ -154,9 +158,15 @@ def _code_styles() -> str:
 
 
 def bad_values(errors: Any) -> str:
-    """What a validation of FastAPI found, in one line."""
+    """What a validation of FastAPI found, in one line. Tokens are not repeated."""
     said = []
     for error in errors:
         place = ".".join(str(part) for part in error["loc"][1:]) or str(error["loc"][0])
-        said.append(f"{place}: found {str(error.get('input'))[:60]!r}: {error['msg']}")
+        if error["type"] == "missing":
+            found = "nothing"
+        elif error["type"] == "extra_forbidden" or place in SECRETS:
+            found = "a value"
+        else:
+            found = repr(str(error.get("input"))[:60])
+        said.append(f"{place}: found {found}: {error['msg']}")
     return "; ".join(said[:3])

@@ -32,7 +32,9 @@ def login_page(access: Access) -> LoginPage:
     return LoginPage(bool(access.token), access.read_only)
 
 
-def log_in(access: Access, session: str, form: LoginForm) -> None:
-    """Allow the session to write. Raises an error for a wrong token."""
-    if not access.log_in(session, form.token.strip()):
+def log_in(access: Access, session: str, form: LoginForm) -> str:
+    """A new session, which may write. Raises an error for a wrong token."""
+    renewed = access.log_in(session, form.token.strip())
+    if renewed is None:
         raise HTTPException(403, "token: found another one, expected the one that `ddefuzz serve` printed")
+    return renewed

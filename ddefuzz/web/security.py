@@ -69,14 +69,22 @@ class Access:
         """Whether a form came from a page of this session."""
         return hmac.compare_digest(self.form_token(session).encode(), form_token.encode())
 
-    def log_in(self, session: str, token: str) -> bool:
-        """Allow a session to write if it has the token."""
+    def log_in(self, session: str, token: str) -> str | None:
+        """A new session that may write, if the token is right. The old one ends: somebody else may have chosen its id
+        and put it into the browser.
+        """
         if not self.token or not hmac.compare_digest(self.token.encode(), token.encode()):
-            return False
-        self.writers[session] = None
+            return None
+        self.writers.pop(session, None)
+        renewed = secrets.token_urlsafe(32)
+        self.writers[renewed] = None
         while len(self.writers) > MOST_WRITERS:
             del self.writers[next(iter(self.writers))]
-        return True
+        return renewed
+
+    def send_session(self, response: Response, session: str) -> None:
+        """Set the cookie of a session. Scripts cannot read it, and forms of other sites do not send it."""
+        response.set_cookie(self.cookie, session, httponly=True, samesite="lax", path="/")
 
     def may_write(self, session: str) -> bool:
         """Whether a session may change findings."""

@@ -163,8 +163,79 @@ def test_a_token_is_needed_for_writing_only(database: Database) -> None:
     assert client.post("/login", data={"form_token": "x", "token": "secret"}).status_code == 403
     assert client.post("/login", data={"form_token": token, "token": "secret"}).status_code == 303
     assert "logged in" in client.get("/findings").text
+    assert client.post(f"/findings/{FIRST}/state", data=sent).status_code == 403, "the form of the session before"
+    sent["form_token"] = form_token(client)
     assert client.post(f"/findings/{FIRST}/state", data=sent).status_code == 303
     assert "Log in to decide" in client_of(database, Access(token="secret")).get("/findings").text
+
+
+def test_a_login_renews_the_session(database: Database) -> None:
+    """A person who put a session of theirs into the browser of somebody else gains nothing when that one logs in."""
+    access = Access(token="secret")
+    planted = "p" * 43
+    victim, attacker = client_of(database, access), client_of(database, access)
+    for client in (victim, attacker):
+        client.cookies.set(access.cookie, planted, domain="localhost.local", path="/")
+    token = form_token(victim, "/login")
+    assert token == form_token(attacker, "/login"), "both have the planted session"
+    answer = victim.post("/login", data={"form_token": token, "token": "secret"})
+    assert (answer.status_code, planted in answer.headers["set-cookie"]) == (303, False)
+    assert victim.cookies[access.cookie] not in ("", planted)
+    assert list(access.writers) == [victim.cookies[access.cookie]]
+    assert "logged in" in victim.get("/findings").text
+    assert "logged in" not in attacker.get("/findings").text
+    sent = {"form_token": token, "state": "triaged"}
+    assert attacker.post(f"/findings/{FIRST}/state", data=sent).status_code == 403
+    again = {"form_token": form_token(victim), "token": "secret"}
+    assert victim.post("/login", data=again).status_code == 303
+    assert list(access.writers) == [victim.cookies[access.cookie]], "the session before has ended"
+
+
+SECRET = "secret-of-the-test"
+
+
+def test_the_token_is_in_no_page_and_no_address(database: Database) -> None:
+    client = client_of(database, Access(token=SECRET))
+    for typed in ("wrong", SECRET):
+        answer = client.post("/login", data={"form_token": form_token(client, "/login"), "token": typed})
+        assert SECRET not in answer.text + str(answer.headers)
+    assert answer.headers["location"] == "/findings"
+    for path in ("/login", "/findings", f"/findings/{FIRST}", "/openapi.json", "/"):
+        answer = client.get(path)
+        assert SECRET not in answer.text + str(answer.headers)
+    for wrong in ({"token": SECRET * 20}, {"token": SECRET, "x": SECRET}, {"token": f"{SECRET}\n"}):
+        invalid = client.post("/login", data={"form_token": form_token(client), **wrong})
+        assert (invalid.status_code, SECRET in invalid.text) == (422, False)
+    missing = client.post(f"/findings/{FIRST}/link", data={"form_token": form_token(client)})
+    assert (missing.status_code, form_token(client) in missing.text) == (422, False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/app.py",
+        "/static/..\\app.py",
+        "/static//etc/passwd",
+        "/static/style.css%00.py",
+        "/findings/../app.py/script.py",
+        "/findings/..%2f..%2fapp/script.py",
+        "/findings/%2e%2e/script.py",
+        "/sites/source?file=../secret.py",
+        "/sites/source?file=torch/../secret.py",
+        "/sites/source?file=torch/../../packages/secret.py",
+        "/sites/source?file=/etc/passwd",
+        "/sites/source?file=torch/_refs/__init__.py%00",
+        "/sites/source?file=torch%5C..%5Csecret.py",
+        "/sites/source?file=file:///etc/passwd",
+    ],
+)
+def test_no_other_file_is_sent(reading: TestClient, path: str) -> None:
+    answer = reading.get(path)
+    assert answer.status_code in (404, 422), answer.text
+    for part in ("secret = 1", "root:", "FastAPI("):
+        assert part not in answer.text
 
 
 def test_long_bodies_are_rejected(database: Database) -> None:
