@@ -9,12 +9,11 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-import black
-
 from ddefuzz.classify.expected import Expected
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_function
 from ddefuzz.repro.arguments import MARKED, at_size, body_of, fresh, marks_of, parameters_of, symbols_of, values_of
+from ddefuzz.repro.emitted import ENDING, emitted, source_of
 
 _EXPORT: Final = """
 def capture():
@@ -79,7 +78,8 @@ def marked(inputs):
 CALLING: Final = "calling the captured program"
 """The line that a script prints to stderr before that call, which may end the process."""
 
-_SCRIPT: Final = Template('''\
+_SCRIPT: Final = Template(
+    '''\
 """$title
 
 Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, and exits with
@@ -148,17 +148,9 @@ def main():
             found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
             if "InvalidCxxCompiler" in str(found):
                 verdict = "not judged"
-    result = {"torch": torch.__version__, "stage": "$stage", "verdict": verdict}
-    print(json.dumps({**result, "expected": EXPECTED, "seen": found}))
-    print(f"{verdict}: expected {EXPECTED}, seen {found}", file=sys.stderr)
-    return {"shows": 1, "passes": 0, "fails otherwise": 3, "not judged": 4}[verdict]
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-''')
-
-WIDTH: Final = 120
+'''
+    + ENDING
+)
 
 
 def call_script(program: Program, stage: str, expected: Expected, title: str) -> str:
@@ -167,9 +159,10 @@ def call_script(program: Program, stage: str, expected: Expected, title: str) ->
     symbols = symbols_of(program)
     is_marked = bool(symbols) and stage in MARKED
     resized, kept = at_size(program, stage, expected.size)
-    imports, functions = _source()
-    script = _SCRIPT.substitute(
-        title=title.replace("\\", "\\\\").replace('"', "'"),
+    imports, functions = source_of(COMPARISON.read_text(encoding="utf-8"))
+    return emitted(
+        _SCRIPT,
+        title,
         imports=imports,
         function=print_function(program),
         parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
@@ -186,13 +179,3 @@ def call_script(program: Program, stage: str, expected: Expected, title: str) ->
         calling=CALLING,
         stage=stage,
     )
-    return black.format_str(script, mode=black.Mode(line_length=WIDTH))
-
-
-def _source() -> tuple[str, str]:
-    """The imports and the functions of the comparison."""
-    header, _, functions = COMPARISON.read_text(encoding="utf-8").partition("# ---\n")
-    own = [line for line in header.splitlines() if line.startswith(("import ", "from ")) and "__future__" not in line]
-    lines = {*own, "import contextlib", "import json", "import sys"} - {"import torch"}
-    standard = sorted(lines, key=lambda line: (line.startswith("from "), line))
-    return "\n".join([*standard, "", "import torch"]), functions

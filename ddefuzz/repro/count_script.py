@@ -8,18 +8,18 @@ from __future__ import annotations
 from string import Template
 from typing import Final
 
-import black
-
 from ddefuzz.classify.expected import Expected
 from ddefuzz.program.model import Program
 from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.text import print_function
 from ddefuzz.repro.arguments import values_of
+from ddefuzz.repro.emitted import ENDING, emitted
 
 DYNAMIC: Final = {"recompile": "None", "recompile-dynamic": "True"}
 """The argument `dynamic` of torch.compile in each stage. With None, torch's own default, the first graph is static."""
 
-_SCRIPT: Final = Template('''\
+_SCRIPT: Final = Template(
+    '''\
 """$title
 
 Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, and exits with
@@ -78,28 +78,20 @@ def main():
             verdict = "shows" if number > int(EXPECTED["needed"]) else "passes"
         except Exception as error:
             found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
-    result = {"torch": torch.__version__, "stage": "$stage", "verdict": verdict}
-    print(json.dumps({**result, "expected": EXPECTED, "seen": found}))
-    print(f"{verdict}: expected {EXPECTED}, seen {found}", file=sys.stderr)
-    return {"shows": 1, "passes": 0, "fails otherwise": 3, "not judged": 4}[verdict]
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-''')
-
-WIDTH: Final = 120
+'''
+    + ENDING
+)
 
 
 def count_script(program: Program, stage: str, expected: Expected, title: str) -> str:
     """The script for one of the stages in `DYNAMIC`, with a call at each of the data sizes `expected.sizes`."""
     calls = [values_of(at_data_size(program, size), "compile") for size in expected.sizes]
-    script = _SCRIPT.substitute(
-        title=title.replace("\\", "\\\\").replace('"', "'"),
+    return emitted(
+        _SCRIPT,
+        title,
         function=print_function(program),
         calls="".join(f"({''.join(f'{value}, ' for value in values)}), " for values in calls),
         expected=repr(expected.seen),
         dynamic=DYNAMIC[stage],
         stage=stage,
     )
-    return black.format_str(script, mode=black.Mode(line_length=WIDTH))

@@ -12,13 +12,12 @@ import json
 from string import Template
 from typing import Final
 
-import black
-
 from ddefuzz.classify.expected import Expected, Recognizer
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_function
 from ddefuzz.repro import by_message, by_native, by_python
 from ddefuzz.repro.arguments import MARKED, body_of, fresh, marks_of, parameters_of, symbols_of, values_of
+from ddefuzz.repro.emitted import ENDING, WIDTH, emitted, source_of
 
 _EXPORT: Final = """
 def capture():
@@ -101,7 +100,8 @@ def marked_inputs():
 
 _EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
 
-_SCRIPT: Final = Template('''\
+_SCRIPT: Final = Template(
+    '''\
 """$title
 
 Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, and exits with
@@ -173,21 +173,13 @@ def main():
             found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
             if verdict == "fails":
                 verdict, found = verdict_of(error)
-    result = {"torch": torch.__version__, "stage": "$stage", "verdict": verdict}
-    print(json.dumps({**result, "expected": EXPECTED, "seen": found}))
-    print(f"{verdict}: expected {EXPECTED}, seen {found}", file=sys.stderr)
-    return {"shows": 1, "passes": 0, "fails otherwise": 3, "not judged": 4}[verdict]
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-''')
+'''
+    + ENDING
+)
 
 _NATIVE_FRAMES: Final = """os.environ["TORCH_SYMBOLIZE_MODE"] = "fast"  # names static functions, too
             torch.fx.experimental._config.extended_debug_cpp = True  # C++ frames in the message
             """
-
-WIDTH: Final = 120
 
 _PLACE: Final = "the place of the table of internal names"
 
@@ -206,10 +198,12 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
     symbols = symbols_of(program)
     is_marked = bool(symbols) and stage in MARKED
     inputs = "marked_inputs()" if is_marked else "make_inputs()"
-    imports, recognizer = _source(expected.recognizer)
+    more = ("import os",) if expected.recognizer == "by_native" else ()
+    imports, recognizer = source_of(inspect.getsource(_RECOGNIZERS[expected.recognizer]), *more)
     arguments = _ARGUMENTS[expected.recognizer]
-    script = _SCRIPT.substitute(
-        title=title.replace("\\", "\\\\").replace('"', "'"),
+    script = emitted(
+        _SCRIPT,
+        title,
         imports=imports,
         function=print_function(program),
         parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
@@ -227,9 +221,7 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
         stage=stage,
     )
     # A table that black would give a line for each name.
-    return black.format_str(script, mode=black.Mode(line_length=WIDTH)).replace(
-        f'"{_PLACE}"', _table(expected.internal)
-    )
+    return script.replace(f'"{_PLACE}"', _table(expected.internal))
 
 
 def _table(names: tuple[str, ...]) -> str:
@@ -242,14 +234,3 @@ def _table(names: tuple[str, ...]) -> str:
         else:
             lines.append(item)
     return "".join(["(\n", *(f"    {line}\n" for line in lines), ")"])
-
-
-def _source(recognizer: Recognizer) -> tuple[str, str]:
-    """The imports and the functions of a script that uses this recognizer."""
-    header, _, functions = inspect.getsource(_RECOGNIZERS[recognizer]).partition("# ---\n")
-    own = [line for line in header.splitlines() if line.startswith(("import ", "from ")) and "__future__" not in line]
-    lines = {*own, "import contextlib", "import json", "import sys"}
-    if recognizer == "by_native":
-        lines.add("import os")
-    standard = sorted(lines, key=lambda line: (line.startswith("from "), line))
-    return "\n".join([*standard, "", "import torch"]), functions
