@@ -34,7 +34,7 @@ from ddefuzz.cli.options import db_option, jobs_option, semantics_option
 from ddefuzz.cli.output import Page, stdout_page
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.streams import write_stdout
-from ddefuzz.errors import EXIT_INTERRUPTED, DdefuzzError, InputError, NothingRanError
+from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError, UnsupportedError
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
@@ -234,8 +234,22 @@ def _elsewhere(
         words += ["--timeout", str(timeout), "--unbacked", unbacked, *(("--case", case) if case is not None else ())]
         words += [word for stage in stages for word in ("--stage", stage)]
         words += [word for one in mechanisms for word in ("--semantics", one)]
-        ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=OTHER_SECONDS)
+        return elsewhere(f"--python {interpreter.python}: its `ddefuzz artifacts`", words)
+
+
+def elsewhere(name: str, words: Sequence[str], seconds: float = OTHER_SECONDS) -> Artifacts:
+    """The document that a command of another interpreter prints. Raises `UnsupportedError` if it does not."""
+    try:
+        ran = subprocess.run(words, capture_output=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise UnsupportedError(f"{name} goes on, expected it to end within {seconds:.0f} s") from error
+    except OSError as error:
+        raise UnsupportedError(f"{name} does not start: {error.strerror}") from error
     if ran.returncode:
-        said = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-        raise DdefuzzError(f"--python {interpreter.python}: its `ddefuzz artifacts` ended with {said}")
-    return msgspec.json.decode(ran.stdout, type=Artifacts)
+        said = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        raise UnsupportedError(f"{name} ended with {said}")
+    try:
+        return msgspec.json.decode(ran.stdout, type=Artifacts)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = ran.stdout[:80].decode(errors="replace")
+        raise UnsupportedError(f"{name} printed {found!r}, expected its document: {error}") from error
