@@ -8,24 +8,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddefuzz.bench.planted import PLANTS, Effect, Planted
-from ddefuzz.bench.reachers import Reacher
+from ddefuzz.bench.planted import JUDGES, Effect, Planted
+from ddefuzz.bench.reachers import Maker, Reacher
 from ddefuzz.classify.anchor import callee
 from ddefuzz.classify.chain import op_name
 from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.signature import Signature
 from ddefuzz.classify.site import user_frame
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.instrument.events import Place
 from ddefuzz.oracles.program import Trial, Tried
-from ddefuzz.oracles.table import calls_of
+from ddefuzz.oracles.table import calls_of, comparing
 
 Tester = Callable[[Trial], Tried]
 """Runs and judges. A worker that dies is an observation."""
-
-WITHOUT_CAPTURE = tuple(name for name in PLANTS if name != "capture")
-"""The oracles that judge each planted fault: those that judge one run of a captured program that is called."""
 
 SEVERITY: tuple[Effect, ...] = ("unreached", "equivalent", "harmless", "stops", "changes")
 
@@ -48,34 +46,61 @@ class Shown(NamedTuple):
 
 @dataclass(slots=True)
 class Programs:
-    """Runs programs with and without faults. Runs without are kept."""
+    """Runs programs with and without faults. Runs without are kept.
+
+    `known` are the signatures of the database: a failure that it knows is not new.
+    """
 
     tester: Tester
-    healthy: dict[tuple[str, Stage], Tried] = field(default_factory=dict)
+    known: frozenset[Signature] = frozenset()
+    healthy: dict[Trial, Tried] = field(default_factory=dict)
 
-    def without_fault(self, program: str, stage: Stage) -> Tried:
-        """The program as it is."""
-        key = (program, stage)
-        if key not in self.healthy:
-            self.healthy[key] = self.tester(_trial(program, stage, EXPLICIT))
-        return self.healthy[key]
+    def without_fault(self, program: str, stage: Stage, oracle: str, semantics: Semantics = EXPLICIT) -> Tried:
+        """The program as it is, judged as with a fault that is planted for an oracle."""
+        return self._healthy(_trial(program, stage, semantics, JUDGES[oracle]))
 
-    def with_fault(self, program: str, stage: Stage, fault: Planted) -> Shown:
-        """The program with a fault."""
-        before = self.without_fault(program, stage)
-        if before.observation.outcome != "ok":
+    def captured(self, program: str, stage: Stage, semantics: Semantics = EXPLICIT) -> Observation:
+        """What is captured of a program as it is. It is not called."""
+        return self._healthy(_captured(program, stage, semantics)).observation
+
+    def _healthy(self, trial: Trial) -> Tried:
+        if trial not in self.healthy:
+            self.healthy[trial] = self.tester(trial)
+        return self.healthy[trial]
+
+    def with_fault(self, program: str, stage: Stage, fault: Planted, oracle: str) -> Shown:
+        """The program with a fault that is planted for an oracle."""
+        graph = self.captured(program, stage)
+        if graph.outcome != "ok":
             return Shown("unreached", (), "it is not captured")
-        after = self.tester(_trial(program, stage, fault.semantics))
-        known = {one.signature for one in before.failures}
+        compares = bool(comparing(JUDGES[oracle]))
+        if compares and self.captured(program, stage, SIZE_OBLIVIOUS).outcome != "ok":
+            return Shown("unreached", (), "size-oblivious semantics do not capture it")
+        changed = self.tester(_captured(program, stage, fault.semantics)).observation
+        if changed.outcome == "ok" and _same_capture(graph, changed):
+            return Shown("equivalent", (), "")
+        before = self.without_fault(program, stage, oracle)
+        after = self.tester(_trial(program, stage, fault.semantics, JUDGES[oracle]))
+        known = self.known | {one.signature for one in before.failures}
         new = tuple(one for one in after.failures if one.signature not in known)
         effect, change = effect_of(before.observation, after.observation)
+        if compares and after.observation.outcome == "fail":
+            effect = "changes"
         exact = bool(new) and all(names(one, fault, before.observation) for one in new)
         return Shown(effect, new, change, exact, after.observation.outcome == "timeout")
 
 
-def _trial(program: str, stage: Stage, semantics: Semantics) -> Trial:
-    run = Run(ProgramSubject(program), stage, semantics, graph=True, calls=calls_of(WITHOUT_CAPTURE))
-    return Trial(run, WITHOUT_CAPTURE)
+def _trial(program: str, stage: Stage, semantics: Semantics, judges: tuple[str, ...]) -> Trial:
+    run = Run(ProgramSubject(program), stage, semantics, graph=True, calls=calls_of(judges))
+    return Trial(run, judges)
+
+
+def _captured(program: str, stage: Stage, semantics: Semantics) -> Trial:
+    return Trial(Run(ProgramSubject(program), stage, semantics, graph=True), ())
+
+
+def _same_capture(before: Observation, after: Observation) -> bool:
+    return before.graph == after.graph and before.assumed == after.assumed
 
 
 def effect_of(before: Observation, after: Observation) -> tuple[Effect, str]:
@@ -90,8 +115,7 @@ def effect_of(before: Observation, after: Observation) -> tuple[Effect, str]:
         if other is None or call.recompiled or other.recompiled or _end(call) == _end(other):
             continue
         return "changes", f"at size {call.size}: {_said(call)}, with the fault {_said(other)}"
-    same = before.graph == after.graph and _assumed(before) == _assumed(after)
-    return ("equivalent" if same else "harmless"), ""
+    return ("equivalent" if _same_capture(before, after) else "harmless"), ""
 
 
 def _end(call: Call) -> tuple[object, ...]:
@@ -105,10 +129,6 @@ def _said(call: Call) -> str:
     if call.agreement == "differs":
         return f"{call.differences[0].what} of {call.differences[0].where} differ"
     return "as eager" if call.eager.returned else "taken"
-
-
-def _assumed(observation: Observation) -> set[tuple[str, str]]:
-    return {(one.kind, one.text) for one in observation.constraints}
 
 
 def names(found: Classified, fault: Planted, healthy: Observation) -> bool:
@@ -131,23 +151,27 @@ def _makers(observation: Observation, place: Place) -> Iterator[str]:
             yield op_name(callee(frame))
 
 
-def assertion_places(tried: Iterable[Tried]) -> tuple[SiteRecord, ...]:
-    """The places in torch that make run-time assertions in some programs."""
-    made = {one.place for each in tried for one in each.observation.constraints if one.kind == "assertion"}
+def maker_of(case: Reacher, tried: Tried) -> Maker:
+    """The places in torch that make run-time assertions in a program."""
+    made = {one.place for one in tried.observation.constraints if one.kind == "assertion"}
     inside = sorted(place for place in made if place.language == "C++" or place.file.startswith("torch/"))
-    return tuple(SiteRecord(place.language, place.file, place.line, "", "") for place in inside)
+    return Maker(case.program, case.stage, tuple(inside))
 
 
-def show_called(fault: Planted, example: SiteRecord | None, cases: Iterable[Reacher], programs: Programs) -> Planted:
-    """Run the campaign's cases with the fault until an oracle reports it; if none does, the database's example."""
+def show_called(
+    fault: Planted, oracle: str, example: SiteRecord | None, cases: Iterable[Reacher], programs: Programs
+) -> Planted:
+    """Run the campaign's cases with a fault that is planted for an oracle until it is reported; if it is not, the
+    database's example.
+    """
     fault = msgspec.structs.replace(fault, why="")
     for case in cases:
-        fault = _after(fault, case.program, case.stage, programs, case)
+        fault = _after(fault, oracle, case.program, case.stage, programs, case)
         if fault.found or fault.timeouts == MOST_TIMEOUTS:
             return fault
     for stage in _stages_of(example):
         assert example is not None
-        fault = _after(fault, example.example, stage, programs, None)
+        fault = _after(fault, oracle, example.example, stage, programs, None)
         if fault.found_by_example or fault.timeouts == MOST_TIMEOUTS:
             break
     if not fault.programs:
@@ -162,9 +186,11 @@ def _stages_of(example: SiteRecord | None) -> tuple[Stage, ...]:
     return tuple(sorted(stages, key=lambda one: one != example.stage))
 
 
-def _after(fault: Planted, program: str, stage: Stage, programs: Programs, case: Reacher | None) -> Planted:
+def _after(
+    fault: Planted, oracle: str, program: str, stage: Stage, programs: Programs, case: Reacher | None
+) -> Planted:
     """A fault after one more program."""
-    shown = programs.with_fault(program, stage, fault)
+    shown = programs.with_fault(program, stage, fault, oracle)
     if shown.effect == "unreached":
         return fault
     effect = max(fault.effect, shown.effect, key=SEVERITY.index)

@@ -21,7 +21,7 @@ unreached   no program reached it, or none that is captured
 equivalent  graphs and constraints are the same as without it
 harmless    some graph is another one, but every call ends as without it
 stops       some program is not captured, and no call of any other ends otherwise: this is for the capture oracle
-changes     a call of some captured program ends otherwise
+changes     a call of some captured program ends otherwise; for mechanism also: some program is not captured
 """
 
 NUMBERS = 12
@@ -89,15 +89,24 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     exact: int
 
 
+Pool: TypeAlias = Literal["fallbacks", "shared fallbacks", "assertions"]
+"""
+Where faults are planted:
+
+fallbacks         places where guards took their fallback
+shared fallbacks  those of them where the fallback was sometimes the answer of size-oblivious semantics, too
+assertions        places that make run-time assertions
+"""
+
+
 class Plant(NamedTuple):
     """A kind of planted fault: what it does, where it is drawn from, and the semantics that apply it.
 
-    A fault is drawn from the places where guards took their fallback, or from those that make run-time assertions. The
-    number of a fault chooses among its variants.
+    The number of a fault chooses among its variants.
     """
 
     what: str
-    drawn_from: Literal["fallbacks", "assertions"]
+    drawn_from: Pool
     semantics: Callable[[SiteRecord, int], Semantics]
 
 
@@ -135,8 +144,18 @@ PLANTS: Mapping[str, tuple[Plant, ...]] = {
             lambda one, _: Semantics(faults=(Fault(place_of(one), "drop assertion"),)),
         ),
     ),
+    "mechanism": (Plant("the fallback is turned round, in explicit semantics only", "shared fallbacks", _turned),),
 }
-"""The faults that are planted for each oracle, as many of each kind. All oracles judge each of them."""
+"""The faults that are planted for each oracle, as many of each kind."""
+
+JUDGES: Mapping[str, tuple[str, ...]] = {
+    "capture": ("capture",),
+    "agreement": (together := ("agreement", "specialization", "assertions")),
+    "specialization": together,
+    "assertions": together,
+    "mechanism": ("mechanism",),
+}
+"""The oracles that judge the faults planted for an oracle. A turned fallback may show as an assertion, for example."""
 
 
 def draw(
@@ -144,15 +163,21 @@ def draw(
 ) -> tuple[Planted, ...]:
     """`number` faults for an oracle, by the seed, one a place. Raises InputError if there are fewer places."""
     chosen = random.Random(seed)
-    pools = {"fallbacks": _places(one for one in fallbacks if one.fallbacks), "assertions": _places(assertions)}
+    fell_back = tuple(one for one in fallbacks if one.fallbacks)
+    pools: dict[Pool, dict[tuple[str, str, int], SiteRecord]] = {
+        "fallbacks": _places(fell_back),
+        "shared fallbacks": _places(one for one in fell_back if one.old.get("same")),
+        "assertions": _places(assertions),
+    }
     plants = PLANTS[oracle]
     drawn: list[Planted] = []
     for turn, plant in enumerate(plants):
         pool = pools[plant.drawn_from]
         share = number // len(plants) + (turn < number % len(plants))
-        if plant.drawn_from == "fallbacks" and len(pool) < share:
+        if plant.drawn_from != "assertions" and len(pool) < share:
+            kind = "" if plant.drawn_from == "fallbacks" else ", with the answer of size-oblivious semantics"
             raise InputError(
-                f"--sites: found {len(pool)} sites in the database whose guards ever fell back, expected {share} "
+                f"--sites: found {len(pool)} sites in the database whose guards ever fell back{kind}, expected {share} "
                 "to draw from; `ddefuzz run` and `ddefuzz sweep` fill it"
             )
         for key in sorted(chosen.sample(sorted(pool), min(share, len(pool)))):

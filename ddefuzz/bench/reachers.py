@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
-from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Stage
-from ddefuzz.files import read_bytes
 from ddefuzz.instrument.events import Place
 
 
@@ -32,10 +29,18 @@ class Reacher(NamedTuple):
     cases: int
 
 
+class Maker(NamedTuple):
+    """A program in a stage, and the places in torch that make run-time assertions in it, which some call violates."""
+
+    program: str
+    stage: Stage
+    places: tuple[Place, ...]
+
+
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """A campaign without faults, and all runs of its cases that reached a place with an undecided guard, in order.
 
-    `cpu_seconds` are those of the campaign.
+    `cpu_seconds` are those of the campaign. It was `interrupted` if that is not its whole budget.
     """
 
     schema: Literal["ddefuzz.bench.survey/1"] = "ddefuzz.bench.survey/1"
@@ -63,14 +68,6 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
                 number -= 1
                 if not number:
                     return
-
-
-def read_survey(path: Path) -> Survey:
-    """The campaign that a file keeps. Raises InputError if it keeps none."""
-    try:
-        return msgspec.json.decode(read_bytes(path), type=Survey)
-    except (RecursionError, msgspec.DecodeError) as error:
-        raise InputError(f"{path}: found no cases of `ddefuzz bench recall --cases`: {error}") from error
 
 
 @dataclass(slots=True)

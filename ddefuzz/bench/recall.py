@@ -8,21 +8,25 @@ shows it is the one that would have found it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from itertools import islice
-from pathlib import Path
 from statistics import median, quantiles
+from time import monotonic
 from typing import NamedTuple
 
 import msgspec
 
-from ddefuzz.bench.called import Programs, Tester, assertion_places, blamed, show_called
+from ddefuzz.bench.called import Programs, Tester, blamed, maker_of, show_called
+from ddefuzz.bench.kept import Judged, Kept
 from ddefuzz.bench.planted import PLANTS, Planted, Recall, draw, place_of
-from ddefuzz.bench.reachers import Reacher, Reachers, Survey
+from ddefuzz.bench.reachers import Maker, Reacher, Reachers, Survey
 from ddefuzz.campaign.campaign import Listener
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.summary import Tally
+from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.classify import Classified
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.execute.pool import Stopped
@@ -34,6 +38,9 @@ from ddefuzz.oracles.program import Trial
 
 SURVEYED = 150
 """How many captured programs of the campaign are searched for places that make run-time assertions."""
+
+SAVED = 30.0
+"""Seconds between two times that the cases of the campaign are kept."""
 
 ALIKE = 4
 """Programs that are run with a fault, at most, for each form of the expressions at its place."""
@@ -51,19 +58,32 @@ class Planting(NamedTuple):
     tries: int
 
 
-def healthy_campaign(plan: Plan, folder: Path, stopped: Stopped, listen: Listener) -> Survey:
-    """Run the campaign of `plan` without faults, its database in `folder`."""
-    reachers = Reachers()
-    with Database.open(f"sqlite:///{folder / 'recall.db'}") as database:
-        summary = start(plan, database, listen, stopped, reachers)
-    return Survey(
-        torch=summary.torch,
-        seed=plan.seed,
-        budget=str(plan.budget),
-        cpu_seconds=round(sum(summary.cpu_seconds.values()), 1),
-        interrupted=summary.interrupted,
-        found=tuple(reachers.found),
-    )
+def healthy_campaign(plan: Plan, kept: Kept, database: Database, stopped: Stopped, listen: Listener) -> Survey:
+    """Run the campaign of `plan` without faults, in an empty database. Its cases are kept every `SAVED` seconds."""
+    reachers, torch = Reachers(), version("torch")
+    saved = monotonic()
+
+    def survey(cpu_seconds: float, *, interrupted: bool) -> Survey:
+        return Survey(
+            torch=torch,
+            seed=plan.seed,
+            budget=str(plan.budget),
+            cpu_seconds=round(cpu_seconds, 1),
+            interrupted=interrupted,
+            found=tuple(reachers.found),
+        )
+
+    def note(result: CaseResult, tally: Tally) -> None:
+        nonlocal saved
+        reachers(result, tally)
+        if monotonic() > saved + SAVED:
+            kept.save_survey(survey(tally.total_cpu_seconds(), interrupted=True))
+            saved = monotonic()
+
+    summary = start(plan, database, listen, stopped, note)
+    whole = survey(sum(summary.cpu_seconds.values()), interrupted=summary.interrupted)
+    kept.save_survey(whole)
+    return whole
 
 
 def measure_recall(
@@ -71,35 +91,45 @@ def measure_recall(
     oracle: str,
     planting: Planting,
     survey: Survey,
+    kept: Kept,
     programs: Programs,
     stopped: Stopped,
     say: Callable[[str], None],
 ) -> Recall:
     """Run the cases of a campaign with each fault that is planted for an oracle, `plan.jobs` faults at a time."""
     known = planting.known
-    assertions: tuple[SiteRecord, ...] = ()
-    if any(plant.drawn_from == "assertions" for plant in PLANTS[oracle]):
-        say("looking for places that make run-time assertions")
-        called = islice((one for one in survey.found if one.called), SURVEYED)
-        assertions = assertion_places(programs.without_fault(one.program, one.stage) for one in called)
+    drops = any(plant.drawn_from == "assertions" for plant in PLANTS[oracle])
+    makers = _makers(plan, oracle, survey, kept, programs, stopped, say) if drops else ()
+    assertions = tuple({place: _record(place) for maker in makers for place in maker.places}.values())
     examples = {place_of(record): record for record in known}
     drawn = draw(oracle, known, assertions, planting.number, planting.seed)
 
     def planted(fault: Planted) -> Planted | None:
-        if stopped():
-            return None
+        judged = Judged(oracle, planting.tries, len(survey.found), fault)
+        before = kept.judged(judged)
+        if before is not None or stopped():
+            return before
         if oracle == "capture":
-            return show(fault, survey.first(fault.place), plan.stages, programs.tester)
-        cases = _cases(fault, survey, programs, planting.tries)
-        return show_called(fault, examples.get(fault.place), cases, programs)
+            after = show(fault, survey.first(fault.place), plan.stages, programs.tester)
+        else:
+            cases = _cases(fault, survey, makers, planting.tries)
+            after = show_called(fault, oracle, examples.get(fault.place), cases, programs)
+        kept.add(msgspec.structs.replace(judged, fault=after))
+        return after
 
     faults: list[Planted] = []
     with ThreadPoolExecutor(plan.jobs) as threads:
         for fault in threads.map(planted, drawn):
             faults += [] if fault is None else [fault]
-            say(f"{oracle}: {len(faults)} of {len(drawn)} faults done")
-    found = sorted(one.cpu_seconds for one in faults if one.found and one.cpu_seconds is not None)
+            changing = [one for one in faults if one.effect == "changes"]
+            found = [one for one in changing if one.found]
+            said = (
+                f"{len(changing)} change a result, {len(found)} found, {sum(one.exact for one in found)} named exactly"
+            )
+            say(f"{oracle}: {len(faults)} of {len(drawn)} faults done; {said}")
+    seconds = sorted(one.cpu_seconds for one in faults if one.found and one.cpu_seconds is not None)
     effects = [one.effect for one in faults]
+    shown, exact = _counts(faults)
     return Recall(
         oracle=oracle,
         torch=survey.torch,
@@ -108,8 +138,8 @@ def measure_recall(
         budget=survey.budget,
         known_sites=len({record.key[:3] for record in known if record.fallbacks}) + len(assertions),
         faults=tuple(faults),
-        cpu_seconds_median=median(found) if found else None,
-        cpu_seconds_90th=ninetieth(found) if found else None,
+        cpu_seconds_median=median(seconds) if seconds else None,
+        cpu_seconds_90th=ninetieth(seconds) if seconds else None,
         campaign_cpu_seconds=survey.cpu_seconds,
         interrupted=survey.interrupted or len(faults) < len(drawn),
         unreached=effects.count("unreached"),
@@ -120,21 +150,56 @@ def measure_recall(
         planted=len(faults),
         equivalent=effects.count("equivalent"),
         changing=effects.count("changes"),
-        found=len(found),
-        exact=sum(one.exact for one in faults),
+        found=shown,
+        exact=exact,
     )
 
 
-def _cases(fault: Planted, survey: Survey, programs: Programs, tries: int) -> list[Reacher]:
+def _counts(faults: Iterable[Planted]) -> tuple[int, int]:
+    """How many the campaign found, and how many of these were named exactly."""
+    found = [one for one in faults if one.found]
+    return len(found), sum(one.exact for one in found)
+
+
+def _makers(
+    plan: Plan,
+    oracle: str,
+    survey: Survey,
+    kept: Kept,
+    programs: Programs,
+    stopped: Stopped,
+    say: Callable[[str], None],
+) -> tuple[Maker, ...]:
+    """The first captured programs of the campaign that make run-time assertions."""
+    known = kept.makers()
+    if known is not None:
+        return known
+
+    def looked(case: Reacher) -> Maker | None:
+        return None if stopped() else maker_of(case, programs.without_fault(case.program, case.stage, oracle))
+
+    called = list(islice((one for one in survey.found if one.called), SURVEYED))
+    makers: list[Maker | None] = []
+    with ThreadPoolExecutor(plan.jobs) as threads:
+        for maker in threads.map(looked, called):
+            makers.append(maker)
+            say(f"{len(makers)} of {len(called)} programs searched for run-time assertions")
+    found = tuple(one for one in makers if one is not None and one.places)
+    if None not in makers:
+        kept.save_makers(found)
+    return found
+
+
+def _record(place: Place) -> SiteRecord:
+    return SiteRecord(place.language, place.file, place.line, "", "")
+
+
+def _cases(fault: Planted, survey: Survey, makers: tuple[Maker, ...], tries: int) -> list[Reacher]:
     """The cases to run with a fault: those that took a fallback at its place, or made an assertion there."""
     if not any(one.kind == "drop assertion" for one in fault.semantics.faults):
         return list(survey.called(fault.place, tries, ALIKE))
-    makers = {
-        key
-        for key, tried in programs.healthy.items()
-        if any(one.place == fault.place and one.kind == "assertion" for one in tried.observation.constraints)
-    }
-    return [one for one in survey.found if (one.program, one.stage) in makers][:tries]
+    there = {(maker.program, maker.stage) for maker in makers if fault.place in maker.places}
+    return [one for one in survey.found if (one.program, one.stage) in there][:tries]
 
 
 def show(fault: Planted, first: Reacher | None, stages: tuple[Stage, ...], tester: Tester) -> Planted:

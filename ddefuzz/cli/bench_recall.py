@@ -11,8 +11,8 @@ import rich_click as click
 from rich.console import Group
 
 from ddefuzz.bench.called import Programs
+from ddefuzz.bench.kept import Kept
 from ddefuzz.bench.planted import PLANTS, Planted, Recall, draw, what_of
-from ddefuzz.bench.reachers import read_survey
 from ddefuzz.bench.recall import Planting, healthy_campaign, measure_recall
 from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.campaign.plan import Plan
@@ -25,9 +25,9 @@ from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Stage
 from ddefuzz.execute.scratch import scratch_folder
-from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
+from ddefuzz.oracles.table import NAMES
 
 RUN_SECONDS = 60.0
 
@@ -45,7 +45,8 @@ SCHEMA = "ddefuzz.bench.recall/3"
     show_default=True,
     help="Which faults: capture (the guard raises instead of taking its fallback), agreement (the fallback answer "
     "is inverted), specialization (an unbacked symbol becomes a number or another symbol), assertions (a run-time "
-    "assertion is added or dropped). All oracles judge them. Can be repeated.",
+    "assertion is added or dropped), mechanism (the fallback answer is inverted in explicit semantics only). Can be "
+    "repeated.",
 )
 @click.option(
     "--sites", type=click.IntRange(1), metavar="K", default=50, show_default=True, help="Number of faults to plant."
@@ -75,12 +76,12 @@ SCHEMA = "ddefuzz.bench.recall/3"
     help="Run at most N of the campaign's cases with each fault. Not for capture, where only the first case counts.",
 )
 @click.option(
-    "--cases",
-    "kept",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Save the cases of the campaign in FILE. If FILE exists, use its cases and run no campaign; --budget, "
-    "--campaign-seed and --guided then have no effect.",
+    "--keep",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Keep the cases of the campaign and each judged fault in FOLDER, so that the command can be interrupted. What "
+    "FOLDER has is not run again: with a campaign in it, --budget, --campaign-seed and --guided have no effect.",
 )
 @click.option("--guided/--uniform", default=True, show_default=True, help="As for `ddefuzz run`.")
 @click.option(
@@ -100,7 +101,7 @@ def command(
     budget: str,
     campaign_seed: int | None,
     tries: int,
-    kept: Path | None,
+    folder: Path | None,
     guided: bool,
     version: str | None,
     stages: tuple[Stage, ...],
@@ -113,10 +114,12 @@ def command(
 
     The faults are planted at K sites of the database, one at a time. One campaign is run without faults. Its cases that
     reach a fault's site are then run again with the fault, in order. A fault that changes nothing in any of these cases
-    is counted separately. The campaign's findings are not saved.
+    is counted separately. A failure counts only if neither the program without the fault shows it nor the database has
+    it as a finding. The campaign's findings are not saved.
     """
     with Database.open(db, create=False) as database:
         known = database.sites(_version(database, version))
+        signatures = frozenset(one.signature for one in database.findings())
     planting = Planting(known, sites, seed, tries)
     for oracle in oracles:
         draw(oracle, known, (), sites, seed)  # before the campaign, because there may be too few
@@ -135,30 +138,35 @@ def command(
         in_turn=True,
         screen=True,
         guided=guided,
-        oracles=tuple(PLANTS) if calling else CAPTURE,
+        oracles=NAMES if calling else CAPTURE,
     )
     chosen = " ".join(f"--oracle {oracle}" for oracle in oracles)
     said = f"ddefuzz bench recall {chosen} --sites {sites} --seed {seed} --budget {plan.budget} --db {db}"
-    with stop_on_interrupt() as stopped:
-        if kept is not None and is_there(kept):
-            survey = read_survey(kept)
-        else:
+    with (
+        stop_on_interrupt() as stopped,
+        tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as scratch,
+    ):
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        kept = Kept(folder or Path(scratch))
+        survey = kept.survey()
+        if survey is None:
             with (
-                tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as folder,
                 campaign_progress(plan, said) as progress,
+                Database.open(f"sqlite:///{scratch}/recall.db") as empty,
             ):
-                survey = healthy_campaign(plan, Path(folder), stopped, progress)
-            if kept is not None:
-                kept.write_bytes(msgspec.json.encode(survey))
+                survey = healthy_campaign(plan, kept, empty, stopped, progress)
         with Pool(jobs) as pool, LiveLine("planting faults") as live:
-            programs = Programs(lambda trial: _tried(pool, trial))
+            programs = Programs(lambda trial: _tried(pool, trial), signatures)
             records = [
-                measure_recall(plan, oracle, planting, survey, programs, stopped, live.update) for oracle in oracles
+                measure_recall(plan, oracle, planting, survey, kept, programs, stopped, live.update)
+                for oracle in oracles
             ]
+        interrupted = stopped()
     document = msgspec.json.encode({"schema": SCHEMA, "records": records}).decode() + "\n"
     text = partial(recall_pages, records)
     deliver({"text": text, "json": lambda _page: document}, format_, outputs)
-    if any(record.interrupted for record in records):
+    if interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.execute.calls import Call, Difference, Ended
-from ddefuzz.execute.protocol import EXPLICIT, Observation, Semantics
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Run, Semantics
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Place
 from ddefuzz.oracles.program import Trial, Tried
@@ -27,6 +28,7 @@ SAME = Call("2", Ended(), Ended(), "same")
 WRONG = Call("2", Ended(), Ended(), "differs", (Difference("values", "result", "how"),))
 REFUSED = Call("2", Ended(), Ended("RuntimeError: no"))
 HEALTHY = Observation("aot", EXPLICIT, "ok", graph="graph", calls=(SAME,))
+OTHER = msgspec.structs.replace(HEALTHY, graph="other graph", calls=(WRONG,))
 ASSERTED = Constraint("assertion", "Eq(u0, 3)", "expect_true", REFS)
 TURNED = Planted(REFS, "reshape", Semantics(answers=(Answer(REFS, value=True),)))
 CASES = tuple(Reacher(f"program {number}", "aot", called=True, reached=frozenset(), cpu_seconds=number, cases=number)
@@ -38,7 +40,7 @@ CASES = tuple(Reacher(f"program {number}", "aot", called=True, reached=frozenset
     [
         ({}, "equivalent"),
         ({"graph": "other"}, "harmless"),
-        ({"constraints": (ASSERTED,)}, "harmless"),
+        ({"assumed": ("assertion Eq(u0, 3)",)}, "harmless"),
         ({"calls": (WRONG,)}, "changes"),
         ({"calls": (REFUSED,)}, "changes"),
         ({"calls": (msgspec.structs.replace(WRONG, recompiled=True),)}, "equivalent"),
@@ -67,13 +69,15 @@ def programs_of(shown: dict[str, Tried]) -> Programs:
 
 
 def test_the_first_case_that_an_oracle_reports_finds_the_fault() -> None:
-    wrong = msgspec.structs.replace(HEALTHY, calls=(WRONG,))
-    found = show_called(TURNED, None, CASES, programs_of({"program 1": Tried(wrong, (reported(REFS),))}))
+    wrong = OTHER
+    found = show_called(TURNED, "agreement", None, CASES, programs_of({"program 1": Tried(wrong, (reported(REFS),))}))
     assert (found.effect, found.found, found.exact, found.cases, found.programs) == ("changes", True, True, 1, 2)
     elsewhere = msgspec.structs.replace(REFS, line=41)
-    found = show_called(TURNED, None, CASES, programs_of({"program 1": Tried(wrong, (reported(elsewhere),))}))
+    found = show_called(
+        TURNED, "agreement", None, CASES, programs_of({"program 1": Tried(wrong, (reported(elsewhere),))})
+    )
     assert (found.found, found.exact) == (True, False)
-    unreported = show_called(TURNED, None, CASES, programs_of({"program 1": Tried(wrong)}))
+    unreported = show_called(TURNED, "agreement", None, CASES, programs_of({"program 1": Tried(wrong)}))
     assert (unreported.effect, unreported.found, unreported.programs) == ("changes", False, 3)
     assert unreported.why == "aot: at size 2: as eager, with the fault values of result differ"
 
@@ -82,19 +86,31 @@ def test_a_fault_that_hangs_is_not_run_with_every_case() -> None:
     hangs = Tried(msgspec.structs.replace(HEALTHY, outcome="timeout", reason="stopped after 60 s", calls=()))
     example = SiteRecord("Python", REFS.file, REFS.line, "reshape", "", example="known", stage="aot")
     programs = programs_of(dict.fromkeys(("known", *(case.program for case in CASES)), hangs))
-    found = show_called(TURNED, example, CASES, programs)
+    found = show_called(TURNED, "agreement", example, CASES, programs)
     assert (found.effect, found.programs, found.timeouts, found.found) == ("stops", 2, 2, False)
+
+
+def test_a_fault_that_leaves_the_graph_as_it_is_costs_one_capture() -> None:
+    ran: list[Run] = []
+
+    def tester(trial: Trial) -> Tried:
+        ran.append(trial.run)
+        return Tried(HEALTHY)
+
+    found = show_called(TURNED, "agreement", None, CASES[:1], Programs(tester))
+    assert (found.effect, found.programs) == ("equivalent", 1)
+    assert [(run.semantics, run.calls) for run in ran] == [(EXPLICIT, ()), (TURNED.semantics, ())]
 
 
 def test_what_a_program_shows_without_the_fault_does_not_count() -> None:
     programs = Programs(lambda _: Tried(HEALTHY, (reported(REFS),)))
-    assert not show_called(TURNED, None, CASES, programs).found
+    assert not show_called(TURNED, "agreement", None, CASES, programs).found
 
 
 def test_the_known_program_of_a_site_is_counted_apart() -> None:
     example = SiteRecord("Python", REFS.file, REFS.line, "reshape", "", example="known", stage="aot")
-    wrong = Tried(msgspec.structs.replace(HEALTHY, calls=(WRONG,)), (reported(REFS),))
-    found = show_called(TURNED, example, CASES, programs_of({"known": wrong}))
+    wrong = Tried(OTHER, (reported(REFS),))
+    found = show_called(TURNED, "agreement", example, CASES, programs_of({"known": wrong}))
     assert (found.found, found.found_by_example, found.exact_by_example, found.effect) == (False, True, True, "changes")
 
 
@@ -110,9 +126,34 @@ def test_a_dropped_assertion_is_named_by_the_op_that_made_it() -> None:
             "wrong-capture",
             "assertions",
         )
-        shown = Tried(msgspec.structs.replace(HEALTHY, calls=(WRONG,)), (lacks,))
+        shown = Tried(OTHER, (lacks,))
         programs = Programs(lambda trial, shown=shown: healthy if trial.run.semantics == EXPLICIT else shown)  # type: ignore[misc]
-        assert show_called(dropped, None, CASES, programs).exact is exact
+        assert show_called(dropped, "assertions", None, CASES, programs).exact is exact
+
+
+def test_a_finding_of_the_database_is_not_new() -> None:
+    wrong = OTHER
+    again, new = reported(msgspec.structs.replace(REFS, file="torch/known.py")), reported(REFS)
+    programs = programs_of({"program 1": Tried(wrong, (again, new))})
+    assert not show_called(TURNED, "agreement", None, CASES, programs).exact
+    programs = replace(programs, known=frozenset({again.signature}))
+    assert show_called(TURNED, "agreement", None, CASES, programs).exact
+
+
+@pytest.mark.parametrize(("captured_by_both", "effect"), [(True, "changes"), (False, "unreached")])
+def test_a_fault_of_the_mechanism_may_stop_what_size_oblivious_semantics_capture(
+    captured_by_both: bool, effect: str
+) -> None:
+    failed = msgspec.structs.replace(HEALTHY, outcome="fail", calls=())
+
+    def tester(trial: Trial) -> Tried:
+        if trial.run.semantics == SIZE_OBLIVIOUS:
+            return Tried(HEALTHY if captured_by_both else failed)
+        return Tried(HEALTHY) if trial.run.semantics == EXPLICIT else Tried(failed, (reported(REFS),))
+
+    found = show_called(TURNED, "mechanism", None, CASES, Programs(tester))
+    assert (found.effect, found.found, found.exact) == (effect, captured_by_both, captured_by_both)
+    assert show_called(TURNED, "agreement", None, CASES, Programs(tester)).effect == "stops"
 
 
 @pytest.mark.slow

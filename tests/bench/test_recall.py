@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ddefuzz.bench.kept import Judged, Kept
 from ddefuzz.bench.planted import Planted, draw
-from ddefuzz.bench.reachers import Reacher, Reachers, Survey, read_survey
+from ddefuzz.bench.reachers import Maker, Reacher, Reachers, Survey
 from ddefuzz.bench.recall import judge_fault, ninetieth, show
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
@@ -91,6 +92,15 @@ def test_each_oracle_has_faults_of_its_own() -> None:
     assert dropped.semantics.faults == (Fault(Place("Python", made.file, 7), "drop assertion"),)
 
 
+def test_faults_of_the_mechanism_are_at_guards_that_size_oblivious_semantics_answer_alike() -> None:
+    records = [site(REFS, old={"same": 1}), site(EXPAND, old={"other": 3, "undecided": 1})]
+    assert [one.semantics for one in draw("mechanism", records, (), 1, 0)] == [
+        Semantics(answers=(Answer(REFS, value=True),))
+    ]
+    with pytest.raises(InputError, match=r"found 1 sites .* with the answer of size-oblivious semantics, expected 2"):
+        draw("mechanism", records, (), 2, 0)
+
+
 def test_a_fault_that_is_blamed_on_its_place_is_exact() -> None:
     judged = judge_fault(withheld(REFS), failed(REFS))
     assert (judged.found, judged.exact, judged.stage, judged.why) == (True, True, "fake", "")
@@ -132,13 +142,30 @@ def survey(*found: Reacher) -> Survey:
     return Survey(torch="2.13.0", seed=1, budget="6x", cpu_seconds=2.0, interrupted=False, found=found)
 
 
-def test_the_cases_of_a_campaign_are_kept_in_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "cases.json"
-    path.write_bytes(msgspec.json.encode(survey(reacher("aot", called=True))))
-    assert read_survey(path) == survey(reacher("aot", called=True))
-    path.write_text('{"schema": "other"}')
-    with pytest.raises(InputError, match=r"cases\.json: found no cases of"):
-        read_survey(path)
+def test_a_folder_keeps_the_campaign_and_the_judged_faults(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    assert (kept.survey(), kept.makers()) == (None, None)
+    cases, makers = survey(reacher("aot", called=True)), (Maker(VIEW, "aot", (REFS,)),)
+    kept.save_survey(cases)
+    kept.save_makers(makers)
+    one = Judged("capture", 16, 1, withheld(REFS))
+    result = msgspec.structs.replace(one.fault, found=True)
+    kept.add(msgspec.structs.replace(one, fault=result))
+    with (tmp_path / "faults.jsonl").open("a") as file:
+        file.write('{"oracle": "cap')  # cut short
+    again = Kept(tmp_path)
+    assert (again.survey(), again.makers(), again.judged(one)) == (cases, makers, result)
+    again.add(msgspec.structs.replace(one, tries=8))
+    assert Kept(tmp_path).judged(msgspec.structs.replace(one, tries=8)) == one.fault
+    assert again.judged(msgspec.structs.replace(one, tries=9)) is None
+    assert again.judged(msgspec.structs.replace(one, oracle="agreement")) is None
+
+
+@pytest.mark.parametrize("name", ["cases.json", "faults.jsonl"])
+def test_a_folder_with_another_file_is_one_clear_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"schema": "other"}\n')
+    with pytest.raises(InputError, match=rf"{name}.*: found .*, expected what `ddefuzz bench recall --keep` wrote"):
+        Kept(tmp_path).survey()
 
 
 def test_the_program_is_run_where_it_reached_the_site_and_then_elsewhere() -> None:
@@ -196,13 +223,13 @@ def test_recall_as_typed(tmp_path: Path) -> None:
         everywhere = Place("C++", "aten/src/ATen/EmptyTensor.cpp", 161)
         gone = Place("Python", "torch/_refs/__init__.py", 1)
         database.add_sites("2.13.0", [site(everywhere, function=""), site(gone)])
-    words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url, "--cases", "cases.json")
+    words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url, "--keep", "kept")
     done = typed("bench", "recall", *words, "--output", "json=found.json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads((tmp_path / "found.json").read_text())
     (found,) = document["records"]
     again = typed("bench", "recall", *words, "--format", "json", folder=tmp_path)
-    assert json.loads(again.stdout) == document  # from the kept cases
+    assert json.loads(again.stdout) == document  # from the folder
     assert (document["schema"], found["found"], found["exact"], found["known_sites"]) == (
         "ddefuzz.bench.recall/3",
         1,
