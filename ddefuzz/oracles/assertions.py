@@ -17,7 +17,7 @@ from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Constraint, Fault
 from ddefuzz.instrument.torch_api import Api
-from ddefuzz.instrument.truth import holds
+from ddefuzz.instrument.truth import holds, sides
 from ddefuzz.oracles import specialization
 from ddefuzz.oracles.broadcast import is_broadcast_of_1
 from ddefuzz.oracles.forms import hidden, late, repeated
@@ -122,8 +122,10 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
 def _needless(made: Constraint, seen: Seen, call: Call, runner: Runner) -> bool:
     """Whether the program, captured without the assertion, computes what eager does in a call that the assertion
     rejects. Then the assertion is wrong, though the true value of an earlier guard may avoid the code that makes it.
+
+    An assertion that two sizes are equal is not wrong: it compares what was inferred before.
     """
-    if not seen.text or (made.kind != "assertion" and not made.follows):
+    if not seen.text or (made.kind != "assertion" and not made.follows) or sides(made.follows or made.text) is not None:
         return False
     before = seen.observation.semantics
     without = msgspec.structs.replace(before, faults=(*before.faults, Fault(made.place, "drop assertion")))

@@ -166,22 +166,27 @@ def test_a_rejection_is_blamed_on_the_code_that_made_its_assertion() -> None:
     assert found.frame == frame
 
 
-@pytest.mark.parametrize(("without", "blamed"), [("same", "meta_bmm"), ("differs", "expand")])
-def test_an_assertion_is_blamed_before_a_guard_if_the_program_is_right_without_it(without: str, blamed: str) -> None:
+@pytest.mark.parametrize(
+    ("asserted", "without", "blamed"),
+    [("u0 >= 8", "same", "meta_bmm"), ("u0 >= 8", "differs", "expand"), ("Eq(u0, 2*u1)", "same", "expand")],
+)
+def test_an_assertion_is_blamed_before_a_guard_if_the_program_is_right_without_it(
+    asserted: str, without: str, blamed: str
+) -> None:
     frame = Frame("torch/_meta_registrations.py", 7, "meta_bmm", "torch._check(a == b)", exact=True)
-    made = Constraint("assertion", "Eq(u0, 2*u1)", "expect_true", Place("Python", frame.file, 7), (frame,))
+    made = Constraint("assertion", asserted, "expect_true", Place("Python", frame.file, 7), (frame,))
 
     def runner(run: Run) -> Observation:
         if run.semantics.faults == (Fault(made.place, "drop assertion"),):
             return observed(wrong() if without == "differs" else Call("2", RETURNED, RETURNED, "same"))
-        return observed(Call("2", RETURNED, RETURNED, "same") if run.semantics.answers else refusal("Eq(u0, 2*u1)"))
+        return observed(Call("2", RETURNED, RETURNED, "same") if run.semantics.answers else refusal(asserted))
 
-    (found,) = classified(seen(refusal("Eq(u0, 2*u1)"), guards=(GUARD,), constraints=(made,)), runner)
+    (found,) = classified(seen(refusal(asserted), guards=(GUARD,), constraints=(made,)), runner)
     assert found.signature.site.function == blamed
     # The same if a range that follows from the assertion refuses the call.
-    refused = refusal("u0 >= 8")
-    refused = msgspec.structs.replace(refused, captured=msgspec.structs.replace(refused.captured, follows=made.text))
-    derived = msgspec.structs.replace(made, kind="range", text="u0 >= 8", follows=made.text)
+    refused = refusal("u0 >= 9")
+    refused = msgspec.structs.replace(refused, captured=msgspec.structs.replace(refused.captured, follows=asserted))
+    derived = msgspec.structs.replace(made, kind="range", text="u0 >= 9", follows=asserted)
     (found,) = classified(seen(refused, guards=(GUARD,), constraints=(derived,)), runner)
     assert found.signature.site.function == blamed
 
