@@ -77,7 +77,7 @@ class Programs:
         if compares and self.captured(program, stage, SIZE_OBLIVIOUS).outcome != "ok":
             return Shown("unreached", (), "size-oblivious semantics do not capture it")
         changed = self.tester(_captured(program, stage, fault.semantics)).observation
-        if changed.outcome == "ok" and _same_capture(graph, changed):
+        if changed.outcome == "ok" and changed.digest == graph.digest:
             return Shown("equivalent", (), "")
         before = self.without_fault(program, stage, oracle)
         after = self.tester(_trial(program, stage, fault.semantics, JUDGES[oracle]))
@@ -99,10 +99,6 @@ def _captured(program: str, stage: Stage, semantics: Semantics) -> Trial:
     return Trial(Run(ProgramSubject(program), stage, semantics, graph=True), ())
 
 
-def _same_capture(before: Observation, after: Observation) -> bool:
-    return before.graph == after.graph and before.assumed == after.assumed
-
-
 def effect_of(before: Observation, after: Observation) -> tuple[Effect, str]:
     """What a fault does, by the runs of a captured program without and with it, and the first change."""
     if after.outcome != "ok":
@@ -115,7 +111,7 @@ def effect_of(before: Observation, after: Observation) -> tuple[Effect, str]:
         if other is None or call.recompiled or other.recompiled or _end(call) == _end(other):
             continue
         return "changes", f"at size {call.size}: {_said(call)}, with the fault {_said(other)}"
-    return ("equivalent" if _same_capture(before, after) else "harmless"), ""
+    return ("equivalent" if before.digest == after.digest else "harmless"), ""
 
 
 def _end(call: Call) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ Effect: TypeAlias = Literal["unreached", "equivalent", "harmless", "stops", "cha
 What a planted fault does to the programs that reach it:
 
 unreached   no program reached it, or none that is captured
-equivalent  graphs and constraints are the same as without it
+equivalent  what is captured is the same as without it (`Observation.digest`)
 harmless    some graph is another one, but every call ends as without it
 stops       some program is not captured, and no call of any other ends otherwise: this is for the capture oracle
 changes     a call of some captured program ends otherwise; for mechanism also: some program is not captured

@@ -86,7 +86,6 @@ class _Seen:
     raised: Raised | None = None
     guards: tuple[Guard, ...] = ()
     graph: str | None = None
-    assumed: tuple[str, ...] = ()
     calls: tuple[Call, ...] = ()
     forms: tuple[Form, ...] = ()
     constraints: tuple[Constraint, ...] = ()
@@ -139,7 +138,6 @@ def _observation(run: Run, seen: _Seen, output: str) -> Observation:
         raised=seen.raised,
         guards=seen.guards,
         graph=seen.graph,
-        assumed=seen.assumed,
         calls=seen.calls,
         forms=seen.forms,
         constraints=seen.constraints,
@@ -191,14 +189,13 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
     if capture is not None and then is not None:
         then(capture)
     if capture is not None:
-        if run.graph:
-            seen.graph, seen.assumed = graph_text(capture.graph), recorder.assumed()
-        seen.digest = digest_of(capture) if run.calls else ""
+        seen.graph = graph_text(capture.graph) if run.graph else None
+        seen.digest = digest_of(capture) if run.calls or run.graph else ""
         if run.calls and seen.digest != run.called:
             seen.forms = forms_of(capture)
             # A call may compile again, for other strides: the same guards get the same answers.
             with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
-                calls = exercise(run.subject, capture, run.calls, seen.forms, constrained=bool(recorder.assumed()))
+                calls = exercise(run.subject, capture, run.calls, seen.forms, constrained=recorder.constrained())
             seen.calls = tuple(_with_source(call, recorder) for call in calls)
             seen.constraints = recorder.constraints(partial(_is_told, seen.calls))
     return seen

@@ -294,8 +294,9 @@ def slim(failure: Failure) -> Failure:
 
 
 def _slim(observation: Observation) -> Observation:
-    unread = {"guards": (), "graph": None, "assumed": (), "compiles": 0, "cpu_seconds": 0.0, "peak_rss_mb": 0.0}
-    return msgspec.structs.replace(observation, **unread, digest="")
+    return msgspec.structs.replace(
+        observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0, digest=""
+    )
 
 
 def normalized(finding: Finding) -> Finding:

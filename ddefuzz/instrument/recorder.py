@@ -333,9 +333,9 @@ class Recorder:
         raw = self._constraints.get(("range", range_))
         return "" if raw is None else raw.follows
 
-    def assumed(self) -> tuple[str, ...]:
-        """All constraints that the capture made, as text."""
-        return tuple(sorted(f"{kind} {text}" for kind, text in self._constraints))
+    def constrained(self) -> bool:
+        """Whether the capture made any constraint."""
+        return bool(self._constraints)
 
     def place_at(self, frame: FrameType) -> Place:
         """The place of the code under `frame` that evaluates a guard or makes an assertion."""
