@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import datetime
+import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import msgspec
 import rich_click as click
@@ -25,8 +26,8 @@ from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage
 from ddefuzz.files import read_text
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.report.check import failures_of, problems_of
-from ddefuzz.report.owner import torch_itself
-from ddefuzz.study.model import GROUPS, SCHEMA, Offered, Plain, Sizes, Studied, page, totals
+from ddefuzz.report.owner import package, torch_itself
+from ddefuzz.study.model import GROUPS, SCHEMA, Offered, Plain, Settings, Sizes, Studied, page, sections, totals
 from ddefuzz.study.task import names_of, plain_draft, plain_export
 
 STAGES: tuple[Stage, ...] = ("eager", "export")
@@ -73,8 +74,8 @@ ARGUMENTS = "_args"
     "--keep",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Add each model to FILE (JSON lines) when it is done. Models in it are not done again, and all rows of FILE "
-    "are printed, so that a study may have several runs, with several versions of torch.",
+    help="Add each model to FILE (JSON lines) when it is done. Models that FILE has with the same settings, torch and "
+    "package are not done again. All rows of FILE are printed, so that a study may have several runs.",
 )
 @output_options("text", "json", "markdown")
 def command(
@@ -98,20 +99,19 @@ def command(
     `pip install "ddefuzz[study]"`; they have random weights, and nothing is downloaded. Code in FOLDER is executed.
     """
     rows = _kept(keep)
-    done = {(row.group, row.name, row.sizes, row.torch) for row in rows}
-    version = torch_itself().version
+    done = {(row.group, row.name, row.settings) for row in rows}
+    settings = Settings(torch_itself().version, sizes, timeout, budget, "")
     interrupted = True
     with Pool(1) as pool, LiveLine("starting a worker (importing torch takes some seconds)") as live:
-        targets = [
-            (group, target)
-            for group, target in _targets(pool, models, groups, backed=sizes == "backed")
-            if (group, target.case, sizes, version) not in done
+        todo = [
+            one
+            for one in _targets(pool, models, groups, settings, live)
+            if (one.group, one.target.case, one.settings) not in done
         ]
         with suppress(KeyboardInterrupt):
-            for number, (group, target) in enumerate(targets, 1):
-                live.update(f"{number} of {len(targets)}: {target.case}")
-                found = _studied(pool, group, target, timeout, budget, live)
-                rows.append(msgspec.structs.replace(found, sizes=sizes, torch=version))
+            for number, one in enumerate(todo, 1):
+                live.update(f"{number} of {len(todo)}: {one.target.case}")
+                rows.append(_studied(pool, one, live))
                 if keep is not None:
                     with keep.open("ab") as file:
                         file.write(msgspec.json.encode(rows[-1]) + b"\n")
@@ -134,30 +134,51 @@ def _kept(keep: Path | None) -> list[Studied]:
         try:
             rows.append(msgspec.json.decode(line, type=Studied))
         except msgspec.DecodeError as error:
-            raise InputError(f"{keep}:{number}: {error}, expected a model of a study") from error
+            raise InputError(
+                f"{keep}:{number}: {error}, expected a model as this version of `ddefuzz study` keeps it"
+            ) from error
     return rows
 
 
 def _writers(rows: list[Studied]) -> dict[str, Writer]:
     document = msgspec.json.encode({"schema": SCHEMA, "models": rows}).decode() + "\n"
+    text = "\n\n".join("\n".join([one.title, *totals(one.rows)]) for one in sections(rows))
     table = page(rows, command_line(), datetime.datetime.now(datetime.UTC).date().isoformat())
     return {
-        "text": lambda width: rendered(plain("\n".join(totals(tuple(rows)))), width),
+        "text": lambda width: rendered(plain(text), width),
         "json": lambda _: document,
         "markdown": lambda _: table,
     }
 
 
-def _targets(pool: Pool, models: Path, groups: tuple[str, ...], *, backed: bool) -> Iterator[tuple[str, Target]]:
+class _Todo(NamedTuple):
+    """A model to do, and its settings."""
+
+    group: str
+    target: Target
+    settings: Settings
+
+
+def _targets(pool: Pool, models: Path, groups: tuple[str, ...], settings: Settings, live: LiveLine) -> Iterator[_Todo]:
+    def todo(group: str, name: str, path: str, source: str) -> _Todo:
+        subject = CallableSubject(path, name=name, backed=settings.sizes == "backed")
+        return _Todo(group, Target(name, subject, path), msgspec.structs.replace(settings, source=source))
+
     if not groups or "own" in groups:
         for file in sorted(models.glob("*.py")):
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
             for name in _models_in(file):
-                yield "own", Target(name, CallableSubject(str(file), name=name, backed=backed), str(file))
+                yield todo("own", name, str(file), digest)
     for group in GROUPS:
-        if not groups or group.title in groups:
-            found = pool.submit(names_of, group, START_SECONDS).result()
-            for name in () if isinstance(found, Lost) else found:
-                yield group.title, Target(name, CallableSubject(group.module, name=name, backed=backed), group.module)
+        if groups and group.title not in groups:
+            continue
+        found = pool.submit(names_of, group, START_SECONDS).result()
+        names = () if isinstance(found, Lost) else found
+        if not names:
+            why = found.reason if isinstance(found, Lost) else 'expected what `pip install "ddefuzz[study]"` installs'
+            live.say(f"{group.title}: found no models, {why}")
+        for name in names:
+            yield todo(group.title, name, group.module, str(package(group.package)))
 
 
 def _models_in(file: Path) -> Iterator[str]:
@@ -168,37 +189,39 @@ def _models_in(file: Path) -> Iterator[str]:
                 yield name.removesuffix(ARGUMENTS)
 
 
-def _studied(pool: Pool, group: str, target: Target, timeout: float, budget: float, live: LiveLine) -> Studied:
+def _studied(pool: Pool, one: _Todo, live: LiveLine) -> Studied:
+    target, timeout = one.target, one.settings.timeout
     exported = pool.submit(plain_export, target.subject, timeout).result()
     drafted = pool.submit(plain_draft, target.subject, timeout).result()
     (runs,) = run_cases(pool, [target], STAGES, (EXPLICIT,), timeout, live)
     again = pool.submit(plain_export, target.subject, timeout).result()  # warm, as the run of check is
-    seen = next(one.observation for one in runs.tried if one.observation.stage == "export")
-    eager = next(one.observation for one in runs.tried if one.observation.stage == "eager")
+    by_stage = {tried.observation.stage: tried.observation for tried in runs.tried}
+    seen, eager = by_stage["export"], by_stage["eager"]
     row = Studied(
-        group,
+        one.group,
         target.case,
+        one.settings,
         seen.outcome if eager.outcome == "ok" else "not-judged",
         _plain(again if not isinstance(again, Lost) else exported),
         _plain(drafted),
         problems=len(problems_of(runs)),
         check_seconds=seen.cpu_seconds,
     )
-    failures = [one for one in failures_of(runs.tried) if one.failure.kind in KINDS and may_help(one)]
+    failures = [named for named in failures_of(runs.tried) if named.failure.kind in KINDS and may_help(named)]
     if not failures or row.check != "fail":
         return row
     trial = trial_in(pool, timeout)
     described = pool.submit(describe, target.subject, timeout).result()
     if isinstance(described, Lost):
         return row
-    search = Search(target.subject, described, ("export",), trial, budget)
+    search = Search(target.subject, described, ("export",), trial, one.settings.budget)
     search.run(failures[0])
     offered = []
     for change in search.changes:
-        candidate = next(made for one, made in search.passing if one == change)
+        candidate = next(made for passing, made in search.passing if passing == change)
         held = trial(msgspec.structs.replace(candidate, held_out=True, may_refuse=True)).compared[1:]
-        differs = sum(bool(one.differs) or (change.kind == "rewrite" and one.refused) for one in held)
-        agrees = sum(not one.original and not one.refused and not one.differs for one in held)
+        differs = sum(bool(inputs.differs) or (change.kind == "rewrite" and inputs.refused) for inputs in held)
+        agrees = sum(not inputs.original and not inputs.refused and not inputs.differs for inputs in held)
         offered.append(Offered(change.kind, change.does, agrees, differs))
     return msgspec.structs.replace(row, offered=tuple(offered), tried=len(search.tried))
 

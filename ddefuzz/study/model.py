@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from ddefuzz.advice.model import ChangeKind
 
-SCHEMA = "ddefuzz.study/2"
+SCHEMA = "ddefuzz.study/3"
 
 Sizes: TypeAlias = Literal["unbacked", "backed"]
 """How the dims are dynamic that a model's owner says are: `mark_unbacked`, or `Dim.AUTO`."""
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Models of one module: its name or path."""
+    """Models of one module: its name or path, and the package that has them."""
 
     title: str
     module: str
+    package: str
 
 
-GROUPS = (Group("ExportDB", "ddefuzz.study.exportdb"), Group("transformers", "ddefuzz.study.families"))
+GROUPS = (
+    Group("ExportDB", "ddefuzz.study.exportdb", "torch"),
+    Group("transformers", "ddefuzz.study.families", "transformers"),
+)
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a row depends on besides the model's name. A kept row is used again only under equal settings.
+
+    `source` is the version of the package that has the model, or a digest of the file.
+    """
+
+    torch: str
+    sizes: Sizes
+    timeout: float
+    budget: float
+    source: str
 
 
 class Plain(msgspec.Struct, frozen=True):
@@ -47,6 +64,7 @@ class Studied(msgspec.Struct, frozen=True):
 
     group: str
     name: str
+    settings: Settings
     check: str
     plain: Plain
     draft: Plain
@@ -54,8 +72,6 @@ class Studied(msgspec.Struct, frozen=True):
     offered: tuple[Offered, ...] = ()
     tried: int = 0
     check_seconds: float = 0.0
-    sizes: Sizes = "unbacked"
-    torch: str = ""
 
     @property
     def same_outcome(self) -> bool:
@@ -68,9 +84,32 @@ class Studied(msgspec.Struct, frozen=True):
         return self.check_seconds / self.plain.cpu_seconds if self.plain.cpu_seconds > 0.02 else None
 
 
+class Section(NamedTuple):
+    """The rows of one table: a version of torch, a kind of sizes, and the limits of a model."""
+
+    title: str
+    rows: tuple[Studied, ...]
+
+
+def sections(rows: Iterable[Studied]) -> tuple[Section, ...]:
+    """The rows by table. Of rows for one model, the last counts."""
+    tables: dict[tuple[str, bool, float, float], dict[tuple[str, str], Studied]] = {}
+    for row in rows:
+        one = row.settings
+        table = tables.setdefault((one.torch, one.sizes != "unbacked", one.budget, one.timeout), {})
+        table[row.group, row.name] = row
+    return tuple(
+        Section(
+            f"torch {torch}, {'backed' if backed else 'unbacked'} sizes, {budget:g} s of changes for each model, "
+            f"{timeout:g} s for each capture",
+            tuple(table.values()),
+        )
+        for (torch, backed, budget, timeout), table in sorted(tables.items(), key=lambda one: one[0])
+    )
+
+
 def page(rows: Iterable[Studied], command: str, day: str) -> str:
     """The tables in Markdown, one for each torch and kind of sizes, with their totals."""
-    all_rows = tuple(rows)
     lines = [
         "# Models",
         "",
@@ -80,19 +119,16 @@ def page(rows: Iterable[Studied], command: str, day: str) -> str:
         "how many changes pass, *held out* on how many other sets of inputs the best one agrees with eager.",
         "*ratio* is the CPU time of the export under ddefuzz for each second of a plain one, in the same process.",
     ]
-    for version, sizes in sorted(
-        {(row.torch, row.sizes) for row in all_rows}, key=lambda one: (one[0], one[1] != "unbacked")
-    ):
-        chosen = tuple(row for row in all_rows if (row.torch, row.sizes) == (version, sizes))
+    for section in sections(rows):
         lines += [
             "",
-            f"## torch {version}, {sizes} sizes",
+            f"## {section.title}",
             "",
-            *totals(chosen),
+            *totals(section.rows),
             "",
             "| group | model | check | plain | draft | problems | change | passing | held out | ratio |",
             "|---|---|---|---|---|---|---|---|---|---|",
-            *map(_row, chosen),
+            *map(_row, section.rows),
         ]
     return "\n".join(lines) + "\n"
 
