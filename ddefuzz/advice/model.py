@@ -127,13 +127,24 @@ class Where(msgspec.Struct, frozen=True):
     owner: str = ""
 
 
+class Fixed(msgspec.Struct, frozen=True):
+    """A part of a change, and the keys of the failures that are gone in the captures with it.
+
+    `onwards` says that the failures seen only after answers are gone too: the change removes no code that they are in.
+    """
+
+    does: str
+    keys: tuple[str, ...]
+    onwards: bool = False
+
+
 class Change(msgspec.Struct, frozen=True):
     """A change that passes all stages asked for.
 
     `diff` is a unified diff. `paste` is code to paste for what lies outside of the project: a wrapper, or new functions
     in place of a package's. `refuses` says in words which inputs are refused that eager takes, each with an example.
     `agrees` is the number of sets of inputs on which the results are those of the original. `files` are those of the
-    project.
+    project. `fixes` has the parts of the change that are known to remove failures.
     """
 
     kind: ChangeKind
@@ -146,6 +157,7 @@ class Change(msgspec.Struct, frozen=True):
     refuses: tuple[str, ...] = ()
     agrees: int = 0
     files: tuple[ChangedFile, ...] = ()
+    fixes: tuple[Fixed, ...] = ()
 
 
 class Attempted(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ def one_block(place: Place) -> Iterator[Edit]:
     condition = ast.unparse(statement.test)
     sides = (
         (statement.orelse, f"drop the branch `if {condition}`"),
-        (statement.body, f"do without a branch what it does if {condition}"),
+        (statement.body, f"run the code of the branch `if {condition}` in all cases"),
     )
     for block, does in sides:
         source = with_block(place.source, statement, block)

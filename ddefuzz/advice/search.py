@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
+from ddefuzz.advice.attempt import Attempt, fixed
 from ddefuzz.advice.candidates import Proposed, Sources, proposed, with_checks
 from ddefuzz.advice.conditions import fixes_a_size, meaning, opposite
 from ddefuzz.advice.diffs import hunks, owner_of, places, replacement, unified, without_hunk
@@ -57,25 +57,8 @@ UNBOUND = ("NameError", "UnboundLocalError")
 Clock = Callable[[], float]
 
 
-class _Attempt(NamedTuple):
-    """Changed sources and promises about inputs, the edits that led to them, and the failure that is left."""
-
-    sources: Sources
-    failure: Classified
-    edits: tuple[Proposed, ...] = ()
-    promises: tuple[str, ...] = ()
-
-    @property
-    def harm(self) -> int:
-        return max((HARM[one.edit.kind] for one in self.edits), default=0)
-
-    @property
-    def does(self) -> str:
-        return "; ".join(dict.fromkeys(one.edit.does for one in self.edits))
-
-
 class Search:
-    """One search for changes of a subject. `seconds` is its budget."""
+    """One search for changes of a subject. `seconds` is its budget, `failing` the keys of what fails in the stages."""
 
     def __init__(
         self,
@@ -85,8 +68,10 @@ class Search:
         trial: Trial,
         seconds: float,
         clock: Clock = time.monotonic,
+        failing: Sequence[str] = (),
     ) -> None:
         self.subject = subject
+        self.failing = tuple(failing)
         self.described = described
         self.stages = stages
         self.trial = trial
@@ -104,8 +89,8 @@ class Search:
     def run(self, failure: Classified) -> None:
         """Collect the changes that pass, and what was tried."""
         program = self.subject.text if isinstance(self.subject, ProgramSubject) else ""
-        queue: list[tuple[int, int, int, _Attempt]] = []
-        self._extend(queue, _Attempt(Sources(program), failure))
+        queue: list[tuple[int, int, int, Attempt]] = []
+        self._extend(queue, Attempt(Sources(program), failure))
         best: int | None = None
         while queue and len(self.changes) < ENOUGH and len(self.tried) < MOST_TRIES and self.clock() < self.ends:
             harm, _, _, attempt = heapq.heappop(queue)
@@ -120,7 +105,7 @@ class Search:
                 self._extend(queue, attempt._replace(failure=left))
         self.changes.sort(key=lambda one: (one.harm, len(one.refuses), len(one.where)))
 
-    def _extend(self, queue: list[tuple[int, int, int, _Attempt]], attempt: _Attempt) -> None:
+    def _extend(self, queue: list[tuple[int, int, int, Attempt]], attempt: Attempt) -> None:
         """Queue what may help with the failure that an attempt leaves."""
         for one in proposed(attempt.failure, attempt.sources, self.described):
             extended = self._applied(attempt, one)
@@ -131,7 +116,8 @@ class Search:
                 self._seen.add(key)
                 heapq.heappush(queue, (extended.harm, len(extended.edits), next(self._order), extended))
 
-    def _applied(self, attempt: _Attempt, one: Proposed) -> _Attempt | None:
+    def _applied(self, attempt: Attempt, one: Proposed) -> Attempt | None:
+        attempt = attempt._replace(met=(*attempt.met, attempt.failure.signature.key))
         edits = (*attempt.edits, one)
         if one.path:
             return attempt._replace(sources=attempt.sources.with_text(one.path, one.edit.source), edits=edits)
@@ -156,7 +142,7 @@ class Search:
             self._offered.append((change, refused))
             self.changes.append(change)
 
-    def _try(self, attempt: _Attempt) -> tuple[Change | None, Classified | None, frozenset[str]]:
+    def _try(self, attempt: Attempt) -> tuple[Change | None, Classified | None, frozenset[str]]:
         """The change if it passes, and the inputs that it refuses; else the failure that it leaves."""
         if VALUE in attempt.edits[-1].edit.condition:
             known = self._with_value(attempt)
@@ -173,7 +159,7 @@ class Search:
         self.passing.append((change, self._candidate(attempt)))
         return change, None, frozenset(one.inputs for one in tried.compared if one.refused)
 
-    def _with_value(self, attempt: _Attempt) -> _Attempt | None:
+    def _with_value(self, attempt: Attempt) -> Attempt | None:
         """The attempt with the value of the example, which a changed source raises. None if it does not get there."""
         last = attempt.edits[-1]
         probing = attempt._replace(sources=attempt.sources.with_text(last.path, probe_of(last.edit)))
@@ -185,7 +171,7 @@ class Search:
         sources = attempt.sources.with_text(last.path, edit.source)
         return attempt._replace(sources=sources, edits=(*attempt.edits[:-1], Proposed(last.path, edit)))
 
-    def _ended(self, attempt: _Attempt, tried: Trialed) -> tuple[str, Classified | None]:
+    def _ended(self, attempt: Attempt, tried: Trialed) -> tuple[str, Classified | None]:
         """Why a change does not help, empty if it does, and the failure that it leaves."""
         if tried.problem:
             return tried.problem, None
@@ -210,7 +196,7 @@ class Search:
             return f"the captured program refuses the example: {example.captured[0][1]}", None
         return "", None
 
-    def _candidate(self, attempt: _Attempt) -> Candidate:
+    def _candidate(self, attempt: Attempt) -> Candidate:
         promises = attempt.promises
         return Candidate(
             self.subject,
@@ -221,13 +207,13 @@ class Search:
             may_refuse=attempt.harm > 1,
         )
 
-    def _files(self, attempt: _Attempt) -> Iterator[ChangedFile]:
+    def _files(self, attempt: Attempt) -> Iterator[ChangedFile]:
         for path, text in attempt.sources.changed.items():
             before = attempt.sources.original(path)
             if before is not None and before != text:
                 yield ChangedFile(path, before, text)
 
-    def _probed(self, attempt: _Attempt) -> Iterator[ChangedFile]:
+    def _probed(self, attempt: Attempt) -> Iterator[ChangedFile]:
         """The original files in which the first decision that the change removes is reported."""
         for one in attempt.edits[:1]:
             before = attempt.sources.original(one.path)
@@ -235,7 +221,7 @@ class Search:
                 text = f"{DECIDED}({ast.unparse(one.edit.removed)})"
                 yield ChangedFile(one.path, before, replaced(before, one.edit.removed, text))
 
-    def _smallest(self, attempt: _Attempt, tried: Trialed) -> tuple[_Attempt, Trialed]:
+    def _smallest(self, attempt: Attempt, tried: Trialed) -> tuple[Attempt, Trialed]:
         """The attempt without the parts that it does not need: one at a time is left out, as long as it passes."""
         if len(attempt.edits) < 2:
             return attempt, tried
@@ -250,11 +236,17 @@ class Search:
                 at += 1
         return attempt, tried
 
-    def _parts(self, attempt: _Attempt) -> Iterator[_Attempt]:
+    def _parts(self, attempt: Attempt) -> Iterator[Attempt]:
         """The attempt with one part less: a promise, or a changed place of a file."""
         for condition in attempt.promises:
-            edits = tuple(one for one in attempt.edits if one.edit.condition != condition)
-            yield attempt._replace(promises=tuple(one for one in attempt.promises if one != condition), edits=edits)
+            kept = [
+                pair for pair in zip(attempt.edits, attempt.met, strict=True) if pair[0].edit.condition != condition
+            ]
+            yield attempt._replace(
+                promises=tuple(one for one in attempt.promises if one != condition),
+                edits=tuple(edit for edit, _ in kept),
+                met=tuple(key for _, key in kept),
+            )
         for file in self._files(attempt):
             number = hunks(file)
             if number + len(attempt.promises) < 2:
@@ -262,9 +254,9 @@ class Search:
             for hunk in range(number):
                 less = without_hunk(file, hunk)
                 if compiles(less.after):
-                    yield attempt._replace(sources=attempt.sources.with_text(file.path, less.after))
+                    yield attempt._replace(sources=attempt.sources.with_text(file.path, less.after), met=())
 
-    def _change(self, attempt: _Attempt, tried: Trialed) -> Change:
+    def _change(self, attempt: Attempt, tried: Trialed) -> Change:
         files = list(self._files(attempt))
         kind, refuses = self._judged(attempt, tried)
         own = [one for one in files if not owner_of(one.path)]
@@ -286,9 +278,10 @@ class Search:
             refuses=refuses,
             agrees=sum(not one.original and not one.refused for one in tried.compared),
             files=tuple(own),
+            fixes=fixed(attempt, self.failing),
         )
 
-    def _wrapped(self, attempt: _Attempt, text: str) -> ChangedFile | None:
+    def _wrapped(self, attempt: Attempt, text: str) -> ChangedFile | None:
         """The user's file with the subject wrapped; None if the file does not make it in a form that can be changed."""
         subject = self.subject
         if not isinstance(subject, CallableSubject) or subject.name is None:
@@ -298,7 +291,7 @@ class Search:
         after = in_use(source, subject.name, text) if source is not None else None
         return ChangedFile(path, before, after) if before is not None and after is not None else None
 
-    def _judged(self, attempt: _Attempt, tried: Trialed) -> tuple[ChangeKind, tuple[str, ...]]:
+    def _judged(self, attempt: Attempt, tried: Trialed) -> tuple[ChangeKind, tuple[str, ...]]:
         """What kind of change it turned out to be, and which inputs it refuses, in words."""
         kinds: dict[int, ChangeKind] = {HARM[one.edit.kind]: one.edit.kind for one in attempt.edits}
         kind = kinds[attempt.harm]
@@ -316,7 +309,7 @@ class Search:
             said.append(f"results may be others where `{test}` has the other outcome{side}")
         return kind, tuple(dict.fromkeys(said))
 
-    def _note_remaining(self, attempt: _Attempt, left: Classified) -> None:
+    def _note_remaining(self, attempt: Attempt, left: Classified) -> None:
         if len(attempt.edits) > self.deepest:
             self.deepest = len(attempt.edits)
             self.remaining = f"after `{attempt.does}` the next failure is {said_of(left)}"
@@ -340,7 +333,8 @@ def advise(
     if not may_help(first):
         return explained
     failing = dict.fromkeys(one.failure.observation.stage for one in failures)
-    search = Search(subject, described, tuple(dict.fromkeys([*failing, *stages])), trial, seconds, clock)
+    keys = [one.signature.key for one in failures]
+    search = Search(subject, described, tuple(dict.fromkeys([*failing, *stages])), trial, seconds, clock, keys)
     search.run(first)
     if search.changes:
         return msgspec.structs.replace(explained, changes=tuple(search.changes))

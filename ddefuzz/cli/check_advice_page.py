@@ -5,17 +5,19 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ddefuzz.advice.model import MEANING, Advice, Change
+from ddefuzz.advice.model import MEANING, Advice, Change, Fixed
 from ddefuzz.cli.layout import counted
+from ddefuzz.oracles.capture import KINDS
+from ddefuzz.report.check import Problem
 
 
-def advice_facts(advice: Advice, fixed: Sequence[int] = ()) -> Iterator[tuple[str, str]]:
-    """The lines of advice, each with its name. `fixed` are the numbers of the problems that each change fixes."""
+def advice_facts(advice: Advice, problems: Sequence[Problem] = ()) -> Iterator[tuple[str, str]]:
+    """The lines of advice, each with its name. `problems` are those of the case, as they are numbered."""
     yield "why", advice.summary
     if advice.line is not None:
         yield "line", f"{advice.line.file}:{advice.line.line}: {advice.line.code.strip()}"
     for number, change in enumerate(advice.changes, 1):
-        yield f"change {number}", _change(change, fixed)
+        yield f"change {number}", _change(change, problems)
     if advice.tried:
         yield "tried", "\n".join(f"{one.does}: {one.ended}" for one in advice.tried)
     if advice.remaining:
@@ -36,13 +38,28 @@ def _next(best: Change) -> str:
     return "run this command with --apply to write change 1 to your code, or with --patch FILE to have it as a diff"
 
 
-def _change(change: Change, fixed: Sequence[int]) -> str:
+def _change(change: Change, problems: Sequence[Problem]) -> str:
     """A change in words, then its diff and the code to paste, which are not folded."""
-    fixes = f"fixes problem {', '.join(map(str, fixed))}; " if fixed else ""
+    fixes = [line for one in change.fixes if (line := _fixes(one, problems, alone=len(change.fixes) == 1))]
     said = [
         f"{change.does} ({MEANING[change.kind]})",
-        f"{fixes}passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs",
+        *fixes,
+        f"passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs",
         *change.refuses,
     ]
     outside = f"\nto paste, in place of what lies outside of your project:\n{change.paste}" if change.paste else ""
     return "\n".join([*said, textwrap.indent(f"{change.diff}{outside}", "    ", lambda line: True)])
+
+
+def _fixes(part: Fixed, problems: Sequence[Problem], *, alone: bool) -> str:
+    """Which problems are gone with a part of a change, by their numbers. Empty if that is known of none."""
+    numbers = [
+        str(number)
+        for number, problem in enumerate(problems, 1)
+        if problem.kind in KINDS
+        and (set(problem.keys) & set(part.keys) or (part.onwards and not problem.stages and not problem.consequence))
+    ]
+    if not numbers:
+        return ""
+    said = f"fixes problem {numbers[0]}" if len(numbers) == 1 else f"fixes problems {', '.join(numbers)}"
+    return said if alone else f"`{part.does}` {said}"

@@ -66,11 +66,10 @@ def _case(document: Document, case: str, page: Page) -> Iterator[RenderableType]
     for number, problem in enumerate(problems, 1):
         yield _problem(number, problem, problems[: number - 1], document, page)
         yield ""
-    fixed = [number for number, problem in enumerate(problems, 1) if problem.kind in KINDS]
     for of_case, advice in document.advice:
         if of_case == case:
             offered = tuple(one.change for one in document.changes if one.case == case)
-            facts = [*advice_facts(msgspec.structs.replace(advice, changes=offered), fixed)]
+            facts = [*advice_facts(msgspec.structs.replace(advice, changes=offered), problems)]
             if not offered and any(problem.owner.kind == "PyTorch" for problem in problems):
                 facts.append(
                     ("report", f"`ddefuzz minimize {document.target}` makes a small program of PyTorch's part")

@@ -15,18 +15,23 @@ from ddefuzz.findings.textform import FINDING, KNOWN
 
 
 class KnownFinding(msgspec.Struct, frozen=True):
-    """A finding that is known: the torch versions in which it is fixed, and links to its report."""
+    """A finding that is known: the torch versions in which it is fixed, and links to its report.
+
+    `op` is the op of the program that showed it first. The site may be reached by other ops as well.
+    """
 
     id: str
     title: str
     state: str
     fixed_in: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
+    op: str = ""
 
     def __str__(self) -> str:
         fixed = f", fixed in {', '.join(self.fixed_in)}" if self.fixed_in else ""
         links = f", {' '.join(self.links)}" if self.links else ""
-        return f"{self.id}, {self.state}{fixed}{links}: {self.title}"
+        first = f"the same site, first seen with {self.op}" if self.op else self.title
+        return f"{self.id}, {self.state}{fixed}{links}: {first}"
 
 
 def default_folder() -> Path | None:
@@ -54,6 +59,7 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...
                     decision.state if decision is not None else str(fields.get("state", "new")),
                     decision.fixed_in if decision is not None else tuple(map(str, fields.get("fixed_in", ()))),
                     (decision.url,) if decision and decision.url else tuple(map(str, fields.get("links", ()))),
+                    next(iter(map(str, fields.get("ops", ()))), ""),
                 )
             )
     return tuple(found)

@@ -103,6 +103,35 @@ def test_a_change_with_other_results_is_not_offered(model: Path) -> None:
     assert change.refuses == ("refuses inputs for which kept.shape[0] > 2, which eager takes, such as keep all true",)
 
 
+def test_each_part_of_a_change_mends_the_failure_that_it_was_tried_for(model: Path) -> None:
+    second = failing(model, 6, "y.shape[0] == 0", "Eq(u1, 0)")
+
+    def trial(candidate: Candidate) -> Trialed:
+        text = text_of(candidate)
+        if "if kept.shape[0] > 2" in text:
+            return Trialed((failing(model),), (EXAMPLE, OTHER))
+        if "if y.shape[0] == 0" in text:
+            return Trialed((second,), (EXAMPLE, OTHER))
+        return Trialed(captured(candidate.stages), (EXAMPLE, OTHER), sides=(False, True))
+
+    best = search(model, trial, stages=("export",)).changes[0]
+    first, other = (classified(one).signature.key for one in (failing(model), second))
+    assert [(("kept" in one.does, "y.shape" in one.does), one.keys) for one in best.fixes] == [
+        ((True, False), (first,)),
+        ((False, True), (other,)),
+    ]
+
+
+def test_a_change_of_one_part_mends_what_fails_in_all_stages(model: Path) -> None:
+    def trial(candidate: Candidate) -> Trialed:
+        done = "torch._check" in text_of(candidate) and "if kept.shape[0] > 2" in text_of(candidate)
+        seen = captured(candidate.stages) if done else (failing(model),)
+        return Trialed(seen, (EXAMPLE, OTHER))
+
+    (fixed,) = search(model, trial).changes[0].fixes
+    assert (fixed.keys, fixed.onwards) == ((classified(failing(model)).signature.key,), True)
+
+
 def test_a_removed_decision_of_which_one_side_was_seen_is_no_rewrite(model: Path) -> None:
     def trial(candidate: Candidate) -> Trialed:
         return Trialed(captured(candidate.stages), (EXAMPLE, OTHER), sides=(False,))

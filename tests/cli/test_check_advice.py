@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from ddefuzz.advice.model import Advice, Attempted, Change
+from ddefuzz.advice.model import Advice, Attempted, Change, Fixed
+from ddefuzz.classify.failure import Kind
+from ddefuzz.classify.signature import Site
 from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.findings.by_key import KnownFinding
+from ddefuzz.report.check import Problem
+from ddefuzz.report.owner import YOURS
 from tests.cli.test_check import PROGRAM, SUBJECTS, check, document
 
 
@@ -50,16 +57,45 @@ CHANGE = Change(
 
 
 def test_a_change_is_printed_with_its_diff_and_code_to_paste() -> None:
-    facts = dict(advice_facts(Advice("why", changes=(CHANGE,)), (1, 3)))
+    facts = dict(advice_facts(Advice("why", changes=(CHANGE,))))
     assert facts["next"] == "paste the code of change 1 and run this command again"
     lines = facts["change 1"].splitlines()
     assert lines[:3] == [
         "assert n == 8 (fixes a size to its value in the example)",
-        "fixes problem 1, 3; passes export; agrees with eager on 2 sets of inputs",
+        "passes export; agrees with eager on 2 sets of inputs",
         "for 8 only",
     ]
     assert lines[3:5] == ["    --- a/m", "    +++ b/m"]
     assert "    import m" in lines
+
+
+def problem(key: str, *stages: Stage, consequence: bool = False, kind: Kind = "dde") -> Problem:
+    site = Site("Python", "torch/_refs/__init__.py", "roll")
+    return Problem("f", stages, YOURS, "capture", kind, site, "", "avoidable", "", key, (key,), consequence=consequence)
+
+
+PROBLEMS = (
+    problem("dde-1", "export"),
+    problem("dde-2"),
+    problem("dde-3", consequence=True),
+    problem("lost-4", "export", kind="lost-message"),
+)
+
+
+@pytest.mark.parametrize(
+    ("fixes", "said"),
+    [
+        ((Fixed("a", ("dde-1",)),), ["fixes problem 1"]),
+        ((Fixed("a", ("dde-1",), onwards=True),), ["fixes problems 1, 2"]),
+        ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-2",))), ["`a` fixes problem 1", "`b` fixes problem 2"]),
+        ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-9",))), ["`a` fixes problem 1"]),
+        ((Fixed("a", ("lost-4",)),), []),
+    ],
+)
+def test_a_change_says_which_problems_each_of_its_parts_mends(fixes: tuple[Fixed, ...], said: list[str]) -> None:
+    change = msgspec.structs.replace(CHANGE, fixes=fixes)
+    lines = dict(advice_facts(Advice("why", changes=(change,)), PROBLEMS))["change 1"].splitlines()
+    assert lines[1 : lines.index("passes export; agrees with eager on 2 sets of inputs")] == said
 
 
 @pytest.mark.parametrize(("kind", "red"), [("example-value", True), ("rewrite", False)])
@@ -76,3 +112,9 @@ def test_without_help_it_is_said_what_was_tried() -> None:
     advice = Advice("why", tried=(Attempted("this", "still fails"),), remaining="after `this` the next failure is X")
     facts = dict(advice_facts(advice))
     assert (facts["tried"], facts["next"]) == ("this: still fails", "after `this` the next failure is X")
+
+
+def test_a_known_finding_names_the_op_that_showed_it_first() -> None:
+    found = KnownFinding("dde-1", "torch.roll: roll needs u0", "triaged", ("2.15.0",), op="torch.roll")
+    assert str(found) == "dde-1, triaged, fixed in 2.15.0: the same site, first seen with torch.roll"
+    assert str(msgspec.structs.replace(found, op="")).endswith(": torch.roll: roll needs u0")
