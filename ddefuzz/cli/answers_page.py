@@ -16,6 +16,7 @@ from ddefuzz.answers.model import Answers, Row
 from ddefuzz.answers.tried_patches import TriedPatches
 from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Verdict
+from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.view.answers import TITLES, tally_cells
@@ -33,6 +34,13 @@ NOTHING_TO_ANSWER: dict[Verdict, str] = {
     "not a guard": "the program does not fail by a guard that cannot be decided",
 }
 """Verdicts of programs without an experiment, and why there is none."""
+
+
+OTHER_GUARDS: frozenset[Verdict] = frozenset({"another guard decides", "no answer captures"})
+"""Verdicts after which the next thing to look at is another guard of the program."""
+
+MOST_STEPS = 5
+"""The number of commands that are printed as next steps."""
 
 
 class Answered(NamedTuple):
@@ -111,9 +119,19 @@ def answers_page(done: Sequence[Answered], page: Page) -> str:
     if not done:
         return "no findings of kind dde with a program\n"
     first, call = done[0], page.invocation
-    show = call.command("findings", "show", first.name)
-    shown = show if first.is_finding else call.command("check", first.name, with_db=False)
-    return f"{rendered(Group(*parts), page)}\nNext:\n  {shown}\n"
+    steps = [_other_guards(one, call) for one in done if one.result.experiment.verdict in OTHER_GUARDS]
+    if first.is_finding:
+        steps.insert(0, call.command("findings", "show", first.name))
+    elif not steps:
+        steps.append(call.command("check", first.name, with_db=False))
+    return f"{rendered(Group(*parts), page)}\nNext:\n" + "".join(f"  {one}\n" for one in steps[:MOST_STEPS])
+
+
+def _other_guards(one: Answered, call: Invocation) -> str:
+    """The command that lists the guards after the one that was answered."""
+    file = f"{one.name}.py" if one.is_finding else one.name
+    minimal = f"{call.command('findings', 'show', one.name, '--minimal')} > {file} && " if one.is_finding else ""
+    return f"{minimal}{call.command('check', file, with_db=False)}  # lists the guards that follow"
 
 
 def _table(result: GuardResult, page: Page) -> RenderableType:

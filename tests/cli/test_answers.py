@@ -13,7 +13,7 @@ from ddefuzz.answers.guard import GuardResult
 from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
 from ddefuzz.answers.patch import Patch
 from ddefuzz.answers.tried_patches import Refused, TriedPatch, TriedPatches
-from ddefuzz.classify.signature import Cause, Site
+from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.cli.answers import command
 from ddefuzz.cli.answers_page import Answered, answers_page
 from ddefuzz.cli.answers_page import document as as_document
@@ -72,6 +72,15 @@ def test_what_is_no_guard_has_nothing_to_answer() -> None:
     assert "verdict: not a guard: nothing to answer, because" in page
     assert "columns:" not in page
     assert page.endswith("Next:\n  ddefuzz findings show dde-1\n")
+
+
+@pytest.mark.parametrize("verdict", ["another guard decides", "no answer captures"])
+def test_where_another_guard_decides_the_next_step_lists_it(verdict: Verdict) -> None:
+    found = Experiment("export", SITE, "Eq(u0, 0)", 0, "", (), RIGHT, verdict)
+    assert answers_page([answered(found)], Page(80)).partition("\nNext:\n")[2].splitlines() == [
+        "  ddefuzz findings show dde-1",
+        "  ddefuzz findings show dde-1 --minimal > dde-1.py && ddefuzz check dde-1.py  # lists the guards that follow",
+    ]
 
 
 def test_answers_that_are_both_right_are_named() -> None:
