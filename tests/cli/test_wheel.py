@@ -1,0 +1,157 @@
+"""The generated workflows in an empty repository, with the wheel of ddefuzz: the very commands, without the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from ddefuzz.cli.init import contents
+from ddefuzz.cli.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+GITHUB, GITLAB = ".github/workflows/ddefuzz.yml", ".gitlab-ci.yml"
+REPORTS = {"sarif", "xml", "md", "html", "jsonl"}
+
+
+def commands(job: dict[str, Any]) -> list[str]:
+    """What a job of GitHub or GitLab types, without the installation."""
+    steps = [step.get("run", "") for step in job.get("steps", ())] + job.get("script", []) + job.get("after_script", [])
+    return [step for step in steps if step.startswith("ddefuzz ")]
+
+
+def test_the_workflows_call_every_command() -> None:
+    github = YAML(typ="safe").load(contents("github")[GITHUB])["jobs"]
+    assert {name: commands(job) for name, job in github.items()} == {
+        "pull-request": ["ddefuzz ci pull-request"],
+        "batch": ["ddefuzz ci batch --shard ${{ matrix.shard }}/2"],
+        "merge": ["ddefuzz findings merge shards/*/.ddefuzz/ddefuzz.db", "ddefuzz ci coverage"],
+        "prune": ["ddefuzz ci prune"],
+    }
+    assert github["batch"]["strategy"]["matrix"]["shard"] == [1, 2]
+    gitlab = YAML(typ="safe").load(contents("gitlab")[GITLAB])
+    assert {name: commands(job) for name, job in gitlab.items() if not name.startswith(".")} == {
+        "pull-request": ["ddefuzz ci pull-request"],
+        "batch": [
+            'ddefuzz ci batch --shard "$CI_NODE_INDEX/$CI_NODE_TOTAL"',
+            'ddefuzz findings merge .ddefuzz/ddefuzz.db --db "sqlite:///shard-$CI_NODE_INDEX.db"',
+        ],
+        "merge": ["ddefuzz findings merge shard-*.db", "ddefuzz ci coverage"],
+        "prune": ["ddefuzz ci prune"],
+    }
+
+
+@pytest.mark.parametrize(("ci", "place"), [("github", GITHUB), ("gitlab", GITLAB)])
+def test_no_variable_of_a_workflow_is_taken_for_an_option(ci: str, place: str) -> None:
+    """ddefuzz refuses a variable DDEFUZZ_… that is no option."""
+    allowed = {f"DDEFUZZ_{key.upper()}" for key in Settings.model_fields} | {"DDEFUZZ_"}
+    text = "".join(line for line in contents(ci)[place].splitlines(keepends=True) if not line.startswith("#"))
+    words = "".join(letter if letter.isalnum() or letter == "_" else " " for letter in text).split()
+    assert {word for word in words if word.startswith("DDEFUZZ_")} <= allowed
+
+
+class Machine:
+    """A checkout of the repository on a machine that has the wheel."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self.folder = folder
+        here = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and Path(path) != ROOT]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DDEFUZZ_", "GITHUB_"))}
+        self.env = kept | {
+            "PYTHONPATH": os.pathsep.join([str(wheel), *here]),
+            "PATH": os.pathsep.join([str(wheel / "bin"), os.environ["PATH"]]),
+            "DDEFUZZ_STAGE": "export",
+        }
+
+    def types(self, command: str, **more: str) -> subprocess.CompletedProcess[str]:
+        words = ["bash", "-e", "-o", "pipefail", "-c", command]
+        return subprocess.run(
+            words, cwd=self.folder, env=self.env | more, capture_output=True, text=True, check=False, timeout=600
+        )
+
+    def found(self) -> set[str]:
+        """The findings in the database of this machine."""
+        listed = self.types("ddefuzz findings list --format jsonl").stdout.splitlines()
+        return {json.loads(line)["id"] for line in listed}
+
+    def reports(self, name: str) -> set[str]:
+        return {path.suffix[1:] for path in (self.folder / "ddefuzz-report").glob(f"{name}.*")}
+
+
+def install(folder: Path) -> Path:
+    """Build the wheel of this tree, and install it beside the packages of this environment."""
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = (folder / "dist").iterdir()
+    words = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(folder / "installed")]
+    subprocess.run([*words, str(wheel)], check=True, capture_output=True)
+    return folder / "installed"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:
+    wheel = install(tmp_path)
+    first = Machine(tmp_path / "pull-request", wheel)
+    subprocess.run(["git", "init", "-q", str(first.folder)], check=True)
+    assert first.types("ddefuzz init").returncode == 0
+    where = first.types("python -c 'import ddefuzz; print(ddefuzz.__file__)'")
+    assert Path(where.stdout.strip()).is_relative_to(wheel)
+    shards = [Machine(tmp_path / f"shard{number}", wheel) for number in (1, 2)]
+    last = Machine(tmp_path / "merge", wheel)
+    for machine in (*shards, last):
+        shutil.copytree(first.folder, machine.folder)
+    jobs = YAML(typ="safe").load((first.folder / GITHUB).read_text())["jobs"]
+
+    # Pull request: red by findings that nobody knows, green when they are known.
+    (typed,) = commands(jobs["pull-request"])
+    summary = tmp_path / "summary.md"
+    on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary), "DDEFUZZ_BUDGET": "12x"}
+    red = first.types(typed, **on_github)
+    assert red.returncode == 1, red.stderr
+    assert "replay exit 0, run exit 1" in red.stderr
+    assert (first.reports("replay"), first.reports("run")) == (REPORTS, REPORTS)
+    assert "::error title=dde dde-" in red.stdout
+    assert "ddefuzz campaign: 12 cases" in summary.read_text()
+    known = "".join(f'[{name}]\nstate = "triaged"\nreason = "seen"\n' for name in first.found())
+    (first.folder / "findings" / "known.toml").write_text(known)
+    (first.folder / ".ddefuzz" / "ddefuzz.db").unlink()
+    green = first.types(typed, **on_github)
+    assert green.returncode == 0, green.stderr
+    assert ET.parse(first.folder / "ddefuzz-report" / "run.xml").getroot()[0].get("failures") == "0"
+    assert first.reports("run") == REPORTS
+
+    # Night: two shards on machines of their own, then their databases as one.
+    (typed,) = commands(jobs["batch"])
+    for number, machine in enumerate(shards, 1):
+        ran = machine.types(typed.replace("${{ matrix.shard }}", str(number)), DDEFUZZ_BUDGET="12x")
+        new = json.loads((machine.folder / "ddefuzz-report" / "run.sarif").read_text())["runs"][0]["results"]
+        assert ran.returncode == (1 if new else 0), ran.stderr  # the seed is the date
+        uploaded = last.folder / "shards" / f"ddefuzz-batch-{number}" / ".ddefuzz"
+        shutil.copytree(machine.folder / ".ddefuzz", uploaded)
+    merge, coverage = commands(jobs["merge"])
+    merged = last.types(merge)
+    assert merged.returncode == 0, merged.stderr
+    assert last.found() == shards[0].found() | shards[1].found()
+    reached = last.types(coverage)
+    assert reached.returncode == 0, reached.stderr
+    assert last.reports("coverage") == {"md", "json"}
+
+    # Week: a case that another covers goes.
+    smoke = first.folder / "corpora" / "smoke" / "relu.py"
+    failing = smoke.read_text().replace("ok", "dde at at::native::chunk").replace("torch.relu(x)", "torch.chunk(x, 2)")
+    for name in ("chunk.py", "again.py"):
+        smoke.with_name(name).write_text(failing)
+    (typed,) = commands(jobs["prune"])
+    pruned = first.types(typed)
+    assert pruned.returncode == 0, pruned.stderr
+    assert len(list((first.folder / "corpora").rglob("*.py"))) == 2
+    assert first.reports("prune") == {"md", "json"}
