@@ -192,6 +192,9 @@ class Database:
         If no current id matches, ids that findings had before the rules of classification changed are searched.
         """
         with self._reading() as session:
+            row = session.get(FindingRow, prefix)
+            if row is not None:
+                return to_finding(row)
             rows = session.execute(select(FindingRow.id, FindingRow.former).order_by(FindingRow.id)).all()
             return to_finding(_row(session, named(prefix, {name: tuple(former) for name, former in rows})))
 

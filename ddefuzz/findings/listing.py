@@ -216,9 +216,15 @@ def sweeps(session: Session) -> dict[str, int]:
     return _grouped(session, SweptRow.key)
 
 
-def campaigns(session: Session, most: int) -> tuple[Campaign, ...]:
-    """The campaigns, the latest first."""
-    return tuple(map(to_campaign, session.scalars(select(CampaignRow).order_by(CampaignRow.id.desc()).limit(most))))
+def campaigns(session: Session, most: int, first: int = 0) -> tuple[Campaign, ...]:
+    """`most` of the campaigns from the `first` (from 0) on, the latest first."""
+    rows = select(CampaignRow).order_by(CampaignRow.id.desc()).offset(first).limit(most)
+    return tuple(map(to_campaign, session.scalars(rows)))
+
+
+def campaign_number(session: Session) -> int:
+    """How many campaigns there are."""
+    return session.scalar(select(func.count(CampaignRow.id))) or 0
 
 
 def progress(session: Session, campaigns_: Iterable[int]) -> dict[int, tuple[Progress, ...]]:
@@ -306,16 +312,17 @@ def _has(word: str) -> ColumnElement[bool]:
     )
     return or_(
         *(column.icontains(word, autoescape=True) for column in columns),
-        # One pass over each table is faster than a look for the rows of each finding.
-        *(
-            FindingRow.id.in_(select(of).where(column.icontains(word, autoescape=True)))
-            for of, column in (
-                (OccurrenceRow.finding_id, OccurrenceRow.op),
-                (NoteRow.finding_id, NoteRow.text),
-                (LinkRow.finding_id, LinkRow.url),
-            )
-        ),
+        _among(OccurrenceRow.finding_id, OccurrenceRow.op.icontains(word, autoescape=True)),
+        _among(NoteRow.finding_id, NoteRow.text.icontains(word, autoescape=True)),
+        _among(LinkRow.finding_id, LinkRow.url.icontains(word, autoescape=True)),
     )
+
+
+def _among(finding_id: Any, condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether some row of another table fits. For a word, which is sought in many places, one pass over that table is
+    faster than a look for the rows of each finding.
+    """
+    return FindingRow.id.in_(select(finding_id).where(condition))
 
 
 def _named(column: Any, name: str) -> ColumnElement[bool]:

@@ -81,18 +81,17 @@ class FindingRow(Table):
     `answers` that of an `Answers`."""
 
     __tablename__ = "findings"
+    # The columns that lists filter, search and sort by, by dialect (`migrations/versions/0011_search.py`).
     __table_args__ = (
-        # The columns that lists filter and sort by. The rows themselves are long, and slow to read for a list.
         Index(
             "ix_findings_listed",
             *("state", "kind", "cause", "language", "module", "function", "sequence", "steps"),
             *("control_static", "control_backed", "id"),
-        ),
-        # What a search reads (`migrations/versions/0011_search.py`).
+        ).ddl_if(dialect="postgresql"),
         Index(
             "ix_findings_searched",
-            *("id", "module", "function", "anchor", "given_title", "owner", "labels", "priority", "state", "kind"),
-            *("cause", "language", "sequence", "steps", "control_static", "control_backed"),
+            *("state", "kind", "cause", "language", "module", "function", "sequence", "steps"),
+            *("control_static", "control_backed", "id", "anchor", "given_title", "owner", "labels", "priority"),
         ).ddl_if(dialect="sqlite"),
     )
 

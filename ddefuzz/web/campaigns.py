@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+from pydantic import Field
 
 from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.errors import InputError
@@ -16,8 +17,8 @@ from ddefuzz.findings.model import Campaign, Progress
 from ddefuzz.web.plot import thinned
 from ddefuzz.web.rows import Asked
 
-MOST: Final = 200
-"""How many campaigns are listed, the latest first."""
+ON_A_PAGE: Final = 20
+"""How many campaigns are on a page. Each has a plot."""
 
 SILENT: Final = timedelta(minutes=2)
 """A campaign that has saved nothing for longer does not run any more. A case may take a minute."""
@@ -29,7 +30,9 @@ CampaignState: TypeAlias = Literal["running", "finished", "interrupted"]
 
 
 class CampaignsQuery(Asked):
-    """Campaigns have no options but the format."""
+    """Which page of campaigns."""
+
+    page: int = Field(default=1, ge=1, le=1_000_000)
 
 
 class CampaignLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,20 +57,29 @@ class CampaignLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CampaignsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The campaigns, the latest first."""
+    """The campaigns of one page, the latest first. `total` is the number of all."""
 
     campaigns: tuple[CampaignLine, ...]
+    total: int
+    page: int
+    pages: int
     schema: str = "ddefuzz.page.campaigns/1"
 
 
-def campaigns_page(database: Database, now: datetime) -> CampaignsPage:
+def campaigns_page(database: Database, asked: CampaignsQuery, now: datetime) -> CampaignsPage:
     """The page."""
-    return CampaignsPage(campaigns=campaign_lines(database, now, MOST))
+    total = database.read(listing.campaign_number)
+    return CampaignsPage(
+        campaigns=campaign_lines(database, now, ON_A_PAGE, (asked.page - 1) * ON_A_PAGE),
+        total=total,
+        page=asked.page,
+        pages=max(1, -(-total // ON_A_PAGE)),
+    )
 
 
-def campaign_lines(database: Database, now: datetime, most: int) -> tuple[CampaignLine, ...]:
-    """The latest campaigns."""
-    found = database.read(lambda session: listing.campaigns(session, most))
+def campaign_lines(database: Database, now: datetime, most: int, first: int = 0) -> tuple[CampaignLine, ...]:
+    """The latest campaigns, from the `first` (from 0) on."""
+    found = database.read(lambda session: listing.campaigns(session, most, first))
     progress = database.read(lambda session: listing.progress(session, [one.id for one in found]))
     return tuple(_line(one, progress[one.id], now) for one in found)
 

@@ -133,7 +133,7 @@ PAGES: tuple[Page, ...] = (
         "Campaigns, their rate and what is left of their budget",
         CampaignsPage,
         CampaignsQuery,
-        lambda database, _asked: campaigns_page(database, _now()),
+        lambda database, asked: campaigns_page(database, asked, _now()),
         menu="Campaigns",
         key="6",
         more={"campaign_plot": campaign_plot},

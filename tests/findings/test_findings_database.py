@@ -219,7 +219,9 @@ def test_campaigns_can_be_resumed_until_they_are_finished(database: Database) ->
 
 def test_models_and_migrations_agree(tmp_path: Path) -> None:
     with open_engine(url_in(tmp_path)).connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Table.metadata) == []
+        differences = compare_metadata(MigrationContext.configure(connection), Table.metadata)
+    # It does not know that an index can be for one dialect.
+    assert [(what, index.name) for what, index in differences] == [("add_index", "ix_findings_listed")]
 
 
 def test_a_migration_renames_the_verdict_open(tmp_path: Path) -> None:

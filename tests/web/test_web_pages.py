@@ -19,7 +19,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Progress, stamp
 from ddefuzz.findings.results import Result
 from ddefuzz.versions.kept import program_key
-from ddefuzz.web.campaigns import campaigns_page
+from ddefuzz.web.campaigns import ON_A_PAGE, CampaignsQuery, campaigns_page
 from ddefuzz.web.pages import PAGES
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START
 from tests.web.served import client_of, form_token
@@ -103,7 +103,7 @@ def test_a_running_campaign_has_a_rate_and_what_is_left(database: Database) -> N
             )
             database.add_progress(number, progress)
         database.advance(number, 100 * minutes, START + timedelta(minutes=minutes))
-    lines = campaigns_page(database, now).campaigns
+    lines = campaigns_page(database, CampaignsQuery(), now).campaigns
     assert [(one.seed, one.state, one.per_minute, one.left) for one in lines] == [
         (4, "running", 100.0, "0 cases"),
         (3, "running", 100.0, "51 min"),
@@ -141,6 +141,17 @@ def test_a_finding_shows_what_decides(reading: TestClient) -> None:
     assert record["finding"]["schema"] == "ddefuzz.finding/3"
     assert "fixed" in {move["state"] for move in record["moves"]}
     assert "duplicate" not in {move["state"] for move in record["moves"]}
+
+
+def test_many_campaigns_are_on_several_pages(client: TestClient, database: Database) -> None:
+    for seed in range(ON_A_PAGE + 3):
+        database.start_campaign(profile="default", seed=seed, generator="1", options={}, when=START)
+    first, second, third = (client.get(f"/campaigns?page={page}&format=json").json() for page in (1, 2, 3))
+    assert [one["seed"] for one in second["campaigns"]] == [2, 1, 0]
+    assert (len(first["campaigns"]), first["total"], first["pages"]) == (ON_A_PAGE, ON_A_PAGE + 3, 2)
+    assert third["campaigns"] == []
+    assert "page 2 of 2" in client.get("/campaigns?page=2").text
+    assert "No campaigns on this page" in client.get("/campaigns?page=3").text
 
 
 def test_results_of_the_matrix_are_shown_by_version(client: TestClient, database: Database) -> None:
