@@ -76,13 +76,20 @@ ONLY_IN_EAGER: Final = "only in eager"
 """The end of the line of a difference of memory that is shared in eager and not when captured."""
 
 
+EXPANDED: Final = " (expanded)"
+"""The end of the line of a difference of strides, if eager's tensor is an expanded view and the captured one is not."""
+
+
 def is_accepted(one: Difference, among: Iterable[Difference]) -> bool:
     """Whether explicit unbacked semantics allow a difference, `among` all those of its call.
 
-    Another aliasing is allowed. So are the strides of a copy where eager returns a view.
+    Another aliasing is allowed. So are the strides of a copy where eager returns a view, of another tensor or of its
+    own elements.
     """
     if one.what != "strides":
         return one.what in ACCEPTED
+    if one.how.endswith(EXPANDED):
+        return True
     return any(
         other.what == "alias" and other.where == one.where and other.how.endswith(ONLY_IN_EAGER) for other in among
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ddefuzz.execute.calls import Difference
+from ddefuzz.execute.calls import EXPANDED, Difference
 
 TOLERANCES: Mapping[torch.dtype, tuple[float, float]] = {
     torch.float64: (1e-7, 1e-7),
@@ -63,7 +63,8 @@ def _of_tensors(expected: torch.Tensor, found: torch.Tensor, where: str) -> Iter
     if not close(expected, found):
         yield Difference("values", where, _how_much(expected, found))
     if expected.layout == torch.strided and _strides(expected) != _strides(found):
-        yield Difference("strides", where, f"{found.stride()}, eager has {expected.stride()}")
+        copied = EXPANDED if 0 in _strides(expected) and 0 not in _strides(found) else ""
+        yield Difference("strides", where, f"{found.stride()}, eager has {expected.stride()}{copied}")
 
 
 def close(expected: torch.Tensor, found: torch.Tensor) -> bool:

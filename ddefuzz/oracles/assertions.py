@@ -17,13 +17,14 @@ from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Constraint, Fault
 from ddefuzz.instrument.torch_api import Api
-from ddefuzz.instrument.truth import holds, sides
+from ddefuzz.instrument.truth import holds, sides, value_at
 from ddefuzz.oracles import specialization
 from ddefuzz.oracles.broadcast import is_broadcast_of_1
 from ddefuzz.oracles.forms import hidden, late, repeated
 from ddefuzz.oracles.kept import by_ending, only_the_call
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, other_stage, unknown
+from ddefuzz.oracles.verdict import values_differ
 from ddefuzz.program.model import Attribute, Expr, Index, Name, Program, Sequence, children, names_in, walk
 from ddefuzz.program.sizes import CALL_SIZES
 
@@ -44,6 +45,11 @@ ABOUT_THE_STORAGE = re.compile("are out of bounds for storage of size")
 the same check, so its tensor is a copy where eager's is a view, which is allowed. Code of inductor has no such check.
 """
 
+
+EXPAND = ("torch/_refs/__init__.py", "expand")
+"""File and function of `expand`."""
+
+_NOT_NEGATIVE = re.compile("(.+) >= 0|0 <= (.+)")
 
 ABOUT_DATA = re.compile("index (-?\\d+ )?is out of bounds|(?<!tuple )index out of range")
 """Errors of eager about the values of an index, not about sizes."""
@@ -116,7 +122,15 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
         return at_maker(source if maker.kind == "range" and maker.follows else maker)
     refused = call.captured if failure.kind == "over-strict" else call.eager
     anchor = expression_shape(refused.expression) if refused.expression else refused.error.partition(":")[0]
-    return op_to_blame(seen, call, shows, anchor, runner) or unknown(seen)
+    begins = shows if failure.kind == "over-strict" else _begins
+    return op_to_blame(seen, call, begins, anchor, runner) or unknown(seen)
+
+
+def _begins(seen: Seen, call: Call) -> bool:
+    """Whether the results of a shorter program differ already, or eager refuses it. What eager refuses later follows
+    from the former; a capture that drops what is not returned takes the latter only in a longer program.
+    """
+    return missing(seen, call) or not call.eager.returned or values_differ(call)
 
 
 def _needless(made: Constraint, seen: Seen, call: Call, runner: Runner) -> bool:
@@ -156,6 +170,8 @@ def over_strict(seen: Seen, call: Call) -> bool:
     """Whether only the captured program rejects a call, by no accepted rule, and no specialization explains it."""
     if not call.eager.returned or call.captured.returned or call.recompiled or accepted(call):
         return False
+    if expands_to_itself(seen, call):
+        return False
     return not specialization.explains(seen, call)
 
 
@@ -165,6 +181,19 @@ def accepted(call: Call) -> bool:
     """
     reasons = filter(None, (call.captured.expression, call.captured.follows))
     return any(is_broadcast_of_1(reason, dict(call.symbols)) for reason in reasons)
+
+
+def expands_to_itself(seen: Seen, call: Call) -> bool:
+    """Whether a rejection is that of `expand` to a size which is -1 in this call. Eager takes that as "keep the size".
+    torch assumes on purpose that a size which data decide does not mean that, and asserts it (`expand` in
+    torch/_refs/__init__.py).
+    """
+    asserted = _NOT_NEGATIVE.fullmatch(call.captured.follows or call.captured.expression)
+    if asserted is None or value_at(asserted[1] or asserted[2], dict(call.symbols)) != -1:
+        return False
+    texts = {call.captured.follows, call.captured.expression}
+    makers = (at_maker(one).site for one in seen.observation.constraints if {one.text, one.follows} & texts - {""})
+    return any((site.module, site.function) == EXPAND for site in makers)
 
 
 def missing(seen: Seen, call: Call) -> bool:

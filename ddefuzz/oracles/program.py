@@ -37,8 +37,10 @@ CAPTURE: tuple[str, ...] = ("capture",)
 """The oracle that every run is judged by."""
 
 
-SAMPLED = 4
-"""One of so many programs is run with size-oblivious semantics too, if only the memory format may differ."""
+SAMPLED, ALIKE_SAMPLED = 2, 8
+"""In a campaign, one of so many programs is run with size-oblivious semantics too, and one of so many if the two differ
+only in memory formats. A second capture costs as much as the first, and guards come again in other programs.
+"""
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -73,18 +75,21 @@ def look(run: Run, runner: Runner, others: Iterable[Semantics], *, sampled: bool
     """What a run did; if it is one with explicit semantics, beside what each of the others does.
 
     Size-oblivious semantics are run only if a fallback is not their answer. If they capture the same program, it is not
-    called again. With `sampled`, only every `SAMPLED`-th of the programs is run with them for which the two are mostly
-    alike.
+    called again. With `sampled`, that is done for a sample of the programs.
     """
     text = run.subject.text if isinstance(run.subject, ProgramSubject) else ""
     first = runner(run)
     if run.semantics.mechanism != "explicit":
         return (Seen(text, first),)
-    differs = needs_second_run(first) and not (sampled and is_mostly_alike(first) and crc32(text.encode()) % SAMPLED)
+    differs = needs_second_run(first) and not (sampled and crc32(text.encode()) % _one_of(first))
     needed = [one for one in others if one != run.semantics and (one != SIZE_OBLIVIOUS or differs)]
     runs = (msgspec.structs.replace(run, semantics=one, called=first.digest) for one in needed)
     seen = tuple(Seen(text, first, runner(one)) for one in runs)
     return seen or (Seen(text, first),)
+
+
+def _one_of(explicit: Observation) -> int:
+    return ALIKE_SAMPLED if is_mostly_alike(explicit) else SAMPLED
 
 
 def kept(failure: Failure) -> Failure:

@@ -48,6 +48,9 @@ Suspect = TypeVar("Suspect")
 _RESULT = re.compile(r"result(?:\[(\d+)\])?")
 """The whole result of a call, or one item of it, as differences name them."""
 
+MOST_FURTHER = 2
+"""How many guards that cannot be decided get an answer after those of an experiment."""
+
 Shows = Callable[[Seen, Call], bool]
 """A predicate: whether a call of an observation shows the failure in question."""
 
@@ -91,13 +94,27 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
         return None
 
     def fixes(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
-        again = captured_again(seen, chosen, (call.size,), runner)
+        again = _captured_truly(seen, chosen, call, runner)
         if not again.calls:
             return _refuses_alike(again, call)
         return not shows(Seen(seen.text, again), again.calls[0])
 
     blamed = fewest(suspects, fixes)
     return at_guard(blamed[0][0]) if blamed else None
+
+
+def _captured_truly(seen: Seen, answers: tuple[tuple[Guard, bool], ...], call: Call, runner: Runner) -> Observation:
+    """The program captured again with these answers. If it then comes to other guards that cannot be decided, these
+    get their true value in the call, too: `squeeze` asks for the same size in two places.
+    """
+    more: tuple[Answer, ...] = ()
+    while True:
+        again = captured_again(seen, answers, (call.size,), runner, more)
+        raised = again.raised if again.outcome == "fail" and len(more) < MOST_FURTHER else None
+        truth = value_at(raised.expression, dict(call.symbols)) if raised is not None else None
+        if raised is None or truth is None:
+            return again
+        more = (*more, Answer(raised.place, bool(truth), raised.expression))
 
 
 def fewest(suspects: tuple[Suspect, ...], is_enough: Callable[[tuple[Suspect, ...]], bool]) -> tuple[Suspect, ...]:
@@ -163,12 +180,16 @@ def at_maker(constraint: Constraint) -> Located:
 
 
 def captured_again(
-    seen: Seen, answers: tuple[tuple[Guard, bool], ...], sizes: tuple[CallSize, ...], runner: Runner
+    seen: Seen,
+    answers: tuple[tuple[Guard, bool], ...],
+    sizes: tuple[CallSize, ...],
+    runner: Runner,
+    more: tuple[Answer, ...] = (),
 ) -> Observation:
     """The program captured again in the same stage, with these answers of guards, and called at these sizes."""
     before = seen.observation.semantics
     # The first answer that fits a guard is used. Those that the run already had (a planted fault) stay for the others.
-    given = (*(Answer(guard.place, value, guard.expression) for guard, value in answers), *before.answers)
+    given = (*(Answer(guard.place, value, guard.expression) for guard, value in answers), *more, *before.answers)
     semantics: Semantics = msgspec.structs.replace(before, answers=given)
     return runner(Run(ProgramSubject(seen.text), seen.observation.stage, semantics, calls=sizes))
 
@@ -184,9 +205,9 @@ def other_stage(seen: Seen, call: Call, stage: Stage, runner: Runner) -> Seen | 
 
 def _refuses_alike(observation: Observation, call: Call) -> bool:
     """Whether the capture itself raises what eager raised in a call. With the true value of a guard it may meet the
-    error while it traces.
+    error while it traces. A shape is a list for dynamo, so that its message begins otherwise.
     """
-    said = call.eager.error.partition(": ")[2]
+    said = call.eager.error.partition(": ")[2].removeprefix("tuple ")
     return bool(said) and any(said in exception.message for exception in observation.exceptions)
 
 

@@ -250,6 +250,25 @@ def test_what_eager_rejects_about_memory_that_it_shares_lacks_no_assertion() -> 
     assert [failure.kind for failure in assertions.judge(inductor)] == ["missing-assertion"]
 
 
+@pytest.mark.parametrize(
+    ("refused", "function", "kinds"),
+    [
+        ("u0 - 3 >= 0", "expand", []),
+        ("0 <= u0 - 3", "expand", []),
+        ("u0 - 4 >= 0", "expand", ["over-strict"]),
+        ("u0 - 3 >= 0", "narrow", ["over-strict"]),
+        ("u0 >= 3", "expand", ["over-strict"]),
+    ],
+)
+def test_a_size_of_minus_1_that_data_decide_is_not_kept_by_expand(
+    refused: str, function: str, kinds: list[str]
+) -> None:
+    frame = Frame("torch/_refs/__init__.py", 3198, function, "a", exact=True)
+    made = Constraint("assertion", refused, "expect_true", Place("Python", frame.file, 3198), (frame,))
+    call = Call("2", RETURNED, Ended("RuntimeError: no", refused), symbols=(("u0", 2),))
+    assert [failure.kind for failure in assertions.judge(seen(call, constraints=(made,)))] == kinds
+
+
 def test_a_replacement_is_blamed_on_the_code_that_made_it() -> None:
     frame = Frame("torch/_refs/__init__.py", 3, "cat", "a", exact=True)
     made = Constraint("replacement", "u0 = 4", "expect_true", Place("Python", frame.file, 3), (frame,))

@@ -1,0 +1,53 @@
+"""What is no alarm, and which place is named, for programs that campaigns judged or blamed wrongly. Real torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddefuzz.execute.observe import observe
+from ddefuzz.execute.protocol import EXPLICIT, Stage
+from ddefuzz.oracles.program import judge_program
+
+HEADER = "# ddefuzz program v1\n# inputs: x = "
+EXPANDS = f"""{HEADER}normal, grad
+def program(x: Float32[Tensor, "u0=3"]):
+    t0 = x.unsqueeze(0).expand(x.shape[0] - 1, -1)
+    return torch.autograd.grad(t0.sum(), [x], allow_unused=True)
+"""
+SQUEEZES = f"""{HEADER}trues(7)
+def program(x: Bool[Tensor, "8"]):
+    t0 = x.nonzero().squeeze(1)
+    t1 = torch.squeeze(t0, -1) * 1.0
+    return torch.full((t1.shape[0],), 0.5)
+"""
+SIZES_OF_A_REFUSED_RESULT = f"""{HEADER}normal
+def program(x: Float32[Tensor, "u0=5 2 2"]):
+    t0 = torch.ones((x.shape[0], 2, 5, 6))
+    t1 = torch.nn.functional.interpolate(t0, size=(t0.shape[0] % 4, 4), mode='bilinear')
+    t2 = t0.amax(1).sum(0).sum(0)
+    return torch.take(t2, torch.arange(torch.sym_max(t1.shape[0], 1)))
+"""
+
+
+def failures(text: str, stage: Stage, oracle: str) -> list[str]:
+    (judged,) = judge_program(text, (stage,), (EXPLICIT,), observe, oracles=(oracle,), compare=False)
+    assert judged.observation.calls
+    return [str(one.signature) for one in judged.failures]
+
+
+@pytest.mark.parametrize("oracle", ["assertions", "agreement"])
+def test_expand_keeps_a_size_for_a_literal_only_and_may_copy(oracle: str) -> None:
+    assert failures(EXPANDS, "export", oracle) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "stage", "named"),
+    [
+        (SQUEEZES, "aot", "missing-assertion at torch/_refs/__init__.py:<genexpr> [guard_or_false Eq(x0, 1)]"),
+        (SIZES_OF_A_REFUSED_RESULT, "aot", "missing-assertion at torch.nn.functional.interpolate [RuntimeError]"),
+    ],
+    ids=["squeeze", "interpolate"],
+)
+def test_what_eager_refuses_later_is_blamed_on_what_differs_first(text: str, stage: Stage, named: str) -> None:
+    assert failures(text, stage, "assertions") == [named]
