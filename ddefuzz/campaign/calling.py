@@ -1,8 +1,8 @@
-"""Choose the programs that a guided campaign captures and calls: those that come to guards which few called programs
-came to.
+"""Choose the programs that a guided campaign captures and calls: those that evaluate guards which few called programs
+evaluated.
 
-Most cases end in the fake stage, which says what guards they came to. A program that passes there, or was captured, can
-be called. So a guard that some case came to need not wait until a drawn program that captures comes to it too.
+Most cases end in the fake stage, which shows the guards that they evaluate. A program that passes there, or was
+captured, can be called. So such a program is chosen for a guard, instead of waiting for a new draw that evaluates it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ALONE: Final[tuple[How, ...]] = tuple(how for how in HOW if how != "splice")
 
 @dataclass(slots=True)
 class Calling:
-    """The guards whose fallback was taken, the programs that came to them, and how often these were called.
+    """The guards whose fallback was taken, the programs that evaluated them, and how often these were called.
 
-    `runs` counts the called programs that came to a guard in a stage, and those that were chosen for it and did not;
-    `total` is over all stages. `tried` are the programs that were captured or chosen in a stage.
+    `runs` counts the called programs of a guard in a stage: those that evaluated it, and those that were chosen for it
+    and did not. `total` is over all stages. `tried` are the programs that were captured or chosen in a stage.
     """
 
     programs: dict[Place, dict[str, str]] = field(default_factory=dict)
@@ -46,8 +46,8 @@ class Calling:
     def choose(self, index: int, stage: Stage, fresh: Draw, random: Random) -> Origin:
         """The case of an index, to be called in a stage; `fresh` is what a campaign without a guide takes.
 
-        The guard is that with the fewest runs in the stage, then in all stages. A program that came to it and was not
-        run in this stage yet is run as it is. If there is none, one of its programs is mutated.
+        The guard is that with the fewest runs in the stage, then in all stages. A program that evaluated it and was
+        not run in this stage yet is run as it is. If there is none, one of its programs is mutated.
         """
         self._chosen += 1
         if self._chosen % FRESH == 0 or not self.programs:

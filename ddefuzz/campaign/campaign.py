@@ -128,13 +128,13 @@ class Campaign:
         self.next_undone = self.plan.start
         self.start_seconds = self.clock.seconds()
         if self.plan.start:
-            self._go_on_with_findings()
+            self._resume_follow_ups()
         while self._submit_work(cases) or self.out.total():
-            self._take_in()
+            self._save_results()
             self.interrupted = self.stopped()
             if self.interrupted or self._over(self.plan.budget.seconds, GRACE_SECONDS):
                 break
-        self._keep_what_is_smaller()
+        self._save_smaller_programs()
         if not self.interrupted:
             for name in tuple(self.elsewhere):
                 self._record_elsewhere(name)
@@ -196,7 +196,7 @@ class Campaign:
                 self._begin_case(cases.take())
         return True
 
-    def _take_in(self) -> None:
+    def _save_results(self) -> None:
         """Wait a moment for a result, and save all that have arrived in one transaction. Then send the events."""
         try:
             ready = [self.results.get(timeout=TICK_SECONDS)]
@@ -251,7 +251,7 @@ class Campaign:
     def _end_case(self, task: CaseTask, result: CaseResult | Lost | OwnError) -> None:
         if isinstance(result, Lost):
             if not was_begun(task.index, self.journal):
-                self._begin_again(task, result)
+                self._submit_again(task, result)
                 return
             self.tally.lost += 1
             result = lost_case(task, result, self.journal, self.torch)
@@ -270,7 +270,7 @@ class Campaign:
             self._update(name, cases=self.tally.findings[name].cases + 1)
         self.events.append(("case", ""))
 
-    def _begin_again(self, task: CaseTask, lost: Lost) -> None:
+    def _submit_again(self, task: CaseTask, lost: Lost) -> None:
         """Submit a case again that was lost before any worker had begun it."""
         self.lost_before_begun += 1
         if self.lost_before_begun > LOST_BEFORE_BEGUN:
@@ -290,7 +290,7 @@ class Campaign:
             self._follow(finding)
         return name
 
-    def _go_on_with_findings(self) -> None:
+    def _resume_follow_ups(self) -> None:
         """Follow up all open findings that are not confirmed, of this campaign before an interruption or of another
         one.
 
@@ -344,7 +344,7 @@ class Campaign:
         for sighting in self.elsewhere.pop(name, ()):
             self._record(sighting)
 
-    def _keep_what_is_smaller(self) -> None:
+    def _save_smaller_programs(self) -> None:
         """Save the smallest programs so far of minimizations that the end of the campaign cuts short."""
         for name, task in self.minimizing.items():
             best = smallest_so_far(task, self.journal)

@@ -1,4 +1,4 @@
-"""Corpora: what their cases do, what a new case has to expect, and which cases are enough to cover the same."""
+"""Corpora: what their cases do, what a new case is expected to do, and which cases are enough to cover the same."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ class Case(NamedTuple):
     alarms: frozenset[str]
 
 
-class Apart(NamedTuple):
-    """A case to be called in a stage: what is drawn for it if there is nothing better."""
+class CalledCase(NamedTuple):
+    """A case to be called in a stage. `fresh` is drawn if no earlier program fits."""
 
     fresh: Draw
     stage: Stage
@@ -98,8 +98,8 @@ class Guide:
 
     `samples` are the ops that torch has samples of. `sites_in` returns the lines of the guard sites in a file of torch.
     The cases before `start`, and those in `ahead`, are done: a resumed campaign continues after them. It does not know
-    their results, so it starts its records anew. `apart` returns what a case is that is captured and called without a
-    look at the fake stage; `calling` chooses its program.
+    their results, so it starts its records anew. `called_case` returns a case that is captured and called
+    without the fake stage, and `calling` chooses its program.
     """
 
     seed: int
@@ -108,7 +108,7 @@ class Guide:
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
     start: int = 0
     ahead: frozenset[int] = frozenset()
-    apart: Callable[[int], Apart | None] = lambda index: None
+    called_case: Callable[[int], CalledCase | None] = lambda index: None
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Kept] = field(default_factory=list)
     calling: Calling = field(default_factory=Calling)
@@ -199,12 +199,12 @@ class Guide:
         self.sampler.decay()
         for index in range(first, first + ROUND):
             opening = self._is_opening()
-            apart = self.apart(index)
-            if apart is not None:
+            called = self.called_case(index)
+            if called is not None:
                 # A uniform campaign draws by the index, so that its shards are parts of the whole.
                 uniform = self.allowed == ("draw",)
                 self._drawn += uniform
-                origin = apart.fresh if uniform else self.calling.choose(index, apart.stage, apart.fresh, random)
+                origin = called.fresh if uniform else self.calling.choose(index, called.stage, called.fresh, random)
                 self._chosen[index] = Chosen(name_of(origin), origin, opening=True)
                 self._planned[index] = Case(origin, known, alarms)
                 continue

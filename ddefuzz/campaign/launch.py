@@ -122,7 +122,7 @@ def _launch(
                 partial(lines_in, Path(versions.package)),
                 plan.start,
                 plan.ahead,
-                plan.apart,
+                plan.called_case,
             )
         summary = campaign.run()
         log.save(campaign.tally)

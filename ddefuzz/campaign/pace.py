@@ -1,4 +1,4 @@
-"""How a budget is shared between drawing cases and following up their findings."""
+"""Divides a budget between drawing cases and following up their findings."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
-from ddefuzz.campaign.guide import Apart, Case
+from ddefuzz.campaign.guide import CalledCase, Case
 from ddefuzz.campaign.tasks import CaseTask
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, GROW, REPEATED, Semantics, Stage
 from ddefuzz.findings.known import NONE, Now
@@ -58,7 +58,7 @@ class Plan:
     With `in_turn` each case is run in one of the stages, by its index, else in all of them. With `screen` a case is
     captured only if it fails in the fake stage; every `SAMPLED`-th case is captured in any case. With `guided` the
     cases come from a `Guide`. `oracles` judge what is captured; if one of them calls it, every `CALLED`-th case is
-    captured and called without a look at the fake stage.
+    captured and called without the fake stage.
 
     `known` has the findings that a list of known findings has: they are not new, and not minimized. Those whose
     decision has expired are new again.
@@ -89,25 +89,25 @@ class Plan:
         """Whether a case is captured independently of the fake stage. Each stage is sampled equally."""
         return index // len(self.stages) % SAMPLED == 0
 
-    def is_apart(self, index: int) -> bool:
+    def is_called(self, index: int) -> bool:
         """Whether a case is for the oracles that call what was captured."""
         return index % CALLED == 0 and bool(calls_of(self.oracles) and called_of(self.stages))
 
-    def apart(self, index: int) -> Apart | None:
+    def called_case(self, index: int) -> CalledCase | None:
         """A case for the oracles that call what was captured; None for all other cases."""
-        return Apart(Draw(index, profile=CAPTURES), self.stages_of(index)[-1]) if self.is_apart(index) else None
+        return CalledCase(Draw(index, profile=CAPTURES), self.stages_of(index)[-1]) if self.is_called(index) else None
 
     def task_of(self, index: int, case: Case | None) -> CaseTask:
         """The task of a case, which the guide has chosen, if there is one."""
-        apart = self.apart(index)
+        called = self.called_case(index)
         return CaseTask(
             profile=self.profile,
             seed=self.seed,
             index=index,
             stages=self.stages_of(index),
             semantics=self.semantics,
-            origin=case.origin if case is not None else (None if apart is None else apart.fresh),
-            screen=self.screen and apart is None,
+            origin=case.origin if case is not None else (None if called is None else called.fresh),
+            screen=self.screen and called is None,
             capture=self.is_sampled(index),
             known=case.known if case is not None else frozenset(),
             alarms=case.alarms if case is not None else frozenset(),
@@ -119,7 +119,7 @@ class Plan:
         """Whether a case is called in inductor. Campaigns with the stage `compile` do that too, because inductor is the
         default backend of torch.compile. If inductor is the only stage, all cases for these oracles are called.
         """
-        wanted = self.is_apart(index) and not {"compile", "inductor"}.isdisjoint(self.stages)
+        wanted = self.is_called(index) and not {"compile", "inductor"}.isdisjoint(self.stages)
         return wanted and (
             self.stages == ("inductor",) or index // CALLED % CALLED_IN_INDUCTOR == CALLED_IN_INDUCTOR - 1
         )
@@ -128,12 +128,12 @@ class Plan:
         """Whether a case is compiled once and called at several sizes, with the default of torch.compile and with
         `dynamic=True` in turn. Only campaigns with a stage of torch.compile do that.
         """
-        wanted = self.is_apart(index) and not {"compile", "aot", "inductor"}.isdisjoint(self.stages)
+        wanted = self.is_called(index) and not {"compile", "aot", "inductor"}.isdisjoint(self.stages)
         return wanted and self._has_oracle(*REPEATED) and index // CALLED % CALLED_IN_TURN == CALLED_IN_TURN // 2
 
     def counts_growth(self, index: int) -> bool:
         """Whether a case is exported as few and as many blocks. Only campaigns with the stage `export` do that."""
-        wanted = self.is_apart(index) and "export" in self.stages
+        wanted = self.is_called(index) and "export" in self.stages
         return wanted and self._has_oracle(GROW) and index // CALLED % REPEATED_BLOCKS == REPEATED_BLOCKS // 2 - 1
 
     def _has_oracle(self, *stages: Stage) -> bool:
@@ -156,7 +156,7 @@ class Plan:
             return (GROW,)
         if self.counts_compilations(index):
             return (tuple(REPEATED)[index // CALLED // CALLED_IN_TURN % len(REPEATED)],)
-        if self.is_apart(index):
+        if self.is_called(index):
             stages = tuple(stage for stage in stages if stage in CHEAP_TO_CALL)
         if not self.in_turn:
             return stages

@@ -1,4 +1,4 @@
-"""Saves the counts of a running campaign from time to time, so that others can see how it goes."""
+"""Saves the counts of a running campaign from time to time, so that other processes can show its progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProgressLog:
     due: float = 0.0
 
     def save_if_due(self, tally: Tally) -> None:
-        """Save the counts unless that was done a moment ago."""
+        """Save the counts, unless they were saved a moment ago."""
         if self.seconds() >= self.due:
             self.save(tally)
 

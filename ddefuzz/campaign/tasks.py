@@ -134,7 +134,7 @@ class DescribeTask(msgspec.Struct, frozen=True):
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """What decides a campaign's cases and observations: the generator's key (see `generate.draw`) and torch.
+    """What a campaign's cases and observations depend on: the generator's key (see `generate.draw`) and torch.
 
     `samples` are the ops that torch has samples of. `package` is the folder of its Python source.
     """

@@ -264,7 +264,7 @@ def cause(failure: Failure, site: Site, anchor: str) -> Rule:
 
 
 class Proof(NamedTuple):
-    """What the verdict of an experiment (`ddefuzz answers`) says about the cause that a rule gave.
+    """How the verdict of an experiment (`ddefuzz answers`) changes the cause that a rule gave.
 
     A cause in `overrules` becomes `cause`. Other causes stay, and so does a cause that a person set.
     """

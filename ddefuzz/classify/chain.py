@@ -1,4 +1,4 @@
-"""Locates failed captures, each kind in its way: the code that evaluated a guard, or what the chain of exceptions says.
+"""Locates failed captures, by one function per kind: the code that evaluated a guard, or the chain of exceptions.
 
 Dynamo strips tracebacks, so the raising frame is known in some stages only. A signature must be the same in all
 stages. So each kind of failure is located by what all stages have: the op named in the message, or the user's

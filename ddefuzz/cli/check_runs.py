@@ -30,7 +30,7 @@ from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.text import read_program
 from ddefuzz.report.check import CaseRuns, failures_of
-from ddefuzz.report.onward import go_on
+from ddefuzz.report.continued import continued
 from ddefuzz.report.static import control_of
 
 START_SECONDS = 120.0
@@ -147,7 +147,7 @@ def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semant
 
 def _explained(target: Target, tried: tuple[Tried, ...], runner: Runner) -> CaseRuns:
     failures = [one for one in failures_of(tried) if one.failure.kind in KINDS]
-    onward: list[Observation] = []
+    more: list[Observation] = []
     met: set[str] = set()
     controls = {}
     for one in failures:
@@ -158,12 +158,12 @@ def _explained(target: Target, tried: tuple[Tried, ...], runner: Runner) -> Case
         if stage == "eager":
             continue
         if one.signature.kind == "dde":
-            onward.append(go_on(target.subject, stage, runner))
+            more.append(continued(target.subject, stage, runner))
             continue
         control = control_of(target.subject, one, runner)
         if control is not None:
             controls[key] = control
-    return CaseRuns(target.case, tried, tuple(onward), tuple(controls.items()))
+    return CaseRuns(target.case, tried, tuple(more), tuple(controls.items()))
 
 
 def _waited(future: Future[Tried], update: Callable[[float], None]) -> Tried | Lost:

@@ -83,8 +83,8 @@ EXPANDED: Final = " (expanded)"
 def is_accepted(one: Difference, among: Iterable[Difference]) -> bool:
     """Whether explicit unbacked semantics allow a difference, `among` all those of its call.
 
-    Another aliasing is allowed. So are the strides of a copy where eager returns a view, of another tensor or of its
-    own elements.
+    A difference in aliasing is allowed. So are the strides of a copy where eager returns a view, of another tensor or
+    of its own elements.
     """
     if one.what != "strides":
         return one.what in ACCEPTED
@@ -95,6 +95,6 @@ def is_accepted(one: Difference, among: Iterable[Difference]) -> bool:
     )
 
 
-def telling(call: Call) -> bool:
-    """Whether the two sides of a call ended otherwise: their results differ, or one of them refused."""
+def differs(call: Call) -> bool:
+    """Whether eager and the captured program differ in a call: in their results, or only one of them returned."""
     return call.agreement == "differs" or call.eager.returned != call.captured.returned

@@ -1,4 +1,4 @@
-"""Which dims of a user's example arguments are dynamic: as `NAME_unbacked`, `--unbacked` or marks on tensors say."""
+"""Make dims of a user's example arguments dynamic, by `NAME_unbacked`, `--unbacked` or marks on tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Place(NamedTuple):
 
 
 def with_unbacked(prepared: Prepared, spec: object, where: str) -> Prepared:
-    """The subject with the dims unbacked that `spec` names and that are marked on its tensors.
+    """The subject with these dims unbacked: those that `spec` names, and those that are marked on its tensors.
 
     Raises InputError for a spec that cannot be used; `where` names it in the message.
     """
@@ -113,7 +113,7 @@ def with_dynamic_shapes(prepared: Prepared, shapes: object, where: str) -> Prepa
 
 
 def as_saved(prepared: Prepared, program: torch.export.ExportedProgram) -> Prepared:
-    """The subject with those dims dynamic that are so in an exported program, and its symbols."""
+    """The subject with the dynamic dims of an exported program, and their symbols."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     leaves = leaves_of(prepared)
     shapes: list[dict[int, Any] | None] = [None] * len(leaves)

@@ -1,6 +1,4 @@
-"""What decides an observation besides the run itself: versions, the processor, and torch's settings of shape
-reasoning.
-"""
+"""What an observation depends on besides the run: versions, the processor, and torch's settings of shape reasoning."""
 
 from __future__ import annotations
 

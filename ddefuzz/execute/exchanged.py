@@ -1,7 +1,7 @@
-"""Run a file's functions with other source in this process only: nothing is written, and no module is loaded again.
+"""Run functions of a file with changed source, in this process only. Nothing is written, and no module is loaded again.
 
-The functions that exist get the code of the changed source, and get their own back afterwards. So decorators and
-registries, which hold the same functions, need not run again.
+The existing function objects get the code of the changed source, and later their own code again. Decorators and
+registries hold the same function objects, so they need not run again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ddefuzz.instrument import torch_api
 
 @contextmanager
 def exchanged(path: str, before: str, after: str) -> Iterator[int]:
-    """Functions of the file run the source `after` in place of `before` in this context. Yields how many do."""
+    """Run functions of the file with the source `after` in place of `before`. Yields their number."""
     functions = _functions(path)
     names = {function.__code__.co_filename for function in functions}
     lines = {name: linecache.cache.get(name) for name in names}

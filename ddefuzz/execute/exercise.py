@@ -16,7 +16,7 @@ import msgspec
 import torch
 
 from ddefuzz.execute import phase
-from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, is_accepted, telling
+from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, differs, is_accepted
 from ddefuzz.execute.compare import aliases, close, differences
 from ddefuzz.execute.forms import Form, condition_of
 from ddefuzz.execute.graphs import ASSERTION, Ran, input_symbols, run_nodes
@@ -68,8 +68,8 @@ def exercise(
 ) -> tuple[Call, ...]:
     """Call eager and the captured program at each of the sizes; once where two names lead to the same inputs.
 
-    `forms` have the assertions that a refusal may come from. Only if the capture is `constrained` is there
-    something to learn about its symbols in calls that end well.
+    `forms` have the assertions that a refusal may come from. If the capture is `constrained`, calls that return are
+    examined too, for the values of its symbols.
     """
     places: dict[tuple[Subject, tuple[tuple[str, int], ...]], _At] = {}
     for size in sizes:
@@ -100,7 +100,7 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
     if not expected.ended.returned and not found.ended.returned:
         return call
     compared = _compared(call, at, capture, expected, found) if found.ended.returned else call
-    if not constrained and not telling(compared):
+    if not constrained and not differs(compared):
         return compared
     phase.enter("reading")
     ran = _ran(capture, at.fresh())
@@ -297,7 +297,7 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
 
 
 def _ran(capture: Capture, fresh: Prepared) -> Ran:
-    """A run of the traced graph on these arguments, node by node."""
+    """Run the traced graph on these arguments, node by node."""
     try:
         args = capture.graph_inputs(fresh)
     except Exception:  # noqa: BLE001 the arguments do not fit the graph

@@ -1,4 +1,4 @@
-"""Exports a program repeated few and many times, and counts the questions about sizes."""
+"""Export a program repeated a few times and many times, and count the evaluations of expressions over sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of how the questions about sizes grow when a program is repeated. Nothing here imports torch."""
+"""The record of how the evaluations of sizes grow when a program is repeated. Nothing here imports torch."""
 
 from __future__ import annotations
 

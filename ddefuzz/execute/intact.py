@@ -1,4 +1,4 @@
-"""Keep user code from harming ddefuzz in its worker: it may not remove or replace its modules and functions, nor
+"""Protect ddefuzz from user code in a worker: the code may not remove or replace modules and functions of ddefuzz, nor
 send signals to its processes.
 """
 
@@ -28,9 +28,9 @@ _running: list[str] = []
 def kept_intact(path: str) -> Iterator[None]:
     """Run user code of the file `path`. Raises `InputError` if it removes or replaces a part of ddefuzz.
 
-    What was removed is put back first. Otherwise the worker could not even report it. A signal by which the code
-    would end its worker, or the processes that started it, raises `RuntimeError` in the code. Otherwise its end
-    would look like a crash of PyTorch.
+    What was removed is restored first, so that the worker can report it. If the code sends a signal to its worker, or
+    to the processes that started it, `RuntimeError` is raised in the code. Otherwise the end of the worker would look
+    like a crash of PyTorch.
     """
     _watch_signals()
     modules = dict(sys.modules)

@@ -1,7 +1,8 @@
-"""What a worker is about to do, written to disk before it does it. So a crash or a hang can be attributed.
+"""A worker's journal: each thing that it is about to do, written to disk first, so that a crash or a hang can be
+attributed.
 
-One file per worker, one JSON line per entry. The worker itself never reads it. A line survives the death of its
-writer, because the kernel has it when `write` returns.
+One file per worker, one JSON line per entry. The worker itself never reads it. A line is kept if its writer
+dies, because the kernel has it when `write` returns.
 """
 
 from __future__ import annotations

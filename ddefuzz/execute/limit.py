@@ -1,4 +1,4 @@
-"""The limit of a task in CPU seconds of its worker. Seconds by the clock say how busy the machine is.
+"""The limit of a task in CPU seconds of its worker. Seconds by the clock would depend on how busy the machine is.
 
 The kernel's timer ends the process also while torch's C++ code keeps Python from running. It does not count the
 compilers that inductor starts. `check_children` does, once they have ended.

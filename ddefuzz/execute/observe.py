@@ -50,10 +50,10 @@ from ddefuzz.execute.stages import Capture, StageFunction, eager, graph_text, st
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import exception_chain, message_of
 from ddefuzz.instrument import frames, torch_api
+from ddefuzz.instrument.assumed import AssumedSizes
 from ddefuzz.instrument.events import Answered, Constraint, Guard, Raised
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.modules import module_in
-from ddefuzz.instrument.onward import Onward
 from ddefuzz.instrument.recorder import Recorder
 from ddefuzz.instrument.truth import holds
 
@@ -78,7 +78,7 @@ _GENERATED = (
 
 @dataclass(slots=True)
 class _Seen:
-    """What is taken out of the watched run. No object of torch is in it."""
+    """The results of the watched run, without objects of torch."""
 
     outcome: Outcome = "ok"
     reason: str = ""
@@ -112,7 +112,7 @@ def observe(run: Run) -> Observation:
 def observe_in(
     stage: StageFunction, make: Callable[[], Prepared], run: Run, then: Callable[[Capture], None] | None = None
 ) -> Observation:
-    """The same in a stage and of a subject that `run` does not name, but stands for.
+    """The same, in another stage and of another subject than those of `run`.
 
     `then` gets what was captured, under the settings of the capture and without the hooks.
     """
@@ -166,13 +166,13 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
     counters.clear()
     capture: Capture | None = None
     started, clock = time.process_time(), time.perf_counter()
-    how, onward = run.semantics, Onward(sizes_by_name(prepared)) if run.onward else None
+    how, assumed = run.semantics, AssumedSizes(sizes_by_name(prepared)) if run.answer_guards else None
     with watch(
         how.mechanism,
         how.without,
         answers=how.answers,
         faults=how.faults,
-        onward=onward,
+        assumed=assumed,
         inputs=inputs_of(prepared),
     ) as recorder:
         try:
@@ -252,7 +252,7 @@ def _with_source(call: Call, recorder: Recorder) -> Call:
 
 
 def _is_told(calls: tuple[Call, ...], text: str, message: str) -> bool:
-    """Whether a constraint says anything: it has a message, or is not true in some call."""
+    """Whether a constraint is worth keeping: it has a message, or is not true in some call."""
     return bool(message) or any(
         text == call.captured.expression or holds(text, dict(call.symbols)) is False for call in calls
     )
@@ -296,8 +296,8 @@ def _normalized(text: str) -> str:
 
 @contextmanager
 def clean_slate(stage: Stage = "compile") -> Iterator[None]:
-    """Reset what leaks from case to case, and set what every capture needs. Calls at several sizes have torch's own
-    settings.
+    """Reset the state that one case leaves to the next, and set what every capture needs. Calls at several sizes have
+    torch's own settings.
     """
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())

@@ -1,4 +1,4 @@
-"""What a task is doing in a run, written to a file before it is done. So the end of its process can be attributed.
+"""The part of a run that a task is in, written to a file first, so that the end of its process can be attributed.
 
 One file for each task that observes a run. Python's fault handler writes into it too, when torch's code ends the
 process by a signal. A task that returns removes its file.
@@ -43,7 +43,7 @@ class Phase(msgspec.Struct, frozen=True):
 
 
 class Left(NamedTuple):
-    """What the file of a lost task says: its last phase, and the stack that the fault handler printed, if any."""
+    """The content of a lost task's file: its last phase, and the stack that the fault handler printed, if any."""
 
     phase: Phase = Phase()
     stack: str = ""
@@ -89,7 +89,7 @@ def enter(part: Part, size: CallSize | None = None, *, gradient: bool = False) -
 
 
 def left_by(path: Path) -> Left:
-    """What a task that was lost has left."""
+    """Read the file of a lost task."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:

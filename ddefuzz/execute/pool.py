@@ -140,7 +140,7 @@ class Pool:
     """`workers` processes for tasks, and cold processes for confirmations; use it in a `with` block.
 
     Leaving the block kills what still runs and cancels its future. `journal` is a folder for the workers' journals.
-    `samples` says that the workers will draw samples of ops: what these need is imported beforehand.
+    `samples` says that the workers will draw samples of ops: what samples need is imported beforehand.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def leaves_of(prepared: Prepared) -> list[Any]:
 def with_leaves(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], change: Callable[[int, Any], Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with each leaf replaced by what `change` makes of its number and value."""
+    """The arguments with each leaf replaced by `change(number, value)`."""
     leaves, structure = torch_api.bound(torch_api.TREE_FLATTEN)((args, dict(kwargs)))
     changed = [change(number, leaf) for number, leaf in enumerate(leaves)]
     rebuilt: tuple[tuple[Any, ...], dict[str, Any]] = torch_api.bound(torch_api.TREE_UNFLATTEN)(changed, structure)
@@ -87,7 +87,7 @@ def inputs_of(prepared: Prepared) -> Inputs:
 
 
 def sizes_by_name(prepared: Prepared) -> dict[str, int]:
-    """The sizes of the example by what a symbol of them is called: `dim 1 of ids`."""
+    """The sizes of the example by the name of the dim: `dim 1 of ids`."""
     leaves, names = leaves_of(prepared), leaf_names(prepared)
     sizes = {
         f"dim {dim} of {name}": size
@@ -116,7 +116,7 @@ def bound_arguments(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
 
 
 def shapes_around(prepared: Prepared, masks: int) -> dict[str, Any] | None:
-    """The `dynamic_shapes` of a function with the parameters `*args, **kwargs` that is given `masks` tensors more."""
+    """The `dynamic_shapes` of a function with the parameters `*args, **kwargs` that gets `masks` additional tensors."""
     shapes, names = prepared.dynamic_shapes, parameter_names(prepared)
     if shapes is None:
         return None

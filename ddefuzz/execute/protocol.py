@@ -99,7 +99,7 @@ Subject: TypeAlias = ProgramSubject | CallableSubject
 class Run(msgspec.Struct, frozen=True):
     """One run to do: capture the subject, then call what was captured at the sizes `calls`.
 
-    `graph` requests the graph's text. It costs time and is compared only if answers differ. With `onward`, every
+    `graph` requests the graph's text. It costs time and is compared only if answers differ. With `answer_guards`, every
     undecided guard that would raise is answered, so that the capture goes on to the next one. What was captured is not
     called if its digest is `called` (see `Observation.digest`): another run has called the same.
     """
@@ -109,7 +109,7 @@ class Run(msgspec.Struct, frozen=True):
     semantics: Semantics = EXPLICIT
     graph: bool = False
     calls: tuple[CallSize, ...] = ()
-    onward: bool = False
+    answer_guards: bool = False
     called: str = ""
 
 
@@ -150,7 +150,7 @@ class ExceptionInfo(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What decides an observation besides the run itself."""
+    """What an observation depends on besides the run."""
 
     torch: str
     torch_git: str
@@ -163,16 +163,15 @@ class Environment(msgspec.Struct, frozen=True):
 class Observation(msgspec.Struct, frozen=True):
     """What one run did.
 
-    `exceptions` is the chain of the final failure: the final one first, then by `__cause__`, else
-    `__context__`. `guards` are the guards that took their fallback, in order of first visit. `output` is the
-    end of what the run printed. `calls` are the calls of the captured program and of eager, `forms` the assertions
-    that it has. `constraints` are those assumptions on unbacked symbols that are not true in some call, or have a
-    message. `answered` are the guards that a run with `onward` answered. `unbacked` counts the unbacked symbols that
-    were made. `module` is the path of the innermost nn.Module that ran when an exception was raised. `seconds` of the
-    clock are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the
-    resident memory of the worker after the run, in 10^6 bytes. `repeated` is what a stage of `REPEATED`
-    counted, `growths` is what `GROW` did. `digest` is that of a captured program, if it is called or its graph is
-    requested: captures with the same digest compute the same.
+    `exceptions` is the chain of the final failure: the final one first, then by `__cause__`, else `__context__`.
+    `guards` are the guards that took their fallback, in order of first visit. `output` is the end of what the run
+    printed. `calls` are the calls of the captured program and of eager, `forms` the assertions that it has.
+    `constraints` are those assumptions on unbacked symbols that are not true in some call, or have a message.
+    `answered` are the guards that a run with `answer_guards` answered. `unbacked` counts the unbacked symbols that were
+    made. `module` is the path of the innermost nn.Module that ran when an exception was raised. `seconds` of the clock
+    are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the resident memory of the worker after the run, in
+    10^6 bytes. `repeated` is what a stage of `REPEATED` counted, `growths` is what `GROW` did. `digest` is that of a
+    captured program, if it is called or its graph is requested: captures with the same digest compute the same.
     """
 
     stage: Stage

@@ -22,7 +22,7 @@ MODES: tuple[Mode, ...] = ("default", "dynamic", "marked", "unbacked")
 class Repeated(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a sequence of calls did. `compiled` are the calls that compiled something, by their number.
 
-    `allowed` is the number of compilations that the policy needs, `shareable` are the calls that could have shared a
+    `allowed` is the number of compilations that the policy allows, `shareable` are the calls that could have shared a
     graph. `guard` is the guard that was false at the first call that should have reused a graph, `failed` the same with
     the stacks of the code that made it; without `failed`, it is an equality of two sizes that torch assumes because
     they are the same in one call. `error` is what ended the sequence, `raised` the data-dependent error of it.
@@ -38,5 +38,5 @@ class Repeated(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_above(self) -> bool:
-        """Whether more was compiled than the policy needs."""
+        """Whether more was compiled than the policy allows."""
         return len(self.compiled) > self.allowed

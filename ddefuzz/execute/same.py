@@ -1,4 +1,4 @@
-"""A digest of all that a captured program consists of. Two captures with the same digest compute the same."""
+"""A digest of a captured program. Two captures with the same digest compute the same results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one temporary folder of this process; the next start removes it where the process was killed.
+"""The temporary folder of this process. If the process is killed, the next start of ddefuzz removes the folder.
 
 In it are the workers' journals, the fork server's socket, and what workers write by themselves: their `TMPDIR` is this
-folder. Its process holds a lock on it, which the kernel lets go when the process ends, however it ends.
+folder. The process holds a lock on the folder. The kernel releases it when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check_folders() -> None:
 
 
 def remove_abandoned(place: Path) -> None:
-    """Remove the folders of processes that are no more, as far as they are this user's."""
+    """Remove this user's folders of processes that have ended."""
     for folder in place.glob(f"{PREFIX}*"):
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Self-tests on real torch: what must hold for observations to be true. `ddefuzz doctor` prints them."""
+"""Self-tests on real torch of what observations rely on. `ddefuzz doctor` prints them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def hang(_: str) -> str:
 
 
 def checks(pool: Pool) -> Iterator[Check]:
-    """What workers must do, cheapest part first."""
+    """The checks of workers, the cheapest first."""
     yield from _symbolizer(pool)
     yield from _planted(pool)
     yield from _faults(pool)

@@ -1,4 +1,4 @@
-"""Where a program makes data-dependent sizes: the first operation whose result has an unbacked size, as torch says."""
+"""Find where a program makes data-dependent sizes: the first operation whose fake result has an unbacked size."""
 
 from __future__ import annotations
 

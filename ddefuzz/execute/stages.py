@@ -54,7 +54,7 @@ AOT = "aot_eager"
 
 
 class _CapturedError(BaseException):
-    """Ends the call of a compiled subject when it is compiled. What follows is running, not capturing.
+    """Raised to end the call of a compiled subject after compilation, because running it is not part of the capture.
 
     Not an Exception: code that is compiled may catch those.
     """
@@ -99,7 +99,7 @@ class _Captured(torch.nn.Module):
 
 
 def _kept(symbol: str, mask: torch.Tensor) -> torch.Tensor:
-    """The positions that a mask keeps: as many as an unbacked size. Who watches reads `symbol` in this frame."""
+    """The positions that a mask keeps: as many as an unbacked size. The recorder reads `symbol` in this frame."""
     return mask.nonzero().squeeze(1)
 
 
@@ -132,9 +132,9 @@ class Exported(NamedTuple):
 
 
 def as_exported(prepared: Prepared, *, masked: bool = True) -> Exported:
-    """What a stage exports: the user's own module with nothing around it, unless dims are made unbacked by masks.
+    """The module that a stage exports: the user's own module without a wrapper, unless masks make dims unbacked.
 
-    torch.export takes modules only, so that a function is called by one.
+    torch.export takes modules only, so a function is wrapped in one.
     """
     call, masks = prepared.call, _masks(prepared) if masked else ()
     kwargs, shapes = dict(prepared.kwargs), prepared.dynamic_shapes
@@ -145,14 +145,14 @@ def as_exported(prepared: Prepared, *, masked: bool = True) -> Exported:
 
 
 def export(prepared: Prepared) -> Capture:
-    """`torch.export.export`, non-strict. It ignores marks on tensors, so that masks make dims unbacked."""
+    """`torch.export.export`, non-strict. It ignores marks on tensors, so masks make dims unbacked."""
     return _exported(prepared, strict=False, masked=True)
 
 
 def export_strict(prepared: Prepared) -> Capture:
     """`torch.export.export(strict=True)`: dynamo traces the user's code.
 
-    A `dynamic_shapes` clears the marks of tensors, so that masks make dims unbacked there too.
+    `dynamic_shapes` clears the marks of tensors, so masks make dims unbacked there too.
     """
     masked = prepared.dynamic_shapes is not None
     if not masked:
@@ -247,7 +247,7 @@ def compiled(backend: str) -> StageFunction:
 
 
 def as_compiled(prepared: Prepared) -> Callable[..., Any]:
-    """What torch.compile is given: the user's own callable with nothing around it, if it is one that dynamo takes."""
+    """The callable for torch.compile: the user's own without a wrapper, if dynamo accepts it."""
     own = isinstance(prepared.call, torch.nn.Module | FunctionType | MethodType)
     if own and not prepared.numbers_unbacked:
         return prepared.call

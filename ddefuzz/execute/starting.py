@@ -1,4 +1,4 @@
-"""What a worker prints that cannot start."""
+"""The error that a worker prints if it cannot start."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _KEYS = ("callable", "args", "kwargs", "unbacked", "dynamic_shapes")
 
 
 def seed() -> None:
-    """Put the random state of torch, Python and numpy (if it is loaded) where every run begins."""
+    """Set the random state of torch, Python and numpy (if it is loaded) to that in which every run begins."""
     torch.default_generator.manual_seed(0)
     random.seed(0)
     if "numpy" in sys.modules:
@@ -99,7 +99,7 @@ def exception_chain(error: BaseException) -> list[BaseException]:
 
 
 def message_of(error: BaseException) -> str:
-    """What an error of the user's own code says, without lone surrogates, which could not be sent on."""
+    """The message of an error of the user's own code. Lone surrogates are replaced, because JSON cannot have them."""
     try:
         return str(error).encode(errors="backslashreplace").decode()
     except BaseException as failure:  # noqa: BLE001 an exception whose own __str__ fails is still one

@@ -1,4 +1,6 @@
-"""A watchdog for the fork server. While that is stopped (SIGSTOP), no worker can start and nothing reports it."""
+"""A watchdog for the fork server. While the server is stopped (SIGSTOP), no worker can start, and nothing else reports
+it.
+"""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ from unittest import mock
 import sympy  # type: ignore[import-untyped]
 
 from ddefuzz.instrument import frames, torch_api
+from ddefuzz.instrument.assumed import AssumedSizes
 from ddefuzz.instrument.constraints import constraint_hooks
 from ddefuzz.instrument.disguise import disguised
 from ddefuzz.instrument.events import Answer, Fault, Mechanism, Place
 from ddefuzz.instrument.inputs import Inputs
-from ddefuzz.instrument.onward import Onward
 from ddefuzz.instrument.planted import dropping, planting
 from ddefuzz.instrument.recorder import Listener, NodeCall, Recorder
 from ddefuzz.instrument.torch_api import Api
@@ -38,19 +38,19 @@ def watch(
     listener: Listener | None = None,
     answers: Iterable[Answer] = (),
     faults: Iterable[Fault] = (),
-    onward: Onward | None = None,
+    assumed: AssumedSizes | None = None,
     inputs: Inputs | None = None,
 ) -> Iterator[Recorder]:
     """Record guards while `mechanism` decides them.
 
-    At the places `without`, the fallback is withheld and the guard raises. Undecided guards that `answers` name
-    get the value given there. With `onward`, all others are answered too, and recorded. `faults` are planted.
+    At the places `without`, the fallback is withheld and the guard raises. Undecided guards that `answers` name get the
+    value given there. With `assumed`, all others are answered by these sizes, and recorded. `faults` are planted.
 
     Only one thread at a time may use this. Raises UnsupportedError if this torch lacks a private API.
     """
     root = sys._getframe(2).f_code
     recorder = Recorder(frozenset(without), root, listener, answers=tuple(answers), faults=tuple(faults))
-    recorder.onward, recorder.inputs = onward, inputs or Inputs()
+    recorder.assumed, recorder.inputs = assumed, inputs or Inputs()
     config = torch_api.SHAPES_CONFIG
     with ExitStack() as stack:
         for api, hook in _hooks(recorder, mechanism):
@@ -96,11 +96,11 @@ def _evaluate_expr(recorder: Recorder, size_oblivious_only: bool) -> Callable[..
                     value = _forced(recorder, env, undecided, forced, fx_node)
                     if forced.clause:
                         value = _with_clause(undecided, forced.clause, value)
-                elif recorder.onward is not None and (raw := recorder.seen(error)) is not None:
-                    value = recorder.onward.value(orig_expr, frames.own_line(raw.place, raw.stacks.traced))
+                elif recorder.assumed is not None and (raw := recorder.seen(error)) is not None:
+                    value = recorder.assumed.value(orig_expr, frames.own_line(raw.place, raw.stacks.traced))
                 else:
                     raise
-                if recorder.onward is not None:
+                if recorder.assumed is not None:
                     recorder.record_answer(error, value)
             # What is left of a conjunction is evaluated in turn.
             rest = forced is not None and forced.clause and value not in (sympy.true, sympy.false)

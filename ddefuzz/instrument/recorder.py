@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
 from ddefuzz.instrument import frames, torch_api
+from ddefuzz.instrument.assumed import AssumedSizes, plain_value
 from ddefuzz.instrument.events import (
     Answer,
     Answered,
@@ -33,7 +34,6 @@ from ddefuzz.instrument.events import (
 from ddefuzz.instrument.frames import Stacks
 from ddefuzz.instrument.inputs import Inputs
 from ddefuzz.instrument.modules import module_path
-from ddefuzz.instrument.onward import Onward, plain_value
 
 _TORCH_PARENT = torch_api.torch_parent()
 _DYNAMO = tuple(f"{_TORCH_PARENT / path}{os.sep}" for path in torch_api.DYNAMO_FILES.paths)
@@ -136,7 +136,7 @@ class Recorder:
     listener: Listener | None = None
     answers: tuple[Answer, ...] = ()
     faults: tuple[Fault, ...] = ()
-    onward: Onward | None = None
+    assumed: AssumedSizes | None = None
     inputs: Inputs = field(default_factory=Inputs)
     node_call: NodeCall | None = None
     asserting: str = ""
@@ -356,8 +356,8 @@ class Recorder:
         origin = _Origin("input" if source or own else frames.making_op(frame), stacks, dim)
         for symbol in symbols:
             self._origins[symbol] = origin
-            if self.onward is not None:
-                self.onward.note(symbol, dim)
+            if self.assumed is not None:
+                self.assumed.note(symbol, dim)
 
     def _evaluated_at(self, frame: FrameType | None, direct: str) -> tuple[NodeCall, CodeType | str, int]:
         """The method used, and the place that evaluated the guard: C++'s file and line, or a code object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from ddefuzz.minimize.absurd import absurdity
+from ddefuzz.minimize.unrealistic import unrealistic_parts
 from ddefuzz.program.model import (
     DEFAULT_UNBACKED_SIZE,
     Attribute,
@@ -45,7 +45,7 @@ def sort_key(program: Program, *, deprecated: bool = False) -> SortKey:
     return (
         operations(program),
         len(program.steps),
-        absurdity(program) + deprecated,
+        unrealistic_parts(program) + deprecated,
         sum(2 if isinstance(node, Name) else 1 for node in nodes),
         len(program.inputs),
         len({dim.symbol for dim in dims if dim.symbol}),

@@ -8,7 +8,7 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.expected import Expected, by_call
 from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import InputError
-from ddefuzz.execute.calls import telling
+from ddefuzz.execute.calls import differs
 
 
 def only_the_call(failure: Failure) -> Failure:
@@ -26,7 +26,7 @@ def by_ending(classified: Classified, same_program: bool) -> Expected:
     it: then only a look into the capture shows the failure.
     """
     failure = classified.failure
-    if not any(call.size == failure.size and telling(call) for call in failure.observation.calls):
+    if not any(call.size == failure.size and differs(call) for call in failure.observation.calls):
         raise InputError(
             f"found a failure of kind {failure.kind}, expected one in which the captured program and eager end "
             "differently: it is seen in the capture only, which no script shows"

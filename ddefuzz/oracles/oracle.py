@@ -13,7 +13,7 @@ from ddefuzz.classify.expected import Expected, by_call
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
-from ddefuzz.execute.calls import telling
+from ddefuzz.execute.calls import differs
 from ddefuzz.execute.protocol import APART, Runner, Stage
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CallSize
@@ -48,9 +48,9 @@ class KindRow(NamedTuple):
     wrong: bool = False
 
 
-def only_telling(failure: Failure) -> Failure:
-    """The failure with only the calls in which the captured program does otherwise than eager."""
-    calls = tuple(filter(telling, failure.observation.calls))
+def only_differing(failure: Failure) -> Failure:
+    """The failure with only the calls in which the captured program differs from eager."""
+    calls = tuple(filter(differs, failure.observation.calls))
     return msgspec.structs.replace(failure, observation=msgspec.structs.replace(failure.observation, calls=calls))
 
 
@@ -67,7 +67,7 @@ class Oracle(NamedTuple):
     kinds: Mapping[Kind, KindRow]
     judge: Callable[[Seen], tuple[Failure, ...]]
     calls: tuple[CallSize, ...] = ()
-    keep: Callable[[Failure], Failure] = only_telling
+    keep: Callable[[Failure], Failure] = only_differing
     compares: bool = False
     stages: tuple[Stage, ...] = ()
 

@@ -1,4 +1,4 @@
-"""The recompilation oracle: calls that differ in sizes alone must share a compiled graph where one graph is right for
+"""The recompilation oracle: calls that differ only in sizes must share a compiled graph, if one graph is right for
 all of them.
 """
 
@@ -28,7 +28,7 @@ KIND: Kind = "recompiles"
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """Report that more was compiled than the policy needs, if a guard over sizes is the reason."""
+    """Report more compilations than the policy allows, if a guard over sizes is the reason."""
     repeated = seen.observation.repeated
     if repeated is None or not repeated.is_above or repeated.failed is None:
         return ()
@@ -58,7 +58,7 @@ def as_raised(constraint: Constraint) -> Raised:
 
 
 def keep(failure: Failure) -> Failure:
-    """The failure with the fewest first calls that show it, one compilation more than the policy needs.
+    """The failure with the fewest first calls that show it, one compilation more than the policy allows.
 
     What the later calls do does not change what the first ones did.
     """

@@ -1,4 +1,4 @@
-"""The table of oracles, and what it says about a kind of failure."""
+"""The table of oracles, and look-ups of a kind of failure in it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def oracle_of(kind: Kind) -> Oracle:
 
 
 def row_of(kind: Kind) -> KindRow:
-    """What belongs to a kind."""
+    """The row of a kind."""
     return oracle_of(kind).kinds[kind]
 
 

@@ -1,4 +1,6 @@
-"""Compares explicit and size-oblivious semantics for one stage, by one of seven verdicts. One run is mostly enough."""
+"""Compares explicit and size-oblivious semantics for one stage, by one of seven verdicts. One run is enough for most
+programs.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ def _diverges(observation: Observation, explicit: Observation) -> bool:
 
 
 def values_differ(call: Call) -> bool:
-    """Whether the captured program computes something else than eager in a call. Other strides alone do not count."""
+    """Whether the captured program computes other values than eager in a call. Different strides alone do not count."""
     return call.agreement == "differs" and any(one.what != "strides" for one in call.differences)
 
 

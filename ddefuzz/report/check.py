@@ -142,7 +142,7 @@ class CaseRuns(msgspec.Struct, frozen=True):
 
     case: str
     tried: tuple[Tried, ...]
-    onward: tuple[Observation, ...] = ()
+    continued: tuple[Observation, ...] = ()
     controls: tuple[tuple[str, Control], ...] = ()
 
 
@@ -161,7 +161,7 @@ def found_in(runs: CaseRuns) -> tuple[Found, ...]:
     A timeout after answers is none: a loop whose condition is answered True each time does not end.
     """
     found = [Found(named, stops=True) for named in failures_of(runs.tried)]
-    for seen in runs.onward:
+    for seen in runs.continued:
         found += [
             Found(named, stops=False, answer=Answer(seen.stage, one.value))
             for one in seen.answered

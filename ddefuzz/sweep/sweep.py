@@ -163,7 +163,7 @@ class Sweep:
         while waiting or self.out:
             while waiting and self.out < self.jobs * QUEUE_PER_JOB:
                 self._send(waiting.popleft())
-            self._take_in()
+            self._save_results()
             if self.stopped():
                 self.interrupted = True
                 break
@@ -187,7 +187,7 @@ class Sweep:
 
         future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
 
-    def _take_in(self) -> None:
+    def _save_results(self) -> None:
         try:
             take = self.results.get(timeout=TICK_SECONDS)
         except Empty:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.campaign.guide import ROUND, STRATEGIES, Apart, Guide
+from ddefuzz.campaign.guide import ROUND, STRATEGIES, CalledCase, Guide
 from ddefuzz.campaign.sampler import TEMPLATES
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.classify.signature import Site
@@ -124,15 +124,15 @@ def test_a_resumed_campaign_goes_on_after_what_was_done() -> None:
 
 
 def test_called_cases_are_chosen_by_what_earlier_cases_reached() -> None:
-    def apart(index: int) -> Apart | None:
-        return Apart(Draw(index, profile=CAPTURES), "aot") if index % 7 == 0 else None
+    def called_case(index: int) -> CalledCase | None:
+        return CalledCase(Draw(index, profile=CAPTURES), "aot") if index % 7 == 0 else None
 
     def passed(index: int, origin: Origin) -> CaseResult:
         outcome = StageOutcome("fake", "explicit", "ok", "", 0.1)
         return msgspec.structs.replace(result(index, origin, *shown(index)), outcomes=(outcome,))
 
     for strategies, expected in ((STRATEGIES, {"captures", "again"}), (("draw",), {"captures"})):
-        guide = Guide(7, strategies, apart=apart)
+        guide = Guide(7, strategies, called_case=called_case)
         called = []
         for index in range(4 * ROUND):
             origin = guide.take(index).origin or Draw(index)

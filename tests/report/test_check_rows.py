@@ -48,13 +48,13 @@ UNSUPPORTED = ExceptionInfo("torch._dynamo.exc.Unsupported", "Unsupported contex
 REFUSED = Observation("export-strict", EXPLICIT, "fail", exceptions=(UNSUPPORTED,))
 
 
-def runs(*observations: Observation, onward: tuple[Observation, ...] = (), static: str = "") -> CaseRuns:
+def runs(*observations: Observation, continued: tuple[Observation, ...] = (), static: str = "") -> CaseRuns:
     tried = tuple(Tried(one) for one in observations)
     controls: tuple[tuple[str, Control], ...] = ()
     if static:
         (failure,) = judge([one for one in observations if one.stage != "eager"])
         controls = ((classify(failure).signature.key, Control(static, "not judged")),)  # type: ignore[arg-type]
-    return CaseRuns("c", tried, onward, controls)
+    return CaseRuns("c", tried, continued, controls)
 
 
 def test_a_failure_has_guard_site_cause_and_owner() -> None:
@@ -95,7 +95,7 @@ def test_what_shows_after_an_answer_is_a_problem_of_its_own() -> None:
     went_on = Observation(
         "export", EXPLICIT, "ok", answered=(Answered(RAISED, False), Answered(BRANCH, True), Answered(BRANCH, True))
     )
-    first, second = problems_of(runs(EAGER, FAILED, onward=(went_on,)))
+    first, second = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
     assert (first.stages, [one.value for one in first.answers]) == (("export",), [False])
     assert (second.stages, [one.value for one in second.answers]) == ((), [True])
     assert second.exception is None
@@ -112,13 +112,13 @@ def test_what_fails_with_static_sizes_is_not_about_data() -> None:
 def test_what_fails_after_answers_may_be_their_consequence() -> None:
     broken = ExceptionInfo("builtins.ValueError", "no")
     went_on = Observation("export", EXPLICIT, "fail", exceptions=(broken,), answered=(Answered(RAISED, False),))
-    first, second = problems_of(runs(EAGER, FAILED, onward=(went_on,)))
+    first, second = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
     assert (first.consequence, second.consequence) == (False, True)
 
 
 def test_an_endless_loop_after_answers_is_no_problem_of_pytorch() -> None:
     went_on = Observation("export", EXPLICIT, "timeout", "stopped after 60 s")
-    (problem,) = problems_of(runs(EAGER, FAILED, onward=(went_on,)))
+    (problem,) = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
     assert problem.kind == "dde"
 
 

@@ -1,4 +1,4 @@
-"""Values for undecided guards, so that a capture goes on after them: what they are for one choice of sizes."""
+"""Answers undecided guards by assumed sizes, so that a capture continues after them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import sympy  # type: ignore[import-untyped]
 from ddefuzz.instrument.events import Place
 
 SAMPLE = 4
-"""The value of a symbol that is no dim of an input."""
+"""The value of a symbol that is not a dim of an input."""
 
 MOST_ROUNDS = 12
-"""How often a truth value is given at one line of the user's code. A loop is left after so many rounds."""
+"""How often one line of the user's code gets the same truth value. This ends loops over data."""
 
 
-class Onward:
-    """Answers guards for one choice of values, so that the answers do not contradict each other.
+class AssumedSizes:
+    """The value of each unbacked symbol. All guards are answered by the same values, so no two answers contradict.
 
-    A dim of an input has its size in the example; `sizes` has them by name (`dim 1 of ids`). Each round of a loop makes
-    new symbols, so that `while kept.numel() > 0` would not end: a line of the user's code that has had one answer
-    `MOST_ROUNDS` times gets the other.
+    A dim of an input has its size in the example; `sizes` has these by name (`dim 1 of ids`). Any other symbol has
+    the value `SAMPLE`. Each round of a loop makes new symbols, so `while kept.numel() > 0` would not end. A line of
+    the user's code that got one answer `MOST_ROUNDS` times therefore gets the other answer.
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
@@ -31,11 +31,11 @@ class Onward:
         self._rounds: Counter[tuple[Place, bool]] = Counter()
 
     def note(self, symbol: Any, dim: str) -> None:
-        """A symbol was made, for a dim of an input or for something else (empty)."""
+        """Choose the value of a new symbol. `dim` names the dim of an input, and is empty for any other symbol."""
         self._values[symbol] = self._sizes.get(dim, SAMPLE)
 
     def value(self, expression: Any, line: Place | None = None) -> Any:
-        """The value of an expression: a sympy truth value or number. False for what cannot be told.
+        """The value of an expression: a sympy truth value or number. False if it is unknown.
 
         `line` is that of the user's code that branches on the expression.
         """

@@ -100,8 +100,8 @@ PUBLIC_HOMES = ("torch.", "torch.nn.functional.", METHOD_PREFIX, "torch.linalg."
 """The modules in which the public function of a name is searched, in this order."""
 
 
-def absurdity(program: Program) -> int:
-    """How much of a program a maintainer could dismiss."""
+def unrealistic_parts(program: Program) -> int:
+    """The number of parts of a program that a maintainer would call unrealistic."""
     calls = [node for expr in expressions(program) for node in walk(expr) if isinstance(node, Call)]
     dtypes = {one.name: one.dtype for one in program.inputs}
     empty = sum(dim.size == 0 for one in program.inputs for dim in one.shape)

@@ -1,4 +1,4 @@
-"""Tests of what counts as absurd in a program, and of its replacements."""
+"""Tests of what counts as unrealistic in a program, and of its replacements."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from ddefuzz.minimize.absurd import DTYPES_MEANT, ODD, absurdity, public_calls, sensible_calls
 from ddefuzz.minimize.order import sort_key
+from ddefuzz.minimize.unrealistic import DTYPES_MEANT, ODD, public_calls, sensible_calls, unrealistic_parts
 from ddefuzz.ops.catalogue import CALLABLES
 from ddefuzz.program.model import Call
 from tests.minimize.reduction import nodes, program
@@ -41,21 +41,21 @@ def returning(expression: str, annotation: str = 'Float32[Tensor, "u0 2"]') -> s
         ("torch.zeros((0, x.shape[0]))", 1),
     ],
 )
-def test_how_absurd_a_call_is(expression: str, expected: int) -> None:
-    assert absurdity(program(returning(expression))) == expected
+def test_the_number_of_unrealistic_parts_of_a_call(expression: str, expected: int) -> None:
+    assert unrealistic_parts(program(returning(expression))) == expected
 
 
-def test_dims_of_size_0_are_absurd() -> None:
-    assert absurdity(program(returning("torch.sum(x)", 'Float32[Tensor, "0 u0=0 u1"]'))) == 2
+def test_dims_of_size_0_are_unrealistic() -> None:
+    assert unrealistic_parts(program(returning("torch.sum(x)", 'Float32[Tensor, "0 u0=0 u1"]'))) == 2
 
 
 def test_of_equal_length_the_sensible_program_is_smaller_whatever_its_sizes() -> None:
-    absurd = program(returning("torch.chunk(x, 1)", 'Float32[Tensor, "u0"]'))
+    unrealistic = program(returning("torch.chunk(x, 1)", 'Float32[Tensor, "u0"]'))
     sensible = program(returning("torch.chunk(x, 2)"))
-    assert sort_key(sensible) < sort_key(absurd)
+    assert sort_key(sensible) < sort_key(unrealistic)
     assert sort_key(program(returning("torch.sum(x)"))) < sort_key(program(returning("torch.sum(x)")), deprecated=True)
     longer = program(returning("torch.chunk(torch.relu(x), 2)"))
-    assert sort_key(absurd) < sort_key(longer)
+    assert sort_key(unrealistic) < sort_key(longer)
 
 
 @pytest.mark.parametrize("row", ODD, ids=lambda row: f"{row.functions} {row.keywords[0]}")

@@ -1,4 +1,4 @@
-"""Go on after the first undecided guard: one more capture in which every undecided guard is answered."""
+"""Capture once more with every undecided guard answered, so that one capture shows all problems."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from ddefuzz.execute.protocol import Observation, Run, Runner, Semantics, Stage,
 from ddefuzz.instrument.events import Answer, Answered
 
 MOST_RUNS = 5
-"""How many captures are made for the sake of listing further problems of one stage."""
+"""The number of captures, at most, that list further problems of one stage."""
 
 
-def go_on(subject: Subject, stage: Stage, runner: Runner) -> Observation:
-    """The capture that gets furthest when undecided guards are answered.
+def continued(subject: Subject, stage: Stage, runner: Runner) -> Observation:
+    """The capture with answered guards that gets furthest.
 
-    Guards are answered for one choice of sizes. Where the capture then fails, an answer may have led to code that
-    cannot run: the last ones are turned to their other value, one at a time.
+    Guards are answered by assumed sizes. If the capture then fails, an answer may have led to code that cannot run. So
+    the last answers are inverted, one at a time.
     """
-    best = runner(Run(subject, stage, onward=True))
+    best = runner(Run(subject, stage, answer_guards=True))
     turned: tuple[Answer, ...] = ()
     runs = 1
     while best.outcome != "ok" and runs < MOST_RUNS:
@@ -25,7 +25,7 @@ def go_on(subject: Subject, stage: Stage, runner: Runner) -> Observation:
         better = None
         for one in candidates[: MOST_RUNS - runs]:
             answer = Answer(one.raised.place, not one.value, one.raised.expression)
-            found = runner(Run(subject, stage, Semantics(answers=(*turned, answer)), onward=True))
+            found = runner(Run(subject, stage, Semantics(answers=(*turned, answer)), answer_guards=True))
             runs += 1
             if found.outcome == "ok" or len(found.answered) > len(best.answered):
                 better = found, (*turned, answer)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sympy  # type: ignore[import-untyped]
 
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
+from ddefuzz.instrument.assumed import MOST_ROUNDS, AssumedSizes
 from ddefuzz.instrument.events import Answer, Answered, Place, Raised
-from ddefuzz.instrument.onward import MOST_ROUNDS, Onward
-from ddefuzz.report.onward import MOST_RUNS, go_on
+from ddefuzz.report.continued import MOST_RUNS, continued
 
 SUBJECT = ProgramSubject("text")
 
@@ -24,8 +24,8 @@ def test_one_capture_is_enough_where_it_ends() -> None:
         done.append(run)
         return seen
 
-    assert go_on(SUBJECT, "export", runner) is seen
-    assert done == [Run(SUBJECT, "export", onward=True)]
+    assert continued(SUBJECT, "export", runner) is seen
+    assert done == [Run(SUBJECT, "export", answer_guards=True)]
 
 
 def test_an_answer_that_leads_nowhere_is_turned() -> None:
@@ -34,7 +34,7 @@ def test_an_answer_that_leads_nowhere_is_turned() -> None:
         answers = (Answered(at(1), True), Answered(at(2), turned), *((Answered(at(3), 4),) if turned else ()))
         return Observation("export", EXPLICIT, "ok" if turned else "fail", answered=answers)
 
-    seen = go_on(SUBJECT, "export", runner)
+    seen = continued(SUBJECT, "export", runner)
     assert (seen.outcome, len(seen.answered)) == ("ok", 3)
 
 
@@ -46,13 +46,13 @@ def test_it_ends_after_some_captures() -> None:
         count += 1
         return Observation("export", EXPLICIT, "fail", answered=tuple(Answered(at(one), True) for one in range(count)))
 
-    go_on(SUBJECT, "export", runner)
+    continued(SUBJECT, "export", runner)
     assert count <= MOST_RUNS
 
 
 def test_a_line_of_the_users_code_is_left_after_some_rounds() -> None:
     line = Place("Python", "model.py", 7)
-    onward = Onward({})
-    truths = [bool(onward.value(sympy.Symbol(f"u{number}") > 0, line)) for number in range(MOST_ROUNDS + 2)]
+    assumed = AssumedSizes({})
+    truths = [bool(assumed.value(sympy.Symbol(f"u{number}") > 0, line)) for number in range(MOST_ROUNDS + 2)]
     assert truths == [True] * MOST_ROUNDS + [False] * 2
-    assert all(bool(onward.value(sympy.Symbol(f"u{number}") > 0)) for number in range(MOST_ROUNDS + 2))
+    assert all(bool(assumed.value(sympy.Symbol(f"u{number}") > 0)) for number in range(MOST_ROUNDS + 2))
