@@ -35,6 +35,11 @@ Sort: TypeAlias = Literal["id", "kind", "cause", "site", "state", "steps", "coun
 AboutData: TypeAlias = Literal["yes", "no", "all"]
 """`no`: the smallest program fails in the same way with static or backed sizes. `yes`: all others."""
 
+LATEST = 8
+"""The number of a campaign's latest counts that are always read. Campaigns save one every 10 seconds, and their rate is
+that of the last minute.
+"""
+
 _TORCH_SAYS_SO = tuple(kind for kind, row in kinds().items() if row.about_data)
 
 _EITHER = "unsupported"
@@ -227,18 +232,29 @@ def campaign_number(session: Session) -> int:
     return session.scalar(select(func.count(CampaignRow.id))) or 0
 
 
-def progress(session: Session, campaigns_: Iterable[int]) -> dict[int, tuple[Progress, ...]]:
-    """The saved counts of campaigns, in order of time."""
+def progress(session: Session, campaigns_: Iterable[int], most: int) -> dict[int, tuple[Progress, ...]]:
+    """The saved counts of campaigns, in order of time: about `most` of each, the first and the `LATEST` among them."""
     wanted = list(campaigns_)
-    rows = session.scalars(
-        select(ProgressRow)
-        .where(ProgressRow.campaign_id.in_(wanted))
-        .order_by(ProgressRow.campaign_id, ProgressRow.when)
+    campaign = ProgressRow.campaign_id
+    numbered = (
+        select(
+            ProgressRow,
+            (func.row_number().over(partition_by=campaign, order_by=ProgressRow.when) - 1).label("at"),
+            func.count().over(partition_by=campaign).label("many"),
+        )
+        .where(campaign.in_(wanted))
+        .subquery()
     )
-    found: dict[int, list[Progress]] = {campaign: [] for campaign in wanted}
+    at, many = numbered.c.at, numbered.c.many
+    rows = session.execute(
+        select(numbered)
+        .where(or_(at % (many // most + 1) == 0, at >= many - LATEST))
+        .order_by(numbered.c.campaign_id, numbered.c.when)
+    )
+    found: dict[int, list[Progress]] = {one: [] for one in wanted}
     for row in rows:
         found[row.campaign_id].append(to_progress(row))
-    return {campaign: tuple(points) for campaign, points in found.items()}
+    return {one: tuple(points) for one, points in found.items()}
 
 
 def _grouped(session: Session, column: Any) -> dict[str, int]:

@@ -22,7 +22,6 @@ from ddefuzz.findings.schema import (
     LinkRow,
     NoteRow,
     OccurrenceRow,
-    ProgressRow,
     SiteRow,
     Table,
 )
@@ -158,8 +157,8 @@ def to_campaign(row: CampaignRow) -> Campaign:
     return Campaign(**{**_fields(row, Campaign), "ahead": tuple(row.ahead)})
 
 
-def to_progress(row: ProgressRow) -> Progress:
-    """The record of a campaign's counts."""
+def to_progress(row: Row[Any]) -> Progress:
+    """The record of a campaign's counts, of a row with the columns of `ProgressRow`."""
     return Progress(**_fields(row, Progress))
 
 

@@ -20,6 +20,9 @@ from ddefuzz.web.rows import Asked
 ON_A_PAGE: Final = 20
 """How many campaigns are on a page. Each has a plot."""
 
+MOST_POINTS: Final = 200
+"""About how many counts of a campaign are read."""
+
 SILENT: Final = timedelta(minutes=2)
 """A campaign that has saved nothing for longer does not run any more. A case may take a minute."""
 
@@ -80,7 +83,7 @@ def campaigns_page(database: Database, asked: CampaignsQuery, now: datetime) -> 
 def campaign_lines(database: Database, now: datetime, most: int, first: int = 0) -> tuple[CampaignLine, ...]:
     """The latest campaigns, from the `first` (from 0) on."""
     found = database.read(lambda session: listing.campaigns(session, most, first))
-    progress = database.read(lambda session: listing.progress(session, [one.id for one in found]))
+    progress = database.read(lambda session: listing.progress(session, [one.id for one in found], MOST_POINTS))
     return tuple(_line(one, progress[one.id], now) for one in found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -151,5 +152,28 @@ def test_progress_is_kept_by_campaign(tmp_path: Path) -> None:
             for seed in (1, 2)
         ]
         database.add_progress(ids[0], point)
-        assert database.read(lambda session: listing.progress(session, ids)) == {ids[0]: (point,), ids[1]: ()}
+        assert database.read(lambda session: listing.progress(session, ids, 200)) == {ids[0]: (point,), ids[1]: ()}
         assert [one.seed for one in database.read(lambda session: listing.campaigns(session, 9))] == [2, 1]
+
+
+def test_progress_of_a_long_campaign_is_thinned_by_the_database(tmp_path: Path) -> None:
+    """500 points: the first, the last eight, and others that lie evenly."""
+    with Database.open(f"sqlite:///{tmp_path / 'a.db'}") as database, database.transaction():
+        campaign = database.start_campaign(profile="default", seed=1, generator="1", options={}, when=START)
+        for at in range(500):
+            database.add_progress(
+                campaign,
+                Progress(
+                    when=stamp(START + timedelta(seconds=10 * at)),
+                    cases=at,
+                    seconds=10.0 * at,
+                    cpu_seconds=0.0,
+                    fallback_sites=0,
+                    dde_sites=0,
+                    findings=0,
+                ),
+            )
+        points = database.read(lambda session: listing.progress(session, [campaign], 20))[campaign]
+    cases = [one.cases for one in points]
+    assert cases[-8:] == list(range(492, 500))
+    assert cases[:-8] == list(range(0, 492, 26))
