@@ -12,13 +12,14 @@ from ddefuzz import __version__
 from ddefuzz.campaign.budget import Budget, parse_budget
 from ddefuzz.campaign.corpus import kept_cases
 from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.options import jobs_option, stages_option
+from ddefuzz.cli.options import db_option, jobs_option, stages_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import command_line, rules, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.files import write_atomically
+from ddefuzz.findings.database import Database
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
 from ddefuzz.generate.profiles import PROFILES
@@ -26,6 +27,7 @@ from ddefuzz.versions.diff import Compared, Difference, Kind, compared
 from ddefuzz.versions.observed import Ask, read_saved, saved_text
 from ddefuzz.versions.run import interpreter_of
 from ddefuzz.versions.side_by_side import Side, run_both
+from ddefuzz.versions.stored import Stored, differences, stored, unlike
 
 SCHEMA = "ddefuzz.diff/1"
 
@@ -43,6 +45,7 @@ OUTCOMES: dict[Kind, Outcome] = {
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
+@db_option
 @click.option(
     "--budget",
     default="300x",
@@ -74,6 +77,7 @@ def command(
     old: str,
     new: str,
     paths: tuple[Path, ...],
+    db: str,
     budget: str,
     seed: int,
     profile: str,
@@ -92,8 +96,16 @@ def command(
     The output lists findings that are new, gone, or moved (the same program fails at another site). It also lists guard
     sites that only one version reaches, and guards whose fallback answer differs in the same program.
 
+    OLD and NEW can also be stored campaigns. Then nothing is run. Give the URL of a database such as sqlite:///PATH. If
+    it has several versions of torch, add #VERSION or #CAMPAIGN. A number alone is a campaign of --db. A database keeps
+    findings and guard sites, and not the result of each case. So compare campaigns that ran the same cases: those with
+    the same seed, budget and options, and with --uniform.
+
     Ctrl-C ends the runs and shows the cases that ran under both versions. Exit code 1: there is a new finding.
     """
+    if any(map(_is_stored, (old, new))):
+        _diff_stored(old, new, paths, db, format_, outputs)
+        return
     limit = parse_budget(budget)
     if limit.cpu_seconds is not None:
         raise InputError(f"--budget: found {budget!r}, expected a time such as 10m, or a number of cases such as 300x")
@@ -140,6 +152,36 @@ def _side(typed: str) -> Side:
     return Side(interpreter.name, interpreter.torch, interpreter)
 
 
+def _is_stored(typed: str) -> bool:
+    return "://" in typed or typed.isdigit()
+
+
+def _diff_stored(
+    old: str, new: str, paths: tuple[Path, ...], db: str, format_: str, outputs: tuple[tuple[str, Path], ...]
+) -> None:
+    """Compare two databases or campaigns."""
+    if paths or not (_is_stored(old) and _is_stored(new)):
+        raise InputError(f"{old} {new}: found stored campaigns and also something to run, expected two stored ones")
+    was, now = _stored(old, db), _stored(new, db)
+    if not (was.findings or was.sites or was.campaigns) or not (now.findings or now.sites or now.campaigns):
+        raise NothingRanError(f"{old} {new}: found a side without campaigns, findings and guard sites")
+    note = unlike(was, now)
+    found = Compared(differences(was, now), min(was.cases, now.cases), (note,) if note else ())
+    report = diff_report(found, was, now)
+    deliver({"text": lambda page: diff_page(found, was, now, page), **writers_of(report)}, format_, outputs)
+    if found.counts["new finding"]:
+        raise SystemExit(EXIT_FOUND)
+
+
+def _stored(typed: str, db: str) -> Stored:
+    """The database or campaign that was typed."""
+    name, separator, rest = typed.partition("=")
+    named = separator and "://" in rest and "/" not in name
+    url, _, which = (rest if named else typed).partition("#") if "://" in typed else (db, "", typed)
+    with Database.open(url, create=False) as database:
+        return stored(database, which, name if named else typed, typed)
+
+
 MOST_DRAWN = 20_000
 """The number of cases that are drawn at most if the budget is a time."""
 
@@ -154,7 +196,7 @@ def _of_files(paths: tuple[Path, ...], stages: tuple[Stage, ...]) -> list[Ask]:
     return [Ask(index, stages[index % len(stages)], text) for index, text in enumerate(texts)]
 
 
-def diff_page(found: Compared, old: Side, new: Side, page: Page) -> str:
+def diff_page(found: Compared, old: Side | Stored, new: Side | Stored, page: Page) -> str:
     """The table, and the counts."""
     rows = [
         Detailed(
@@ -177,8 +219,11 @@ def _change(row: Difference) -> str:
     return f"{row.old} before, {row.new} now" if row.old or row.new else ""
 
 
-def _totals(found: Compared, old: Side, new: Side) -> list[str]:
+def _totals(found: Compared, old: Side | Stored, new: Side | Stored) -> list[str]:
     counts = ", ".join(f"{number} {kind}" for kind, number in found.counts.items() if number) or "no difference"
+    if isinstance(old, Stored) or isinstance(new, Stored):
+        lines = [f"{one.name} (torch {one.torch}): {_kept(one)}" for one in (old, new) if isinstance(one, Stored)]
+        return [*lines, *found.not_judged, counts]
     lines = [
         f"{old.name} (torch {old.torch}) and {new.name} (torch {new.torch}): {counted(found.cases, 'program')} compared"
     ]
@@ -187,7 +232,14 @@ def _totals(found: Compared, old: Side, new: Side) -> list[str]:
     return [*lines, counts]
 
 
-def diff_report(found: Compared, old: Side, new: Side) -> Report:
+def _kept(one: Stored) -> str:
+    return (
+        f"{counted(one.cases, 'case')} in {counted(len(one.campaigns), 'campaign')}, "
+        f"{counted(len(one.findings), 'finding')}, {counted(len(one.sites), 'guard site')}"
+    )
+
+
+def diff_report(found: Compared, old: Side | Stored, new: Side | Stored) -> Report:
     """The differences as a report. A new finding failed."""
     documents = tuple(msgspec.to_builtins(row) for row in found.differences)
     return Report(

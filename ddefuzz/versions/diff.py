@@ -53,7 +53,7 @@ class Pair(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """All differences, the number of programs that were compared, and why others were not."""
+    """All differences, the number of programs that were compared, and why others were not or what limits this."""
 
     differences: tuple[Difference, ...]
     cases: int
