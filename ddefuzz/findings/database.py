@@ -240,7 +240,7 @@ class Database:
     def start_campaign(
         self, *, profile: str, seed: int, generator: str, options: dict[str, object], when: datetime
     ) -> int:
-        """Save what decides a campaign's cases, before the first is drawn. Returns the campaign's id."""
+        """Save what a campaign's cases depend on, before the first is drawn. Returns the campaign's id."""
         with self._writing() as session:
             row = CampaignRow(
                 profile=profile,

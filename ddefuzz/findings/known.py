@@ -84,7 +84,7 @@ def known_of(finding: Finding) -> Known:
 
 
 def fields_of(known: Known) -> dict[str, Any]:
-    """What a known.toml has of a decision: the fields that are not empty."""
+    """The fields of a decision that a known.toml has: those that are not empty."""
     fields = msgspec.structs.asdict(known)
     return {name: value for name, value in fields.items() if value not in ("", (), None)}
 

@@ -1,4 +1,4 @@
-"""Questions to a database of many findings, answered by SQL: which ones, in which order, one page of them, and counts.
+"""Queries over many findings: which ones, in which order, one page of them, and counts. SQL answers them.
 
 Each function is for `Database.read`. A finding on a page has no failures of its occurrences, no answers, links, notes
 and history: lists do not show them, and they are long.
@@ -321,7 +321,7 @@ def _condition(session: Session, query: Query) -> ColumnElement[bool]:
 
 
 def _has(word: str) -> ColumnElement[bool]:
-    """Whether a word occurs in what people search in."""
+    """Whether a word occurs in one of the searched columns."""
     columns = (
         *(FindingRow.id, FindingRow.module, FindingRow.function, FindingRow.anchor, FindingRow.given_title),
         *(FindingRow.owner, cast(FindingRow.labels, Text)),

@@ -181,7 +181,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def evidence(self) -> Failure | None:
-        """The failure that is displayed and replayed: that of the smallest program, else the first one seen."""
+        """The failure to display and replay: that of the smallest program, else the first one seen."""
         return self.shown or self.failure
 
     @property
@@ -245,7 +245,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides a campaign's cases, and its progress.
+    """A campaign: what its cases depend on, and its progress.
 
     `next_index` is the first case that is not done. `ahead` are later cases that are done.
     """

@@ -1,4 +1,4 @@
-"""What findings and cases did under versions of torch, as `ddefuzz matrix` keeps it in the database."""
+"""The results of findings and cases under versions of torch, as `ddefuzz matrix` saves them in the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts what shape reasoning does during an export: calls, cache hits, sympy objects, and repeated questions."""
+"""Counts what shape reasoning does during an export: calls, cache hits, sympy objects, and repeated evaluations."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class Answer(msgspec.Struct, frozen=True):
     A `value` of None defers the guard to a run-time assertion that it is true, or false if `negated`. With an
     `expression`, only a guard with that text gets the value. This is needed because the operators of SymInt.h are
     one place for all C++ code that compares. With a `clause`, only this clause of the expression gets it, and the
-    rest is evaluated. `held` says that the expression becomes a part of the next assertion, which is then
-    about any of them.
+    rest is evaluated. With `held`, the expression becomes a clause of the next assertion, which is then a
+    disjunction.
     """
 
     place: Place
@@ -62,7 +62,7 @@ FaultKind: TypeAlias = Literal["drop assertion", "add assertion", "specialize"]
 class Fault(msgspec.Struct, frozen=True):
     """A wrong assumption planted at a place in torch, to measure whether the oracles find it.
 
-    drop assertion   the run-time assertions that the code at the place makes are not made
+    drop assertion   the code at the place makes no run-time assertions
     add assertion    each guard that falls back at the place asserts, with an even `number`, that its fallback is
                      the truth, otherwise that it is not
     specialize       each guard that falls back at the place makes an unbacked symbol of its expression another
@@ -168,7 +168,7 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """An undecided guard that was answered so that the capture went on, with the value given and its error's stacks."""
+    """An undecided guard that was answered so that the capture continued: the value, and the stacks of its error."""
 
     raised: Raised
     value: bool | int | float

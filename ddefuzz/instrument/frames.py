@@ -1,6 +1,6 @@
 """Records the three kinds of stacks: the real Python stack, the stack that dynamo interprets, and the native stack.
 
-Taking a stack is cheap (code objects and instruction offsets, 10 µs), because most stacks are thrown away. Turning
+Taking a stack is cheap (code objects and instruction offsets, 10 µs), because most stacks are discarded. Turning
 it into `Frame`s reads source files, and is done only for the failure that is reported. Which frame matters is
 decided in `classify`.
 """
@@ -317,6 +317,6 @@ def making_op(frame: FrameType | None) -> str:
 
 
 def passes_on(code: CodeType) -> bool:
-    """Whether code of torch's guards only passes a decision on for its caller."""
+    """Whether code of torch's guards only passes on a decision of its caller."""
     file = code.co_filename
     return file in _GUARD_FILES or (file in _INDUCTOR_SIZES and code.co_name in _INDUCTOR_GUARDS)

@@ -1,4 +1,4 @@
-"""The inputs of a subject by the names that its user gives them, for symbols that are their dims."""
+"""Names the inputs of a subject as the user does, for symbols that are dims of these inputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Inputs:
     leaves: tuple[str, ...] = ()
 
     def dim(self, source: str, frame: FrameType | None) -> str:
-        """The dim of an input that a new symbol is, from torch's name of it or from the mask that makes it.
+        """The dim of an input that a new symbol stands for, from torch's name of the symbol or from the mask that makes
+        it.
 
         Empty if it is not known.
         """

@@ -60,7 +60,7 @@ class Api:
         return _walk(self.here())
 
     def problem(self) -> str:
-        """What is wrong with the attribute in this torch, else an empty string."""
+        """What is wrong with the attribute in this torch; empty if nothing is."""
         try:
             value = self.get()
         except UnsupportedError as error:
@@ -98,7 +98,7 @@ class TorchFile:
         )
 
     def problem(self) -> str:
-        """What is wrong with the file in this torch, else an empty string."""
+        """What is wrong with the file in this torch; empty if nothing is."""
         if any((torch_parent() / path).exists() for path in self.paths):
             return ""
         return f"torch {_version()} has no file {' or '.join(self.paths)} ({self.purpose})"

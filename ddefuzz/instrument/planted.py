@@ -1,6 +1,6 @@
 """Hooks that plant wrong assumptions about unbacked symbols, to measure whether the oracles find them.
 
-Where no fault is planted, they do nothing. Like the other hooks they have torch's file name.
+Without a fault they do nothing. Like the other hooks they have torch's file name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _dropping(recorder: Recorder, places: frozenset[Place]) -> Callable[..., Any
 
 
 def planting(recorder: Recorder) -> Callable[..., Any]:
-    """What is done after a guard fell back: the other faults of its place are planted."""
+    """The hook that runs after a guard fell back: it plants the other faults of the guard's place."""
 
     def ddefuzz_plant(env: Any, expression: Any, fallback: bool, fx_node: Any, place: Place) -> None:
         for fault in recorder.faults:

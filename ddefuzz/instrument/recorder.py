@@ -1,7 +1,7 @@
 """Keeps what the hooks of `guards` report during one watched run.
 
 It keeps the guards that took their fallback, the data-dependent errors, the constraints, and the ops that made
-unbacked symbols. They are kept raw, because most of them are thrown away. Source is read and C++ is symbolized only
+unbacked symbols. They are kept raw, because most of them are discarded. Source is read and C++ is symbolized only
 for the failure that is reported.
 """
 
@@ -124,11 +124,11 @@ class Listener(Protocol):
 class Recorder:
     """What one watched run recorded. It has to be read before the `watch` that yielded it ends.
 
-    The hooks also keep state for each other here. `node_call` is the call of a SymNode method in progress.
-    `fell_back` and `withholding` describe the `evaluate_expr` call in progress. `held` are expressions that the next
-    assertion of an experiment is about, too. `fallbacks` has the expressions that took their fallback, by ShapeEnv.
-    `arguments` are those of the op that runs on fake tensors. `makers` has the last ops, by the `id` of their result.
-    `asserting` is the assertion that torch is making, `message` the text that the `torch._check` in progress gives.
+    The hooks also keep state for each other here. `node_call` is the call of a SymNode method in progress. `fell_back`
+    and `withholding` describe the `evaluate_expr` call in progress. `held` are expressions that become clauses of the
+    next assertion of an experiment. `fallbacks` has the expressions that took their fallback, by ShapeEnv. `arguments`
+    are those of the op that runs on fake tensors. `makers` has the last ops, by the `id` of their result. `asserting`
+    is the assertion that torch is making, `message` the text that the `torch._check` in progress gives.
     """
 
     without: frozenset[Place] = frozenset()
@@ -189,7 +189,7 @@ class Recorder:
         return None if raw is None else self._rendered(raw)
 
     def answered(self) -> tuple[Answered, ...]:
-        """The guards that were answered to go on, in order, with the stacks of their errors."""
+        """The guards that were answered so that the capture continued, in order, with the stacks of their errors."""
         return tuple(Answered(self._rendered(raw), value) for raw, value in self._answered.values())
 
     def symbols(self) -> int:

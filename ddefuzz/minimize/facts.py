@@ -42,7 +42,7 @@ class Facts:
         return found if isinstance(found, Input) else None
 
     def scalar(self, expr: Expr) -> Scalar | None:
-        """What is known of this number."""
+        """The facts that are known of this number."""
         found = self.values.get(expr)
         return found if isinstance(found, Scalar) else None
 

@@ -37,7 +37,7 @@ def sort_key(program: Program, *, deprecated: bool = False) -> SortKey:
     """The sort key of a program, the most important part first: its operations, then the details of its inputs
     and arguments.
 
-    Of programs of equal length, the one with less that a maintainer could dismiss comes first. `deprecated`
+    Of programs of equal length, the one with fewer unrealistic parts comes first. `deprecated`
     says that torch warns of a deprecated use, which only a run shows.
     """
     dims = [dim for one in program.inputs for dim in one.shape]

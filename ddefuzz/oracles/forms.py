@@ -1,4 +1,4 @@
-"""What is wrong with the assertions in the forms of a captured program: their places, their number, their messages."""
+"""Find wrong assertions in the forms of a captured program: by their places, their number, their messages."""
 
 from __future__ import annotations
 

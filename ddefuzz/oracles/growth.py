@@ -1,4 +1,4 @@
-"""The growth oracle: the questions about sizes must not grow much faster than the program."""
+"""The growth oracle: the number of evaluations over sizes must not grow much faster than the program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def worst_of(failure: Failure) -> Growth | None:
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    """The function whose own calls grew most. The anchor is what is called, and the form of what is asked most."""
+    """The function whose own calls grew most. The anchor is the counted function, and the form of the expression that
+    is evaluated most.
+    """
     del runner
     worst = worst_of(failure)
     if worst is None or not worst.asker:

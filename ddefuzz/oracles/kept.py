@@ -1,4 +1,4 @@
-"""What a finding stores of a failure of one call, and by what its script recognizes it."""
+"""The part of a failure of one call that a finding stores, and the facts by which its script recognizes it."""
 
 from __future__ import annotations
 

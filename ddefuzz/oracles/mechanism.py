@@ -1,4 +1,4 @@
-"""The mechanism oracle: a program must do the same, beside eager, with explicit and with other semantics."""
+"""The mechanism oracle: under explicit and under other semantics, a program must agree with eager in the same calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SAID: Mapping[Wrong, str] = {
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """Report what explicit and the other semantics do differently: one does not capture the program, or the two
+    """Report a difference between explicit and the other semantics: one does not capture the program, or the two
     captured programs differ in a call. There is nothing to report without a run under other semantics.
     """
     explicit, other = seen.observation, seen.second
@@ -60,7 +60,7 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
 
 
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
-    """The guard that the other semantics answer otherwise, if explicit semantics do as these with its other answer.
+    """The guard that the other semantics answer differently, if explicit semantics behave like them with that answer.
 
     In a user's own code, which cannot be captured again here, it is the only such guard.
     """
@@ -97,7 +97,7 @@ def answered_otherwise(explicit: Observation, other: Observation) -> tuple[Guard
 
 
 def wrong(call: Call) -> Wrong:
-    """What a captured program does otherwise than eager in a call, apart from accepted refusals."""
+    """How a captured program differs from eager in a call, apart from accepted refusals."""
     if call.recompiled:
         return ""
     if not call.eager.returned:
@@ -143,7 +143,9 @@ def expected(classified: Classified, same_program: bool) -> Expected:
 
 
 def _cause_of_failed(failure: Failure) -> Cause:
-    """The cause of the explicit capture's failure: what the program itself wants of its data is no fault of a guard."""
+    """The cause of the explicit capture's failure. If the program itself needs a value of its data, no guard is at
+    fault.
+    """
     (failed,) = capture.judge([failure.observation])
     return capture.classify(failed).cause
 

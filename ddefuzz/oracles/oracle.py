@@ -1,4 +1,4 @@
-"""What an oracle is: the kinds of failures that it reports with all that belongs to each, and how it judges."""
+"""The record of an oracle: the kinds of failures that it reports, with all that belongs to each, and how it judges."""
 
 from __future__ import annotations
 

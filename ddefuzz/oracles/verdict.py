@@ -48,7 +48,7 @@ def needs_second_run(explicit: Observation) -> bool:
     """Whether a run with size-oblivious semantics is needed: the first fallback that differs from what these semantics
     say is one that they answer otherwise.
 
-    If it is one that they cannot decide, a capture fails there, because both runs come to it in the same way. Runs
+    If it is one that they cannot decide, a capture fails there, because both runs reach it in the same way. Runs
     to compare need the text of their graph (`Run.graph`).
     """
     told = (guard.counterfactual for guard in explicit.guards)

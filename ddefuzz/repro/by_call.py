@@ -1,4 +1,4 @@
-"""The part of a stand-alone script that calls the captured program beside eager, and says in what the two differ.
+"""The part of a stand-alone script that calls the captured program and eager, and describes how they differ.
 
 The source from the line `# ---` on is copied into scripts. It is written for Python 3.9 and torch 2.6, and later.
 """
@@ -73,7 +73,7 @@ def floats(value: Any) -> list[torch.Tensor]:
 
 
 def seen(eager: Ended, captured: Ended, wide: Callable[[], Ended]) -> dict[str, str]:
-    """How the two calls ended, and in what their results differ. `wide` is eager with its inputs in float64."""
+    """How the two calls ended, and how their results differ. `wide` is eager with its inputs in float64."""
     found = {
         name: "returns" if call.error is None else "raises"
         for name, call in zip(("eager", "captured"), (eager, captured))
@@ -101,7 +101,7 @@ def is_rounding(exact: Ended, captured: Ended) -> bool:
 
 
 def compared(eager: Ended, captured: Ended) -> list[str]:
-    """What is different in two calls: a result, an input that was changed, a gradient."""
+    """The differences between two calls: results, inputs that were changed, gradients."""
     whats = differences(eager.result, captured.result)
     whats += ["mutation" for pair in zip(eager.inputs, captured.inputs) if differences(*pair)]
     pairs = zip(eager.gradients, captured.gradients)
@@ -109,7 +109,7 @@ def compared(eager: Ended, captured: Ended) -> list[str]:
 
 
 def differences(expected: Any, found: Any) -> list[str]:
-    """What is different in two values, in nested containers one after the other."""
+    """The differences between two values, in nested containers one after the other."""
     if isinstance(expected, torch.Tensor) and isinstance(found, torch.Tensor):
         return of_tensors(expected, found)
     if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
@@ -130,7 +130,7 @@ def differences(expected: Any, found: Any) -> list[str]:
 
 
 def of_tensors(expected: torch.Tensor, found: torch.Tensor) -> list[str]:
-    """What is different in two tensors."""
+    """The differences between two tensors."""
     for what, name in (("dtype", "dtype"), ("shape", "shape"), ("structure", "layout")):
         if getattr(expected, name) != getattr(found, name):
             return [what]

@@ -1,4 +1,4 @@
-"""Writes a stand-alone script for a captured program that is wrong: it calls it beside eager, with torch alone.
+"""Writes a stand-alone script for a wrong captured program. The script calls it and eager, with torch alone.
 
 The verdicts and exit codes are those of the scripts for failed captures (`repro.script`).
 """

@@ -1,4 +1,4 @@
-"""What all emitted scripts have in common: how they end, and how their text is put together."""
+"""The common parts of all emitted scripts: how they end, and how their text is assembled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def emitted(script: Template, title: str, **parts: object) -> str:
 
 
 def source_of(module: str, *more: str) -> tuple[str, str]:
-    """The imports of a script that has the functions of a module, and these functions. `module` is its text, `more` are
+    """The imports for a script, and the functions of a module that it copies. `module` is the module's text, `more` are
     further imports.
     """
     header, _, functions = module.partition(MARKER)

@@ -34,7 +34,9 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
 
 
 def expected_of(finding: Finding) -> Expected:
-    """By what plain torch recognizes the failure of a finding. Raises `InputError` if it cannot."""
+    """The facts by which a script recognizes the failure of a finding with plain torch. Raises `InputError` if it
+    cannot.
+    """
     evidence = finding.evidence
     if evidence is None:
         raise InputError(f"{finding.id}: has no failure that its script could show")

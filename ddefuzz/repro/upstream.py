@@ -89,7 +89,7 @@ _ASK_ENVIRONMENT: Final = "(paste the output of `python -m torch.utils.collect_e
 
 
 def _is_failed_capture(finding: Finding) -> bool:
-    """Whether the capture raises, for any reason but what another semantics does."""
+    """Whether the capture raises. Differences between semantics do not count."""
     row = row_of(finding.kind)
     return row.cause is None and not row.deadly
 
@@ -115,7 +115,7 @@ def _blame(finding: Finding, site: str) -> str:
 
 
 def _snippet(finding: Finding) -> str:
-    """The lines that show it. For what only a look into the capture shows, the lines that capture the program."""
+    """The lines that show the failure. If only the captured graph shows it, the lines that capture the program."""
     try:
         expected_of(finding)
     except InputError:
