@@ -58,11 +58,20 @@ def test_a_program_is_run_once_in_a_stage_and_then_mutated() -> None:
     assert second.program == "rare"
 
 
-def test_what_failed_is_not_called() -> None:
+def test_what_failed_is_called_once_in_other_stages_if_its_guard_has_no_other_program() -> None:
     calling = Calling()
-    calling.learn(came(1, "fake", "fails", RARELY, outcome="fail"))
-    calling.learn(came(2, "aot", "raises", RARELY, outcome="fail", raised=True))
-    assert chosen(calling, 3, 4) == []
+    calling.learn(came(1, "export", "fails", RARELY, outcome="fail"))
+    assert chosen(calling, 2, 1, "export") == []
+    assert chosen(calling, 3, 2, "aot") == [Again("fails")]
+    calling.learn(came(6, "fake", "passes", RARELY))
+    assert chosen(calling, 7, 1, "compile") == [Again("passes")]
+    assert isinstance(chosen(calling, 8, 2, "compile")[0], Mutate)
+
+
+def test_a_guard_that_raised_is_not_called() -> None:
+    calling = Calling()
+    calling.learn(came(1, "aot", "raises", RARELY, outcome="fail", raised=True))
+    assert chosen(calling, 2, 4) == []
 
 
 def test_one_in_a_few_is_a_new_draw() -> None:
