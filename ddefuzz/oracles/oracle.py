@@ -14,9 +14,14 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.calls import differs
-from ddefuzz.execute.protocol import APART, Runner, Stage
-from ddefuzz.oracles.seen import Seen
+from ddefuzz.execute.protocol import APART, CHEAP_TO_CALL, Observation, Run, Runner, Stage
+from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.sizes import CallSize
+
+MOST_SLOW = 4
+"""How often inductor compiles a program again to find the site of a failure, at 8 to 24 CPU seconds each. It is a
+number of captures, not of seconds, because a confirmation has to come to the same site.
+"""
 
 Locate: TypeAlias = Callable[[Failure, Seen, Runner], Located]
 """Finds the site of a failure. It may run the program again."""
@@ -85,9 +90,30 @@ def attributed(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> 
 
 def _classified(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:
     row = oracle.kinds[failure.kind]
-    located = row.locate(failure, seen, runner)
+    located = _located(row, failure, seen, runner)
     if row.cause is None:
         return ruled(failure, located)
     cause = row.cause(failure) if callable(row.cause) else row.cause
     signature = Signature(failure.kind, located.site, located.anchor)
     return Classified(failure, signature, cause, oracle.name, located.frame)
+
+
+class _EnoughError(Exception):
+    """Ends the search for a site."""
+
+
+def _located(row: KindRow, failure: Failure, seen: Seen, runner: Runner) -> Located:
+    """The site of a failure. In a stage that is slow to call it is unknown after `MOST_SLOW` more captures."""
+    left = MOST_SLOW
+
+    def few(run: Run) -> Observation:
+        nonlocal left
+        if not left and run.calls and run.stage not in CHEAP_TO_CALL:
+            raise _EnoughError
+        left -= run.calls != () and run.stage not in CHEAP_TO_CALL
+        return runner(run)
+
+    try:
+        return row.locate(failure, seen, few)
+    except _EnoughError:
+        return unknown(seen)

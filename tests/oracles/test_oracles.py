@@ -152,6 +152,23 @@ def test_a_result_that_is_wrong_in_the_whole_program_alone_is_blamed_on_the_step
     assert str(unknown.signature.site) == "an unknown place"
 
 
+@pytest.mark.parametrize(("stage", "captures"), [("aot", 6), ("inductor", 4)])
+def test_the_search_for_a_site_ends_early_where_captures_are_slow(stage: Stage, captures: int) -> None:
+    places = (Place("Python", "torch/_refs/__init__.py", at) for at in range(5))
+    guards = tuple(msgspec.structs.replace(GUARD, place=place) for place in places)
+    subject = seen(wrong(), guards=guards)
+    subject = subject._replace(observation=msgspec.structs.replace(subject.observation, stage=stage))
+    ran: list[Run] = []
+
+    def runner(run: Run) -> Observation:
+        ran.append(run)
+        return subject.observation
+
+    (found,) = classified(subject, runner, ("agreement",))
+    assert len(ran) >= captures if stage == "aot" else len(ran) == captures
+    assert found.signature.anchor.startswith("program ") == (stage == "inductor")
+
+
 def test_a_failure_that_cannot_be_located_has_an_unknown_site() -> None:
     (found,) = classified(seen(wrong()), lambda _: observed())
     assert str(found.signature.site) == "an unknown place"
