@@ -26,8 +26,8 @@ from ddefuzz.errors import InputError
 from ddefuzz.files import read_text
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Raised, SymbolOrigin
 
-_SOURCE = re.compile(r"dim (?P<dim>\d+) of (?P<leaf>.+)")
-"""An input's dim as `SymbolOrigin.source` has it."""
+_SOURCE = re.compile(r"dim (?P<dim>\d+) of (?P<leaf>.+?)(, dim \d+ of .+)?")
+"""An input's dim as `SymbolOrigin.source` has it: the first one, if several dims share a size."""
 
 MOST_DIMS = 6
 """Up to this many input dims are tried where torch does not say which of them a symbol is."""

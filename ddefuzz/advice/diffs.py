@@ -21,9 +21,14 @@ def unified(files: Iterable[ChangedFile]) -> str:
 
 
 def owner_of(path: str) -> str:
-    """The installed package that a file belongs to; empty for a file of the user."""
+    """The installed package that a file belongs to; empty for a file of the user.
+
+    Frames name the files of packages next to torch relative to the folder of both.
+    """
     file = Path(path)
     for folder in _INSTALLED:
+        if not file.is_absolute() and not file.is_file() and (folder / file).is_file():
+            return file.parts[0].removesuffix(".py")
         if file.is_relative_to(folder):
             return file.relative_to(folder).parts[0].removesuffix(".py")
     return ""

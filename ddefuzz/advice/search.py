@@ -297,7 +297,8 @@ class Search:
         kind = kinds[attempt.harm]
         taken = sum(not one.original for one in tried.compared)
         refused = [one for one in tried.compared if one.refused]
-        said = [_refusal(one.edit, refused, taken) for one in attempt.edits if one.edit.condition]
+        promises = [one.edit for one in attempt.edits if one.edit.condition]
+        said = [_refusal(edit, refused, taken, alone=len(promises) == 1) for edit in promises]
         removed = [one.edit for one in attempt.edits if one.edit.removed is not None]
         if kind == "rewrite" and refused:
             kind = "inside-promise"
@@ -366,7 +367,8 @@ def said_of(failure: Classified) -> str:
     return f"{what} at {frame.file}:{frame.line}" if frame is not None else what
 
 
-def _refusal(edit: Edit, refused: Sequence[Compared], taken: int) -> str:
+def _refusal(edit: Edit, refused: Sequence[Compared], taken: int, *, alone: bool) -> str:
+    """What a promise refuses, with an example. Of several promises, only an input of another size in it is one."""
     try:
         tree = ast.parse(edit.condition, mode="eval").body
     except SyntaxError:
@@ -376,7 +378,10 @@ def _refusal(edit: Edit, refused: Sequence[Compared], taken: int) -> str:
         return f"this exports a model for {edit.condition} only"
     if not refused:
         return f"refuses inputs for which {words}; none of the {taken} sets of inputs that eager takes is refused"
-    return f"refuses inputs for which {words}, which eager takes, such as {refused[0].inputs}"
+    sizes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Subscript)} if tree else set()
+    of_sizes = [one for one in refused if alone or any(size in one.inputs for size in sizes)]
+    example = f", such as {of_sizes[0].inputs}" if of_sizes else ""
+    return f"refuses inputs for which {words}, which eager takes{example}"
 
 
 def _moved(before: Classified, after: Classified) -> bool:

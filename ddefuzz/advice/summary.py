@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddefuzz.advice.diffs import owner_of
 from ddefuzz.advice.loops import loop_at
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.site import inside_tracer, user_frame
@@ -44,15 +45,17 @@ def summary(failure: Classified) -> str:
     signature, raised = failure.signature, failure.failure.observation.raised
     guard = f", guard `{raised.expression}`" if raised is not None else ""
     wanted = f"`{raised.expression}`" if raised is not None else str(signature.site)
+    own = own_line(failure.failure.observation)
+    whose = (owner_of(own.file) if own is not None else "") or "Your code"
     if loop := loop_of(failure):
         return f"How often the loop `{loop}` runs is known only at run time."
     match failure.cause:
         case "user" if raised is not None:
-            return f"Your code branches on `{raised.expression}`, which is known only at run time."
+            return f"{whose} branches on `{raised.expression}`, which is known only at run time."
         case "user":
-            return "Your code branches on the value of a tensor, which is known only at run time."
+            return f"{whose} branches on the value of a tensor, which is known only at run time."
         case "python-value":
-            return f"Your code needs a Python bool or number that is computed from data: {wanted}."
+            return f"{whose} needs a Python bool or number that is computed from data: {wanted}."
         case "result-depends-on-data":
             return f"The rank, structure or meaning of the result depends on data ({signature.site}{guard})."
         case "refused":

@@ -13,9 +13,10 @@ from ddefuzz.report.check import Problem
 
 def advice_facts(advice: Advice, problems: Sequence[Problem] = ()) -> Iterator[tuple[str, str]]:
     """The lines of advice, each with its name. `problems` are those of the case, as they are numbered."""
-    yield "why", advice.summary
-    if advice.line is not None:
-        yield "line", f"{advice.line.file}:{advice.line.line}: {advice.line.code.strip()}"
+    if not advice.changes:
+        yield "why", advice.summary
+        if advice.line is not None and not problems:
+            yield "line", f"{advice.line.file}:{advice.line.line}: {advice.line.code.strip()}"
     for number, change in enumerate(advice.changes, 1):
         yield f"change {number}", _change(change, problems)
     if advice.tried:

@@ -162,7 +162,9 @@ def _facts(problem: Problem, before: list[Problem], document: Document) -> Itera
     if problem.chain:
         yield "called by", "\n".join(_chain(problem, before))
     for symbol in problem.symbols:
-        yield "size", f"{symbol.symbol} = {symbol.origin}"
+        first, *others = symbol.origin.split(", dim ")
+        more = f" and {counted(len(others), 'other dim')} that share the size" if others else ""
+        yield "size", f"{symbol.symbol} = {first}{more}"
     if problem.expression is not None and problem.exception is not None:
         yield "error", problem.exception
     if is_minor(problem.kind):

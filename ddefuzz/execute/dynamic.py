@@ -45,9 +45,9 @@ def with_unbacked(prepared: Prepared, spec: object, where: str) -> Prepared:
         raise InputError(f"{where}: found {reprlib.repr(spec)}, expected each dim once")
     places: list[UnbackedDim] = []
     for one in written:
-        leaf = _leaf(one.target, names, prepared, where, one.dim)
-        _check_dim(leaves[leaf], one, names[leaf], where)
-        places.append(UnbackedDim(leaf, one.dim, one.symbol or f"u{len(places)}"))
+        for leaf in _leaves(one.target, names, prepared, where, one.dim):
+            _check_dim(leaves[leaf], one, names[leaf], where)
+            places.append(UnbackedDim(leaf, one.dim, one.symbol or f"u{len(places)}"))
     seen = [(place.leaf, place.dim) for place in places]
     places += [place for place in _marked(leaves, len(places)) if (place.leaf, place.dim) not in seen]
     return replace(prepared, unbacked=tuple(places))
@@ -156,8 +156,8 @@ def _read(spec: object, where: str) -> Iterator[_Place]:
             yield _Place(target, dim, symbol)
 
 
-def _leaf(target: int | str, names: tuple[str, ...], prepared: Prepared, where: str, dim: int) -> int:
-    """The number of the leaf that is named."""
+def _leaves(target: int | str, names: tuple[str, ...], prepared: Prepared, where: str, dim: int) -> list[int]:
+    """The numbers of the leaves that are named: one, or all of an argument that holds several."""
     if isinstance(target, int):
         count = len(prepared.args)
         if not 0 <= target < count:
@@ -165,12 +165,17 @@ def _leaf(target: int | str, names: tuple[str, ...], prepared: Prepared, where: 
                 f"{where}: found dim {dim} of argument {target} to make unbacked, "
                 f"expected one of {count} positional arguments, counted from 0"
             )
-        before = replace(prepared, args=prepared.args[:target], kwargs={})
-        return len(leaves_of(before))
+        first, last = (
+            len(leaves_of(replace(prepared, args=prepared.args[:end], kwargs={}))) for end in (target, target + 1)
+        )
+        return list(range(first, last)) or [first]
     by_name = {form: at for at, name in enumerate(names) for form in (name, _ATTRIBUTE.sub(r".\1", name))}
-    if target not in by_name:
+    if target in by_name:
+        return [by_name[target]]
+    inside = [at for at, name in enumerate(names) if re.match(rf"{re.escape(target)}[.\[]", name)]
+    if not inside:
         raise InputError(f"{where}: found argument {target!r} to make unbacked, expected one of {', '.join(names)}")
-    return by_name[target]
+    return inside
 
 
 def _check_dim(leaf: Any, written: _Place, name: str, where: str) -> None:

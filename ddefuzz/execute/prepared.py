@@ -24,6 +24,12 @@ class UnbackedDim(NamedTuple):
     symbol: str
 
 
+DEEPEST = 4
+"""How many steps lead from an argument to a leaf of it at most, where attributes are looked through."""
+
+_CONTAINERS = (list, tuple, dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A subject to run once, by `call(*args, **kwargs)`. `dynamic_shapes` is as torch.export takes it for this call.
@@ -65,16 +71,56 @@ def symbols_of(unbacked: tuple[UnbackedDim, ...]) -> tuple[str, ...]:
 
 
 def leaf_names(prepared: Prepared) -> tuple[str, ...]:
-    """The leaves as the user writes them: `ids`, `batch['mask']`, `states[0]`."""
+    """The leaves as the user writes them: `ids`, `batch['mask']`, `states[0]`, `cache.layers[0].keys`."""
+    return tuple(_named(prepared).values())
+
+
+def _named(prepared: Prepared) -> dict[str, str]:
+    """For each leaf, what torch calls it, and how the user writes it.
+
+    These differ for an object that a library has registered with torch's pytree under keys of its own: the leaf is then
+    looked for in the object's attributes.
+    """
     paths = torch_api.bound(torch_api.TREE_PATHS)((prepared.args, dict(prepared.kwargs)))[0]
     show = torch_api.bound(torch_api.KEY_TEXT)
     parameters = parameter_names(prepared)
-    names = []
-    for path, _ in paths:
+    names = {}
+    for path, leaf in paths:
         first = path[1]
-        head = parameters[first.idx] if path[0].idx == 0 else first.key
-        names.append(f"{head}{show(path[2:])}")
-    return tuple(names)
+        positional = path[0].idx == 0
+        head = parameters[first.idx] if positional else first.key
+        argument = prepared.args[first.idx] if positional else prepared.kwargs[first.key]
+        name = f"{head}{show(path[2:])}"
+        inside = attribute_path(argument, leaf) if len(path) > 2 and not isinstance(argument, _CONTAINERS) else None
+        names[name] = name if inside is None else f"{head}{inside}"
+    return names
+
+
+def attribute_path(value: Any, wanted: Any) -> str | None:
+    """How a part of an object is written after the object: `.layers[0].keys`. The nearest one; None if it is not found.
+
+    Only attributes, items and keys down to `DEEPEST` are looked at.
+    """
+    level = [("", value)]
+    seen = set()
+    for _ in range(DEEPEST):
+        below = [(f"{path}{step}", part) for path, one in level for step, part in _parts(one)]
+        found = next((path for path, part in below if part is wanted), None)
+        if found is not None:
+            return found
+        level = [(path, part) for path, part in below if id(part) not in seen]
+        seen |= {id(part) for _, part in level}
+    return None
+
+
+def _parts(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", part) for key, part in value.items() if isinstance(key, str | int)]
+    if isinstance(value, list | tuple):
+        return [(f"[{at}]", part) for at, part in enumerate(value)]
+    if isinstance(value, torch.Tensor | torch.nn.Module | str | type):
+        return []
+    return [(f".{name}", part) for name, part in getattr(value, "__dict__", {}).items() if not name.startswith("_")]
 
 
 def inputs_of(prepared: Prepared) -> Inputs:
@@ -83,7 +129,12 @@ def inputs_of(prepared: Prepared) -> Inputs:
     masked: dict[str, list[str]] = {}
     for place in prepared.unbacked:
         masked.setdefault(place.symbol, []).append(f"dim {place.dim} of {names[place.leaf]}")
-    return Inputs({symbol: ", ".join(dims) for symbol, dims in masked.items()}, parameter_names(prepared), names)
+    return Inputs(
+        {symbol: ", ".join(dims) for symbol, dims in masked.items()},
+        parameter_names(prepared),
+        names,
+        _named(prepared),
+    )
 
 
 def sizes_by_name(prepared: Prepared) -> dict[str, int]:

@@ -22,12 +22,13 @@ def _empty() -> Mapping[str, str]:
 class Inputs:
     """`masked` are the dims (`dim 0 of ids`) of each symbol that masks make unbacked. `leaves` are the names of all
     leaves of the arguments, `positional` those of the positional arguments: a stage may pass them as `args`, and
-    strict export numbers the leaves.
+    strict export numbers the leaves. `written` is how the user writes a leaf, by torch's name of it.
     """
 
     masked: Mapping[str, str] = field(default_factory=_empty)
     positional: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
+    written: Mapping[str, str] = field(default_factory=_empty)
 
     def dim(self, source: str, frame: FrameType | None) -> str:
         """The dim of an input that a new symbol stands for, from torch's name of the symbol or from the mask that makes
@@ -37,7 +38,8 @@ class Inputs:
         """
         named = _DIM.fullmatch(source)
         if named is not None:
-            return f"dim {named['dim']} of {self._name(named['name'], named['path'])}"
+            name = self._name(named["name"], named["path"])
+            return f"dim {named['dim']} of {self.written.get(name, name)}"
         while frame is not None and frame.f_code.co_name != MASK_FUNCTION:
             frame = frame.f_back
         if frame is not None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.advice.model import Advice, Candidate, Compared, Described, InputDim, Trialed
-from ddefuzz.advice.search import MOST_TRIES, advise
+from ddefuzz.advice.place import Edit
+from ddefuzz.advice.search import MOST_TRIES, _refusal, advise
 from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.signature import Cause
@@ -103,7 +104,7 @@ def test_a_change_with_other_results_is_not_offered(model: Path) -> None:
     assert change.refuses == ("refuses inputs for which kept.shape[0] > 2, which eager takes, such as keep all true",)
 
 
-def test_each_part_of_a_change_mends_the_failure_that_it_was_tried_for(model: Path) -> None:
+def test_each_part_of_a_change_fixes_the_failure_that_it_was_tried_for(model: Path) -> None:
     second = failing(model, 6, "y.shape[0] == 0", "Eq(u1, 0)")
 
     def trial(candidate: Candidate) -> Trialed:
@@ -122,7 +123,32 @@ def test_each_part_of_a_change_mends_the_failure_that_it_was_tried_for(model: Pa
     ]
 
 
-def test_a_change_of_one_part_mends_what_fails_in_all_stages(model: Path) -> None:
+def test_a_size_that_several_dims_share_is_named_by_the_first(model: Path) -> None:
+    shared = SymbolOrigin("u0", "input", source="dim 2 of cache.keys[0], dim 2 of cache.values[0]")
+    frame = Frame("torch/_refs/__init__.py", 1, "roll", "a.numel() == 0", True)
+    raised = Raised("Eq(u0, 0)", "guard_bool", Place("Python", frame.file, 1), (frame,), symbols=(shared,))
+    described = Described(("ids", "cache"), dims=(InputDim("cache.keys[0]", 2, 6, "cached"),))
+
+    def trial(candidate: Candidate) -> Trialed:
+        refused = Compared("cache.keys[0].shape[2] = cache.values[0].shape[2] = 0", changed="RuntimeError")
+        return Trialed(captured(candidate.stages) if candidate.wrapper else (failing(model),), (EXAMPLE, refused))
+
+    observation = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
+    best = search(model, trial, described, observation).changes[0]
+    assert best.does == "promise that cache.keys[0].shape[2] != 0"
+
+
+def test_of_two_promises_each_has_an_example_of_its_own_size() -> None:
+    edits = [Edit("", "input-promise", "", f"{name}.shape[0] > 1") for name in ("ids", "mask")]
+    refused = [Compared("mask.shape[0] = 1", changed="RuntimeError")]
+    assert [_refusal(edit, refused, 3, alone=False).rpartition("takes")[2] for edit in edits] == [
+        "",
+        ", such as mask.shape[0] = 1",
+    ]
+    assert _refusal(edits[0], refused, 3, alone=True).endswith(", such as mask.shape[0] = 1")
+
+
+def test_a_change_of_one_part_fixes_what_fails_in_all_stages(model: Path) -> None:
     def trial(candidate: Candidate) -> Trialed:
         done = "torch._check" in text_of(candidate) and "if kept.shape[0] > 2" in text_of(candidate)
         seen = captured(candidate.stages) if done else (failing(model),)

@@ -12,7 +12,7 @@ import torch
 
 from ddefuzz.errors import InputError, ProgramError
 from ddefuzz.execute import worker
-from ddefuzz.execute.prepared import UnbackedDim
+from ddefuzz.execute.prepared import UnbackedDim, inputs_of, leaf_names
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import case_ids
@@ -206,3 +206,57 @@ def test_programs_share_one_unbacked_size() -> None:
 def test_a_text_that_is_no_program_runs_nothing() -> None:
     with pytest.raises(ProgramError, match="<program>:"):
         prepare(ProgramSubject("# ddefuzz program v1\nimport os\n"))
+
+
+CACHE = """\
+import torch
+
+
+class Layer:
+    def __init__(self):
+        self.keys, self.values = torch.zeros(1, 4), torch.zeros(1, 4)
+
+
+class Cache:
+    def __init__(self, layers):
+        self.layers = layers
+
+
+def to_leaves(cache):
+    return [cache.layers[0].keys, cache.layers[0].values], None
+
+
+def with_keys(cache):
+    key = torch.utils._pytree.MappingKey
+    leaves, context = to_leaves(cache)
+    return list(zip(map(key, ("key_cache", "value_cache")), leaves)), context
+
+
+def from_leaves(leaves, _):
+    layer = Layer()
+    layer.keys, layer.values = leaves
+    return Cache([layer])
+
+
+torch.utils._pytree.register_pytree_node(Cache, to_leaves, from_leaves, flatten_with_keys_fn=with_keys)
+
+
+def f(x, cache):
+    return x + cache.layers[0].keys
+
+
+f_args = (torch.ones(4), Cache([Layer()]))
+f_unbacked = {"cache": {1: "cached"}}
+g, g_args, g_unbacked = f, f_args, {1: {1: "cached"}}
+"""
+
+
+def test_leaves_of_a_registered_class_are_named_as_the_code_reads_them(tmp_path: Path) -> None:
+    file = tmp_path / "cached.py"
+    file.write_text(CACHE)
+    for name in ("f", "g"):
+        prepared = prepare(CallableSubject(str(file), name=name))
+        assert leaf_names(prepared) == ("x", "cache.layers[0].keys", "cache.layers[0].values")
+        assert prepared.unbacked == (UnbackedDim(1, 1, "cached"), UnbackedDim(2, 1, "cached"))
+    seen = inputs_of(prepared).dim("L['cache']['value_cache'].size()[1]", None)
+    assert seen == "dim 1 of cache.layers[0].values"
