@@ -17,6 +17,7 @@ from ddefuzz.cli import (
     bench_dashboard,
     bench_export_time,
     bench_generation,
+    bench_load,
     bench_peers,
     bench_recall,
 )
@@ -48,6 +49,7 @@ command.add_command(bench_compile_counts.recompiles, "recompiles")
 command.add_command(bench_dashboard.command, "dashboard")
 command.add_command(bench_export_time.command, "export-time")
 command.add_command(bench_generation.command, "generation")
+command.add_command(bench_load.command, "load")
 command.add_command(bench_peers.command, "peers")
 command.add_command(bench_recall.command, "recall")
 

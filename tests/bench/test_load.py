@@ -1,0 +1,47 @@
+"""The benchmark of a database with many sightings: what it writes, loses and prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ddefuzz.bench import load
+from ddefuzz.cli.bench_load import command
+from ddefuzz.errors import EXIT_FOUND
+from ddefuzz.findings.database import Database
+
+pytestmark = pytest.mark.slow
+
+
+def run(*words: str, code: int = 0) -> str:
+    ended = CliRunner().invoke(command, ["--sightings", "60", "--shards", "3", *words], catch_exceptions=False)
+    assert ended.exit_code == code
+    return ended.stdout
+
+
+def test_each_sighting_is_a_record_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "SIGNATURES", 7)
+    document = json.loads(run("--format", "json"))
+    assert (document["findings"], document["records"], document["counted"]) == (7, 60, 60)
+    measured_twice = [one for one in document["steps"] if one["empty_cpu_milliseconds"] is not None]
+    assert len(measured_twice) == len(load.STEPS)
+    assert all(one["cpu_milliseconds"] > 0 for one in document["steps"])
+
+
+def test_a_lost_sighting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = Database.merge
+    monkeypatch.setattr(Database, "merge", lambda self, findings: merge(self, findings[1:]))
+    text = run(code=EXIT_FOUND)
+    assert text.startswith("60 sightings in 3 shards. Merged: 57 sightings, 57 records, 57 findings")
+
+
+def test_a_shard_has_its_part(tmp_path: Path) -> None:
+    cost = load.measure(10, 2, tmp_path, lambda _line: None)
+    with Database.open(f"sqlite:///{tmp_path / 'shard1.db'}") as database:
+        assert sorted(one.site.function or "" for one in database.findings()) == [
+            f"at::native::f{number}" for number in (1, 3, 5, 7, 9)
+        ]
+    assert cost.bytes > 0
