@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from ddefuzz.errors import InputError
 from ddefuzz.findings.codec import PackedError, unpacked
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import By, set_state
 from ddefuzz.findings.model import Finding, Occurrence
 from ddefuzz.findings.textform import Observed, read_findings, write_findings
-from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of
+from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
 SEEN = Occurrence("2.13.0", "export", "explicit", "torch.chunk", "open", 1, "2025", "2025")
 
@@ -322,3 +323,26 @@ def test_counts_and_dates_change_no_file_that_people_read(tmp_path: Path) -> Non
     write_findings([msgspec.structs.replace(one, attempts=7, occurrences=(again,))], tmp_path)
     changed = {name for name, content in files(tmp_path).items() if content != before[name]}
     assert changed == {f"{CHUNK.key}/observed.json.gz"}
+
+
+def test_a_second_campaign_changes_only_what_is_new(tmp_path: Path) -> None:
+    """More sightings of the same change no file that people read. Another op changes one line."""
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    with Database.open(url) as database:
+        for signature in (CHUNK, ROLL):
+            database.record(sighting(signature), START)
+        database.decide(CHUNK.key, lambda one: set_state(one, "triaged", By("ada", START)))
+        write_findings(database.findings(), tmp_path / "findings")
+        before = files(tmp_path / "findings")
+        for hours in range(1, 20):
+            database.record(sighting(CHUNK), START + timedelta(hours=hours))
+        write_findings(database.findings(), tmp_path / "findings")
+        after = files(tmp_path / "findings")
+        assert {name for name in after if after[name] != before.get(name)} == {f"{CHUNK.key}/observed.json.gz"}
+        database.record(sighting(CHUNK, ops=("torch.chunk", "torch.split")), START + timedelta(hours=20))
+        write_findings(database.findings(), tmp_path / "findings")
+        third = files(tmp_path / "findings")
+    toml = f"{CHUNK.key}/finding.toml"
+    assert {name for name in third if third[name] != after[name]} == {f"{CHUNK.key}/observed.json.gz", toml}
+    changed = set(third[toml].splitlines()) ^ set(after[toml].splitlines())
+    assert changed == {b'    "torch.split",'}
