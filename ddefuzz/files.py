@@ -23,7 +23,7 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
     """
     content = read_start(path, limit + 1)
     if len(content) > limit:
-        raise InputError(f"{path}: found more than {limit} bytes, expected a file within them")
+        raise InputError(f"{path}: found a file of more than {limit} bytes, expected at most that many")
     return content
 
 
@@ -96,7 +96,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written: {error.strerror}, expected a place with room for it") from error
+        raise InputError(
+            f"{path}: cannot be written: {error.strerror}, expected a folder that can be written, with free space"
+        ) from error
 
 
 def _umask() -> int:

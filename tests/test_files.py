@@ -16,7 +16,7 @@ def test_a_regular_file_is_read_whole_and_a_larger_one_refused(tmp_path: Path) -
     path.write_bytes(b"12345")
     assert read_bytes(path, 5) == b"12345"
     assert read_start(path, 2) == b"12"
-    with pytest.raises(InputError, match="found more than 4 bytes, expected a file within them"):
+    with pytest.raises(InputError, match="found a file of more than 4 bytes, expected at most that many"):
         read_bytes(path, 4)
 
 
@@ -24,7 +24,7 @@ def test_a_file_that_only_seems_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     os.truncate(path, 100 * MAX_BYTES)  # sparse: it takes no room on the disk
-    with pytest.raises(InputError, match="found more than"):
+    with pytest.raises(InputError, match="found a file of more than"):
         read_bytes(path)
 
 

@@ -145,7 +145,7 @@ def _enter(plan: Plan, database: Database, versions: Versions, clock: Clock, ent
         )
     if entry.generator != versions.generator:
         raise InputError(
-            f"--resume: campaign {entry.id} drew its cases with {entry.generator!r}, found {versions.generator!r}: "
-            "the same index would be another case; start a new campaign"
+            f"--resume: campaign {entry.id} drew its cases with {entry.generator!r}, found {versions.generator!r}, "
+            "expected the same: with another generator an index is another case; start a new campaign"
         )
     return entry.id

@@ -108,7 +108,7 @@ def command(
     guard_or_true or torch._check. If no change does, the verdict says so.
     """
     if bool(targets) + everything + stored != 1:
-        raise click.UsageError("expected an ID or a FILE, or else --all or --stored")
+        raise click.UsageError("found none or several of ID or FILE, --all and --stored, expected one of them")
     if stored:
         with Database.open(db, create=False) as kept:
             findings = [one for one in kept.findings() if one.kind == "dde"]
@@ -120,7 +120,7 @@ def command(
         deliver(pages, format_, outputs)
         return
     if "markdown" in (format_, *(name for name, _ in outputs)):
-        raise click.UsageError("the format markdown is for --stored")
+        raise click.UsageError("found the format markdown without --stored, expected both")
     torch = version("torch")
     with ExitStack() as stack:
         database = stack.enter_context(Database.open(db, create=False)) if _needs_database(targets) else None

@@ -242,7 +242,7 @@ def elsewhere(name: str, words: Sequence[str], seconds: float = OTHER_SECONDS) -
     try:
         ran = subprocess.run(words, capture_output=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        raise UnsupportedError(f"{name} goes on, expected it to end within {seconds:.0f} s") from error
+        raise UnsupportedError(f"{name} still runs, expected it to end within {seconds:.0f} s") from error
     except OSError as error:
         raise UnsupportedError(f"{name} does not start: {error.strerror}") from error
     if ran.returncode:

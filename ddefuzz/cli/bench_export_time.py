@@ -215,7 +215,7 @@ def _write(path: Path, profiles: dict[str, Profiled]) -> None:
     try:
         path.write_bytes(msgspec.json.encode(speedscope(profiles, f"ddefuzz {__version__}")))
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}, expected a place for the profile") from error
+        raise InputError(f"{path}: cannot be written: {error.strerror}, expected a file that can be written") from error
 
 
 def _read(path: Path) -> Document:

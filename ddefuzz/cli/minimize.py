@@ -257,7 +257,7 @@ def _of_code(subject: CallableSubject, stage: Stage | None, pool: Pool, timeout:
     if isinstance(text, Lost) or not text:
         raise InputError(
             f"{named}: found no call of torch that fails when sizes are propagated ({wanted[0]}), expected one: "
-            "a branch of your own code cannot be cut out of it"
+            "a branch of your own code cannot be made a program"
         )
     catalogue.parse(text, named)
     for judged in judge_program(text, stages, (EXPLICIT,), observe, compare=False):
@@ -265,7 +265,9 @@ def _of_code(subject: CallableSubject, stage: Stage | None, pool: Pool, timeout:
             if one.signature in wanted:
                 suspect = suspect_of(text, one.signature, kept(one.failure))
                 return Start(suspect, named, failing_ops(one.failure.observation, text))
-    raise InputError(f"{named}: found calls of torch that do not show {wanted[0]} by themselves, expected some that do")
+    raise InputError(
+        f"{named}: found calls of torch that do not show {wanted[0]} without your code, expected some that do"
+    )
 
 
 def _minimized(

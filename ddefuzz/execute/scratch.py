@@ -45,12 +45,12 @@ def check_folders() -> None:
     except OSError as error:
         raise UnsupportedError(
             "the working folder has been removed, expected it to stay; "
-            "what removes it may be the code that is run, or a cleaning of the machine"
+            "the code that is run may have removed it, or a clean-up of temporary files"
         ) from error
     if not scratch_folder().is_dir():
         raise UnsupportedError(
             f"the temporary folder {scratch_folder()} has been removed, expected it to stay; "
-            "what removes it may be the code that is run, or a cleaning of the machine"
+            "the code that is run may have removed it, or a clean-up of temporary files"
         )
 
 

@@ -35,7 +35,9 @@ def prepare(subject: Subject) -> Prepared:
     except DdefuzzError:
         raise
     except BaseException as error:  # what makes the callable and its arguments is the user's
-        raise InputError(f"{_file_of(subject)}: found what cannot be called: making it raises {said(error)}") from error
+        raise InputError(
+            f"{_file_of(subject)}: found a callable or arguments whose construction raises {said(error)}"
+        ) from error
 
 
 def _file_of(subject: Subject) -> str:

@@ -175,7 +175,7 @@ def _keep_to_one_thread() -> None:
         torch.set_num_threads(1)
     except (ImportError, AttributeError) as error:
         version = getattr(sys.modules.get("torch"), "__version__", "is missing")
-        raise UnsupportedError(f"torch {version}: {error}, expected one that `ddefuzz doctor` finds fit") from error
+        raise UnsupportedError(f"torch {version}: {error}, expected a torch that passes `ddefuzz doctor`") from error
 
 
 def _follow_campaign() -> None:

@@ -61,7 +61,9 @@ def keep(failure: Failure) -> Failure:
 def expected(classified: Classified, same_program: bool) -> Expected:
     """A script would have to count inside of torch; `ddefuzz replay` does."""
     del classified, same_program
-    raise InputError("its counts are taken inside of torch, expected a failure that torch itself shows: use replay")
+    raise InputError(
+        "found counts that are taken inside of torch, expected a failure that a script can show: use `ddefuzz replay`"
+    )
 
 
 KINDS: Mapping[Kind, KindRow] = {

@@ -29,6 +29,6 @@ def by_ending(classified: Classified, same_program: bool) -> Expected:
     if not any(call.size == failure.size and differs(call) for call in failure.observation.calls):
         raise InputError(
             f"found a failure of kind {failure.kind}, expected one in which the captured program and eager end "
-            "differently: it is seen in the capture only, which no script shows"
+            "differently: only the captured graph shows it, and no script can show that"
         )
     return by_call(classified, same_program)

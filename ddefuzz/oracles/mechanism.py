@@ -138,7 +138,9 @@ def expected(classified: Classified, same_program: bool) -> Expected:
         (failed,) = capture.judge([failure.observation])
         return by_exception(capture.classify(failed), same_program)
     if not any(wrong(call) for call in _at(failure.observation, failure)):
-        raise InputError("the program is wrong only under emulated semantics, which a script for plain torch has not")
+        raise InputError(
+            "found a program that is wrong only under emulated semantics, expected one that is wrong with plain torch"
+        )
     return by_call(classified, same_program)
 
 

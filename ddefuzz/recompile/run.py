@@ -120,4 +120,6 @@ def _append(keep: Path | None, one: _Kept) -> None:
         with keep.open("ab") as file:
             file.write(msgspec.json.encode(one) + b"\n")
     except OSError as error:
-        raise InputError(f"{keep}: cannot be written: {error.strerror}, expected a place with room for it") from error
+        raise InputError(
+            f"{keep}: cannot be written: {error.strerror}, expected a folder that can be written, with free space"
+        ) from error

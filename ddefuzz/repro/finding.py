@@ -39,7 +39,7 @@ def expected_of(finding: Finding) -> Expected:
     """
     evidence = finding.evidence
     if evidence is None:
-        raise InputError(f"{finding.id}: has no failure that its script could show")
+        raise InputError(f"{finding.id}: found no stored failure, expected one that a script can show")
     same_program = finding.minimal is None or finding.shown is not None
     try:
         return row_of(finding.kind).expected(stored(evidence, finding.signature), same_program)
@@ -51,5 +51,5 @@ def program_of(finding: Finding) -> Program:
     """The smallest program of a finding, else the original one. Raises `InputError` if there is none."""
     text = finding.minimal or finding.original
     if text is None:
-        raise InputError(f"{finding.id}: has no program, because it was found in a user's own code")
+        raise InputError(f"{finding.id}: found no program, because the finding is from a user's own code")
     return catalogue.parse(text, f"{finding.id}.py").program

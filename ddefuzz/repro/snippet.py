@@ -74,7 +74,7 @@ def capture_snippet(finding: Finding) -> str:
 
 def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str:
     if shown is None or shown not in CAPTURE_STAGES:
-        raise InputError(f"{finding.id}: was found in the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
+        raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
     program, config = program_of(finding), _config(finding, shown)
     spread, narrow = (
         _lines(program, shown, config, spread=spread)
@@ -112,7 +112,8 @@ def _expected_call(finding: Finding) -> Expected | None:
     expected = expected_of(finding)
     if expected.seen.get("differs") in _NOT_RETURNED:
         raise InputError(
-            f"{finding.id}: found another {expected.seen['differs']}, expected another result: use --repro"
+            f"{finding.id}: found a difference of {expected.seen['differs']}, "
+            "expected a difference of the result: use --repro"
         )
     return expected if expected.recognizer == "by_call" else None
 

@@ -195,7 +195,9 @@ def exportdb_example(finding: Finding) -> str:
     if not _is_failed_capture(finding):
         raise InputError(f"{finding.id}: found the kind {finding.kind}, expected a failed export for ExportDB")
     if "export" not in finding.stages:
-        raise InputError(f"{finding.id}: was not found in export, expected a finding of export for ExportDB")
+        raise InputError(
+            f"{finding.id}: found a finding that export does not show, expected one of export for ExportDB"
+        )
     parts = parts_of(finding_snippet(finding, "export"))
     name = _words(finding, "")
     inputs = next(line for line in parts.body if line.startswith("inputs = "))
@@ -240,7 +242,7 @@ def parts_of(snippet: str) -> Parts:
 def _stage(finding: Finding) -> Stage:
     stage = finding.stage
     if stage is None or stage not in OWNERS:
-        raise InputError(f"{finding.id}: was found in the stage {stage}, expected one of {', '.join(OWNERS)}")
+        raise InputError(f"{finding.id}: found the stage {stage}, expected one of {', '.join(OWNERS)}")
     return stage
 
 

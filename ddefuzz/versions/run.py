@@ -92,7 +92,7 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, *, t
     try:
         ran = subprocess.run(words, capture_output=True, check=False, timeout=REPLAY_SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise UnsupportedError(f"{replay} goes on, expected it to end within {REPLAY_SECONDS:.0f} s") from error
+        raise UnsupportedError(f"{replay} still runs, expected it to end within {REPLAY_SECONDS:.0f} s") from error
     if ran.returncode not in (EXIT_OK, EXIT_FOUND) or not ran.stdout:  # Python, too, ends with 1
         said = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
         wrong = InputError if ran.returncode == EXIT_USAGE else UnsupportedError

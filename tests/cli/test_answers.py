@@ -128,7 +128,7 @@ def test_a_finding_keeps_and_shows_its_experiment() -> None:
 def test_targets_or_all(args: tuple[str, ...]) -> None:
     result = run(*args)
     assert result.exit_code == 2
-    assert "expected an ID or a FILE, or else --all" in result.output
+    assert "found none or several of ID or FILE, --all" in result.output
 
 
 def kept(number: int, found: Answers | None, *, cause: Cause = "avoidable") -> Finding:
@@ -175,5 +175,5 @@ def test_stored_answers_need_no_target(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/f.db"
     Database.open(url).close()
     assert run("--stored", "--db", url).stdout.startswith("0 of 0 findings")
-    assert "expected an ID or a FILE, or else --all or --stored" in run("--stored", "--all", "--db", url).output
-    assert "the format markdown is for --stored" in run("--all", "--db", url, "--format", "markdown").output
+    assert "found none or several of ID or FILE, --all and --stored" in run("--stored", "--all", "--db", url).output
+    assert "found the format markdown without --stored" in run("--all", "--db", url, "--format", "markdown").output

@@ -129,7 +129,7 @@ elif sys.argv[1] == "-m":
         ("sys.stdout.buffer.write(b'\\xff')", UnsupportedError, "printed '.', expected the result of a case"),
         ("sys.exit('no space')", UnsupportedError, "ended with no space"),
         ("sys.stderr.write('no such file'); sys.exit(2)", InputError, "ended with no such file"),
-        ("import time; time.sleep(60)", UnsupportedError, "goes on, expected it to end within 1 s"),
+        ("import time; time.sleep(60)", UnsupportedError, "still runs, expected it to end within 1 s"),
     ],
 )
 def test_what_an_interpreters_replay_does_wrong_is_said(

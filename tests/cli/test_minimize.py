@@ -161,4 +161,4 @@ def test_a_model_becomes_a_program_without_its_code() -> None:
     assert result.stdout.endswith('def program(x: Float32[Tensor, "u0"]):\n    return torch.roll(x, 1)\n')
     result = CliRunner().invoke(command, [f"{subjects}:branch", "--stage", "export"])
     assert isinstance(result.exception, InputError)
-    assert "a branch of your own code cannot be cut out of it" in str(result.exception)
+    assert "a branch of your own code cannot be made a program" in str(result.exception)

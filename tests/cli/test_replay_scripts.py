@@ -110,7 +110,7 @@ def test_a_script_without_a_verdict(body: str, kind: str, status: str, reason: s
 def test_a_finding_without_a_program_is_not_judged() -> None:
     (result,) = run_scripts([msgspec.structs.replace(FINDINGS[0], original=None)], sys.executable, 1, lambda _: None)
     assert result.status == "not judged"
-    assert result.reason.endswith("has no program, because it was found in a user's own code")
+    assert result.reason.endswith("found no program, because the finding is from a user's own code")
 
 
 def test_an_interpreter_that_cannot_be_used(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_every_kind_of_captured_programs_has_a_script() -> None:
     called = {kind for oracle in calling for kind in oracle.kinds} - {"regressed"}
     assert called == KINDS.keys() | IN_THE_CAPTURE
     for kind in IN_THE_CAPTURE:
-        with pytest.raises(InputError, match="seen in the capture only"):
+        with pytest.raises(InputError, match="only the captured graph shows it"):
             finding_script(finding(kind, AGREES))
     ways = [(kind, "aot") for kind in KINDS] + [("wrong-result", stage) for stage in CAPTURES]
     for kind, stage in ways:
@@ -287,7 +287,7 @@ def test_a_snippet_of_what_changes_its_inputs_copies_them() -> None:
     snippet = finding_snippet(finding("wrong-result", KINDS["wrong-result"], text))
     assert snippet.startswith("from copy import deepcopy\n")
     assert snippet.endswith("assert_close(captured(*deepcopy(inputs)), program(*inputs))\n")
-    with pytest.raises(InputError, match="found another mutation, expected another result"):
+    with pytest.raises(InputError, match="found a difference of mutation, expected a difference of the result"):
         finding_snippet(finding("wrong-result", differs("mutation"), text))
 
 

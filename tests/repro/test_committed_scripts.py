@@ -91,7 +91,7 @@ def test_every_script_shows_its_finding(tmp_path: Path) -> None:
 def test_what_only_the_capture_shows_has_no_script(tmp_path: Path) -> None:
     for finding in FINDINGS:
         if finding.kind in NO_SCRIPT:
-            with pytest.raises(InputError, match="seen in the capture only"):
+            with pytest.raises(InputError, match="only the captured graph shows it"):
                 script_of(finding, tmp_path)
 
 
@@ -170,7 +170,7 @@ def test_every_snippet_raises_what_the_finding_does(tmp_path: Path) -> None:
     expected: dict[str, str] = {}
     for finding in SHOWN:
         if finding.stage not in (*CAPTURE_STAGES, *REPEATED):
-            with pytest.raises(InputError, match="was found in the stage"):
+            with pytest.raises(InputError, match="found the stage"):
                 finding_snippet(finding)
             continue
         text = finding_snippet(finding)

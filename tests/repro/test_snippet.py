@@ -74,5 +74,5 @@ def test_a_finding_without_a_snippet_is_an_input_error() -> None:
     long = TIED.replace("    total = ", f"{steps}    total = ")
     with pytest.raises(InputError, match=r"its snippet has 24 lines, expected at most 15: use --repro$"):
         finding_snippet(msgspec.structs.replace(FINDING, original=long))
-    with pytest.raises(InputError, match="was found in the stage fake, expected one of export, "):
+    with pytest.raises(InputError, match="found the stage fake, expected one of export, "):
         finding_snippet(FINDING, "fake")

@@ -80,5 +80,5 @@ def test_exportdb_is_for_failed_exports(name: str) -> None:
 
 
 def test_what_no_script_shows_has_no_test() -> None:
-    with pytest.raises(InputError, match="seen in the capture only"):
+    with pytest.raises(InputError, match="only the captured graph shows it"):
         unit_test(finding("repeated-assertion-62861a96b9"))
