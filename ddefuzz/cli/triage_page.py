@@ -56,7 +56,7 @@ def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
     meaning = MEANINGS[finding.cause]
     yield "state", f"{finding.state}: {ROWS[finding.state].meaning}"
     yield "cause", f"{finding.cause}: {meaning.meaning}"
-    yield "to change", meaning.fix
+    yield "what to change", meaning.fix
     yield "site", f"{finding.site} ({finding.site.language})"
     yield "evaluates", question(finding.expression)
     yield "verdicts", "\n".join(verdict_lines(finding))

@@ -29,13 +29,13 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
     return (
         ("kind", finding.kind),
         ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
-        ("to change", MEANINGS[finding.cause].fix),
+        ("what to change", MEANINGS[finding.cause].fix),
         ("site", f"{finding.site} ({finding.site.language})"),
-        ("code there", finding.anchor),
-        ("undecided", _undecided(finding)),
-        ("called", "\n".join(_calls(finding))),
+        ("code at the site", finding.anchor),
+        ("condition", _undecided(finding)),
+        ("calls", "\n".join(_calls(finding))),
         ("reached by", ", ".join(finding.shown_ops)),
-        ("also by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
+        ("also reached by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
         ("depends on data", _depends_on_data(finding)),
         ("verdicts", "\n".join(verdict_lines(finding))),
         ("torch", ", ".join(finding.torch_versions)),
@@ -46,16 +46,22 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ),
         ("fixed in", ", ".join(finding.fixed_in)),
         ("returned", _ancestor(finding)),
-        ("decided for", ", ".join(finding.known_in)),
-        ("decided until", finding.expires),
+        ("decision for", ", ".join(finding.known_in)),
+        ("decision until", finding.expires),
         ("owner", finding.owner),
         ("priority", finding.priority),
         ("labels", ", ".join(finding.labels)),
         ("confirmed", _confirmed(finding)),
-        ("seen", f"{times}, {first[:16]} to {last[:16]}" if first and last else ""),
-        ("once called", ", ".join(finding.former)),
+        ("seen", f"{times}, {_time(first, last)}" if first and last else ""),
+        ("former ids", ", ".join(finding.former)),
         ("links", "\n".join(finding.links)),
     )
+
+
+def _time(first: str, last: str) -> str:
+    """The times of the first and the last sighting, in UTC."""
+    begun, ended = (one[:16].replace("T", " ") for one in (first, last))
+    return f"{begun} UTC" if begun == ended else f"{begun} to {ended} UTC"
 
 
 def _ancestor(finding: Finding) -> str:
@@ -93,6 +99,8 @@ def _depends_on_data(finding: Finding) -> str:
     said = {True: "yes", False: "no", None: "not known"}[finding.data_dependent]
     if finding.control is None:
         return said if finding.data_dependent is not None else ""
+    if finding.data_dependent and "fails" in (finding.control.static, finding.control.backed):
+        said = "yes, as torch's message says"
     static, backed = (RAN[outcome] for outcome in (finding.control.static, finding.control.backed))
     if static == backed:
         return f"{said}: it {static} with static sizes and with backed dynamic sizes"
@@ -109,5 +117,6 @@ def verdict_lines(finding: Finding) -> Iterator[str]:
 
 def _confirmed(finding: Finding) -> str:
     if finding.confirmed is None:
-        return "not yet: `ddefuzz minimize` runs its smallest program in fresh processes"
-    return f"{finding.confirmed} runs of the smallest program in fresh processes show it, in {finding.stage}"
+        return "not yet: `ddefuzz minimize` runs its smallest program in new processes"
+    k, n = finding.confirmed.k, finding.confirmed.n
+    return f"{k} of {n} runs of the smallest program in new processes show the failure, in {finding.stage}"

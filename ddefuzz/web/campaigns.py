@@ -97,7 +97,7 @@ def _line(campaign: Campaign, points: Sequence[Progress], now: datetime) -> Camp
         profile=campaign.profile,
         seed=campaign.seed,
         shard=str(campaign.options.get("shard") or ""),
-        budget=str(campaign.options.get("budget") or ""),
+        budget=_budget(campaign),
         generator=campaign.generator,
         started=campaign.started,
         updated=campaign.updated,
@@ -121,13 +121,27 @@ def _rate(campaign: Campaign, points: Sequence[Progress]) -> float | None:
     return round(60 * cases / seconds, 1) if seconds > 0 else None
 
 
+def _budget(campaign: Campaign) -> str:
+    """`4.0 h`, `60 min of CPU time`, or `1,000 cases`."""
+    said = str(campaign.options.get("budget") or "")
+    try:
+        budget = parse_budget(said)
+    except InputError:
+        return said
+    if budget.cases is not None:
+        return f"{budget.cases:,} cases"
+    if budget.cpu_seconds is not None:
+        return f"{_minutes(budget.cpu_seconds)} of CPU time"
+    return _minutes(budget.seconds or 0.0)
+
+
 def _left(campaign: Campaign, last: Progress | None) -> str:
     try:
         budget = parse_budget(str(campaign.options.get("budget")))
     except InputError:
         return ""
     if budget.cases is not None:
-        return f"{max(budget.cases - campaign.next_index, 0)} cases"
+        return f"{max(budget.cases - campaign.next_index, 0):,} cases"
     if budget.cpu_seconds is not None:
         return "" if last is None else f"{_minutes(budget.cpu_seconds - last.cpu_seconds)} of CPU time"
     elapsed = last.seconds if last else (_time(campaign.updated) - _time(campaign.started)).total_seconds()

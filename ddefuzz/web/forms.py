@@ -116,8 +116,8 @@ def _state(database: Database, finding_id: str, form: StateForm, by: By) -> Find
     fixed_in = _versions(form.fixed_in, "fixed in")
     if fixed_in and form.state != "fixed":
         raise InputError(f"fixed in: found {form.fixed_in!r} with the state {form.state}, expected the state fixed")
-    known_in = _versions(form.known_in, "decided for")
-    expires = parse_date(form.expires, "decided until: ").isoformat() if form.expires else ""
+    known_in = _versions(form.known_in, "decision for")
+    expires = parse_date(form.expires, "decision until: ").isoformat() if form.expires else ""
 
     def decision(finding: Finding) -> Finding:
         if form.state != finding.state or fixed_in:

@@ -41,7 +41,7 @@ def findings_plot(points: Sequence[tuple[str, int]]) -> Markup:
     if not points:
         return Markup("")
     times = tuple((datetime.fromisoformat(when).timestamp(), float(number)) for when, number in points)
-    return line_plot("findings", [Series("findings", times)], (_date(points[0][0]), _date(points[-1][0])))
+    return line_plot("Findings over time", [Series("findings", times)], (_date(points[0][0]), _date(points[-1][0])))
 
 
 def campaign_plot(title: str, growth: Sequence[Progress]) -> Markup:

@@ -90,7 +90,7 @@ def test_every_state_has_a_key() -> None:
 def test_a_screen_has_what_a_person_needs_and_fits(url: str, columns: int) -> None:
     ended = triage(url, "q\n", CHUNK.key, columns=columns)
     assert max(map(len, ended.stdout.splitlines())) <= columns
-    for part in ("at::native::chunk", "u0 == 0", "torch.chunk(x, 2)", "to change", "not reviewed yet"):
+    for part in ("at::native::chunk", "u0 == 0", "torch.chunk(x, 2)", "what to change", "not reviewed yet"):
         assert part in ended.stdout
 
 

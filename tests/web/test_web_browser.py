@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Progress, stamp
+from ddefuzz.findings.results import Result
 from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
 from ddefuzz.web.serve import listen
-from tests.findings.arbitrary_findings import CHUNK, ROLL
-from tests.web.served import hostile
+from tests.findings.arbitrary_findings import CHUNK, ROLL, START
+from tests.web.served import HOSTILE, hostile
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +55,13 @@ def served(database: Database, access: Access | None = None) -> Iterator[str]:
         server.should_exit = True
         thread.join()
         bound.close()
+
+
+@pytest.fixture(scope="module")
+def reading_address(made: Path) -> Iterator[str]:
+    """A server whose pages are only read."""
+    with Database.open(f"sqlite:///{made}") as database, served(database) as address:
+        yield address
 
 
 @contextmanager
@@ -87,6 +97,7 @@ def paths(finding: str) -> list[str]:
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (360, False), (1400, True)])
 def test_every_page_fits_and_can_be_read(browser: Browser, database: Database, width: int, dark: bool) -> None:
     database.put([hostile(database.get(CHUNK.key))])
+    fill_other_pages(database)
     with served(database) as address, opened(browser, address, width=width, dark=dark) as page:
         for path in paths(CHUNK.key):
             page.goto(path)
@@ -94,14 +105,93 @@ def test_every_page_fits_and_can_be_read(browser: Browser, database: Database, w
             expect(page.locator("h1")).to_have_count(1)
             wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert page.evaluate(wider) <= 0, path
-            assert (
-                page.evaluate(
-                    "[...document.querySelectorAll('input:not([type=hidden]), select, textarea')]"
-                    ".filter(e => !e.labels?.length && !e.ariaLabel).length"
-                )
-                == 0
-            ), path
+            assert page.evaluate(STRUCTURE) == [], path
             assert [one for one in page.evaluate(CONTRAST) if one["ratio"] < 4.5] == [], path
+
+
+def fill_other_pages(database: Database) -> None:
+    """Results of a matrix and a campaign, with long texts."""
+    for at, status in enumerate(("not judged", "fails", "sometimes", "moved", "passes")):
+        for name in (CHUNK.key, ROLL.key, HOSTILE):
+            database.save_results([Result(name, f"2.{at}.0+cu{at}", "", status, 1, 3, HOSTILE * 2, stamp(START))])
+    campaign = database.start_campaign(
+        profile="default", seed=2**63 - 1, generator="1", options={"budget": "9999h"}, when=START
+    )
+    for at in range(3):
+        counts = {"cases": at, "fallback_sites": at, "dde_sites": at, "findings": at}
+        when = stamp(START + timedelta(minutes=at))
+        database.add_progress(campaign, Progress(when=when, seconds=60.0 * at, cpu_seconds=9.0 * at, **counts))
+
+
+STRUCTURE = """
+() => {
+  const wrong = [];
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const name = (element) => (element.ariaLabel || document.getElementById(element.getAttribute('aria-labelledby'))
+    ?.textContent || element.textContent).trim();
+  const say = (what, element) => wrong.push(`${what}: ${element.outerHTML.slice(0, 120)}`);
+  if (document.documentElement.lang !== 'en') wrong.push('no language');
+  if (!/\\S.* · ddefuzz$/.test(document.title)) wrong.push(`title: ${document.title}`);
+  for (const part of ['header', 'nav', 'main', 'footer', 'a.skip[href="#main"]']) {
+    if (!document.querySelector(part)) wrong.push(`no ${part}`);
+  }
+  let level = 0;
+  for (const heading of all('h1, h2, h3, h4, h5, h6')) {
+    const next = Number(heading.tagName[1]);
+    if (next > level + 1) say(`heading after level ${level}`, heading);
+    if (!name(heading)) say('empty heading', heading);
+    level = next;
+  }
+  for (const field of all('input:not([type=hidden]):not([hidden]), select, textarea')) {
+    if (!field.ariaLabel && ![...(field.labels || [])].some(label => label.textContent.trim())) say('no label', field);
+  }
+  for (const element of all('a[href], button, summary, nav, [role=region], svg[role=img]')) {
+    if (!name(element)) say('no name', element);
+  }
+  for (const image of all('img')) if (!image.hasAttribute('alt')) say('no alternative text', image);
+  for (const table of all('table')) if (!table.querySelector('thead th')) say('no header', table);
+  for (const scroll of all('.scroll')) {
+    if (scroll.tabIndex !== 0 || scroll.getAttribute('role') !== 'region') say('not for the keyboard', scroll);
+  }
+  const ids = all('[id]').map(element => element.id);
+  for (const id of new Set(ids.filter((id, at) => ids.indexOf(id) !== at))) wrong.push(`two with the id ${id}`);
+  const keys = all('[accesskey]').map(element => element.accessKey);
+  for (const key of keys.filter((key, at) => keys.indexOf(key) !== at)) wrong.push(`two access keys ${key}`);
+  for (const element of all('[tabindex]')) if (element.tabIndex > 0) say('order of the keyboard', element);
+  return wrong;
+}
+"""
+"""What keeps people with a screen reader or without a mouse from using a page."""
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("<h1>a</h1><h3>b</h3>", "heading after level 1"),
+        ("<h1></h1>", "empty heading"),
+        ("<label><input></label>", "no label"),
+        ("<select><option>a</select>", "no label"),
+        ("<a href='/'></a>", "no name"),
+        ("<img src='/static/icon.svg'>", "no alternative text"),
+        ("<table><tr><td>1</table>", "no header"),
+        ("<div class='scroll'></div>", "not for the keyboard"),
+        ("<p id='main'></p>", "two with the id main"),
+        ("<a accesskey='1' href='/'>a</a>", "two access keys 1"),
+        ("<p tabindex='1'>a</p>", "order of the keyboard"),
+    ],
+)
+def test_the_checks_of_pages_find_faults(browser: Browser, reading_address: str, markup: str, expected: str) -> None:
+    with opened(browser, reading_address) as page:
+        page.goto("/login")
+        page.evaluate("markup => document.querySelector('main').innerHTML = markup", markup)
+        assert [one for one in page.evaluate(STRUCTURE) if one.startswith(expected)]
+
+
+def test_the_check_of_contrast_finds_faults(browser: Browser, reading_address: str) -> None:
+    with opened(browser, reading_address) as page:
+        page.goto("/login")
+        page.evaluate("document.querySelector('h1').style.color = '#999'")
+        assert [one["text"] for one in page.evaluate(CONTRAST) if one["ratio"] < 4.5] == ["Log in to decide"]
 
 
 CONTRAST = """
@@ -120,8 +210,9 @@ CONTRAST = """
   };
   const found = [];
   for (const element of document.querySelectorAll('body *')) {
-    const own = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
-    const style = getComputedStyle(element);
+    const typed = element.placeholder && !element.value;
+    const own = typed || [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+    const style = getComputedStyle(element, typed ? '::placeholder' : null);
     if (!own || !element.checkVisibility() || element.disabled || !style.color.startsWith('rgb')) continue;
     const [a, b] = [light(parsed(style.color)), light(back(element))].sort((x, y) => y - x);
     found.push({ratio: (a + 0.05) / (b + 0.05), text: element.textContent.slice(0, 40), class: element.className});
@@ -152,12 +243,12 @@ def test_a_person_filters_opens_decides_and_undoes(browser: Browser, database: D
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         assert "torch.export.export" in page.evaluate("navigator.clipboard.readText()")
         with page.expect_download() as download:
-            page.get_by_role("link", name="Stand-alone script").click()
+            page.get_by_role("link", name="Download as a script").click()
         assert download.value.suggested_filename == f"{CHUNK.key}.py"
         decide = page.locator("form[action$='/state']")
         decide.get_by_label("state").select_option("fixed")
         decide.get_by_label("why").fill("mended")
-        decide.get_by_text("versions and expiry").click()
+        decide.get_by_text("for which versions").click()
         decide.get_by_role("textbox", name="fixed in").fill("2.14.0")
         decide.get_by_role("button", name="Save state").click()
         expect(page.locator("p.summary .pill")).to_have_text("fixed")
@@ -186,7 +277,7 @@ def test_a_person_says_what_else_is_known(browser: Browser, database: Database) 
         page.locator("form[action$='/dup']").get_by_label("id").fill(ROLL.key)
         page.get_by_role("button", name="Mark as duplicate").click()
         expect(page.locator("p.summary .pill")).to_have_text("duplicate")
-        page.get_by_role("button", name="No duplicate").click()
+        page.get_by_role("button", name="Not a duplicate").click()
         expect(page.locator("p.summary .pill")).to_have_text("new")
     found = database.get(CHUNK.key)
     assert (found.priority, found.labels, found.links) == ("high", ("backward", "cuda"), ("https://example.org/1",))
@@ -226,6 +317,36 @@ def test_a_person_decides_on_several_with_keys(browser: Browser, database: Datab
         assert {one.id: one.state for one in database.findings()} == {CHUNK.key: "new", ROLL.key: "triaged"}
         page.get_by_role("link", name="Back to the list").click()
         expect(page.locator("tr[data-row]")).to_have_count(2)
+
+
+def test_a_person_triages_a_list_with_keys_only(browser: Browser, database: Database) -> None:
+    first, second = sorted((CHUNK.key, ROLL.key))
+    with served(database) as address, opened(browser, address) as page:
+        page.goto("/findings?sort=id")
+        for key in ("j", "Enter"):
+            page.keyboard.press(key)
+        expect(page).to_have_url(f"{address}/findings/{first}")
+        page.keyboard.press("s")
+        expect(page.locator("select[name=state]")).to_be_focused()
+        page.keyboard.type("by-design")
+        page.keyboard.press("Tab")
+        page.keyboard.type("torch documents it")
+        page.keyboard.press("Enter")
+        expect(page.locator("p.summary .pill")).to_have_text("by-design")
+        assert database.get(first).history[-1].why == "torch documents it"
+        page.keyboard.press("n")
+        expect(page).to_have_url(f"{address}/findings/{second}")
+        page.keyboard.press("p")
+        expect(page).to_have_url(f"{address}/findings/{first}")
+        page.keyboard.press("n")
+        expect(page).to_have_url(f"{address}/findings/{second}")
+        page.keyboard.press("n")
+        expect(page).to_have_url(f"{address}/findings?sort=id")
+        page.goto(f"/findings/{second}")
+        page.keyboard.press("u")
+        expect(page).to_have_url(f"{address}/findings?sort=id")
+        page.keyboard.press("n")
+        expect(page).to_have_url(f"{address}/findings?sort=id")
 
 
 def test_a_person_logs_in_with_the_token(browser: Browser, database: Database) -> None:

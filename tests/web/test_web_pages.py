@@ -104,6 +104,7 @@ def test_a_running_campaign_has_a_rate_and_what_is_left(database: Database) -> N
             database.add_progress(number, progress)
         database.advance(number, 100 * minutes, START + timedelta(minutes=minutes))
     lines = campaigns_page(database, CampaignsQuery(), now).campaigns
+    assert [one.budget for one in lines] == ["1,000 cases", "60 min", "10 min of CPU time", "10 min of CPU time"]
     assert [(one.seed, one.state, one.per_minute, one.left) for one in lines] == [
         (4, "running", 100.0, "0 cases"),
         (3, "running", 100.0, "51 min"),
@@ -186,7 +187,7 @@ def test_results_of_the_matrix_are_shown_by_version(client: TestClient, database
     assert "not in this database any more" in page
     assert "why &lt;b&gt;" in page
     assert list(client.get(f"/findings/{FIRST}?format=json").json()["matrix"]) == ["2.9.0", "2.10.0"]
-    assert "Under other versions of torch" in client.get(f"/findings/{FIRST}").text
+    assert "Under each version of torch" in client.get(f"/findings/{FIRST}").text
 
 
 def test_the_beginning_of_an_id_leads_to_the_finding(reading: TestClient) -> None:

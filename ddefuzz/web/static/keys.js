@@ -1,8 +1,26 @@
-// Keys and buttons: j and k go through rows, x chooses a row, / goes to the search, "Copy" copies a program.
+// Keys and buttons: j and k go through rows, x chooses a row, / goes to the search. On the page of a finding n and p go
+// to the next and previous finding of the list, u goes back to the list, s goes to the state. "Copy" copies a program.
 "use strict";
 (() => {
   const rows = () => [...document.querySelectorAll("tr[data-row]")];
   const typing = (target) => target.closest("input:not([type=checkbox]), select, textarea") !== null;
+
+  // The list that was shown last in this tab, for the pages of its findings.
+  const LIST = "ddefuzz-list";
+  function remember() {
+    if (location.pathname !== "/findings") return;
+    const links = rows().map((row) => row.querySelector("a").getAttribute("href"));
+    sessionStorage.setItem(LIST, JSON.stringify({ address: location.pathname + location.search, links }));
+  }
+  function list() {
+    return JSON.parse(sessionStorage.getItem(LIST) || '{"address": "/findings", "links": []}');
+  }
+  function neighbour(by) {
+    const { address, links } = list();
+    const at = links.indexOf(location.pathname);
+    if (document.querySelector("[data-up]") === null) return false;
+    location.assign(at >= 0 && at + by in links ? links[at + by] : address);
+  }
 
   function step(by) {
     const all = rows();
@@ -19,7 +37,21 @@
     x: () => {
       const row = document.activeElement.closest("tr[data-row]");
       const box = row && row.querySelector("input[name=ids]");
-      if (box) box.checked = !box.checked;
+      if (box) {
+        box.checked = !box.checked;
+        count();
+      }
+    },
+    n: () => neighbour(1),
+    p: () => neighbour(-1),
+    u: () => {
+      if (document.querySelector("[data-up]") === null) return false;
+      location.assign(list().address);
+    },
+    s: () => {
+      const field = document.querySelector("[data-state]");
+      if (field) field.focus();
+      return field !== null;
     },
     "/": () => {
       const field = document.querySelector("[data-search]");
@@ -34,10 +66,19 @@
     if (act && act() !== false) event.preventDefault();
   });
 
+  const boxes = () => [...document.querySelectorAll("input[name=ids][type=checkbox]")];
+  function count() {
+    const place = document.querySelector("[data-chosen]");
+    if (place) place.textContent = ` (${boxes().filter((box) => box.checked).length})`;
+  }
+
   document.addEventListener("change", (event) => {
-    if (!event.target.matches("input[data-all]")) return;
-    for (const box of document.querySelectorAll("input[name=ids][type=checkbox]")) box.checked = event.target.checked;
+    if (event.target.matches("input[data-all]")) for (const box of boxes()) box.checked = event.target.checked;
+    if (event.target.matches("input[data-all], input[name=ids]")) count();
   });
+
+  remember();
+  document.addEventListener("htmx:pushedIntoHistory", remember); // after a filter has changed the list
 
   async function copy(text) {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
