@@ -163,7 +163,8 @@ def test_a_range_that_nothing_asserts_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert one.endswith("[range x0 >= n]")
 
 
-def test_a_symbol_that_becomes_a_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def plant_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each symbol that an assertion is about becomes 3."""
     env = torch.fx.experimental.symbolic_shapes.ShapeEnv
     original = env._maybe_guard_rel
 
@@ -173,6 +174,10 @@ def test_a_symbol_that_becomes_a_number_is_found(monkeypatch: pytest.MonkeyPatch
             self._set_replacement(symbol, sympy.Integer(3), "planted")
 
     monkeypatch.setattr(env, "_maybe_guard_rel", planted)
+
+
+def test_a_symbol_that_becomes_a_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant_a_number(monkeypatch)
     (one,) = found(CHECKED, "compile")
     assert one.startswith("specialized at ")
     assert one.endswith("[replacement x0 == n]")
