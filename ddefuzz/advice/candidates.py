@@ -171,12 +171,24 @@ def _conditions(question: str, mapping: dict[str, str], *, data: bool) -> Iterat
     if len(mapping) > 1:
         yield from (f"{one} == {other}" for one, other in combinations(mapping.values(), 2))
     condition = None if data else in_user_words(question, mapping)
-    if condition is not None:
-        yield from map(ast.unparse, (opposite(condition), condition))
+    bounds = list(_bounds(mapping))
+    if condition is None:
+        yield from bounds
+        return
+    told = [ast.unparse(opposite(condition)), ast.unparse(condition)]
+    # Of several sizes, a bound of one is easier to read and to keep than a relation of all.
+    yield from [*bounds, *told] if len(mapping) > 1 and _is_computed(condition) else [*told, *bounds]
+
+
+def _bounds(mapping: dict[str, str]) -> Iterator[str]:
     for bound in ("!= 1", "> 0", "> 1"):
         yield from (f"{dim} {bound}" for dim in mapping.values())
         if len(mapping) > 1:
             yield " and ".join(f"{dim} {bound}" for dim in mapping.values())
+
+
+def _is_computed(condition: ast.expr) -> bool:
+    return any(isinstance(node, ast.BinOp) for node in ast.walk(condition))
 
 
 def _inside(raised: Raised, frame: Frame, question: str, sources: Sources, *, own: bool) -> Iterator[Proposed]:

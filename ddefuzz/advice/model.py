@@ -171,7 +171,7 @@ class Advice(msgspec.Struct, frozen=True):
     """What happened in a sentence, the user's line, where each size comes from, and what helps.
 
     Without a change that helps, `tried` says what was tried. `remaining` is the failure that is left by the change that
-    got furthest.
+    got furthest. `stopped` says that time was over before all changes were tried.
     """
 
     summary: str
@@ -180,3 +180,4 @@ class Advice(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
     tried: tuple[Attempted, ...] = ()
     remaining: str = ""
+    stopped: bool = False

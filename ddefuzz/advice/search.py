@@ -13,7 +13,7 @@ import msgspec
 
 from ddefuzz.advice.attempt import Attempt, fixed
 from ddefuzz.advice.candidates import Proposed, Sources, proposed, with_checks
-from ddefuzz.advice.conditions import fixes_a_size, meaning, opposite
+from ddefuzz.advice.conditions import fixes_a_size, meaning
 from ddefuzz.advice.diffs import hunks, owner_of, places, replacement, unified, without_hunk
 from ddefuzz.advice.model import (
     DECIDED,
@@ -24,12 +24,11 @@ from ddefuzz.advice.model import (
     Change,
     ChangedFile,
     ChangeKind,
-    Compared,
     Described,
     Trial,
     Trialed,
 )
-from ddefuzz.advice.place import Edit
+from ddefuzz.advice.refusals import refusals
 from ddefuzz.advice.rewrites import PROBE, VALUE, probe_of, with_value
 from ddefuzz.advice.summary import loop_of, origin_line, own_line, summary
 from ddefuzz.advice.text import compiles, replaced
@@ -80,6 +79,7 @@ class Search:
         self.changes: list[Change] = []
         self.tried: list[Attempted] = []
         self.remaining = ""
+        self.stopped = False
         self.deepest = 0
         self.passing: list[tuple[Change, Candidate]] = []
         self._seen: set[tuple[object, ...]] = set()
@@ -103,6 +103,7 @@ class Search:
             elif left is not None and len(attempt.edits) < DEEPEST and _moved(attempt.failure, left):
                 self._note_remaining(attempt, left)
                 self._extend(queue, attempt._replace(failure=left))
+        self.stopped = bool(queue) and self.clock() >= self.ends
         self.changes.sort(key=lambda one: (one.harm, len(one.refuses), len(one.where)))
 
     def _extend(self, queue: list[tuple[int, int, int, Attempt]], attempt: Attempt) -> None:
@@ -298,7 +299,7 @@ class Search:
         taken = sum(not one.original for one in tried.compared)
         refused = [one for one in tried.compared if one.refused]
         promises = [one.edit for one in attempt.edits if one.edit.condition]
-        said = [_refusal(edit, refused, taken, alone=len(promises) == 1) for edit in promises]
+        said = refusals(promises, refused, taken)
         removed = [one.edit for one in attempt.edits if one.edit.removed is not None]
         if kind == "rewrite" and refused:
             kind = "inside-promise"
@@ -340,7 +341,9 @@ def advise(
     if search.changes:
         return msgspec.structs.replace(explained, changes=tuple(search.changes))
     said = [one for one in search.tried if not any(name in one.ended for name in UNBOUND)]
-    return msgspec.structs.replace(explained, tried=tuple(said[:MOST_SAID]), remaining=search.remaining)
+    return msgspec.structs.replace(
+        explained, tried=tuple(said[:MOST_SAID]), remaining=search.remaining, stopped=search.stopped
+    )
 
 
 def explain(failure: Classified) -> Advice:
@@ -365,23 +368,6 @@ def said_of(failure: Classified) -> str:
     what = f"`{raised.expression}`" if raised is not None else f"{failure.signature.kind} at {failure.signature.site}"
     frame = own_line(failure.failure.observation)
     return f"{what} at {frame.file}:{frame.line}" if frame is not None else what
-
-
-def _refusal(edit: Edit, refused: Sequence[Compared], taken: int, *, alone: bool) -> str:
-    """What a promise refuses, with an example. Of several promises, only an input of another size in it is one."""
-    try:
-        tree = ast.parse(edit.condition, mode="eval").body
-    except SyntaxError:
-        tree = None
-    words = ast.unparse(opposite(tree)) if isinstance(tree, ast.Compare | ast.UnaryOp) else f"not ({edit.condition})"
-    if edit.kind == "example-value":
-        return f"this exports a model for {edit.condition} only"
-    if not refused:
-        return f"refuses inputs for which {words}; none of the {taken} sets of inputs that eager takes is refused"
-    sizes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Subscript)} if tree else set()
-    of_sizes = [one for one in refused if alone or any(size in one.inputs for size in sizes)]
-    example = f", such as {of_sizes[0].inputs}" if of_sizes else ""
-    return f"refuses inputs for which {words}, which eager takes{example}"
 
 
 def _moved(before: Classified, after: Classified) -> bool:

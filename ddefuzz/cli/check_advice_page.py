@@ -22,9 +22,14 @@ def advice_facts(advice: Advice, problems: Sequence[Problem] = ()) -> Iterator[t
     if advice.tried:
         yield "tried", "\n".join(f"{one.does}: {one.ended}" for one in advice.tried)
     if advice.remaining:
-        yield "next", advice.remaining
+        yield "left", advice.remaining
+    apart = [str(number) for number, problem in enumerate(problems, 1) if problem.about_data is False]
     if advice.changes:
         yield "next", _next(advice.changes[0])
+    elif apart:
+        yield "next", f"fix problem {apart[0]} first, which is not about data, and run this command again"
+    elif advice.stopped:
+        yield "next", "give the search more time: --budget SECONDS ended it before all changes were tried"
 
 
 def is_alarming(name: str, value: str) -> bool:
@@ -41,10 +46,14 @@ def _next(best: Change) -> str:
 
 def _change(change: Change, problems: Sequence[Problem]) -> str:
     """A change in words, then its diff and the code to paste, which are not folded."""
-    fixes = [line for one in change.fixes if (line := _fixes(one, problems, alone=len(change.fixes) == 1))]
+    fixes = {one.does: _fixes(one, problems) for one in change.fixes}
+    if len(fixes) > 1:
+        parts = [f"{does}: {said}" if said else does for does, said in fixes.items()]
+        head = [f"{len(fixes)} parts ({MEANING[change.kind]})", *parts]
+    else:
+        head = [f"{change.does} ({MEANING[change.kind]})", *filter(None, fixes.values())]
     said = [
-        f"{change.does} ({MEANING[change.kind]})",
-        *fixes,
+        *head,
         f"passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs",
         *change.refuses,
     ]
@@ -52,7 +61,7 @@ def _change(change: Change, problems: Sequence[Problem]) -> str:
     return "\n".join([*said, textwrap.indent(f"{change.diff}{outside}", "    ", lambda line: True)])
 
 
-def _fixes(part: Fixed, problems: Sequence[Problem], *, alone: bool) -> str:
+def _fixes(part: Fixed, problems: Sequence[Problem]) -> str:
     """Which problems are gone with a part of a change, by their numbers. Empty if that is known of none."""
     numbers = [
         str(number)
@@ -62,5 +71,4 @@ def _fixes(part: Fixed, problems: Sequence[Problem], *, alone: bool) -> str:
     ]
     if not numbers:
         return ""
-    said = f"fixes problem {numbers[0]}" if len(numbers) == 1 else f"fixes problems {', '.join(numbers)}"
-    return said if alone else f"`{part.does}` {said}"
+    return f"fixes problem {numbers[0]}" if len(numbers) == 1 else f"fixes problems {', '.join(numbers)}"

@@ -15,6 +15,7 @@ from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
+from ddefuzz.cli.streams import printable
 from ddefuzz.execute.protocol import APART
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import row_of
@@ -163,14 +164,17 @@ def _facts(problem: Problem, before: list[Problem], document: Document) -> Itera
         yield "called by", "\n".join(_chain(problem, before))
     for symbol in problem.symbols:
         first, *others = symbol.origin.split(", dim ")
-        more = f" and {counted(len(others), 'other dim')} that share the size" if others else ""
+        more = f" (and {counted(len(others), 'other dim')} of the same size)" if others else ""
         yield "size", f"{symbol.symbol} = {first}{more}"
     if problem.expression is not None and problem.exception is not None:
-        yield "error", problem.exception
+        yield "error", problem.exception.partition(":")[0]
     if is_minor(problem.kind):
         yield "note", "this does not stop capture, and the captured program computes the values of eager"
     else:
-        yield "cause", f"{problem.cause}: {MEANINGS[problem.cause].meaning}"
+        meaning = MEANINGS[problem.cause].meaning
+        if problem.cause == "user" and problem.owner.kind == "package":
+            meaning = f"{problem.owner} itself branches on data"
+        yield "cause", f"{problem.cause}: {meaning}"
     if problem.about_data is False and problem.control is not None:
         yield "not data", "it fails with static sizes as well, so that sizes and data are not to blame"
     if problem.remedy:
@@ -188,17 +192,30 @@ def _facts(problem: Problem, before: list[Problem], document: Document) -> Itera
 
 def _chain(problem: Problem, before: list[Problem]) -> Iterator[str]:
     """The innermost calls. Calls that an earlier problem has too are printed there only."""
-    common = [in_common(problem.chain, other.chain) for other in before]
+    chain = without_wrappers(problem.chain)
+    common = [in_common(chain, without_wrappers(other.chain)) for other in before]
     most = max(common, default=0)
-    left_out = max(len(problem.chain) - MOST_CALLERS, most)
+    left_out = max(len(chain) - MOST_CALLERS, most)
     if most >= FEWEST_IN_COMMON and left_out == most:
         yield f"(the first {counted(most, 'call')} of problem {common.index(most) + 1}, then)"
-    elif (left_out := len(problem.chain) - MOST_CALLERS) > 0:
+    elif (left_out := len(chain) - MOST_CALLERS) > 0:
         yield f"({counted(left_out, 'outer call')} left out)"
-    for caller in problem.chain[max(left_out, 0) :]:
-        whose = f"  ({caller.owner})" if caller.owner.kind == "package" else ""
+    named: set[str] = set()
+    for caller in chain[max(left_out, 0) :]:
+        package = str(caller.owner) if caller.owner.kind == "package" else ""
+        whose = f"  ({package})" if package and package not in named else ""
+        named.add(package)
         code = caller.code.partition("\n")[0]
         yield f"{caller.file}:{caller.line} {caller.function}: {code}{whose}"
+
+
+def without_wrappers(chain: tuple[Caller, ...]) -> tuple[Caller, ...]:
+    """A chain without the calls by which a package only passes its arguments on."""
+    return tuple(
+        one
+        for at, one in enumerate(chain, 1)
+        if at == len(chain) or one.owner.kind != "package" or not one.code.endswith("*args, **kwargs)")
+    )
 
 
 def in_common(chain: tuple[Caller, ...], other: tuple[Caller, ...]) -> int:
@@ -208,13 +225,22 @@ def in_common(chain: tuple[Caller, ...], other: tuple[Caller, ...]) -> int:
 
 
 def _grid(facts: Iterable[tuple[str, str]], page: Page) -> RenderableType:
+    """Facts by their names. Code below a fact, which people copy, is neither folded nor cut."""
+    parts: list[RenderableType] = []
     grid = Table.grid(padding=(0, 2))
     for name, value in facts:
         style = "red" if is_alarming(name, value) else ""
-        grid.add_row(Text(name, style="dim"), plain(_fitting(value, page.width - INDENT), style=style))
-    return Padding(grid, (0, 0, 0, 2))
+        words, code = _split(value)
+        # The widest name sets the column, also after code.
+        grid.add_row(Text(name.ljust(INDENT - 4), style="dim"), plain(folded(words, page.width - INDENT), style=style))
+        if code:
+            parts += [Padding(grid, (0, 0, 0, 2)), Text(printable(code), style=style, no_wrap=True, overflow="ignore")]
+            grid = Table.grid(padding=(0, 2))
+    return Group(*parts, Padding(grid, (0, 0, 0, 2)))
 
 
-def _fitting(value: str, width: int) -> str:
-    """Folded text. Indented code, which people copy, is not folded."""
-    return "\n".join(line if line.startswith("    ") else folded(line, width) for line in value.split("\n"))
+def _split(value: str) -> tuple[str, str]:
+    """The words of a fact, and the indented code after them."""
+    lines = value.split("\n")
+    words = [*takewhile(lambda line: not line.startswith("    "), lines)]
+    return "\n".join(words), "\n".join(lines[len(words) :])

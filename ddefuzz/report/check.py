@@ -294,7 +294,7 @@ def _problem(case: str, group: Sequence[Found], controls: Mapping[str, Control])
         about_data=False if draws else about_data,
         control=control,
         answers=tuple(dict.fromkeys(one.answer for one in group if one.answer is not None)),
-        consequence=first.consequence,
+        consequence=first.consequence and about_data is not False,
         remedy=help_,
         frames=Stacks(python, traced, native),
     )

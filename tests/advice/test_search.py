@@ -10,7 +10,8 @@ import pytest
 
 from ddefuzz.advice.model import Advice, Candidate, Compared, Described, InputDim, Trialed
 from ddefuzz.advice.place import Edit
-from ddefuzz.advice.search import MOST_TRIES, _refusal, advise
+from ddefuzz.advice.refusals import refusals
+from ddefuzz.advice.search import MOST_TRIES, advise
 from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.signature import Cause
@@ -141,11 +142,12 @@ def test_a_size_that_several_dims_share_is_named_by_the_first(model: Path) -> No
 def test_of_two_promises_each_has_an_example_of_its_own_size() -> None:
     edits = [Edit("", "input-promise", "", f"{name}.shape[0] > 1") for name in ("ids", "mask")]
     refused = [Compared("mask.shape[0] = 1", changed="RuntimeError")]
-    assert [_refusal(edit, refused, 3, alone=False).rpartition("takes")[2] for edit in edits] == [
-        "",
-        ", such as mask.shape[0] = 1",
+    assert [one.rpartition("takes")[2] for one in refusals(edits, refused, 3)] == ["", ", such as mask.shape[0] = 1"]
+    assert refusals(edits[:1], refused, 3)[0].endswith(", such as mask.shape[0] = 1")
+    assert refusals(edits, [], 3) == [
+        "refuses inputs for which ids.shape[0] <= 1, or mask.shape[0] <= 1; "
+        "none of the 3 sets of inputs that eager takes is refused"
     ]
-    assert _refusal(edits[0], refused, 3, alone=True).endswith(", such as mask.shape[0] = 1")
 
 
 def test_a_change_of_one_part_fixes_what_fails_in_all_stages(model: Path) -> None:

@@ -87,8 +87,8 @@ PROBLEMS = (
     [
         ((Fixed("a", ("dde-1",)),), ["fixes problem 1"]),
         ((Fixed("a", ("dde-1",), onwards=True),), ["fixes problems 1, 2"]),
-        ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-2",))), ["`a` fixes problem 1", "`b` fixes problem 2"]),
-        ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-9",))), ["`a` fixes problem 1"]),
+        ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-2",))), ["a: fixes problem 1", "b: fixes problem 2"]),
+        ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-9",))), ["a: fixes problem 1", "b"]),
         ((Fixed("a", ("lost-4",)),), []),
     ],
 )
@@ -110,7 +110,15 @@ def test_a_fixed_size_is_red(kind: str, red: bool) -> None:
 def test_without_help_it_is_said_what_was_tried() -> None:
     advice = Advice("why", tried=(Attempted("this", "still fails"),), remaining="after `this` the next failure is X")
     facts = dict(advice_facts(advice))
-    assert (facts["tried"], facts["next"]) == ("this: still fails", "after `this` the next failure is X")
+    assert (facts["tried"], facts["left"]) == ("this: still fails", "after `this` the next failure is X")
+    assert "next" not in facts
+
+
+def test_without_a_change_the_next_step_is_said() -> None:
+    stopped = Advice("why", stopped=True)
+    assert dict(advice_facts(stopped))["next"].startswith("give the search more time: --budget SECONDS")
+    other = msgspec.structs.replace(PROBLEMS[0], about_data=False)
+    assert dict(advice_facts(stopped, (PROBLEMS[0], other)))["next"].startswith("fix problem 2 first, which is not")
 
 
 def test_a_known_finding_names_the_op_that_showed_it_first() -> None:
