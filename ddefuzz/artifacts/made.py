@@ -16,10 +16,11 @@ import msgspec
 import torch
 
 from ddefuzz.artifacts.causes import failure_of
-from ddefuzz.artifacts.code import assertions_in_code, kernels_in
+from ddefuzz.artifacts.code import assertions_in_code
 from ddefuzz.artifacts.graph import GraphNode, assertions_in, count_of, nodes_of, symbols_in
 from ddefuzz.artifacts.model import DIFFED, Link, Made, MakeTask, Part, PartKind, Symbol
 from ddefuzz.artifacts.trace import Entry, traced
+from ddefuzz.execute.kernels import kernels_in
 from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import Run, Subject

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from statistics import median, quantiles
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.execute.kernels import Kernels, worse_in
 from ddefuzz.execute.worker import late
 
 SCHEMA = "ddefuzz.bench.compile/1"
@@ -42,14 +43,9 @@ class Lowered(msgspec.Struct, frozen=True):
     error: str = ""
 
     @property
-    def kernels(self) -> int:
-        """The number of calls of kernels."""
-        return sum(self.called.values())
-
-    @property
-    def called(self) -> dict[str, int]:
-        """The kernels of all kinds."""
-        return self.generated | self.extern | self.fallback
+    def kernels(self) -> Kernels:
+        """Its kernels."""
+        return Kernels(self.generated, self.extern, self.fallback, self.vectorized)
 
 
 class Timed(msgspec.Struct, frozen=True):
@@ -87,12 +83,12 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Worse(msgspec.Struct, frozen=True):
-    """A way in which the unbacked version is worse than the backed one. `guards` are inductor's that were undecided in
-    the unbacked version.
+    """A way in which the unbacked version is worse than the backed one: a kind of `worse_in`, `slower` or `does not
+    compile`. `guards` are inductor's that were undecided in the unbacked version.
     """
 
     program: str
-    kind: Literal["slower", "falls back", "more kernels", "does not compile"]
+    kind: str
     evidence: str
     guards: tuple[str, ...] = ()
 
@@ -126,21 +122,12 @@ def worse_of(row: Row) -> Iterator[Worse]:
     if unbacked.error:
         yield Worse(row.program, "does not compile", unbacked.error, unbacked.guards)
         return
-    only = _more(unbacked.fallback, backed.fallback)
-    if only:
-        yield Worse(row.program, "falls back", f"calls {', '.join(only)}", unbacked.guards)
-    if unbacked.kernels > backed.kernels:
-        said = ", ".join(_more(unbacked.called, backed.called))
-        evidence = f"{unbacked.kernels} calls of kernels, not {backed.kernels}{f': {said}' if said else ''}"
-        yield Worse(row.program, "more kernels", evidence, unbacked.guards)
+    for kind, evidence in worse_in(unbacked.kernels, backed.kernels).items():
+        yield Worse(row.program, kind, evidence, unbacked.guards)
     found = row.ratios("backed")
     if len(found) > 1 and quantiles(found, n=4)[0] >= SLOWER:
         evidence = f"{median(found):.2f} times the run time of the backed version"
         yield Worse(row.program, "slower", evidence, unbacked.guards)
-
-
-def _more(one: Mapping[str, int], other: Mapping[str, int]) -> list[str]:
-    return [name for name, calls in one.items() if calls > other.get(name, 0)]
 
 
 class CompileTask(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.guide import CalledCase, Case
 from ddefuzz.campaign.tasks import CaseTask
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, GROW, REPEATED, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, GROW, LOWER, REPEATED, Semantics, Stage
 from ddefuzz.findings.known import NONE, Now
 from ddefuzz.generate.origin import CAPTURES, Draw
 from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
@@ -40,8 +40,11 @@ CALLED_IN_TURN = 10
 REPEATED_BLOCKS = 50
 """Every fiftieth of these cases is exported as a few and as many blocks, to see how the questions about sizes grow."""
 
+LOWERED = 50
+"""Every fiftieth of these cases is lowered by inductor, with unbacked and with backed sizes: one case in 350."""
+
 SLOWER = 6
-"""How much longer a task may take in which inductor compiles C++."""
+"""How much longer a task may take in which inductor compiles C++, or lowers a program several times."""
 
 SLOW_TO_START: frozenset[Stage] = frozenset({"inductor"})
 """Stages that are skipped for cases that fail in the fake stage, and for findings of other stages.
@@ -136,12 +139,19 @@ class Plan:
         wanted = self.is_called(index) and "export" in self.stages
         return wanted and self._has_oracle(GROW) and index // CALLED % REPEATED_BLOCKS == REPEATED_BLOCKS // 2 - 1
 
+    def lowers(self, index: int) -> bool:
+        """Whether inductor's code for a case is compared with that for backed sizes. Campaigns with the stage `compile`
+        do that too, as they call inductor.
+        """
+        wanted = self.is_called(index) and not {"compile", "inductor"}.isdisjoint(self.stages)
+        return wanted and self._has_oracle(LOWER) and index // CALLED % LOWERED == LOWERED // 4
+
     def _has_oracle(self, *stages: Stage) -> bool:
         return any(set(stages) & set(oracle.stages) for oracle in ORACLES if oracle.name in self.oracles)
 
     def seconds_of(self, task: CaseTask) -> float:
         """The CPU seconds that a case may take."""
-        return self.case_seconds * (SLOWER if "inductor" in task.called else 1)
+        return self.case_seconds * (SLOWER if "inductor" in task.called or LOWER in task.stages else 1)
 
     def stages_of(self, index: int) -> tuple[Stage, ...]:
         """The stages of a case.
@@ -154,6 +164,8 @@ class Plan:
             return (*(stage for stage in stages if stage == "compile"), "inductor")
         if self.counts_growth(index):
             return (GROW,)
+        if self.lowers(index):
+            return (LOWER,)
         if self.counts_compilations(index):
             return (tuple(REPEATED)[index // CALLED // CALLED_IN_TURN % len(REPEATED)],)
         if self.is_called(index):
@@ -167,7 +179,9 @@ class Plan:
 
 def confirm_seconds(suspect: Suspect) -> float:
     """The CPU seconds that a confirmation may take."""
-    return CONFIRM_SECONDS * (SLOWER if suspect.stage == "inductor" and suspect.calls else 1)
+    return CONFIRM_SECONDS * (
+        SLOWER if (suspect.stage == "inductor" and suspect.calls) or suspect.stage == LOWER else 1
+    )
 
 
 class Upcoming:

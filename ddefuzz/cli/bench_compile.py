@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
@@ -25,13 +25,23 @@ from ddefuzz.bench.compile_model import (
     worse_of,
 )
 from ddefuzz.bench.compile_programs import PROGRAMS
+from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, NothingRanError
-from ddefuzz.execute.pool import Lost, Pool, first_answer, waited
+from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
+from ddefuzz.execute.protocol import LOWER, ProgramSubject, Run, Stage
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Sighting
+from ddefuzz.findings.sighted import sighting
+from ddefuzz.oracles import capture, lowering
+from ddefuzz.oracles.program import Trial, judge_run
 
 START_SECONDS = 180.0
 PROGRAM_SECONDS = 1200.0
+
+JUDGED_IN: tuple[Stage, ...] = (LOWER, "inductor")
+"""The stages in which the oracles judge a program that is listed."""
 
 MEMORY_BYTES = 8_000_000_000
 """The C++ compiler runs in the worker's limits, too."""
@@ -54,8 +64,12 @@ MEMORY_BYTES = 8_000_000_000
     show_default=True,
     help="Rounds of run times. With 0 nothing is timed and no C++ is compiled: only graphs and kernels are counted.",
 )
+@click.option("--db", metavar="URL", help="Record what is worse as findings in this database, with the guard that "
+              "decided. `ddefuzz minimize --all` then minimizes and confirms them.")  # fmt: skip
 @output_options("text", "json", "markdown")
-def command(programs: tuple[str, ...], rounds: int, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+def command(
+    programs: tuple[str, ...], rounds: int, db: str | None, format_: str, outputs: tuple[tuple[str, Path], ...]
+) -> None:
     """Compile programs with unbacked, backed and static sizes, and compare first calls, run times, graphs and kernels.
 
     The backends are eager (dynamo alone), aot_eager (dynamo and AOTAutograd) and inductor, which compiles C++. Each
@@ -63,8 +77,8 @@ def command(programs: tuple[str, ...], rounds: int, format_: str, outputs: tuple
     are CPU seconds. They include those of the C++ compiler.
 
     The output lists each program whose unbacked version calls a fallback that the backed one does not, calls more
-    kernels, does not compile, or takes 1.5 times as long in three quarters of the rounds. It names the guards of
-    inductor that could not be decided.
+    kernels, has no vector instructions, does not compile, or takes 1.5 times as long in three quarters of the rounds.
+    It names the guards of inductor that could not be decided.
     """
     rows: list[Row] = []
     interrupted = False
@@ -83,6 +97,9 @@ def command(programs: tuple[str, ...], rounds: int, format_: str, outputs: tuple
                 row = Row(name, lost=f"{found.outcome}: {found.reason}") if isinstance(found, Lost) else found
                 rows.append(row)
                 live.say(f"{len(rows)} of {len(names)}: {name}{_said(row)}")
+            if db is not None:
+                listed = [row.program for row in rows if any(worse_of(row))]
+                live.say(_recorded(db, _sightings(pool, listed, torch, stopped)))
         except KeyboardInterrupt:
             interrupted = True
     if not rows:
@@ -103,6 +120,24 @@ def command(programs: tuple[str, ...], rounds: int, format_: str, outputs: tuple
     )
     if interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
+
+
+def _sightings(pool: Pool, names: list[str], torch: str, stopped: Stopped) -> Iterator[Sighting]:
+    """What the oracles say about these programs: lowering about inductor's code, capture if there is none."""
+    for name in names:
+        for stage in JUDGED_IN:
+            trial = Trial(Run(ProgramSubject(PROGRAMS[name]), stage), (lowering.ORACLE.name, capture.ORACLE.name), ())
+            tried = waited(pool.submit(judge_run, trial, PROGRAM_SECONDS), stopped)
+            for found in tried.failures if not isinstance(tried, Lost) else ():
+                yield sighting(found, PROGRAMS[name], "", torch)
+
+
+def _recorded(url: str, sightings: Iterable[Sighting]) -> str:
+    """Record the sightings, and say which findings they are."""
+    found, now = list(sightings), datetime.now(UTC)
+    with Database.open(url) as database, database.transaction():
+        ids = sorted({database.record(one, now).finding_id for one in found})
+    return f"{counted(len(ids), 'finding')} in {url}{': ' if ids else ''}{', '.join(ids)}"
 
 
 def document(found: CompileBench) -> str:
@@ -254,6 +289,7 @@ compares what ran side by side. Generated kernels are those that inductor writes
 `extern_kernels.mm`, and fallbacks are eager ops that the code calls. Undecided guards are those of inductor's own code
 that took their fallback.
 
-A program is listed if its unbacked version calls a fallback that the backed one does not, calls more kernels, does not
-compile, or has {SLOWER:g} times the run time or more in three quarters of the rounds. The guards below it are
-those of inductor that were undecided in the unbacked version."""
+A program is listed if its unbacked version calls a fallback that the backed one does not, calls more kernels, has no
+vector instructions, does not compile, or has {SLOWER:g} times the run time or more in three quarters of the rounds.
+The guards below it are those of inductor that were undecided in the unbacked version. With `--db` what is listed for
+its code is recorded as findings of the oracle `lowering` ([oracles.md](oracles.md)), with the guard that decided."""

@@ -99,6 +99,7 @@ def oracles_option(note: str, default: tuple[str, ...] = NAMES) -> Callable[[Com
         "assertions (the captured program rejects inputs that eager accepts, or accepts inputs that eager rejects; an "
         "assertion is lost), mechanism (explicit and size-oblivious semantics capture different programs, or only one "
         "captures), recompilation (torch.compile compiles again for other sizes without need), growth (the work of an "
-        "export grows faster than the program). "
+        "export grows faster than the program), lowering (inductor's code for unbacked sizes "
+        "is worse than for backed sizes). "
         f"{note} Can be repeated.",
     )

@@ -30,13 +30,16 @@ from ddefuzz.execute.graphs import forms_of
 from ddefuzz.execute.growing import grown
 from ddefuzz.execute.growth import Growth
 from ddefuzz.execute.intact import kept_intact
+from ddefuzz.execute.kernels import Kernels, kernels_in
 from ddefuzz.execute.prepared import Prepared, inputs_of, parameter_names, sizes_by_name
 from ddefuzz.execute.protocol import (
     APART,
     GROW,
+    LOWER,
     REPEATED,
     CallableSubject,
     ExceptionInfo,
+    Lowered,
     Observation,
     Outcome,
     Run,
@@ -97,6 +100,7 @@ class _Seen:
     seconds: float = 0.0
     repeated: Repeated | None = None
     growths: tuple[Growth, ...] = ()
+    lowered: Lowered | None = None
     digest: str = ""
 
 
@@ -151,6 +155,7 @@ def _observation(run: Run, seen: _Seen, output: str) -> Observation:
         output=_normalized(output)[-OUTPUT_TAIL:],
         repeated=seen.repeated,
         growths=seen.growths,
+        lowered=seen.lowered,
         digest=seen.digest,
     )
 
@@ -203,7 +208,34 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
 
 def _apart(run: Run) -> _Seen:
     """A run in one of the stages that only one oracle judges."""
+    if run.stage == LOWER:
+        return _lowered(run)
     return _grown(run.subject) if run.stage == GROW else _repeated(run.subject, run)
+
+
+def _lowered(run: Run) -> _Seen:
+    """Generate inductor's code with unbacked and with backed sizes. It is not judged if one of the two fails."""
+    backed = Run(msgspec.structs.replace(run.subject, backed=True), run.stage)
+    if not prepare(run.subject).unbacked:
+        return _Seen("not-judged", "it has no unbacked dim that could be backed")
+    found: list[Kernels] = []
+    seen = _Seen()
+    for one in (run,) if run.semantics.answers else (backed, run):
+        code: list[str] = []
+        with clean_slate("inductor"):
+            then = partial(_generated, code)
+            seen = _watched(stage_function("inductor", called=False), prepare(one.subject), one, then)
+        if seen.outcome != "ok" or not code:
+            sizes = "backed" if one is backed else "unbacked"
+            said = seen.exceptions[-1].message.partition("\n")[0] if seen.exceptions else seen.reason
+            return _Seen("not-judged", f"inductor generates no code for {sizes} sizes: {said}"[:OUTPUT_TAIL])
+        found.append(kernels_in(code[0]))
+    seen.lowered = Lowered(found[-1], *found[:-1])
+    return seen
+
+
+def _generated(code: list[str], capture: Capture) -> None:
+    code.extend(capture.generated())
 
 
 def _grown(subject: Subject) -> _Seen:

@@ -14,12 +14,23 @@ import msgspec
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.forms import Form
 from ddefuzz.execute.growth import Growth
+from ddefuzz.execute.kernels import Kernels
 from ddefuzz.execute.repeated import Mode, Repeated
 from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.program.sizes import CallSize
 
 Stage: TypeAlias = Literal[
-    "eager", "fake", "export", "export-strict", "compile", "aot", "inductor", "recompile", "recompile-dynamic", "grow"
+    "eager",
+    "fake",
+    "export",
+    "export-strict",
+    "compile",
+    "aot",
+    "inductor",
+    "recompile",
+    "recompile-dynamic",
+    "grow",
+    "lower",
 ]
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
@@ -35,7 +46,10 @@ are chosen for an oracle, and no options of commands name them.
 GROW: Stage = "grow"
 """The stage that exports a program repeated few and many times, and counts the questions about sizes."""
 
-APART: tuple[Stage, ...] = (*REPEATED, GROW)
+LOWER: Stage = "lower"
+"""The stage in which inductor generates code for a program with unbacked sizes, and for the same with backed sizes."""
+
+APART: tuple[Stage, ...] = (*REPEATED, GROW, LOWER)
 """The stages that only one oracle judges. They run with torch's own settings."""
 
 ALL_STAGES: tuple[Stage, ...] = (*STAGES, *APART)
@@ -160,6 +174,15 @@ class Environment(msgspec.Struct, frozen=True):
     settings: tuple[tuple[str, str], ...] = ()
 
 
+class Lowered(msgspec.Struct, frozen=True):
+    """The kernels that inductor's code calls for unbacked sizes, and for backed sizes. The latter are not counted if
+    guards are answered.
+    """
+
+    unbacked: Kernels
+    backed: Kernels | None = None
+
+
 class Observation(msgspec.Struct, frozen=True):
     """What one run did.
 
@@ -170,8 +193,9 @@ class Observation(msgspec.Struct, frozen=True):
     `answered` are the guards that a run with `answer_guards` answered. `unbacked` counts the unbacked symbols that were
     made. `module` is the path of the innermost nn.Module that ran when an exception was raised. `seconds` of the clock
     are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the resident memory of the worker after the run, in
-    10^6 bytes. `repeated` is what a stage of `REPEATED` counted, `growths` is what `GROW` did. `digest` is that of a
-    captured program, if it is called or its graph is requested: captures with the same digest compute the same.
+    10^6 bytes. `repeated` is what a stage of `REPEATED` counted, `growths` is what `GROW` did, `lowered` what `LOWER`
+    did. `digest` is that of a captured program, if it is called or its graph is requested: captures with the same
+    digest compute the same.
     """
 
     stage: Stage
@@ -195,6 +219,7 @@ class Observation(msgspec.Struct, frozen=True):
     output: str = ""
     repeated: Repeated | None = None
     growths: tuple[Growth, ...] = ()
+    lowered: Lowered | None = None
     digest: str = ""
 
 

@@ -9,7 +9,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Runner
-from ddefuzz.oracles import agreement, assertions, capture, growth, mechanism, recompilation, specialization
+from ddefuzz.oracles import agreement, assertions, capture, growth, lowering, mechanism, recompilation, specialization
 from ddefuzz.oracles.oracle import KindRow, Oracle, attributed
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -22,6 +22,7 @@ ORACLES: tuple[Oracle, ...] = (
     mechanism.ORACLE,
     recompilation.ORACLE,
     growth.ORACLE,
+    lowering.ORACLE,
 )
 """All oracles, in the order in which their failures are reported."""
 

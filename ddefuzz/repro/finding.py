@@ -11,6 +11,7 @@ from ddefuzz.oracles.table import row_of, stored
 from ddefuzz.program.model import Program
 from ddefuzz.repro.call_script import CAPTURES, call_script
 from ddefuzz.repro.count_script import DYNAMIC, count_script
+from ddefuzz.repro.kernels_script import kernels_script
 from ddefuzz.repro.script import repro_script
 
 
@@ -26,6 +27,8 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
         if shown not in DYNAMIC:
             raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(DYNAMIC)}")
         return count_script(program, shown, expected, finding.title)
+    if expected.recognizer == "by_kernels":
+        return kernels_script(program, shown, expected, finding.title)
     if expected.recognizer != "by_call":
         return repro_script(program, shown, expected, finding.title)
     if shown not in CAPTURES:

@@ -11,7 +11,7 @@ from typing import Final
 
 from ddefuzz.classify.expected import Expected
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CAPTURE_STAGES, GROW, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, GROW, LOWER, Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.program.expressions import print_expression
@@ -42,6 +42,11 @@ _CONFIG: Final = (
 )
 """The settings that torch.compile needs for data-dependent sizes. Export needs none."""
 
+_CAPTURED_BY: Final[dict[Stage, Stage]] = {GROW: "export", LOWER: "inductor"}
+"""The captures in the stages that have no name in torch."""
+
+_COMPARE: Final = "# With TORCH_LOGS=output_code, compare with maybe_mark_dynamic in place of mark_unbacked."
+
 _NOT_RETURNED: Final = frozenset({"mutation", "gradient"})
 """Differences that no comparison of results shows."""
 
@@ -64,12 +69,15 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     program, shown = program_of(finding), stage or finding.stage
     if shown in DYNAMIC:
         return "\n".join(_compiled(program, DYNAMIC[shown], expected_of(finding))) + "\n"
+    if shown == LOWER:
+        return f"{_COMPARE}\n{capture_snippet(finding)}"
     return _text(finding, shown, _expected_call(finding))
 
 
 def capture_snippet(finding: Finding) -> str:
     """The lines that capture a finding's smallest program, and do nothing else."""
-    return _text(finding, "export" if finding.stage == GROW else finding.stage, None)
+    stage = finding.stage
+    return _text(finding, _CAPTURED_BY.get(stage, stage) if stage is not None else None, None)
 
 
 def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str:

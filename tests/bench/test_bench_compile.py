@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-from types import FunctionType
 from typing import Any
 
 import pytest
-import sympy  # type: ignore[import-untyped]
-import torch
-from torch._inductor import lowering
-from torch._inductor.virtualized import V
 
 from ddefuzz.bench.compile_model import (
     CompileBench,
@@ -25,6 +20,7 @@ from ddefuzz.bench.compile_model import (
 from ddefuzz.bench.compile_programs import PROGRAMS
 from ddefuzz.bench.compile_run import subjects_of
 from ddefuzz.cli.bench_compile import compile_markdown, compile_text, document
+from tests.oracles.planted_lowering import falling_back
 
 GUARD = "torch/_inductor/lowering.py:7723 sort_stable: u0 < 32767 taken as False"
 
@@ -53,13 +49,17 @@ def test_a_fallback_that_only_the_unbacked_version_calls_is_listed_with_the_guar
     fallback = {"torch.ops.aten.sort.stable": 1}
     unbacked = lowered(generated={}, fallback=fallback, guards=(GUARD,))
     (found,) = worse_of(row(unbacked, lowered()))
-    assert (found.kind, found.evidence, found.guards) == ("falls back", "calls torch.ops.aten.sort.stable", (GUARD,))
+    assert (found.kind, found.evidence, found.guards) == (
+        "falls-back",
+        "calls torch.ops.aten.sort.stable, not with backed sizes",
+        (GUARD,),
+    )
     assert kinds(row(unbacked, lowered(fallback=fallback))) == []
 
 
 def test_more_calls_of_kernels_are_listed() -> None:
     (found,) = worse_of(row(lowered(generated={"cpp_fused_add": 1, "cpp_fused_relu": 1}), lowered()))
-    assert (found.kind, found.evidence) == ("more kernels", "2 calls of kernels, not 1: cpp_fused_relu")
+    assert (found.kind, found.evidence) == ("more-kernels", "2 calls of kernels, 1 with backed sizes: cpp_fused_relu")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_pages_have_ratios_and_what_is_listed() -> None:
     assert "not measured: x: crash: SIGKILL" in said
     page = compile_markdown(found)
     assert "| sort | 5 | 20 | 10 | - | 2.00 (2.00 to 2.00) | - |" in page
-    assert "- **sort** falls back: calls torch.ops.aten.sort.stable" in page
+    assert "- **sort** falls-back: calls torch.ops.aten.sort.stable" in page
     read = json.loads(document(found))
     assert read["rows"][0]["ratios"]["inductor"] == {"backed": 2.0, "static": None}
     assert read["schema"] == "ddefuzz.bench.compile/1"
@@ -108,23 +108,12 @@ def test_there_are_twenty_programs_each_with_an_unbacked_size() -> None:
 
 
 @pytest.mark.slow
-def test_a_planted_lowering_that_falls_back_for_unbacked_sizes_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    op = torch.ops.aten.relu.default
-    handler: Any = lowering.fallback_handler
-    original, fallback = lowering.lowerings[op], handler(op, add_to_fallback_set=False)
-
-    def planted(x: Any) -> Any:
-        sizes: Any = V.graph.sizevars
-        small = sizes.guard_or_false(sympy.Lt(x.get_size()[0], 1_000_000))
-        return original(x) if small else fallback(x)
-
-    code = planted.__code__.replace(co_filename=str(lowering.__file__))
-    inside = FunctionType(code, planted.__globals__, "planted", None, planted.__closure__)
-    monkeypatch.setitem(lowering.lowerings, op, inside)
-    found = run_compile(CompileTask("add_relu", PROGRAMS["add_relu"], 0))
+def test_a_planted_lowering_that_falls_back_for_unbacked_sizes_is_listed() -> None:
+    with falling_back():
+        found = run_compile(CompileTask("add_relu", PROGRAMS["add_relu"], 0))
     assert found.lowered["backed"].fallback == {}
     worse = {one.kind: one for one in worse_of(found)}
-    assert worse["falls back"].evidence == "calls torch.ops.aten.relu.default"
-    (guard,) = worse["falls back"].guards
+    assert worse["falls-back"].evidence == "calls torch.ops.aten.relu.default, not with backed sizes"
+    (guard,) = worse["falls-back"].guards
     assert guard.startswith("torch/_inductor/lowering.py:")
     assert guard.endswith("planted: u0 < 1000000 taken as False")
