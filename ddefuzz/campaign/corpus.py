@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
 from itertools import filterfalse
 from pathlib import Path
 from typing import get_args
@@ -13,6 +12,7 @@ import msgspec
 
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import (
     ALL_STAGES,
@@ -207,8 +207,8 @@ def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
         )
     observation = seen.observation
     calls = tuple(call.size for call in observation.calls)
-    # The version is read from the package's metadata, so that selecting cases does not import torch.
-    if recurs(finding.state, finding.fixed_in, version("torch")):
+    # The version is read from a file, so that selecting cases does not import torch.
+    if recurs(finding.state, finding.fixed_in, installed_version()):
         return Expectation(observation.stage, observation.semantics, calls=calls)
     stage, semantics = observation.stage, observation.semantics
     either = ROWS[finding.state].expects == "either"
