@@ -26,7 +26,7 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
-from ddefuzz.versions.kept import Kept
+from ddefuzz.versions.kept import Kept, files_key
 from ddefuzz.versions.model import Cell, Change, Interpreter, Line, Status, changes
 from ddefuzz.versions.page import write_page
 from ddefuzz.versions.run import cases_under, findings_under, lines_of
@@ -51,8 +51,8 @@ OUTCOMES: dict[Change, Outcome] = {
     "--db",
     "url",
     metavar="URL",
-    help="Run the findings of this database, instead of those in findings/. The results are saved in it. A finding "
-    "that has a result there is not run again.",
+    help="Run the findings of this database, instead of those in findings/. The results are saved in it. What has a "
+    "result there is not run again.",
 )
 @click.option("--fresh", is_flag=True, help="Ignore the results that the database of --db has.")
 @click.option(
@@ -105,11 +105,11 @@ def command(
         with LiveLine(f"running {counted(len(findings), 'finding')} under {len(interpreters)} interpreters") as live:
             for interpreter in interpreters:
                 under = cells[interpreter.name]
+                kept = None if database is None else Kept(database, interpreter.torch)
                 if findings:
-                    kept = None if database is None else Kept(database, interpreter.torch)
                     under |= _findings(interpreter, findings, kept, live, runs=runs, jobs=jobs, fresh=fresh)
                 if cases and interpreter.full:
-                    under |= _cases(interpreter, cases, live, jobs=jobs, trust=trust)
+                    under |= _cases(interpreter, cases, kept, live, jobs=jobs, trust=trust, fresh=fresh)
                 elif cases:
                     live.say(f"{interpreter.name}: has no ddefuzz, so the cases are not run there")
     lines = lines_of(cells, {one.id: one.title for one in findings}, [one.id for one in findings])
@@ -149,10 +149,27 @@ def _findings(
     return cells
 
 
-def _cases(interpreter: Interpreter, paths: list[Path], live: LiveLine, *, jobs: int, trust: bool) -> dict[str, Cell]:
-    """The cells of the cases under one interpreter."""
+def _cases(
+    interpreter: Interpreter,
+    paths: list[Path],
+    kept: Kept | None,
+    live: LiveLine,
+    *,
+    jobs: int,
+    trust: bool,
+    fresh: bool,
+) -> dict[str, Cell]:
+    """The cells of the cases under one interpreter: those that are kept, if the files are the same."""
+    key = files_key(paths, trust=trust)
+    cells = {} if kept is None or fresh else kept.cells_of_cases(key)
+    if cells:
+        live.say(f"{interpreter.name}: results of {counted(len(cells), 'case')} kept")
+        return cells
     live.say(f"{interpreter.name}: running the cases")
-    return cases_under(interpreter, paths, jobs, trust=trust)
+    cells = cases_under(interpreter, paths, jobs, trust=trust)
+    if kept is not None:
+        kept.save_cases(cells, key, datetime.now(UTC))
+    return cells
 
 
 def _without_paths(line: str, interpreters: tuple[Interpreter, ...]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import partial
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import asdict
 
+from ddefuzz.files import read_bytes
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, stamp
 from ddefuzz.findings.results import Result, results
@@ -34,8 +35,21 @@ class Kept:
 
     def save(self, finding: Finding, cell: Cell, when: datetime) -> None:
         """Keep the cell of a finding."""
-        fields = partial(Result, finding.id, self._torch, program_key(finding), when=stamp(when))
-        self._database.save_results([fields(**asdict(cell))])
+        self._save({finding.id: cell}, program_key(finding), when)
+
+    def cells_of_cases(self, key: str) -> dict[str, Cell]:
+        """The kept cells of all cases of the files with this key (`files_key`). Empty if they have not run."""
+        kept = self._database.read(results)
+        return {one.case: cell_of_result(one) for one in kept if (one.torch, one.program) == (self._torch, key)}
+
+    def save_cases(self, cells: Mapping[str, Cell], key: str, when: datetime) -> None:
+        """Keep the cells of all cases of the files with this key."""
+        self._save(cells, key, when)
+
+    def _save(self, cells: Mapping[str, Cell], program: str, when: datetime) -> None:
+        self._database.save_results(
+            Result(name, self._torch, program, when=stamp(when), **asdict(cell)) for name, cell in cells.items()
+        )
 
 
 def cell_of_result(result: Result) -> Cell:
@@ -48,3 +62,13 @@ def program_key(finding: Finding) -> str:
     """What identifies the program of a finding and what it has to show."""
     parts = (finding.signature.key, finding.stage, finding.minimal or finding.original)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def files_key(paths: Iterable[Path], *, trust: bool) -> str:
+    """What identifies the cases below the paths: the content of all files there that may have one or list modules."""
+    digest = hashlib.sha256(repr(trust).encode())
+    for path in paths:
+        found = sorted(one for one in path.rglob("*") if one.suffix in (".py", ".toml")) if path.is_dir() else [path]
+        for one in found:
+            digest.update(f"\0{one}\0".encode() + read_bytes(one))
+    return digest.hexdigest()[:16]

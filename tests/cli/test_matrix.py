@@ -122,6 +122,22 @@ elif sys.argv[1] == "-m":
 """
 
 
+def test_kept_results_of_cases_are_those_of_the_same_files(tmp_path: Path) -> None:
+    python, (calls, case) = tmp_path / "python", (tmp_path / "calls", tmp_path / "cases" / "a.py")
+    line = {"case": "a.py", "status": "gone", "expected": "export dde", "seen": "export ok"}
+    replay = f"open({str(calls)!r}, 'a').write('x'); print({json.dumps(line)!r})"
+    python.write_text(CASES.format(python=sys.executable, replay=replay))
+    python.chmod(0o755)
+    case.parent.mkdir()
+    case.write_text("1")
+    words = (str(case.parent), "--python", str(python), "--db", f"sqlite:///{tmp_path}/kept.db", "--format", "jsonl")
+    for text, ran_so_far in (("1", "x"), ("1", "x"), ("2", "xx")):
+        case.write_text(text)
+        (row,) = map(json.loads, run(*words).stdout.splitlines())
+        assert (row["id"], row["cells"]["2.13.0"]["status"]) == ("a.py", "passes")
+        assert calls.read_text() == ran_so_far
+
+
 @pytest.mark.parametrize(
     ("replay", "error", "message"),
     [
