@@ -14,8 +14,8 @@ MOST = 200
 def markdown(report: Report) -> str:
     """The counts, a table of failed results with their programs, and tables of the others to unfold."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items()) or "no results"
-    parts = [f"## {_text(report.title)}", f"**{counts}** on torch {_text(report.torch)}"]
-    parts += [_text(fact) for fact in report.facts]
+    parts = [f"## {escaped(report.title)}", f"**{counts}** on torch {escaped(report.torch)}"]
+    parts += [escaped(fact) for fact in report.facts]
     failed = report.of("failed")
     if failed:
         parts.append(_table(failed))
@@ -24,7 +24,7 @@ def markdown(report: Report) -> str:
         others = report.of(outcome)
         if others:
             parts.append(_details(f"{len(others)} {outcome}", _table(others)))
-    parts.append(f"Made by `{_code(report.command)}`, ddefuzz {_text(report.version)}.")
+    parts.append(f"Made by `{_code(report.command)}`, ddefuzz {escaped(report.version)}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -33,7 +33,7 @@ def _table(results: Iterable[Result]) -> str:
     lines = ["| id | rule | cause | site | title |", "|---|---|---|---|---|"]
     for one in results[:MOST]:
         site = f"`{_code(one.site)}`" if one.site else ""
-        cells = (f"`{_code(one.id)}`", _text(one.rule), _text(one.cause), site, _text(one.title))
+        cells = (f"`{_code(one.id)}`", escaped(one.rule), escaped(one.cause), site, escaped(one.title))
         lines.append(f"| {' | '.join(cells)} |")
     if len(results) > MOST:
         lines.append(f"| | | | | and {len(results) - MOST} more |")
@@ -51,10 +51,10 @@ def _fence(text: str) -> str:
     return f"{fence}python\n{text.rstrip()}\n{fence}"
 
 
-def _text(text: str) -> str:
+def escaped(text: str) -> str:
     """Text in which nothing is markup."""
-    escaped = re.sub(r"([\\`*_{}\[\]<>#|~@])", r"\\\1", " ".join(text.split()))
-    return escaped.replace("\\@", "@\u200b")  # mentions nobody
+    inert = re.sub(r"([\\`*_{}\[\]<>#|~@])", r"\\\1", " ".join(text.split()))
+    return inert.replace("\\@", "@\u200b")  # mentions nobody
 
 
 def _code(text: str) -> str:

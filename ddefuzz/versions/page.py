@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import get_args
+from typing import Final, get_args
 
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.files import write_atomically
-from ddefuzz.versions.model import Interpreter, Line, Status, changes
+from ddefuzz.formats.markdown import escaped
+from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
 
 
 def group_of(line: Line) -> str:
@@ -29,7 +30,7 @@ def write_page(path: Path, lines: Sequence[Line], interpreters: Sequence[Interpr
 
 
 def page(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: str, plot: str) -> str:
-    """The Markdown: failures by version and category, then every line that differs between versions."""
+    """The Markdown: failures by version and category, the counts of each status, then every line that differs."""
     names = [one.name for one in interpreters]
     groups = sorted({group_of(line) for line in lines})
     rows = [[group, *(_failing(lines, name, group) for name in names)] for group in groups]
@@ -39,15 +40,41 @@ def page(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: st
         f"Made by `{command}`. A number is how many fail, of those that the version can judge.",
         f"![Failures by version of torch]({plot})",
         _table(["", *(f"{one.name} (torch {one.torch})" for one in interpreters)], rows),
+        "## Results by version",
+        "`moved`: another failure shows, at another site or with another condition. `not judged`: this torch has no "
+        "such op or stage, or eager raises for the program.",
+        _table(["", *names], [[what, *(_number(lines, what, name) for name in names)] for what in ROWS]),
         "## What differs",
         ", ".join(f"{number} {change}" for change, number in changes(lines).items())
-        + ". `fixed` passes after a version in which it fails; `never` passes in all.",
+        + ". `fixed` passes after a version in which it fails; `regressed` fails after one that passes; `new` could "
+        "not be made in the oldest; `never` fails in none.",
         _table(
             ["case", *names, "change"],
-            [[f"`{line.id}`", *(line.cells[name].status for name in names), line.change] for line in differing],
+            [
+                [f"`{line.id}`{_said(line)}", *(line.cells[name].status for name in names), line.change]
+                for line in sorted(differing, key=lambda line: (CHANGES.index(line.change), group_of(line), line.id))
+            ],
         ),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+ROWS: Final = (*get_args(Status), "fixed", "regressed")
+"""The rows of the second table: statuses, and what changed before a version."""
+
+CHANGES: Final = get_args(Change)
+
+
+def _number(lines: Iterable[Line], what: str, name: str) -> str:
+    if what == "fixed":
+        return str(sum(name in line.fixed_in for line in lines))
+    if what == "regressed":
+        return str(sum(name in line.regressed_in for line in lines))
+    return str(_count(lines, name, what))
+
+
+def _said(line: Line) -> str:
+    return f" {escaped(line.title)}" if line.title else ""
 
 
 def _failing(lines: Iterable[Line], name: str, group: str) -> str:
@@ -62,13 +89,22 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
+PARTS: Final = {"findings": True, "cases": False}
+
+
+def _count(lines: Iterable[Line], name: str, status: str) -> int:
+    return sum(line.cells[name].status == status for line in lines)
+
+
 def _plot(lines: Sequence[Line], interpreters: Sequence[Interpreter]) -> str:
     try:
         altair, convert = import_module("altair"), import_module("vl_convert")
     except ModuleNotFoundError as error:
         raise UnsupportedError(f"--page: found no {error.name}, expected it: install ddefuzz[report]") from error
+    parts = {what: [line for line in lines if bool(line.finding) == is_finding] for what, is_finding in PARTS.items()}
     values = [
-        {"torch": one.name, "status": status, "cases": sum(line.cells[one.name].status == status for line in lines)}
+        {"what": what, "torch": one.name, "status": status, "cases": _count(part, one.name, status)}
+        for what, part in parts.items()
         for one in interpreters
         for status in get_args(Status)
     ]
@@ -77,9 +113,11 @@ def _plot(lines: Sequence[Line], interpreters: Sequence[Interpreter]) -> str:
         .mark_bar()
         .encode(
             y=altair.Y("torch:N", title="torch", sort=[one.name for one in interpreters]),
-            x=altair.X("cases:Q", title="findings and cases"),
+            x=altair.X("cases:Q", title=None),
             color=altair.Color("status:N", title=None, sort=list(get_args(Status))),
+            row=altair.Row("what:N", title=None),
         )
+        .resolve_scale(x="independent")
         .properties(width=600)
     )
     svg: str = convert.vegalite_to_svg(chart.to_json())

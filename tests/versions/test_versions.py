@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of, changes, in_order
+from ddefuzz.versions.page import write_page
 
 SHORT: dict[str, Status] = {"f": "fails", "p": "passes", "s": "sometimes", "m": "moved", "-": "not judged"}
 
@@ -60,3 +63,39 @@ def test_the_runs_of_one_finding(statuses: list[str], expected: Cell) -> None:
 def test_interpreters_are_in_order_of_their_torch() -> None:
     some = [Interpreter(name, "", name) for name in ("2.15.0", "2.6.0+cpu", "2.13.0+cu128", "2.13.0")]
     assert [one.name for one in in_order(some)] == ["2.6.0+cpu", "2.13.0", "2.13.0+cu128", "2.15.0"]
+
+
+@pytest.mark.slow
+def test_the_page_has_categories_counts_and_what_differs(tmp_path: Path) -> None:
+    names = ("2.6.0", "2.13.0", "2.15.0")
+
+    def of(id_: str, signs: str, *, finding: bool = True) -> Line:
+        cells = {name: Cell(SHORT[sign]) for name, sign in zip(names, signs, strict=True)}
+        return Line(id_, "a | title" if finding else "", cells, id_ if finding else "")
+
+    lines = [
+        of("dde-aa", "ffp"),
+        of("dde-bb", "-ff"),
+        of("crash-cc", "pff"),
+        of("dde-dd", "fff"),
+        of("corpora/reported/cases.py:a@export", "-fp", finding=False),
+    ]
+    write_page(tmp_path / "versions.md", lines, [Interpreter(name, "", name) for name in names], "ddefuzz matrix")
+    page = (tmp_path / "versions.md").read_text()
+    tables = [
+        [row.strip("| ").split(" | ") for row in part.splitlines()] for part in page.split("\n\n") if "---" in part
+    ]
+    categories, counts, differing = ({row[0]: row[1:] for row in rows} for rows in tables)
+    assert categories["findings: dde"] == ["2 of 2", "3 of 3", "2 of 3"]
+    assert categories["findings: crash"] == ["0 of 1", "1 of 1", "1 of 1"]
+    assert categories["reported: export"] == ["-", "1 of 1", "0 of 1"]
+    assert (counts["fails"], counts["fixed"]) == (["2", "5", "3"], ["0", "0", "2"])
+    assert (counts["regressed"], counts["not judged"]) == (["0", "1", "1"], ["2", "0", "0"])
+    assert [(name.split()[0], row[-1]) for name, row in differing.items() if name.startswith("`")] == [
+        ("`dde-aa`", "fixed"),
+        ("`corpora/reported/cases.py:a@export`", "fixed"),
+        ("`crash-cc`", "regressed"),
+        ("`dde-bb`", "new"),
+    ]
+    assert "`dde-aa` a \\| title" in page
+    assert "<svg" in (tmp_path / "versions.svg").read_text()
