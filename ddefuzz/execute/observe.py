@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 import msgspec
@@ -81,7 +81,7 @@ _GENERATED = (
 
 @dataclass(slots=True)
 class _Seen:
-    """The results of the watched run, without objects of torch."""
+    """The fields of an `Observation` that the run gives. No object of torch is in them."""
 
     outcome: Outcome = "ok"
     reason: str = ""
@@ -136,27 +136,9 @@ def _observation(run: Run, seen: _Seen, output: str) -> Observation:
     return Observation(
         stage=run.stage,
         semantics=run.semantics,
-        outcome=seen.outcome,
-        reason=seen.reason,
-        exceptions=seen.exceptions,
-        raised=seen.raised,
-        guards=seen.guards,
-        graph=seen.graph,
-        calls=seen.calls,
-        forms=seen.forms,
-        constraints=seen.constraints,
-        answered=seen.answered,
-        unbacked=seen.unbacked,
-        module=seen.module,
-        compiles=seen.compiles,
-        cpu_seconds=seen.cpu_seconds,
-        seconds=seen.seconds,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
         output=_normalized(output)[-OUTPUT_TAIL:],
-        repeated=seen.repeated,
-        growths=seen.growths,
-        lowered=seen.lowered,
-        digest=seen.digest,
+        **{field.name: getattr(seen, field.name) for field in fields(seen)},
     )
 
 
