@@ -45,4 +45,4 @@ def fixed(attempt: Attempt, failing: Sequence[str]) -> tuple[Fixed, ...]:
         return tuple(Fixed(does, tuple(dict.fromkeys(keys))) for does, keys in parts.items())
     keys = dict.fromkeys((*failing, *attempt.met))
     keeps_code = all(HARM[one.edit.kind] > 1 and one.edit.removed is None for one in attempt.edits)
-    return (Fixed(attempt.does, tuple(keys), onwards=keeps_code and bool(attempt.met)),)
+    return (Fixed(attempt.does, tuple(keys), continued=keeps_code and bool(attempt.met)),)

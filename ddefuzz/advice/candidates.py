@@ -29,6 +29,8 @@ from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Raised, SymbolOrigin
 _SOURCE = re.compile(r"dim (?P<dim>\d+) of (?P<leaf>.+?)(, dim \d+ of .+)?")
 """An input's dim as `SymbolOrigin.source` has it: the first one, if several dims share a size."""
 
+_NOT_ZERO = re.compile(r"^(\S+\.shape\[\d+\]) != 0$")
+
 MOST_DIMS = 6
 """Up to this many input dims are tried where torch does not say which of them a symbol is."""
 
@@ -175,7 +177,8 @@ def _conditions(question: str, mapping: dict[str, str], *, data: bool) -> Iterat
     if condition is None:
         yield from bounds
         return
-    told = [ast.unparse(opposite(condition)), ast.unparse(condition)]
+    # torch takes more from `> 0` than from `!= 0`, and for a size they mean the same.
+    told = [_NOT_ZERO.sub(r"\1 > 0", ast.unparse(one)) for one in (opposite(condition), condition)]
     # Of several sizes, a bound of one is easier to read and to keep than a relation of all.
     yield from [*bounds, *told] if len(mapping) > 1 and _is_computed(condition) else [*told, *bounds]
 

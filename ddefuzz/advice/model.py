@@ -130,12 +130,12 @@ class Where(msgspec.Struct, frozen=True):
 class Fixed(msgspec.Struct, frozen=True):
     """A part of a change, and the keys of the failures that are gone in the captures with it.
 
-    `onwards` says that the failures seen only after answers are gone too: the change removes no code that they are in.
+    `continued` says that the failures seen only after answers are gone too: the change removes no code.
     """
 
     does: str
     keys: tuple[str, ...]
-    onwards: bool = False
+    continued: bool = False
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -67,7 +67,7 @@ def _fixes(part: Fixed, problems: Sequence[Problem]) -> str:
         str(number)
         for number, problem in enumerate(problems, 1)
         if problem.kind in KINDS
-        and (set(problem.keys) & set(part.keys) or (part.onwards and not problem.stages and not problem.consequence))
+        and (set(problem.keys) & set(part.keys) or (part.continued and not problem.stages and not problem.consequence))
     ]
     if not numbers:
         return ""

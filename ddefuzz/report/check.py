@@ -25,7 +25,7 @@ from ddefuzz.oracles.table import oracle_of, row_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.report.chain import Caller, Symbol, chain_of, own_caller, stacks_of, symbols_of
-from ddefuzz.report.not_data import DRAWS, remedy
+from ddefuzz.report.not_data import DRAWS, TYPES, remedy
 from ddefuzz.report.owner import YOURS, Owner, torch_itself
 
 SCHEMA = "ddefuzz.check/2"
@@ -272,7 +272,9 @@ def _problem(case: str, group: Sequence[Found], controls: Mapping[str, Control])
     at_own = named.signature.site.module == "user code" or named.cause in ("user", "python-value", "refused")
     draws = own is not None and DRAWS.search(own.code) is not None
     said = "\n".join([own.code if own is not None else "", *(one.message for one in seen.exceptions)])
-    help_ = LOOP_REMEDY if loop_of(named) else remedy(said) if draws or about_data is False else ""
+    if draws or (about_data is None and TYPES.search(said)):
+        about_data = False
+    help_ = LOOP_REMEDY if loop_of(named) else remedy(said) if about_data is False else ""
     return Problem(
         case,
         tuple(dict.fromkeys(one.named.failure.observation.stage for one in group if one.stops)),
@@ -291,7 +293,7 @@ def _problem(case: str, group: Sequence[Found], controls: Mapping[str, Control])
         chain=chain,
         module=(raised.module if raised is not None else "") or seen.module,
         symbols=symbols_of(raised),
-        about_data=False if draws else about_data,
+        about_data=about_data,
         control=control,
         answers=tuple(dict.fromkeys(one.answer for one in group if one.answer is not None)),
         consequence=first.consequence and about_data is not False,

@@ -9,6 +9,9 @@ _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
 DRAWS = re.compile(r"\b(numpy|np)\.random\b")
 """Code that draws random numbers without torch. Capture takes them for data."""
 
+TYPES = re.compile(r"in output, which is not a known type|Unsupported (input|output) type")
+"""Errors about the type of an input or output."""
+
 REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), what)
     for pattern, what in (

@@ -86,7 +86,7 @@ PROBLEMS = (
     ("fixes", "said"),
     [
         ((Fixed("a", ("dde-1",)),), ["fixes problem 1"]),
-        ((Fixed("a", ("dde-1",), onwards=True),), ["fixes problems 1, 2"]),
+        ((Fixed("a", ("dde-1",), continued=True),), ["fixes problems 1, 2"]),
         ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-2",))), ["a: fixes problem 1", "b: fixes problem 2"]),
         ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-9",))), ["a: fixes problem 1", "b"]),
         ((Fixed("a", ("lost-4",)),), []),

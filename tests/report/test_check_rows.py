@@ -10,7 +10,7 @@ import pytest
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.cli.check_page import FEWEST_IN_COMMON, headline, in_common
+from ddefuzz.cli.check_page import FEWEST_IN_COMMON, headline, in_common, without_wrappers
 from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Answered, Frame, Guard, Place, Raised, SymbolOrigin
@@ -19,7 +19,7 @@ from ddefuzz.oracles.program import Tried
 from ddefuzz.oracles.table import kinds
 from ddefuzz.report.chain import Caller
 from ddefuzz.report.check import CaseRuns, Document, captures_of, failed, problems_of
-from ddefuzz.report.owner import YOURS
+from ddefuzz.report.owner import YOURS, Owner
 
 EAGER = Observation("eager", EXPLICIT, "ok")
 OK = Observation("export", EXPLICIT, "ok", graph="a")
@@ -114,6 +114,26 @@ def test_what_fails_after_answers_may_be_their_consequence() -> None:
     went_on = Observation("export", EXPLICIT, "fail", exceptions=(broken,), answered=(Answered(RAISED, False),))
     first, second = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
     assert (first.consequence, second.consequence) == (False, True)
+
+
+def test_an_output_of_an_unknown_type_is_no_consequence_of_answers() -> None:
+    error = ExceptionInfo("builtins.RuntimeError", "Found <class 'm.Cache'> in output, which is not a known type.")
+    answered = (Answered(RAISED, True),)
+    went_on = Observation("export", EXPLICIT, "fail", exceptions=(error,), answered=answered)
+    problems = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
+    other = next(one for one in problems if one.kind != "dde")
+    assert (other.about_data, other.consequence, other.owner) == (False, False, YOURS)
+    assert other.remedy.startswith("return tensors in tuples, lists or dicts, or register the type")
+
+
+def test_calls_by_which_a_package_passes_its_arguments_on_are_left_out() -> None:
+    package = Owner("package", "lib", "1.0")
+    calls = (
+        Caller("lib/wrap.py", 3, "wrapper", "func(self, *args, **kwargs)", package),
+        Caller("m.py", 7, "f", "self.layer(*args, **kwargs)", YOURS),
+        Caller("lib/wrap.py", 3, "wrapper", "func(self, *args, **kwargs)", package),
+    )
+    assert without_wrappers(calls) == calls[1:]
 
 
 def test_an_endless_loop_after_answers_is_no_problem_of_pytorch() -> None:
