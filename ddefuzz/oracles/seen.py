@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -44,6 +44,9 @@ class Seen(NamedTuple):
 
 
 Suspect = TypeVar("Suspect")
+
+MOST_TRIED = 6
+"""Guards that are tried in place of one that fixes a call, at most. Each costs a capture."""
 
 _RESULT = re.compile(r"result(?:\[(\d+)\])?")
 """The whole result of a call, or one item of it, as differences name them."""
@@ -87,20 +90,52 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
     """The guard whose true value fixes the call; None if no guard's does.
 
     The program is captured again with each single guard forced to its true value (see `most_suspect` for the order). If
-    none is enough, all are forced, and those that are not needed are left out again.
+    none is enough, all are forced, and those that are not needed are left out again. If one is, a guard that depends on
+    it may be to blame in its place (see `_decisive`).
     """
     suspects = most_suspect(seen, call, shows)
     if not suspects or not seen.text:
         return None
 
+    fixed: dict[tuple[tuple[Guard, bool], ...], Observation] = {}
+
     def fixes(chosen: tuple[tuple[Guard, bool], ...]) -> bool:
         again = _captured_truly(seen, chosen, call, runner)
-        if not again.calls:
-            return _refuses_alike(again, call)
-        return not shows(Seen(seen.text, again), again.calls[0])
+        right = not shows(Seen(seen.text, again), again.calls[0]) if again.calls else _refuses_alike(again, call)
+        if right:
+            fixed[chosen] = again
+        return right
 
     blamed = fewest(suspects, fixes)
+    if len(blamed) == 1:
+        blamed = (_decisive(blamed[0], suspects, fixes, fixed),)
     return at_guard(blamed[0][0]) if blamed else None
+
+
+def _decisive(
+    blamed: tuple[Guard, bool],
+    suspects: tuple[tuple[Guard, bool], ...],
+    fixes: Callable[[tuple[tuple[Guard, bool], ...]], bool],
+    fixed: Mapping[tuple[tuple[Guard, bool], ...], Observation],
+) -> tuple[Guard, bool]:
+    """Of the guards that fix a call alone, the one that does so while the others keep their false answers.
+
+    With the true value of a guard, a later one may not be evaluated any more. If the true value of the later one fixes
+    the call, and the earlier one is still answered falsely then, the answer of the earlier one does no harm.
+    """
+    tried = 0
+    for other in suspects:
+        if other == blamed or _is_answered_alike(other[0], fixed[blamed,]) or tried == MOST_TRIED:
+            continue
+        tried += 1
+        if fixes((other,)) and _is_answered_alike(blamed[0], fixed[other,]):
+            blamed = other
+    return blamed
+
+
+def _is_answered_alike(guard: Guard, observation: Observation) -> bool:
+    answers = {(one.place, one.expression): one.fallback for one in observation.guards}
+    return answers.get((guard.place, guard.expression)) == guard.fallback
 
 
 def _captured_truly(seen: Seen, answers: tuple[tuple[Guard, bool], ...], call: Call, runner: Runner) -> Observation:

@@ -129,6 +129,24 @@ def test_of_guards_that_explain_as_many_calls_the_one_that_is_false_in_fewer_oth
     assert found.signature.site.function == "f1"
 
 
+@pytest.mark.parametrize(("first_stays", "blamed"), [(True, "f2"), (False, "f1")])
+def test_a_guard_whose_false_answer_does_no_harm_is_not_blamed(first_stays: bool, blamed: str) -> None:
+    """Each of two guards fixes the call, the second one while the first keeps its false answer."""
+    first, second = (
+        Guard(Place("Python", "torch/_refs/__init__.py", line), "guard_or_false", text, False, "same", f"f{line}")
+        for line, text in ((1, "Eq(u0, 3)"), (2, "u0 >= 3"))
+    )
+    agrees = Call("all", RETURNED, RETURNED, "same", symbols=(("u0", 5),))
+
+    def runner(run: Run) -> Observation:
+        answered = {one.place.line for one in run.semantics.answers}
+        left = (first,) if first_stays and answered == {2} else ()
+        return observed(Call("2", RETURNED, RETURNED, "same") if answered else wrong(), guards=left)
+
+    (found,) = classified(seen(wrong(), agrees, guards=(first, second)), runner)
+    assert found.signature.site.function == blamed
+
+
 def test_without_a_guard_the_first_wrong_op_is_blamed() -> None:
     def runner(run: Run) -> Observation:
         assert isinstance(run.subject, ProgramSubject)
