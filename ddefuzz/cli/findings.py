@@ -23,6 +23,7 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES, is_open
 from ddefuzz.findings.model import Finding, as_document
+from ddefuzz.findings.results import results
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.oracles import table
 
@@ -152,6 +153,7 @@ def show(
     """Show one finding. The first characters of its ID are enough if no other ID begins with them."""
     with Database.open(db, create=False) as database:
         finding = resolve(database, finding_id)
+        by_version = database.read(lambda session: results(session, finding.id))
     for former in finding.former:
         if finding_id in former and finding_id not in finding.id:
             click.echo(f"{former} is now {finding.id}", err=True)
@@ -169,7 +171,7 @@ def show(
         write_stdout(_program(finding, minimal=minimal))
     else:
         one_line = json_writers([as_document(finding)])["jsonl"]
-        writers = {"text": lambda page: show_page(finding, page), "json": one_line}
+        writers = {"text": lambda page: show_page(finding, page, by_version), "json": one_line}
         deliver(writers, format_, outputs)
 
 

@@ -114,7 +114,7 @@ def command(
                     live.say(f"{interpreter.name}: has no ddefuzz, so the cases are not run there")
     lines = lines_of(cells, {one.id: one.title for one in findings}, [one.id for one in findings])
     if page is not None:
-        write_page(page, lines, interpreters, _without_paths(command_line(), interpreters))
+        write_page(page, lines, interpreters, _without_paths(command_line(), interpreters, url))
     report = matrix_report(lines, interpreters)
     deliver({"text": lambda paper: matrix_page(lines, interpreters, paper), **writers_of(report)}, format_, outputs)
     if any(line.change == "regressed" for line in lines):
@@ -172,11 +172,11 @@ def _cases(
     return cells
 
 
-def _without_paths(line: str, interpreters: tuple[Interpreter, ...]) -> str:
-    """The command line without the machine's paths of interpreters."""
+def _without_paths(line: str, interpreters: tuple[Interpreter, ...], url: str | None) -> str:
+    """The command line without the machine's paths of interpreters and of the database."""
     for one in interpreters:
         line = line.replace(one.python, "PATH")
-    return line
+    return line if url is None else line.replace(url, "URL")
 
 
 def _selected(
@@ -218,7 +218,28 @@ def matrix_page(lines: list[Line], interpreters: tuple[Interpreter, ...], page: 
         for one in interpreters
     ]
     shown = rendered(Group(table(("id", *names, "change"), rows, page.width), ""), page)
-    return shown + "\n".join([*totals, f"{counted(len(lines), 'line')}: {counts}"]) + "\n"
+    return (
+        shown
+        + "\n".join([*totals, f"{counted(len(lines), 'line')}: {counts}", *_next(lines, interpreters, page)])
+        + "\n"
+    )
+
+
+MOST_COMMANDS = 5
+
+
+def _next(lines: list[Line], interpreters: tuple[Interpreter, ...], page: Page) -> list[str]:
+    """Commands that record what is fixed."""
+    releases = {one.name: one.torch.partition("+")[0] for one in interpreters}
+    fixed = [line for line in lines if line.finding and line.change == "fixed"]
+    commands = [
+        page.invocation.command(
+            *("findings", "set", line.id, "fixed", "--why", "matrix"),
+            *(word for name in line.fixed_in for word in ("--in", releases[name])),
+        )
+        for line in fixed[:MOST_COMMANDS]
+    ]
+    return ["Next:", *(f"  {one}" for one in commands)] if commands else []
 
 
 def _totals(lines: list[Line], interpreter: Interpreter) -> list[tuple[Status, int]]:

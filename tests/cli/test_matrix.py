@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.cli import bisect, matrix
+from ddefuzz.cli.findings import show
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import read_finding, write_findings
@@ -80,8 +81,10 @@ def test_a_finding_is_fixed_and_another_regresses(tmp_path: Path, findings: Path
     assert (lines[ROLL]["change"], lines[ROLL]["regressed_in"]) == ("regressed", ["new"])
     text = run(*words).stdout
     assert "2.13.0 (torch 2.13.0): 1 fails, 1 passes" in text
-    assert "2 lines: 1 fixed, 1 regressed" in text
-    assert max(map(len, text.splitlines())) <= 100
+    said, _, after = text.partition("Next:\n")
+    assert "2 lines: 1 fixed, 1 regressed" in said
+    assert max(map(len, said.splitlines())) <= 100
+    assert after.strip().endswith(f"findings set {DIFF} fixed --why matrix --in 2.15.0")
 
 
 def test_only_what_does_not_show_runs_again_in_new_processes(tmp_path: Path, findings: Path) -> None:
@@ -103,6 +106,10 @@ def test_kept_results_are_not_run_again(tmp_path: Path, findings: Path) -> None:
     both = run(str(findings), "--python", old, "--python", new, *db, "--format", "jsonl")
     assert [json.loads(line)["change"] for line in both.stdout.splitlines()] == ["fixed", "fails"]
     assert "2.13.0: 2 results kept, 0 findings to run" in both.stderr
+    with Database.open(db[1]) as database:
+        database.put([read_finding(findings / DIFF)])
+    shown = CliRunner(env={"COLUMNS": "100"}).invoke(show, [DIFF, *db[:2]], catch_exceptions=False).stdout
+    assert "2.13.0 fails, 2.15.0 passes" in shown
     assert (ran(old), ran(new)) == ([DIFF, ROLL], [DIFF, ROLL, f"{DIFF} cold"])
     run(str(findings), "--python", old, *db, "--fresh", "--id", ROLL)
     assert ran(old) == [DIFF, ROLL, ROLL]
