@@ -349,6 +349,19 @@ def test_a_person_triages_a_list_with_keys_only(browser: Browser, database: Data
         expect(page).to_have_url(f"{address}/findings?sort=id")
 
 
+def test_a_page_that_loads_itself_again_keeps_the_place(browser: Browser, database: Database) -> None:
+    again = "htmx.ajax('GET', '/', {target: '#live', select: '#live', swap: 'outerHTML'})"
+    with served(database) as address, opened(browser, address) as page:
+        page.goto("/")
+        page.keyboard.press("j")
+        focused = page.locator(f"#row-{CHUNK.key}")
+        expect(focused).to_be_focused()
+        page.evaluate("document.querySelector('#live').dataset.before = '1'")
+        page.evaluate(again)
+        expect(page.locator("#live[data-before]")).to_have_count(0)
+        expect(focused).to_be_focused()
+
+
 def test_a_person_logs_in_with_the_token(browser: Browser, database: Database) -> None:
     with served(database, Access(token="secret")) as address, opened(browser, address) as page:
         page.goto(f"/findings/{CHUNK.key}")
