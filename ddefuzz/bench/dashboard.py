@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,8 @@ from sqlalchemy import create_engine, text
 
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Progress, stamp
+from ddefuzz.findings.model import Finding, Progress, stamp
+from ddefuzz.sweep.tasks import Failed, Swept
 from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
 from ddefuzz.web.serve import listen
@@ -52,6 +53,9 @@ database has none, so that page is compared with the empty list.
 CAMPAIGNS: Final = 200
 POINTS: Final = 240
 """What is saved of one campaign: one point a minute for four hours."""
+
+OPS: Final = 1_400
+"""As many as a sweep of torch 2.13.0 has."""
 
 VERSIONS: Final = ("2.13.0+cpu", "2.14.1+cpu", "2.15.0+cpu")
 """Each finding has a result of `ddefuzz matrix` under each of them."""
@@ -100,6 +104,7 @@ def measure(source: Database, findings: int, requests: int, folder: Path) -> Das
         _multiply(full, findings)
         _add_campaigns(database)
         _add_results(full)
+        _add_sweep(database, own)
         for torch in source.torch_versions():
             database.add_sites(torch, source.sites(torch))
         with _served(database) as many, _served(nothing) as none:
@@ -168,6 +173,21 @@ def _add_results(path: Path) -> None:
             values = {"torch": torch, "last": torch == VERSIONS[-1], "now": "2026-01-01T00:00:00.000000Z"}
             connection.execute(text(added), values)
     engine.dispose()
+
+
+def _add_sweep(database: Database, findings: Sequence[Finding]) -> None:
+    """A sweep. Every third op fails, with the signatures and programs of two findings."""
+    with database.transaction():
+        for at in range(OPS):
+            failures = tuple(
+                Failed(one.signature, one.cause, "fails", one.anchor, ("plain",), ("float32",), 3, one.minimal or "")
+                for one in (findings[at % len(findings)], findings[-1 - at % len(findings)])
+            )
+            op = f"torch.nn.functional.op_{at}"
+            swept = Swept(op, "opinfo", samples=16, runs=48, explicit="ok", size_oblivious="dde")
+            if at % 3 == 0:
+                swept = msgspec.structs.replace(swept, explicit="dde", failures=failures)
+            database.save_swept("sweep", op, msgspec.json.encode(swept).decode())
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def command(number: int, requests: int, db: str, format_: str, outputs: tuple[tu
     """Compare how long pages of `ddefuzz serve` take with many findings and with none, side by side.
 
     The findings of the database are copied into a temporary one until there are N. 10,000 need about 700 MB. 200
-    campaigns and the results of a version matrix are added to it.
+    campaigns, a sweep and the results of a version matrix are added to it.
     """
     check_extra()
     # Imported here, because importing FastAPI takes longer than most commands.

@@ -26,7 +26,7 @@ class VersionsQuery(Asked):
     """Which results of `ddefuzz matrix`, and which page of them."""
 
     show: Literal["differing", "all"] = Field(
-        default="differing", description="differing: findings whose status is not the same in all versions."
+        default="differing", description="differing: findings and cases whose status is not the same in all versions."
     )
     page: int = Field(default=1, ge=1, le=1_000_000)
 
@@ -46,8 +46,8 @@ class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MatrixLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding under the versions of torch with results, oldest first. `title` is empty if there is no such finding
-    any more.
+    """One finding or case under the versions of torch with results, oldest first. `title` is empty for a case, and for
+    a finding that is not in the database any more.
     """
 
     id: str
@@ -58,7 +58,7 @@ class MatrixLine(msgspec.Struct, frozen=True, kw_only=True):
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     """Results of `ddefuzz matrix`. `statuses` has the numbers of all results, by version and status. `total` is the
-    number of findings that the query selects, and `lines` are those of one page.
+    number of findings and cases that the query selects, and `lines` are those of one page.
     """
 
     statuses: dict[str, dict[str, int]]

@@ -163,12 +163,13 @@ def test_results_of_the_matrix_are_shown_by_version(client: TestClient, database
         (SECOND, "2.9.0", "another", "fails"),
         (SECOND, "2.10.0", "another", "fails"),
         ("gone", "2.9.0", "another", "sometimes"),
+        ("corpus/a.py:net@export", "2.9.0", "another", "fails"),
     ]
     database.save_results([Result(*one, 1, 3, "why <b>", "2026-01-01T00:00:00.000000Z") for one in ran])
     matrix = client.get("/versions?format=json").json()["matrix"]
     assert (list(matrix["statuses"]), matrix["statuses"]["2.9.0"]) == (
         ["2.9.0", "2.10.0"],
-        {"fails": 2, "sometimes": 1},
+        {"fails": 3, "sometimes": 1},
     )
     (line,) = matrix["lines"]
     assert (line["id"], line["title"], line["change"]) == (FIRST, database.get(FIRST).title, "fixed")
@@ -181,6 +182,7 @@ def test_results_of_the_matrix_are_shown_by_version(client: TestClient, database
         FIRST: "fixed",
         SECOND: "fails",
         "gone": "sometimes",
+        "corpus/a.py:net@export": "fails",
     }
     page = client.get("/versions?show=all").text
     assert "1 of 3 runs" in page
