@@ -23,6 +23,9 @@ from ddefuzz.instrument.events import Place
 FRESH: Final = 3
 """One in this many called cases is a new draw."""
 
+RETRIED: Final = 5
+"""One in this many called cases may be for a guard that only programs which failed evaluated. Most fail again."""
+
 KEPT: Final = 8
 """The number of programs that are kept for each guard, each with another form of its expression."""
 
@@ -56,7 +59,8 @@ class Calling:
         """
         self._chosen += 1
         doubtful = {place for place in self.failed.keys() - self.programs if self._untried(self.failed[place], stage)}
-        places = [*self.programs, *sorted(doubtful)]
+        retries = self._chosen % RETRIED == 0 or not self.programs
+        places = [*self.programs, *(sorted(doubtful) if retries else ())]
         if self._chosen % FRESH == 0 or not places:
             return fresh
         place = min(places, key=lambda one: (self.runs[one, stage], self.total[one], random.random()))

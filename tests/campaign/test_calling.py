@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ddefuzz.campaign.calling import FRESH, Calling
+from ddefuzz.campaign.calling import FRESH, RETRIED, Calling
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.coverage.reach import Answer, Reached
 from ddefuzz.execute.protocol import Stage
@@ -66,6 +66,16 @@ def test_what_failed_is_called_once_in_other_stages_if_its_guard_has_no_other_pr
     calling.learn(came(6, "fake", "passes", RARELY))
     assert chosen(calling, 7, 1, "compile") == [Again("passes")]
     assert isinstance(chosen(calling, 8, 2, "compile")[0], Mutate)
+
+
+def test_few_of_the_called_programs_are_ones_that_failed() -> None:
+    calling = Calling()
+    calling.learn(came(1, "fake", "often", OFTEN))
+    for index in range(2, 7):
+        place = Place("Python", "torch/_refs/__init__.py", 20 + index)
+        calling.learn(came(index, "fake", f"fails {index}", place, outcome="fail"))
+    again = [one for one in chosen(calling, 7, 2 * RETRIED) if isinstance(one, Again) and one.program != "often"]
+    assert len(again) == 2
 
 
 def test_a_guard_that_raised_is_not_called() -> None:
