@@ -1,4 +1,4 @@
-"""A wrapper around a callable that states promises about its inputs, and how a file comes to use it."""
+"""A wrapper around a callable that states promises about its inputs, and the edit that makes a file use it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class _Undecided(NamedTuple):
 
 
 def experiment(programs: Iterable[Asked], stage: Stage, runner: Runner) -> Experiment:
-    """Try each value of the first undecided guard of the first program, with it and all others that come to it."""
+    """Try each value of the first undecided guard of the first program, with it and all others that evaluate it."""
     signature: Signature | None = None
     first: Raised | None = None
     done: list[OfProgram] = []

@@ -27,7 +27,7 @@ REASON_LINES = 12
 def find_breaks(subject: Subject) -> Broken:
     """Call the compiled subject once, with dynamo's eager backend.
 
-    After a break, what ran eagerly has plain sizes: dynamo goes on with them as it does with any sizes of an input.
+    After a break, what ran eagerly has plain sizes: dynamo continues with them as with any sizes of an input.
     """
     run = Run(subject, "compile")
     graphs: list[GraphModule] = []

@@ -1,4 +1,6 @@
-"""What specialization keys cost: the fast path, the safe path, and a dispatch by them, beside a plain dict lookup."""
+"""What specialization keys cost: the fast path, the safe path, and a dispatch by them, compared with a plain dict
+lookup.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Hook:
     def on_error(self, error: BaseException) -> None:
         """Write a call site that raised, once.
 
-        It is classified now, while the native stack exists. torch may catch the error and go on.
+        It is classified now, while the native stack exists. torch may catch the error and continue.
         """
         raised = self.recorder.raised([error]) if self.recorder is not None else None
         if raised is not None:

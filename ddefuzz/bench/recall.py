@@ -222,7 +222,7 @@ def judge_fault(fault: Planted, seen: Observation) -> Planted:
     fault = msgspec.structs.replace(fault, programs=fault.programs + 1)
     if seen.raised is None or not seen.raised.withheld:
         last = seen.exceptions[0].message.partition("\n")[0][:120] if seen.exceptions else seen.reason
-        why = "torch catches the error and goes on" if seen.outcome == "ok" else f"ends otherwise: {last}"
+        why = "torch catches the error and continues" if seen.outcome == "ok" else f"ends otherwise: {last}"
         changes = seen.outcome != "ok" or fault.effect == "changes"
         return msgspec.structs.replace(fault, effect="changes" if changes else "harmless", why=f"{seen.stage}: {why}")
     named = tuple(map(classify, judge([seen])))

@@ -98,7 +98,7 @@ class Guide:
 
     `samples` are the ops that torch has samples of. `sites_in` returns the lines of the guard sites in a file of torch.
     The cases before `start`, and those in `ahead`, are done: a resumed campaign continues after them. It does not know
-    their results, so it starts its records anew. `called_case` returns a case that is captured and called
+    their results, so its records start empty. `called_case` returns a case that is captured and called
     without the fake stage, and `calling` chooses its program.
     """
 

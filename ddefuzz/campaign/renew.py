@@ -83,10 +83,10 @@ def renew(
         if found.status != "not shown" or finding.minimal is None or finding.original is None:
             return found
         # The smallest program of a merged finding may fail in another stage. Start again from the original.
-        anew = msgspec.structs.replace(finding, minimal=None)
-        task = _task(anew, max_attempts)
+        without_minimal = msgspec.structs.replace(finding, minimal=None)
+        task = _task(without_minimal, max_attempts)
         future = workers.submit(run_minimize, task, timeout)
-        return _renewed(anew, _minimized(task, future, workers, journal, timeout), workers, timeout)
+        return _renewed(without_minimal, _minimized(task, future, workers, journal, timeout), workers, timeout)
 
     for finding in findings:
         task = _task(finding, max_attempts)

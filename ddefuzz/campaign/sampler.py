@@ -63,7 +63,7 @@ class Sampler:
         self.reset()
 
     def reset(self) -> None:
-        """Start the yields of forms and ops anew."""
+        """Reset the yields of forms and ops."""
         self.forms = {form: Yield() for form in UNBACKED_FORMS}
         self.of_ops = {op: Yield() for op in (*self.first, *self.others)}
 

@@ -43,7 +43,7 @@ SAMPLES_SECONDS = 300.0
 
 
 class Target(NamedTuple):
-    """What is answered for: the own programs of a finding, or that of a file, and kept programs beside them."""
+    """The programs of an experiment: those of a finding, or that of a file, and stored programs in addition."""
 
     name: str
     own: tuple[Asked, ...]

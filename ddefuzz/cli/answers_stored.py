@@ -1,4 +1,4 @@
-"""The answers that findings keep: verdicts beside causes, and the patches with their evidence."""
+"""The answers that findings keep: verdicts by cause, and the patches with their evidence."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def summary_lines(findings: Sequence[Finding]) -> list[str]:
 
 
 def stored_page(findings: Sequence[Finding], page: Page) -> str:
-    """The totals, the verdicts beside the causes, and the most useful patches."""
+    """The totals, the verdicts by cause, and the most useful patches."""
     causes, rows = _verdicts(findings)
     titles = ("verdict", "findings", *causes)
     parts: list[RenderableType] = [plain("\n".join(summary_lines(findings)))]
@@ -89,7 +89,7 @@ def stored_markdown(findings: Sequence[Finding]) -> str:
         "",
         *(f"- {line}" for line in summary_lines(findings)),
         "",
-        "## Verdicts beside causes",
+        "## Verdicts by cause",
         "",
         *_markdown(("verdict", "findings", *causes), rows),
         "",

@@ -1,4 +1,4 @@
-"""`ddefuzz bench compile`: what unbacked sizes cost under torch.compile, beside backed and static ones."""
+"""`ddefuzz bench compile`: what unbacked sizes cost under torch.compile, compared with backed and static ones."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ddefuzz.cli.progress import LiveLine
 @click.command("keys")
 @output_options("text", "json")
 def keys(format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
-    """Measure specialization keys: fast and safe path, and a dispatch by them, beside a plain dict lookup."""
+    """Measure specialization keys: fast and safe path, and a dispatch by them, compared with a plain dict lookup."""
     # Imported here: `ddefuzz bench --help` imports this module and must not import torch.
     with LiveLine("measuring") as live:
         found = import_module("ddefuzz.bench.keys").measure_keys(live.update)

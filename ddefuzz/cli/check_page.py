@@ -181,7 +181,7 @@ def _facts(problem: Problem, before: list[Problem], document: Document) -> Itera
         yield "what to do", problem.remedy
     answers = [f"{answer.value} in {answer.stage}" for answer in problem.answers]
     if answers:
-        yield "answered", f"{', '.join(answers)}, so that the capture went on"
+        yield "answered", f"{', '.join(answers)}, so that the capture continued"
     if problem.consequence:
         yield "note", "seen only after answers to the problems above: one of these may have led to it"
     for known in document.known:

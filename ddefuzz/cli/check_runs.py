@@ -1,4 +1,4 @@
-"""What `ddefuzz check` runs: each capture once, then one that goes on after undecided guards, and control runs."""
+"""The runs of `ddefuzz check`: each capture once, one that continues after undecided guards, and control runs."""
 
 from __future__ import annotations
 

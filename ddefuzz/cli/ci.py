@@ -26,7 +26,7 @@ FORMATS: Final = {"sarif": "sarif", "junit": "xml", "markdown": "md", "html": "h
 """The formats that are written to `REPORTS`, with the endings of their files."""
 
 GRACE_SECONDS: Final = 300.0
-"""How long a step may go on after its budget: torch is imported, and findings are confirmed. Then it is killed."""
+"""How long a step may run after its budget: torch is imported, and findings are confirmed. Then it is killed."""
 
 REPLAY_SECONDS: Final = 3600.0
 

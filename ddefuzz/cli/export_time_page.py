@@ -40,7 +40,7 @@ def export_time_page(series: list[Series], page: Page) -> str:
     shown = rendered(Group(table(titles, rows, page.width, folding=("knobs",)), Text("")), page)
     said = (
         "CPU s: of the export with the largest n. asked: calls of evaluate_expr; repeated: the share of them that was "
-        f"evaluated before with the same answer. steep: the exponent is surely above {STEEP:g}."
+        f"evaluated before with the same answer. steep: the lower end of the exponent's interval is above {STEEP:g}."
     )
     return f"{shown}{folded(said, page.width)}\n"
 

@@ -89,7 +89,7 @@ def command(
         count_breaks(globs, jobs, db, fresh, format_, outputs)
         return
     chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
-    plan = Plan(globs=globs, jobs=jobs, anew=fresh, upstream=compare_upstream, oracles=chosen)
+    plan = Plan(globs=globs, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)
     starting = f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(starting) as line:
         census = sweep(plan, database, partial(_show, line), line.say, stopped)

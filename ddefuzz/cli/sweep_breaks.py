@@ -32,7 +32,7 @@ def count_breaks(
         def tell(done: int, of: int, one: OpBreaks) -> None:
             live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
 
-        census = sweep_breaks(globs, jobs, database, tell, stopped, anew=fresh)
+        census = sweep_breaks(globs, jobs, database, tell, stopped, fresh=fresh)
     deliver(_writers(census), format_, outputs)
     if census.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)

@@ -76,7 +76,7 @@ class PartCount(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What all sites come to: `call_sites` blamed for errors; of the listed calls reached, those that are not alone on
+    """The totals of all sites: `call_sites` blamed for errors; of the listed calls reached, those that are not alone on
     their line (`shared`); estimates of fallback sites, of those in C++, and of call sites of errors.
     """
 

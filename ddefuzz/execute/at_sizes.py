@@ -16,7 +16,7 @@ from ddefuzz.execute.subject import prepare
 from ddefuzz.program.sizes import CallSize
 
 Sized: TypeAlias = tuple[CallSize, Callable[[], Prepared]]
-"""A size, and what prepares the subject anew for it."""
+"""A size, and a function that prepares a new subject of that size."""
 
 
 def at_sizes(subject: Subject, sizes: Iterable[CallSize]) -> list[Sized]:

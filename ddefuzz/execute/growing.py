@@ -14,7 +14,7 @@ from ddefuzz.instrument.counting import Counts, counting
 
 
 def grown(make: Callable[[], Prepared]) -> tuple[Growth, ...]:
-    """How each count grows. `make` prepares the program anew for each export."""
+    """How each count grows. `make` prepares a new program for each export."""
     export(_repeated(make(), 1))  # imports, and fills torch's caches
     few, many = (_counted(_repeated(make(), number)) for number in BLOCKS)
     return tuple(

@@ -20,7 +20,7 @@ from ddefuzz.program.sizes import CallSize
 Part: TypeAlias = Literal["capture", "eager", "captured", "reading"]
 """
 capture   the capture, or the whole run in a stage that captures nothing
-eager     a call of eager, beside which the captured program is called
+eager     a call of eager, with which the captured program is compared
 captured  a call of the captured program
 reading   ddefuzz reads the captured program: its assertions, or its nodes one by one
 """

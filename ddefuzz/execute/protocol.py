@@ -114,8 +114,8 @@ class Run(msgspec.Struct, frozen=True):
     """One run to do: capture the subject, then call what was captured at the sizes `calls`.
 
     `graph` requests the graph's text. It costs time and is compared only if answers differ. With `answer_guards`, every
-    undecided guard that would raise is answered, so that the capture goes on to the next one. What was captured is not
-    called if its digest is `called` (see `Observation.digest`): another run has called the same.
+    undecided guard that would raise is answered, so that the capture continues to the next one. What was captured is
+    not called if its digest is `called` (see `Observation.digest`): another run has called the same.
     """
 
     subject: Subject

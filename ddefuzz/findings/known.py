@@ -9,8 +9,8 @@ A file has one table for each finding, by its id:
     expires = 2027-01-31                                      # the last day of the decision; default: no end
     versions = ["2.13.0"]                                     # default: all versions of torch
 
-`title`, `site`, `duplicate_of` and `fixed_in` may follow. `findings export` writes such a file beside the findings, and
-`run --known FILE` reads one of any repository: no other file of findings is needed.
+`title`, `site`, `duplicate_of` and `fixed_in` may follow. `findings export` writes such a file next to the findings,
+and `run --known FILE` reads one of any repository: no other file of findings is needed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ddefuzz.oracles.verdict import assumed_away, values_differ
 from ddefuzz.program.sizes import CALL_SIZES
 
 Wrong: TypeAlias = Literal["", "values", "layout", "refuses", "takes"]
-"""What a captured program does otherwise than eager in a call, empty if nothing: it computes other values, its result
+"""How a captured program differs from eager in a call, empty if it does not: it computes other values, its result
 has other strides, it refuses what eager takes, or takes what eager refuses.
 """
 
@@ -155,20 +155,20 @@ def _cause_of_failed(failure: Failure) -> Cause:
 KINDS: Mapping[Kind, KindRow] = {
     "regressed": KindRow(
         "explicit semantics do not capture the program, and size-oblivious semantics do",
-        "{site} answers otherwise than size-oblivious semantics, and capture fails: {evidence}",
+        "{site} answers differently from size-oblivious semantics, and capture fails: {evidence}",
         locate,
         expected,
         _cause_of_failed,
     ),
     "changed": KindRow(
         "the two semantics capture different programs: one refuses other inputs, or its result has other strides",
-        "{site} answers otherwise than size-oblivious semantics, and the captured program differs {evidence}",
+        "{site} answers differently from size-oblivious semantics, and the captured program differs {evidence}",
         locate,
         expected,
     ),
     "diverged": KindRow(
         "the captured program of one of the two semantics computes other values than eager",
-        "{site} answers otherwise than size-oblivious semantics, and one of the two programs is wrong {evidence}",
+        "{site} answers differently from size-oblivious semantics, and one of the two programs is wrong {evidence}",
         locate,
         expected,
         wrong=True,

@@ -20,7 +20,7 @@ from ddefuzz.program.sizes import CallSize
 
 MOST_SLOW = 4
 """How often inductor compiles a program again to find the site of a failure, at 8 to 24 CPU seconds each. It is a
-number of captures, not of seconds, because a confirmation has to come to the same site.
+number of captures, not of seconds, because a confirmation has to find the same site.
 """
 
 Locate: TypeAlias = Callable[[Failure, Seen, Runner], Located]

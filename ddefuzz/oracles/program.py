@@ -72,7 +72,7 @@ def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
 
 
 def look(run: Run, runner: Runner, others: Iterable[Semantics], *, sampled: bool = False) -> tuple[Seen, ...]:
-    """What a run did; if it is one with explicit semantics, beside what each of the others does.
+    """Look at a run; a run with explicit semantics is compared with a run under each of the others.
 
     Size-oblivious semantics are run only if a fallback is not their answer. If they capture the same program, it is not
     called again. With `sampled`, that is done for a sample of the programs.

@@ -139,7 +139,7 @@ def _is_answered_alike(guard: Guard, observation: Observation) -> bool:
 
 
 def _captured_truly(seen: Seen, answers: tuple[tuple[Guard, bool], ...], call: Call, runner: Runner) -> Observation:
-    """The program captured again with these answers. If it then comes to other guards that cannot be decided, these
+    """The program captured again with these answers. If it then evaluates other guards that cannot be decided, these
     get their true value in the call, too: `squeeze` asks for the same size in two places.
     """
     more: tuple[Answer, ...] = ()

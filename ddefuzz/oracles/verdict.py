@@ -38,7 +38,7 @@ LAYOUT: frozenset[tuple[str, str]] = frozenset(
         ("torch/_prims_common/__init__.py", "are_strides_like_channels_last_or_false"),
     }
 )
-"""File and function of the guards that tell a tensor's memory format. Every third captured program comes to one."""
+"""File and function of the guards that decide a tensor's memory format. Every third captured program evaluates one."""
 
 SMALLEST_ASSUMED = 2
 """Size-oblivious semantics decide guards as if every unbacked size were at least this."""

@@ -66,7 +66,7 @@ def run_recompile(task: RecompileTask) -> Recompiled:
 
 
 class Subject(NamedTuple):
-    """A function in one form: `calls` makes it with the arguments of each call, anew each time."""
+    """A function in one form: `calls` makes a new function with the arguments of each call."""
 
     calls: Callable[[], tuple[Callable[..., Any], list[tuple[Any, ...]]]]
     symbolic: str | None = None

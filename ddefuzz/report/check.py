@@ -76,7 +76,7 @@ class Stacks(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """How an undecided guard was answered, in `stage`, so that the capture went on."""
+    """How an undecided guard was answered, in `stage`, so that the capture continued."""
 
     stage: Stage
     value: bool | int | float
@@ -138,7 +138,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class CaseRuns(msgspec.Struct, frozen=True):
-    """All that was run for one case: its captures, those that went on, and captures with static sizes by key."""
+    """All runs of one case: its captures, those with answered guards, and captures with static sizes by key."""
 
     case: str
     tried: tuple[Tried, ...]

@@ -5,7 +5,7 @@ process it has captured nothing yet. This file needs only torch, because it also
 
 A task is a line with a JSON object, in which `script` is a path. For each task a line with a JSON object is printed:
 `script`, the exit `code` (negative: the number of the signal that ended it), and the ends of its `output` and `errors`.
-SIGALRM ends a child that goes on for more than SECONDS. SIGTERM ends this process and the child.
+SIGALRM ends a child that runs for more than SECONDS. SIGTERM ends this process and the child.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def forked(task: dict[str, str], run: Callable[[dict[str, str]], None], files: t
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    except BaseException:  # noqa: BLE001 a child must not go on as its parent
+    except BaseException:  # noqa: BLE001 a child must not continue as its parent
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -14,7 +14,7 @@ SizeParts: TypeAlias = Literal["all", "01"]
 
 StrideParts: TypeAlias = Literal["all", "pattern", "none"]
 """all: every stride. pattern: for each dim of size 2 or more whether its stride is 0 or 1, where it comes in the order
-of strides, and whether it is dense. none: strides are not told apart.
+of strides, and whether it is dense. none: strides are not distinguished.
 """
 
 

@@ -96,13 +96,13 @@ Tell = Callable[[int, int, OpBreaks], None]
 
 
 def sweep_breaks(
-    globs: tuple[str, ...], jobs: int, database: Database, tell: Tell, stopped: Stopped, *, anew: bool = False
+    globs: tuple[str, ...], jobs: int, database: Database, tell: Tell, stopped: Stopped, *, fresh: bool = False
 ) -> BreakCensus:
     """Count the breaks of the ops that the globs match. Each result is saved at once, and is not counted again."""
     with Pool(jobs, tasks_per_worker=OPS_PER_WORKER) as pool:
         versions = first_answer(pool.submit(describe, DescribeTask(), START_SECONDS), stopped)
         done, interrupted = count_breaks(
-            selected(versions, globs), key_of(versions), pool, database, tell, stopped, anew
+            selected(versions, globs), key_of(versions), pool, database, tell, stopped, fresh
         )
     return census_of(versions.torch, globs, done, interrupted=interrupted)
 
@@ -114,10 +114,10 @@ def count_breaks(
     database: Database,
     tell: Tell,
     stopped: Stopped,
-    anew: bool = False,
+    fresh: bool = False,
 ) -> tuple[list[OpBreaks], bool]:
     """The results of the ops, those with this key in the database among them, and whether it was stopped."""
-    kept = {} if anew else database.swept(key)
+    kept = {} if fresh else database.swept(key)
     done = [msgspec.json.decode(kept[op.key], type=OpBreaks) for op in ops if op.key in kept]
     waiting = [op for op in ops if op.key not in kept]
     futures = [(op, workers.submit(run_breaks, OpBreaksTask(op.name, op.source), OP_SECONDS)) for op in waiting]

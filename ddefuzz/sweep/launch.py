@@ -51,7 +51,7 @@ class Plan:
     globs: tuple[str, ...] = ()
     caps: Caps = DEFAULT_CAPS
     jobs: int = 1
-    anew: bool = False
+    fresh: bool = False
     upstream: bool = False
     oracles: tuple[str, ...] = CAPTURE
 
@@ -78,7 +78,7 @@ def sweep(plan: Plan, database: Database, listen: Listener, note: Note, stopped:
             stopped=stopped,
             oracles=plan.oracles,
         )
-        running.run(anew=plan.anew)
+        running.run(fresh=plan.fresh)
         swept = tuple(running.done.values())
         upstream = None
         if plan.upstream and not running.interrupted:

@@ -154,9 +154,9 @@ class Sweep:
     out: int = 0
     results: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
 
-    def run(self, *, anew: bool = False) -> None:
-        """Sweep all ops except those done before, unless `anew`. Ctrl-C keeps what is done."""
-        if not anew:
+    def run(self, *, fresh: bool = False) -> None:
+        """Sweep all ops except those done before, unless `fresh`. Ctrl-C keeps what is done."""
+        if not fresh:
             self._take_kept()
         waiting = deque(op for op in self.ops if op.key not in self.done)
         self.began = self.seconds()

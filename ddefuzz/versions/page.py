@@ -23,7 +23,7 @@ def group_of(line: Line) -> str:
 
 
 def write_page(path: Path, lines: Sequence[Line], interpreters: Sequence[Interpreter], command: str) -> None:
-    """Write the page and, beside it, the plot. Raises `UnsupportedError` without the extra `report`."""
+    """Write the page and, next to it, the plot. Raises `UnsupportedError` without the extra `report`."""
     plot = path.with_suffix(".svg")
     write_atomically(plot, _plot(lines, interpreters))
     write_atomically(path, page(lines, interpreters, command, plot.name))

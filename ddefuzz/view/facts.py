@@ -73,7 +73,7 @@ def _ancestor(finding: Finding) -> str:
 
 
 def _calls(finding: Finding) -> Iterator[str]:
-    """What the captured program did beside eager, at each size that shows the failure."""
+    """The calls of the captured program and of eager, at each size that shows the failure."""
     for call in finding.evidence.observation.calls if finding.evidence is not None else ():
         ends = [f"eager {_ended(call.eager)}, captured {_ended(call.captured)}"]
         ends += [f"{one.what} of {one.where}: {one.how}" for one in call.differences]

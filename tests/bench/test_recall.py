@@ -124,7 +124,7 @@ def test_a_fault_in_cxx_is_exact_when_cxx_at_that_place_evaluated_it() -> None:
 @pytest.mark.parametrize(
     ("seen", "why"),
     [
-        (ended(), "fake: torch catches the error and goes on"),
+        (ended(), "fake: torch catches the error and continues"),
         (ended("fail", "no kernel\nat all"), "fake: ends otherwise: no kernel"),
         (failed(REFS, withheld=False), "fake: ends otherwise: Could not guard"),
     ],
@@ -180,7 +180,7 @@ def test_the_program_is_run_where_it_reached_the_site_and_then_elsewhere() -> No
     assert (judged.found, judged.cpu_seconds, judged.cases, judged.program) == (True, 1.5, 3, VIEW)
     assert (judged.effect, judged.programs) == ("changes", 2)
     missed = show(withheld(REFS), reacher("fake"), (), lambda _: Tried(ended()))
-    assert (missed.effect, missed.why) == ("harmless", "fake: torch catches the error and goes on")
+    assert (missed.effect, missed.why) == ("harmless", "fake: torch catches the error and continues")
     assert show(withheld(REFS), None, ("export",), tester).effect == "unreached"
 
 

@@ -105,5 +105,5 @@ def test_each_result_is_saved_and_only_lost_ops_are_counted_again(tmp_path: Path
         count_breaks(ops, "key", again, database, lambda *_: None, lambda: False)
         assert (workers.sent, again.sent) == (["relu", "svd"], ["svd"])
         anew = _Workers()
-        count_breaks(ops, "key", anew, database, lambda *_: None, lambda: False, anew=True)
+        count_breaks(ops, "key", anew, database, lambda *_: None, lambda: False, fresh=True)
         assert anew.sent == ["relu", "svd"]

@@ -122,7 +122,7 @@ def test_what_was_swept_is_kept(database: Database, tmp_path: Path) -> None:
 def test_a_fresh_sweep_does_all_of_it(database: Database, tmp_path: Path) -> None:
     begin(database, tmp_path, ByHand(found))[0].run()
     workers = ByHand(found)
-    begin(database, tmp_path, workers)[0].run(anew=True)
+    begin(database, tmp_path, workers)[0].run(fresh=True)
     assert len(workers.tasks) == 3
 
 
