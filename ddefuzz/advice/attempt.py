@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ddefuzz.advice.candidates import Proposed, Sources
+from ddefuzz.advice.diffs import owner_of
 from ddefuzz.advice.model import HARM, Fixed
 from ddefuzz.classify.classify import Classified
 
@@ -26,6 +27,12 @@ class Attempt(NamedTuple):
     @property
     def harm(self) -> int:
         return max((HARM[one.edit.kind] for one in self.edits), default=0)
+
+    @property
+    def rank(self) -> float:
+        """The order of trying. A change of a package's code comes after promises about inputs, which leave it alone."""
+        outside = any(one.path and owner_of(one.path) for one in self.edits)
+        return max(self.harm, HARM["input-promise"] + 0.5) if outside else self.harm
 
     @property
     def does(self) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddefuzz.advice.conditions import in_user_words, opposite
+from ddefuzz.advice.diffs import full_path
 from ddefuzz.advice.model import Described, InputDim
 from ddefuzz.advice.place import Edit, Place, locate
 from ddefuzz.advice.rewrites import DECISIONS, REWRITES, SIZES, assume_size
@@ -62,7 +63,7 @@ class Sources:
 
 def path_of(frame: Frame) -> str:
     """The file of a frame by its full path."""
-    return frame.file if frame.file == PROGRAM_FILE else str(Path(frame.file).resolve())
+    return frame.file if frame.file == PROGRAM_FILE else full_path(frame.file)
 
 
 class Proposed(NamedTuple):
@@ -179,8 +180,11 @@ def _conditions(question: str, mapping: dict[str, str], *, data: bool) -> Iterat
         return
     # torch takes more from `> 0` than from `!= 0`, and for a size they mean the same.
     told = [_NOT_ZERO.sub(r"\1 > 0", ast.unparse(one)) for one in (opposite(condition), condition)]
-    # Of several sizes, a bound of one is easier to read and to keep than a relation of all.
-    yield from [*bounds, *told] if len(mapping) > 1 and _is_computed(condition) else [*told, *bounds]
+    if len(mapping) > 1 and _is_computed(condition) and question.endswith(", 0)"):
+        # A product of sizes is 0 where one of them is: that is easier to read than the product.
+        yield from (f"{dim} > 0" for dim in mapping.values())
+    yield from told
+    yield from bounds
 
 
 def _bounds(mapping: dict[str, str]) -> Iterator[str]:

@@ -20,15 +20,18 @@ def unified(files: Iterable[ChangedFile]) -> str:
     return "".join(unified_diff(shown(one.path).lstrip("/"), one.before, one.after) for one in files)
 
 
-def owner_of(path: str) -> str:
-    """The installed package that a file belongs to; empty for a file of the user.
+def full_path(file: str) -> str:
+    """The full path of a file. Frames name the files of packages next to torch relative to the folder of both."""
+    path = Path(file)
+    if not path.is_absolute() and not path.is_file():
+        path = next((folder / path for folder in _INSTALLED if (folder / path).is_file()), path)
+    return str(path.resolve())
 
-    Frames name the files of packages next to torch relative to the folder of both.
-    """
-    file = Path(path)
+
+def owner_of(path: str) -> str:
+    """The installed package that a file belongs to; empty for a file of the user."""
+    file = Path(full_path(path)) if not Path(path).is_absolute() else Path(path)
     for folder in _INSTALLED:
-        if not file.is_absolute() and not file.is_file() and (folder / file).is_file():
-            return file.parts[0].removesuffix(".py")
         if file.is_relative_to(folder):
             return file.relative_to(folder).parts[0].removesuffix(".py")
     return ""

@@ -1,4 +1,4 @@
-"""The search for changes: the least harmful and smallest first, each tried, the result as small as it can be."""
+"""The search for changes: the least harmful first, each tried, the result as small as it can be."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ddefuzz.advice.model import (
 )
 from ddefuzz.advice.refusals import refusals
 from ddefuzz.advice.rewrites import PROBE, VALUE, probe_of, with_value
-from ddefuzz.advice.summary import loop_of, origin_line, own_line, summary
+from ddefuzz.advice.summary import error_of, loop_of, origin_line, own_line, summary
 from ddefuzz.advice.text import compiles, replaced
 from ddefuzz.advice.wrapper import in_use, wrapper
 from ddefuzz.classify.classify import Classified
@@ -52,6 +52,9 @@ MOST_SAID = 4
 
 UNBOUND = ("NameError", "UnboundLocalError")
 """What a promise raises if the code that makes its size is not run before it. This says nothing to a reader."""
+
+BROKEN = "Expected cond to be True"
+"""What `torch._check` says without a message of its own."""
 
 Clock = Callable[[], float]
 
@@ -89,24 +92,24 @@ class Search:
     def run(self, failure: Classified) -> None:
         """Collect the changes that pass, and what was tried."""
         program = self.subject.text if isinstance(self.subject, ProgramSubject) else ""
-        queue: list[tuple[int, int, int, Attempt]] = []
+        queue: list[tuple[float, int, int, Attempt]] = []
         self._extend(queue, Attempt(Sources(program), failure))
-        best: int | None = None
+        best: float | None = None
         while queue and len(self.changes) < ENOUGH and len(self.tried) < MOST_TRIES and self.clock() < self.ends:
-            harm, _, _, attempt = heapq.heappop(queue)
-            if best is not None and harm > best:
+            rank, _, _, attempt = heapq.heappop(queue)
+            if best is not None and rank > best:
                 break
             change, left, refused = self._try(attempt)
             if change is not None:
                 self._offer(change, refused)
-                best = change.harm if best is None else max(best, change.harm)
+                best = max(rank, change.harm) if best is None else max(best, rank, change.harm)
             elif left is not None and len(attempt.edits) < DEEPEST and _moved(attempt.failure, left):
                 self._note_remaining(attempt, left)
                 self._extend(queue, attempt._replace(failure=left))
         self.stopped = bool(queue) and self.clock() >= self.ends
         self.changes.sort(key=lambda one: (one.harm, len(one.refuses), len(one.where)))
 
-    def _extend(self, queue: list[tuple[int, int, int, Attempt]], attempt: Attempt) -> None:
+    def _extend(self, queue: list[tuple[float, int, int, Attempt]], attempt: Attempt) -> None:
         """Queue what may help with the failure that an attempt leaves."""
         for one in proposed(attempt.failure, attempt.sources, self.described):
             extended = self._applied(attempt, one)
@@ -115,7 +118,8 @@ class Search:
             key = (*sorted(meaning(text) for text in extended.sources.changed.values()), *extended.promises)
             if key not in self._seen:
                 self._seen.add(key)
-                heapq.heappush(queue, (extended.harm, len(extended.edits), next(self._order), extended))
+                # What got past a failure goes on first: what it does not need is left out once it passes.
+                heapq.heappush(queue, (extended.rank, -len(extended.edits), next(self._order), extended))
 
     def _applied(self, attempt: Attempt, one: Proposed) -> Attempt | None:
         attempt = attempt._replace(met=(*attempt.met, attempt.failure.signature.key))
@@ -178,6 +182,8 @@ class Search:
             return tried.problem, None
         example = tried.compared[0] if tried.compared else None
         if example is not None and example.changed:
+            if BROKEN in example.changed:
+                return "is not true for the example", None
             return f"raises for the example in eager: {example.changed}", None
         wrong = next((one for one in tried.compared if one.differs), None)
         if wrong is not None:
@@ -365,7 +371,7 @@ def may_help(failure: Classified) -> bool:
 def said_of(failure: Classified) -> str:
     """A failure in a few words: its guard, or its site, and the user's line."""
     raised = failure.failure.observation.raised
-    what = f"`{raised.expression}`" if raised is not None else f"{failure.signature.kind} at {failure.signature.site}"
+    what = f"`{raised.expression}`" if raised is not None else error_of(failure)
     frame = own_line(failure.failure.observation)
     return f"{what} at {frame.file}:{frame.line}" if frame is not None else what
 

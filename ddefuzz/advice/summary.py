@@ -34,7 +34,7 @@ def origin_line(origin: SymbolOrigin) -> str:
     return f"{origin.symbol} comes from {by} at {origin.frame.file}:{origin.frame.line}: {origin.frame.code.strip()}"
 
 
-def _said(failure: Classified) -> str:
+def error_of(failure: Classified) -> str:
     """The first line of the final exception, else the anchor, which names its type and the code that raises it."""
     exceptions = failure.failure.observation.exceptions
     first = exceptions[0].message.strip().partition("\n")[0] if exceptions else ""
@@ -69,4 +69,4 @@ def summary(failure: Classified) -> str:
         case "avoidable" | "symbolic-form" | "unclassified" if raised is not None:
             return f"The error is PyTorch's: {signature.site} evaluates `{raised.expression}`. Worth an issue upstream."
         case "avoidable" | "symbolic-form" | "unclassified":
-            return f"The error is PyTorch's: it is raised at {signature.site}: {_said(failure)}"
+            return f"The error is PyTorch's: it is raised at {signature.site}: {error_of(failure)}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ddefuzz.advice import diffs
 from ddefuzz.advice.model import Advice, Candidate, Compared, Described, InputDim, Trialed
 from ddefuzz.advice.place import Edit
 from ddefuzz.advice.refusals import refusals
@@ -148,6 +149,32 @@ def test_of_two_promises_each_has_an_example_of_its_own_size() -> None:
         "refuses inputs for which ids.shape[0] <= 1, or mask.shape[0] <= 1; "
         "none of the 3 sets of inputs that eager takes is refused"
     ]
+
+
+@pytest.mark.parametrize("promise_helps", [True, False])
+def test_a_packages_code_is_changed_only_if_no_promise_about_inputs_helps(
+    promise_helps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diffs, "_INSTALLED", (tmp_path,))
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "m.py").write_text(SOURCE)
+    own = tmp_path.parent / f"{tmp_path.name}_own.py"
+    own.write_text("import lib.m\n\nf = lib.m.f\n")
+    source = SymbolOrigin("u0", "input", source="dim 0 of x")
+    frame = Frame("lib/m.py", 3, "f", "kept.shape[0] > 2", True)
+    raised = Raised("u0 > 2", "guard_bool", Place("Python", frame.file, 3), (frame,), symbols=(source,))
+    observation = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
+    described = Described(("x", "keep"), dims=(InputDim("x", 0, 5, "u0"),))
+
+    def trial(candidate: Candidate) -> Trialed:
+        helps = bool(candidate.wrapper) if promise_helps else bool(candidate.files)
+        seen = captured(candidate.stages) if helps else (observation,)
+        return Trialed(seen, (EXAMPLE, OTHER), sides=(False, True))
+
+    changes = search(own, trial, described, observation).changes
+    assert {one.kind for one in changes} == {"input-promise" if promise_helps else "rewrite"}
+    assert promise_helps or "lib.m.f = scope['f']" in changes[0].paste
+    assert all(where.owner == ("" if promise_helps else "lib") for one in changes for where in one.where)
 
 
 def test_a_change_of_one_part_fixes_what_fails_in_all_stages(model: Path) -> None:
