@@ -23,6 +23,7 @@ WORKLOADS: Final[dict[str, str]] = {
     "views": "n tensors of a data-dependent size, each viewed twice",
     "checks": "n torch._check of one symbol",
     "shared": "n unbacked sizes that n - 1 torch._check make equal",
+    "drawn": "n blocks, each one of two programs that the generator has drawn",
 }
 """The names of the workloads, and what each has n of."""
 

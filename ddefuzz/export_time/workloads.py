@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ddefuzz.execute.protocol import ProgramSubject
+from ddefuzz.execute.subject import prepare
+
 check: Callable[[object], None] = torch._check
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -86,6 +89,50 @@ def _shared(n: int) -> Made:
     return program, (torch.ones(n, 3, dtype=torch.bool),)
 
 
+DRAWN = (
+    """\
+# ddefuzz program v1
+# inputs: x0 = normal; x1 = trues(4)
+def program(x0: Float32[Tensor, "8 4"], x1: Bool[Tensor, "8"]):
+    t0 = x0.index_select(0, x1.nonzero().squeeze(1))
+    t1 = t0[:-(t0.shape[0] // 2)]
+    t2 = t1[..., 0]
+    t3 = torch.outer(t2, t2)
+    t5 = torch.mm(t1.t(), t1)
+    return (t3, t5)
+""",
+    """\
+# ddefuzz program v1
+# inputs: x0 = sizes(3, 3, 5); x1 = normal, sliced
+def program(x0: Int64[Tensor, "3"], x1: Float32[Tensor, "4 2 2"]):
+    t0 = torch.repeat_interleave(x0)
+    t1 = torch.stack((t0, t0))
+    t2 = t1.select(1, -1)
+    t3 = torch.ones((2, 4, t0.shape[0] - 1))
+    t4 = torch.nn.functional.conv_transpose1d(t3, x1)
+    return (t2, t4)
+""",
+)
+"""Drawn with the profile `captures` and the seed 0, at the indices 0 and 9, without what returns plain numbers. The
+texts are kept, so that another version of the generator measures the same.
+"""
+
+
+def _drawn(n: int) -> Made:
+    blocks = [prepare(ProgramSubject(text)) for text in DRAWN]
+    split = len(blocks[0].args)
+
+    def program(*args: Tensor) -> Tensor:
+        total = torch.zeros(())
+        for number in range(n):
+            own = args[split:] if number % 2 else args[:split]
+            for result in blocks[number % 2].call(*own):
+                total = total + result.sum()
+        return total
+
+    return program, (*blocks[0].args, *blocks[1].args)
+
+
 MAKE: dict[str, Callable[[int], Made]] = {
     "unbind_split_flip_cat": _splits,
     "cat": _cat,
@@ -94,5 +141,6 @@ MAKE: dict[str, Callable[[int], Made]] = {
     "views": _views,
     "checks": _checks,
     "shared": _shared,
+    "drawn": _drawn,
 }
 """What makes the function for n, by the names of `model.WORKLOADS`."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -129,7 +131,77 @@ def test_earlier_runs_are_shown_together(tmp_path: Path) -> None:
         CliRunner().invoke(command, options, catch_exceptions=False)
 
 
-def test_samples_are_a_file_that_speedscope_opens() -> None:
+SPEEDSCOPE = {
+    "type": "object",
+    "required": ["$schema", "shared", "profiles"],
+    "additionalProperties": False,
+    "properties": {
+        "$schema": {"const": "https://www.speedscope.app/file-format-schema.json"},
+        "name": {"type": "string"},
+        "exporter": {"type": "string"},
+        "activeProfileIndex": {"type": "integer", "minimum": 0},
+        "shared": {
+            "type": "object",
+            "required": ["frames"],
+            "properties": {
+                "frames": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["name"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "name": {"type": "string"},
+                            "file": {"type": "string"},
+                            "line": {"type": "number"},
+                            "col": {"type": "number"},
+                        },
+                    },
+                }
+            },
+        },
+        "profiles": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["type", "name", "unit", "startValue", "endValue", "samples", "weights"],
+                "additionalProperties": False,
+                "properties": {
+                    "type": {"const": "sampled"},
+                    "name": {"type": "string"},
+                    "unit": {"enum": ["none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes"]},
+                    "startValue": {"type": "number"},
+                    "endValue": {"type": "number"},
+                    "samples": {
+                        "type": "array",
+                        "items": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+                    },
+                    "weights": {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}},
+                },
+            },
+        },
+    },
+}
+"""What speedscope's own description of its format (src/lib/file-format-spec.ts) says about sampled profiles."""
+
+
+def test_a_sampled_run_is_a_file_in_speedscopes_format() -> None:
+    with sampled() as samples:
+        while not samples.stacks:
+            sum(number * number for number in range(10_000))
+    numbers: dict[tuple[str, str, int], int] = {}
+    stacks = tuple((tuple(numbers.setdefault(one, len(numbers)) for one in stack), s) for stack, s in samples.stacks)
+    file = json.loads(json.dumps(speedscope({"one": Profiled(tuple(numbers), stacks)}, "ddefuzz")))
+    jsonschema.validate(file, SPEEDSCOPE)
+    (profile,) = file["profiles"]
+    assert len(profile["samples"]) == len(profile["weights"]) > 0
+    assert profile["endValue"] == pytest.approx(sum(profile["weights"]))
+    assert max(at for stack in profile["samples"] for at in stack) < len(file["shared"]["frames"])
+    assert all(profile["samples"])
+
+
+def test_samples_are_named_by_their_functions() -> None:
     def busy() -> int:
         return sum(number * number for number in range(3_000_000))
 

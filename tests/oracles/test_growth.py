@@ -58,7 +58,7 @@ def test_linear_growth_and_few_calls_are_no_alarms() -> None:
 def test_a_script_says_why_there_is_none() -> None:
     (failure,) = judge(Seen(TEXT, observation(STEEP)))
     (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), lambda run: observation(STEEP), oracles=("growth",))
-    with pytest.raises(InputError, match="counts are taken inside of torch"):
+    with pytest.raises(InputError, match="taken inside of torch"):
         row_of("slow-export").expected(stored(failure, judged.failures[0].signature), True)
 
 
