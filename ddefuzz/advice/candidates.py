@@ -141,13 +141,35 @@ def _about_inputs(raised: Raised, described: Described) -> Iterator[Edit]:
     guesses = [{symbols[0].symbol: str(dims[0])} for dims in list(groups.values())[:MOST_DIMS]]
     for one in known or (guesses if len(symbols) == 1 else []):
         for condition in _conditions(raised.expression, one, data=len(symbols) < len(raised.symbols)):
-            if condition not in seen:
+            if condition not in seen and _fits_example(condition, described):
                 seen.add(condition)
                 yield _promise(condition)
     for first, second in combinations([dims[0] for dims in groups.values()], 2):
         condition = f"{first} == {second}"
         if first.size == second.size and condition not in seen:
             yield _promise(condition)
+
+
+def _fits_example(condition: str, described: Described) -> bool:
+    """Whether the sizes of the example keep a promise. True if that cannot be told from sizes alone."""
+    sizes = {str(dim): ast.Constant(dim.size) for dim in described.dims}
+    tree = _WithSizes(sizes).visit(ast.parse(condition, mode="eval"))
+    if any(isinstance(node, ast.Name | ast.Call | ast.Attribute) for node in ast.walk(tree)):
+        return True
+    try:
+        return bool(eval(compile(ast.fix_missing_locations(tree), "<promise>", "eval"), {"__builtins__": {}}))
+    except ArithmeticError:
+        return True
+
+
+class _WithSizes(ast.NodeTransformer):
+    """Puts the sizes of an example in place of `ids.shape[1]`."""
+
+    def __init__(self, sizes: Mapping[str, ast.Constant]) -> None:
+        self.sizes = sizes
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return self.sizes.get(ast.unparse(node), node)
 
 
 def _promise(condition: str) -> Edit:

@@ -177,6 +177,25 @@ def test_a_packages_code_is_changed_only_if_no_promise_about_inputs_helps(
     assert all(where.owner == ("" if promise_helps else "lib") for one in changes for where in one.where)
 
 
+def test_a_promise_that_the_example_breaks_is_not_tried(model: Path) -> None:
+    symbols = tuple(SymbolOrigin(f"u{at}", "input", source=f"dim {at} of batch['x']") for at in (0, 1))
+    frame = Frame("torch/_refs/__init__.py", 1, "roll", "a.numel() == 0", True)
+    raised = Raised("Eq(u0, u1)", "guard_bool", Place("Python", frame.file, 1), (frame,), symbols=symbols)
+    dims = (InputDim("batch['x']", 0, 5, "u0"), InputDim("batch['x']", 1, 1, "u1"))
+    tried = []
+
+    def trial(candidate: Candidate) -> Trialed:
+        tried.append(candidate.wrapper)
+        return Trialed((observation,), (EXAMPLE,))
+
+    observation = Observation("export", EXPLICIT, "fail", exceptions=(GUARD,), raised=raised)
+    search(model, trial, Described(("batch",), dims=dims), observation)
+    promises = [line.strip() for text in tried for line in text.splitlines() if "_check" in line]
+    assert "torch._check(batch['x'].shape[0] != batch['x'].shape[1])" in promises
+    assert "torch._check(batch['x'].shape[0] > 1)" in promises
+    assert not any("==" in line or "shape[1] > 1" in line for line in promises)
+
+
 def test_a_change_of_one_part_fixes_what_fails_in_all_stages(model: Path) -> None:
     def trial(candidate: Candidate) -> Trialed:
         done = "torch._check" in text_of(candidate) and "if kept.shape[0] > 2" in text_of(candidate)
