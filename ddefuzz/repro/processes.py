@@ -96,10 +96,14 @@ class Forked:
             self._free.put(server)
 
     def stop(self) -> None:
-        """End all processes."""
+        """End all processes, and close their files when nothing reads them."""
         self._stopped.set()
         for server in self._servers:
-            server.stop()
+            server.terminate()
+        free = [self._free.get() for _ in self._servers]
+        for server in free:
+            server.close()
+            self._free.put(server)
 
 
 class _Server:
@@ -139,8 +143,10 @@ class _Server:
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"the process that runs the scripts ended: {lines[-1] if lines else f'exit code {code}'}"
 
-    def stop(self) -> None:
+    def terminate(self) -> None:
         self._process.terminate()
+
+    def close(self) -> None:
         self._process.wait()
         for file in (self._process.stdin, self._process.stdout, self._errors):
             if file is not None:
