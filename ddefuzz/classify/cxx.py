@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ddefuzz.classify.plumbing import FUNCTIONAL_TENSOR, is_cxx_plumbing, is_cxx_symbol, is_operator_file
 from ddefuzz.instrument.events import Frame, Raised
@@ -25,6 +26,7 @@ _BACK = str.maketrans({stand_in: char for char, stand_in in _STAND_INS.items()})
 _AWAY = str.maketrans(_STAND_INS)
 
 
+@lru_cache(maxsize=4096)
 def function_name(printed: str) -> str:
     """The function's qualified name: no return type, template arguments, parameters, `[clone …]` or lambda in
     it.
