@@ -1,4 +1,4 @@
-"""The exceptions of ddefuzz, drawn once; each carries the exit code of the command that it ends.
+"""All exceptions of ddefuzz. Each has the exit code of the command that it ends.
 
 DdefuzzError                3  an internal error of ddefuzz, unless a subclass says otherwise
 ├── InputError              2  what the user handed in: a case file, an option, a configuration key

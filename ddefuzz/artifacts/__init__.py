@@ -1,1 +1,1 @@
-"""What each stage of the compile stack makes of a program: graphs, guards, graph breaks, generated code."""
+"""The output of each stage of the compile stack for a program: graphs, guards, graph breaks, generated code."""

@@ -1,4 +1,4 @@
-"""Failures and graph breaks as pages say them: kind, site and cause as ddefuzz classifies, and the user's line."""
+"""Failures and graph breaks as text for pages: kind, site and cause by ddefuzz's classification, the user's line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unified diffs of what two stages, two semantics or two versions of torch make."""
+"""Unified diffs of the graphs of two stages, two semantics or two versions of torch."""
 
 from __future__ import annotations
 

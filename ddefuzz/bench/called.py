@@ -1,4 +1,4 @@
-"""What a planted fault does to captured programs that are called, and which oracle reports it."""
+"""The effect of a planted fault on captured programs that are called, and which oracle reports it."""
 
 from __future__ import annotations
 

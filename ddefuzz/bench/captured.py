@@ -1,4 +1,4 @@
-"""What share of the programs of each profile is captured."""
+"""The share of the programs of each profile that is captured."""
 
 from __future__ import annotations
 

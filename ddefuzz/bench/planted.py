@@ -1,4 +1,4 @@
-"""What `bench recall` plants, by oracle, and the records of what became of each planted fault."""
+"""The faults that `bench recall` plants, by oracle, and the records of the result for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ddefuzz artifacts`: write what each stage of the compile stack makes of a program: files and one HTML page."""
+"""`ddefuzz artifacts`: write the graphs, guards and code of each stage to files and one HTML page."""
 
 from __future__ import annotations
 

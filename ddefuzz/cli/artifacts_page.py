@@ -1,4 +1,4 @@
-"""What stages made as text, as a folder of plain files, and as one HTML page that needs no other file."""
+"""The output of stages as text, as a folder of plain files, and as one HTML page that needs no other file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ddefuzz init`: what a repository needs to run ddefuzz in its CI."""
+"""`ddefuzz init`: write the files with which a repository runs ddefuzz in its CI."""
 
 from __future__ import annotations
 

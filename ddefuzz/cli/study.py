@@ -1,4 +1,4 @@
-"""`ddefuzz study`: check many models, and compare with a plain capture and with draft_export."""
+"""`ddefuzz study`: check many models, and compare the results with a plain export and with draft_export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What campaigns draw: a profile weighs the groups of the catalogue and gives the lengths of programs."""
+"""Profiles: the weights of the groups of the catalogue, and the lengths of programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order programs so that unlike ones come first."""
+"""Order programs so that different ones come first."""
 
 from __future__ import annotations
 

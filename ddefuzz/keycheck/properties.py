@@ -18,9 +18,9 @@ from hypothesis.errors import NoSuchExample
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import watch
-from ddefuzz.keycheck.again import in_another_process, texts
 from ddefuzz.keycheck.drawn import STRIDED, Drawn, Kind, drawn, pairs, simpler, simpler_pairs, with_tensor
 from ddefuzz.keycheck.load import AnyKey
+from ddefuzz.keycheck.other_process import in_another_process, texts
 from ddefuzz.speckey.geometry import geometry
 from ddefuzz.speckey.options import ALIGNMENT, Options
 

@@ -1,4 +1,4 @@
-"""What to do about errors of a capture that are not about data, by their message."""
+"""Hints for errors of a capture that are not about data, by their message."""
 
 from __future__ import annotations
 

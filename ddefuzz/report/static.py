@@ -1,4 +1,4 @@
-"""The control of a problem of user code: is it still there when all sizes of the arguments are static?"""
+"""The control run of a problem in user code: whether it also occurs when all sizes of the arguments are static."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Specialization keys: the parts of a tensor by which a cache of compiled kernels tells arguments apart."""
+"""Specialization keys: the parts of a tensor by which a cache of compiled kernels distinguishes arguments."""

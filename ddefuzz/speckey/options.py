@@ -1,4 +1,4 @@
-"""What a specialization key tells apart. Nothing here imports torch."""
+"""The options of a specialization key: what it distinguishes. Nothing here imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of the study: a model, how plain torch ends with it, and what check makes of it."""
+"""The records of the study: a model, the result of plain torch for it, and the result of check."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What findings do under several versions of torch: run them, and say in which they fail, are fixed or came back."""
+"""Findings under several versions of torch: run them, and list in which versions they fail, are fixed or fail again."""

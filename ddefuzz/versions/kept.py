@@ -1,4 +1,4 @@
-"""The results of a matrix that a database keeps: what was run is not run again."""
+"""The results of a matrix that a database keeps, so that a finding with a result is not run again."""
 
 from __future__ import annotations
 

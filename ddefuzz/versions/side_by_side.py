@@ -1,4 +1,6 @@
-"""Run the same programs under two interpreters at once: what the first has drawn or run is given to the second."""
+"""Run the same programs under two interpreters at once: the programs that the first has drawn or run are given to the
+second.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare what databases keep of campaigns under two versions of torch. Nothing is run, here or elsewhere.
+"""Compare what databases keep of campaigns under two versions of torch. Nothing is run.
 
 A database keeps findings and guard sites, and not the result of each case. So a difference may also come from cases
 that only one side has run: `Stored.campaigns` says what was run.

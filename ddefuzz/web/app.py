@@ -1,4 +1,4 @@
-"""The application: a route for each page and each form, and what is answered if something is wrong."""
+"""The application: a route for each page and each form, and the answers to errors."""
 
 from __future__ import annotations
 

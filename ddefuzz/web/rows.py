@@ -1,4 +1,4 @@
-"""One finding as a row of a list, and what several pages have in common."""
+"""One finding as a row of a list, and parts that several pages share."""
 
 from __future__ import annotations
 

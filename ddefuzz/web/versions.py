@@ -1,4 +1,4 @@
-"""What is known by version of torch: sightings, guard sites, and what `ddefuzz matrix` found."""
+"""The page of versions of torch: sightings, guard sites, and the results of `ddefuzz matrix` for each."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:
     # Week: a case that another covers goes.
     smoke = first.folder / "corpora" / "smoke" / "relu.py"
     failing = smoke.read_text().replace("ok", "dde at at::native::chunk").replace("torch.relu(x)", "torch.chunk(x, 2)")
-    for name in ("chunk.py", "again.py"):
+    for name in ("chunk.py", "other_process.py"):
         smoke.with_name(name).write_text(failing)
     (typed,) = commands(jobs["prune"])
     pruned = first.types(typed)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import watch
 from ddefuzz.keycheck import planted
-from ddefuzz.keycheck.again import in_another_process, texts
 from ddefuzz.keycheck.drawn import KINDS, Drawn, drawn, exists, pairs, with_tensor
+from ddefuzz.keycheck.other_process import in_another_process, texts
 from ddefuzz.keycheck.properties import Violation, check, facts, symbolic, symbolic_tensor
 from ddefuzz.program.recipes import DTYPES
 from ddefuzz.speckey.dispatch import RECENT, Dispatch

@@ -1,4 +1,6 @@
-"""Makes keys in a process of its own: `python -m ddefuzz.keycheck.again TARGET`, tensors and their keys as JSON."""
+"""Makes keys in a process of its own: `python -m ddefuzz.keycheck.other_process TARGET`, tensors and their keys as
+JSON.
+"""
 
 from __future__ import annotations
 
