@@ -31,7 +31,7 @@ class Samples:
 def sampled() -> Iterator[Samples]:
     """Sample this thread while the block runs, from a thread of its own."""
     samples, thread, ended = Samples(), threading.get_ident(), threading.Event()
-    depth = len(_stack(sys._getframe(1)))
+    depth = len(_stack(sys._getframe(2)))  # the caller, behind the context manager
 
     def watch() -> None:
         before = time.perf_counter()
