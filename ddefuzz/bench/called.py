@@ -68,8 +68,10 @@ class Programs:
             self.healthy[trial] = self.tester(trial)
         return self.healthy[trial]
 
-    def with_fault(self, program: str, stage: Stage, fault: Planted, oracle: str) -> Shown:
-        """The program with a fault that is planted for an oracle."""
+    def with_fault(self, program: str, stage: Stage, fault: Planted, oracle: str, *, sampled: bool = True) -> Shown:
+        """The program with a fault that is planted for an oracle. With `sampled`, semantics are compared in a sample of
+        the programs, as a campaign does.
+        """
         graph = self.captured(program, stage)
         if graph.outcome != "ok":
             return Shown("unreached", (), "it is not captured")
@@ -80,7 +82,8 @@ class Programs:
         if changed.outcome == "ok" and changed.digest == graph.digest:
             return Shown("equivalent", (), "")
         before = self.without_fault(program, stage, oracle)
-        after = self.tester(_trial(program, stage, fault.semantics, JUDGES[oracle]))
+        trial = _trial(program, stage, fault.semantics, JUDGES[oracle])
+        after = self.tester(msgspec.structs.replace(trial, sampled=sampled))
         known = self.known | {one.signature for one in before.failures}
         new = tuple(one for one in after.failures if one.signature not in known)
         effect, change = effect_of(before.observation, after.observation)
@@ -186,7 +189,7 @@ def _after(
     fault: Planted, oracle: str, program: str, stage: Stage, programs: Programs, case: Reacher | None
 ) -> Planted:
     """A fault after one more program."""
-    shown = programs.with_fault(program, stage, fault, oracle)
+    shown = programs.with_fault(program, stage, fault, oracle, sampled=case is not None)
     if shown.effect == "unreached":
         return fault
     effect = max(fault.effect, shown.effect, key=SEVERITY.index)

@@ -183,11 +183,14 @@ def called_of(stages: Iterable[Stage]) -> tuple[Stage, ...]:
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A run to do, and the names of the oracles that judge it. Explicit semantics are compared with `others`."""
+    """A run to do, and the names of the oracles that judge it. Explicit semantics are compared with `others`; if
+    `sampled`, as in a campaign (see `look`).
+    """
 
     run: Run
     oracles: tuple[str, ...] = CAPTURE
     others: tuple[Semantics, ...] = (SIZE_OBLIVIOUS,)
+    sampled: bool = False
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -200,7 +203,7 @@ class Tried(msgspec.Struct, frozen=True):
 def judge_run(trial: Trial) -> Tried:
     """Run and judge, as a task of a worker."""
     runner: Runner = late("ddefuzz.execute.observe").observe
-    seen = look(trial.run, runner, trial.others if comparing(trial.oracles) else ())
+    seen = look(trial.run, runner, trial.others if comparing(trial.oracles) else (), sampled=trial.sampled)
     failures = [
         *classified(seen[0], runner, trial.oracles),
         *(one for more in seen[1:] for one in classified(more, runner, comparing(trial.oracles))),

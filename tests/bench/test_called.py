@@ -155,6 +155,19 @@ def test_a_fault_of_the_mechanism_may_stop_what_size_oblivious_semantics_capture
     assert show_called(TURNED, "agreement", None, CASES, Programs(tester)).effect == "stops"
 
 
+def test_a_case_is_compared_with_other_semantics_as_in_a_campaign() -> None:
+    """The campaign compares a sample of its programs only, the program of the database is always compared."""
+    example = SiteRecord("Python", REFS.file, REFS.line, "reshape", "", example="known", stage="aot")
+
+    def tester(trial: Trial) -> Tried:
+        if trial.run.semantics != TURNED.semantics or not trial.oracles:
+            return Tried(OTHER if trial.run.semantics == TURNED.semantics else HEALTHY)
+        return Tried(OTHER, () if trial.sampled else (reported(REFS),))
+
+    found = show_called(TURNED, "mechanism", example, CASES, Programs(tester))
+    assert (found.found, found.found_by_example) == (False, True)
+
+
 @pytest.mark.slow
 def test_recall_of_called_programs_as_typed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/known.db"
