@@ -126,7 +126,7 @@ def rendered(renderable: RenderableType, page: Page) -> str:
         emoji=False,
     )
     with console.capture() as capture:
-        console.print(renderable)
+        console.print(renderable, crop=False)  # code is not cut at the width
     return "\n".join(line.rstrip() for line in capture.get().split("\n"))
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ddefuzz.advice.model import Advice, Change
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.cli.check_page import FEWEST_IN_COMMON, headline, in_common, without_wrappers
+from ddefuzz.cli.check_page import FEWEST_IN_COMMON, check_page, headline, in_common, without_wrappers
+from ddefuzz.cli.output import Page
 from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Answered, Frame, Guard, Place, Raised, SymbolOrigin
@@ -18,7 +20,7 @@ from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Tried
 from ddefuzz.oracles.table import kinds
 from ddefuzz.report.chain import Caller
-from ddefuzz.report.check import CaseRuns, Document, captures_of, failed, problems_of
+from ddefuzz.report.check import CaseRuns, Document, Offered, captures_of, failed, problems_of
 from ddefuzz.report.owner import YOURS, Owner
 
 EAGER = Observation("eager", EXPLICIT, "ok")
@@ -124,6 +126,19 @@ def test_an_output_of_an_unknown_type_is_no_consequence_of_answers() -> None:
     other = next(one for one in problems if one.kind != "dde")
     assert (other.about_data, other.consequence, other.owner) == (False, False, YOURS)
     assert other.remedy.startswith("return tensors in tuples, lists or dicts, or register the type")
+
+
+def test_code_of_a_change_is_neither_folded_nor_cut() -> None:
+    line = "+    return " + " + ".join(f"argument_{at}" for at in range(20))
+    change = Change("rewrite", 1, "something " * 20, f"--- a/m.py\n+++ b/m.py\n{line}\n", ())
+    problems = tuple(problems_of(runs(EAGER, FAILED)))
+    captures = tuple(captures_of(runs(EAGER, FAILED)))
+    shown = Document(
+        "m.py:c", "2.13.0", captures, problems, changes=(Offered("c", change),), advice=(("c", Advice("why")),)
+    )
+    lines = check_page(shown, Page(60)).splitlines()
+    assert f"    {line}" in lines
+    assert all(len(one) <= 60 for one in lines if one != f"    {line}")
 
 
 def test_calls_by_which_a_package_passes_its_arguments_on_are_left_out() -> None:
