@@ -14,11 +14,12 @@ from typing import Final
 
 import msgspec
 import uvicorn
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, insert, text
 
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, Progress, stamp
+from ddefuzz.findings.schema import ProgressRow
 from ddefuzz.sweep.tasks import Failed, Swept
 from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
@@ -102,7 +103,7 @@ def measure(source: Database, findings: int, requests: int, folder: Path) -> Das
             raise InputError(f"{source.url}: found no findings, expected some to copy")
         database.put(own)
         _multiply(full, findings)
-        _add_campaigns(database)
+        _add_campaigns(database, full)
         _add_results(full)
         _add_sweep(database, own)
         for torch in source.torch_versions():
@@ -140,9 +141,9 @@ def _multiply(path: Path, wanted: int) -> None:
     engine.dispose()
 
 
-def _add_campaigns(database: Database) -> None:
+def _add_campaigns(database: Database, path: Path) -> None:
     """Campaigns that ran one after the other."""
-    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    begun, points = datetime(2026, 1, 1, tzinfo=UTC), []
     with database.transaction():
         for seed in range(CAMPAIGNS):
             campaign = database.start_campaign(
@@ -150,14 +151,14 @@ def _add_campaigns(database: Database) -> None:
             )
             for at in range(POINTS):
                 begun += timedelta(minutes=1)
-                seconds, cases = 60.0 * at, 100 * at
-                counts = {"fallback_sites": at, "dde_sites": at // 2, "findings": at // 4}
-                database.add_progress(
-                    campaign,
-                    Progress(when=stamp(begun), cases=cases, seconds=seconds, cpu_seconds=2 * seconds, **counts),
-                )
+                points.append((campaign, stamp(begun), 100 * at, 60.0 * at, 120.0 * at, at, at // 2, at // 4))
             database.advance(campaign, 100 * POINTS, begun)
             database.finish_campaign(campaign, begun)
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:  # one by one they take a minute
+        columns = [ProgressRow.campaign_id.name, *Progress.__struct_fields__]
+        connection.execute(insert(ProgressRow), [dict(zip(columns, point, strict=True)) for point in points])
+    engine.dispose()
 
 
 def _add_results(path: Path) -> None:
