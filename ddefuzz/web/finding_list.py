@@ -46,7 +46,7 @@ class FindingsQuery(Asked):
     q: Line = Field(default="", description="Words that occur in the id, site, code there, ops, notes and so on.")
     state: Annotated[list[State | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
     open: Literal["", "1"] = Field(default="", description="1: only findings with something left to do.")
-    returned: Literal["", "1"] = Field(default="", description="1: only findings that came back after a fix.")
+    returned: Literal["", "1"] = Field(default="", description="1: only findings that returned after a fix.")
     oracle: OracleName = ""
     kind: Annotated[list[KindName], BeforeValidator(_as_list)] = Field(default=[], max_length=40)
     cause: Annotated[list[Cause | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
