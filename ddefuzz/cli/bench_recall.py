@@ -81,7 +81,8 @@ SCHEMA = "ddefuzz.bench.recall/3"
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
     help="Keep the cases of the campaign and each judged fault in FOLDER, so that the command can be interrupted. What "
-    "FOLDER has is not run again: with a campaign in it, --budget, --campaign-seed and --guided have no effect.",
+    "FOLDER has is not run again: with a campaign in it, also an interrupted one, --budget, --campaign-seed and "
+    "--guided have no effect.",
 )
 @click.option("--guided/--uniform", default=True, show_default=True, help="As for `ddefuzz run`.")
 @click.option(
