@@ -91,11 +91,16 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
 
     The program is captured again with each single guard forced to its true value (see `most_suspect` for the order). If
     none is enough, all are forced, and those that are not needed are left out again. If one is, a guard that depends on
-    it may be to blame in its place (see `_decisive`).
+    it may be to blame in its place (see `_decisive`). Of several, all are forced first: if the call shows the failure
+    even then, no guard is the reason.
     """
     suspects = most_suspect(seen, call, shows)
     if not suspects or not seen.text:
         return None
+    if len(suspects) > 1:
+        truly = _captured_truly(seen, suspects, call, runner)
+        if truly.calls and shows(Seen(seen.text, truly), truly.calls[0]):
+            return None
 
     fixed: dict[tuple[tuple[Guard, bool], ...], Observation] = {}
 

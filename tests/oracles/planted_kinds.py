@@ -20,6 +20,7 @@ from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import (
     EXPLICIT,
     GROW,
+    LOWER,
     SIZE_OBLIVIOUS,
     CallableSubject,
     Observation,
@@ -35,7 +36,8 @@ from ddefuzz.oracles.program import look
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
 from tests.export_time.planted import quadratic
-from tests.oracles import test_growth, test_mechanism, test_planted_assertions, test_recompilation
+from tests.oracles import test_growth, test_lowering, test_mechanism, test_planted_assertions, test_recompilation
+from tests.oracles.planted_lowering import falling_back, never_fused, without_vectors
 
 HEADER = "# ddefuzz program v1\n# inputs: "
 NONZERO = f"""{HEADER}x = normal
@@ -205,6 +207,11 @@ def program(x, mask):
 example_args = (torch.ones(6, 4), torch.arange(6) < 3)
 """
 STRIDED = f'{HEADER}x = normal\ndef program(x: Float32[Tensor, "u0 4"]):\n    return torch.relu(x)\n'
+TWO_RESULTS = f"""{HEADER}x = normal
+def program(x: Float32[Tensor, "u0=64 64"]):
+    t0 = torch.relu(x)
+    return (t0, t0.sum(1))
+"""
 CAT, NARROWED = test_mechanism.TEXT, test_planted_assertions.CHECKED
 PLANTS: Mapping[Kind, Planted | InWorker] = {
     "dde": Planted(CAT, "export", semantics=withheld),
@@ -231,6 +238,9 @@ PLANTS: Mapping[Kind, Planted | InWorker] = {
     "diverged": Planted(CAT, "export", semantics=answered("Eq(u0, 0)", "cat"), calls=CALL_SIZES),
     "recompiles": Planted(test_recompilation.ABS, "recompile", abs_asks_for_sizes, calls=REPEATED_SIZES),
     "slow-export": Planted(test_growth.TEXT, GROW, lambda patch: quadratic()),
+    "falls-back": Planted(test_lowering.TEXT, LOWER, lambda patch: falling_back()),
+    "more-kernels": Planted(TWO_RESULTS, LOWER, lambda patch: never_fused()),
+    "not-vectorized": Planted(test_lowering.TEXT, LOWER, lambda patch: without_vectors()),
 }
 """The planted fault of each kind."""
 

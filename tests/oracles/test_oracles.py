@@ -170,9 +170,10 @@ def test_a_result_that_is_wrong_in_the_whole_program_alone_is_blamed_on_the_step
     assert str(unknown.signature.site) == "an unknown place"
 
 
-@pytest.mark.parametrize(("stage", "captures"), [("aot", 6), ("inductor", 4)])
-def test_the_search_for_a_site_ends_early_where_captures_are_slow(stage: Stage, captures: int) -> None:
-    places = (Place("Python", "torch/_refs/__init__.py", at) for at in range(5))
+@pytest.mark.parametrize(("stage", "captures"), [("aot", None), ("inductor", 6)])
+def test_the_search_for_a_site_ends_early_where_captures_are_slow(stage: Stage, captures: int | None) -> None:
+    """Only all of seven guards together fix the call."""
+    places = (Place("Python", "torch/_refs/__init__.py", at) for at in range(7))
     guards = tuple(msgspec.structs.replace(GUARD, place=place) for place in places)
     subject = seen(wrong(), guards=guards)
     subject = subject._replace(observation=msgspec.structs.replace(subject.observation, stage=stage))
@@ -180,11 +181,25 @@ def test_the_search_for_a_site_ends_early_where_captures_are_slow(stage: Stage, 
 
     def runner(run: Run) -> Observation:
         ran.append(run)
-        return subject.observation
+        return observed(Call("2", RETURNED, RETURNED, "same") if len(run.semantics.answers) == len(guards) else wrong())
 
     (found,) = classified(subject, runner, ("agreement",))
-    assert len(ran) >= captures if stage == "aot" else len(ran) == captures
-    assert found.signature.anchor.startswith("program ") == (stage == "inductor")
+    assert len(ran) == captures if captures else len(ran) > len(guards)
+    assert found.signature.anchor.startswith("program ") == (captures is not None)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_guards_are_not_tried_alone_if_all_of_them_fix_nothing(count: int) -> None:
+    places = (Place("Python", "torch/_refs/__init__.py", at) for at in range(count))
+    guards = tuple(msgspec.structs.replace(GUARD, place=place) for place in places)
+    ran: list[int] = []
+
+    def runner(run: Run) -> Observation:
+        ran.append(len(run.semantics.answers))
+        return observed(wrong())
+
+    (found,) = classified(seen(wrong(), guards=guards), runner, ("agreement",))
+    assert (ran, found.signature.site.language) == ([count, 0], "op")
 
 
 def test_a_failure_that_cannot_be_located_has_an_unknown_site() -> None:
