@@ -197,15 +197,22 @@ def _of_files(paths: tuple[Path, ...], stages: tuple[Stage, ...]) -> list[Ask]:
 
 
 def diff_page(found: Compared, old: Side | Stored, new: Side | Stored, page: Page) -> str:
-    """The table, and the counts."""
+    """The table, and the counts. What is stored has no numbers of cases."""
+    numbered = isinstance(old, Side)
     rows = [
         Detailed(
-            [plain(row.kind), plain(str(row.cases)), plain(str(row.number)), plain(_what(row))],
+            [
+                plain(row.kind),
+                plain(str(row.cases)),
+                *([plain(str(row.number))] if numbered else []),
+                plain(_what(row)),
+            ],
             plain(_change(row), style="dim"),
         )
         for row in found.differences
     ]
-    shown = rendered(Group(table(("change", "cases", "first", "what"), rows, page.width, folding=("what",)), ""), page)
+    columns = ("change", "cases", *(["first"] if numbered else []), "what")
+    shown = rendered(Group(table(columns, rows, page.width, folding=("what",)), ""), page)
     return (shown if rows else "") + "\n".join(_totals(found, old, new)) + "\n"
 
 

@@ -99,8 +99,8 @@ def _findings(pairs: Sequence[Pair]) -> list[Difference]:
     moved: dict[tuple[Signature, Signature], list[Pair]] = defaultdict(list)
     for pair in pairs:
         before, after = set(pair.old.failures), set(pair.new.failures)
-        for one in sorted(before - after):
-            for other in sorted(after - before):
+        for one in sorted(before - after, key=lambda one: one.key):
+            for other in sorted(after - before, key=lambda one: one.key):
                 moved[one, other].append(pair)
     rows = [
         _row("moved finding", f"{one.key} {other.key}", seen, "", str(one), str(other))

@@ -47,7 +47,7 @@ def _seen(ask: Ask, observation: Observation, failures: Iterable[Classified]) ->
         text=ask.text,
         outcome=observation.outcome,
         reason=observation.reason,
-        failures=tuple(sorted({one.signature for one in failed})),
+        failures=tuple(sorted({one.signature for one in failed}, key=lambda one: one.key)),
         guards=tuple(sorted({guard_seen(one) for one in reached(observation, failed)})),
     )
 

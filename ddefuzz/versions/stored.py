@@ -107,10 +107,13 @@ def differences(old: Stored, new: Stored) -> tuple[Difference, ...]:
     """What differs. Findings with the same program but another signature have moved."""
     gone, arrived = old.findings.keys() - new.findings.keys(), new.findings.keys() - old.findings.keys()
     by_program: dict[str, list[Signature]] = defaultdict(list)
-    for one in sorted(arrived):
+    for one in sorted(arrived, key=_key):
         by_program[new.findings[one].program].append(one)
     moved = [
-        (one, other) for one in sorted(gone) if (program := old.findings[one].program) for other in by_program[program]
+        (one, other)
+        for one in sorted(gone, key=_key)
+        if (program := old.findings[one].program)
+        for other in by_program[program]
     ]
     rows = [
         Difference(
@@ -158,6 +161,10 @@ def differences(old: Stored, new: Stored) -> tuple[Difference, ...]:
         if site in old.sites and _answers(old.sites[site]) != _answers(one)
     ]
     return tuple(sorted(rows, key=lambda row: (KINDS.index(row.kind), -row.cases, row.id)))
+
+
+def _key(signature: Signature) -> str:
+    return signature.key  # the parts of a site may be None, and have no order
 
 
 def _answers(one: SiteRecord) -> str:

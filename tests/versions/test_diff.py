@@ -48,6 +48,12 @@ def test_new_gone_and_moved_findings() -> None:
     assert kinds(old, new) == [("gone finding", str(A), 1), ("moved finding", f"{C} -> {at('d')}", 2)]
 
 
+def test_sites_without_a_module_or_function_are_compared() -> None:
+    nowhere = Signature("dde", Site("C++", None, None), "guard_bool operator==")
+    rows = kinds([seen("1", 0, A, nowhere)], [seen("2", 0, B, C)])
+    assert [kind for kind, _, _ in rows] == ["moved finding"] * 4
+
+
 def test_what_fails_in_the_new_version_only_is_new() -> None:
     assert kinds([seen("1", 0)], [seen("2", 0, A)]) == [("new finding", str(A), 1)]
 

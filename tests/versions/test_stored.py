@@ -81,6 +81,14 @@ def test_two_databases(tmp_path: Path) -> None:
     assert "The campaigns differ" not in text
 
 
+def test_sites_without_a_module_or_function_are_compared(tmp_path: Path) -> None:
+    nowhere = Signature("dde", Site("C++", None, None), "guard_int operator==")
+    record(tmp_path / "old.db", OLD, {CHUNK: PROGRAM, nowhere: PROGRAM}, [])
+    record(tmp_path / "new.db", NEW, {MOVED: PROGRAM}, [])
+    result = run(url(tmp_path / "old.db"), url(tmp_path / "new.db"), "--format", "json")
+    assert [kind for kind, _ in rows(result)] == ["moved finding"] * 2
+
+
 def test_two_campaigns_or_versions_of_one_database(tmp_path: Path) -> None:
     path = tmp_path / "both.db"
     first = record(path, OLD, {CHUNK: PROGRAM}, [])
