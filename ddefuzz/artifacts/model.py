@@ -127,8 +127,8 @@ class Diff(msgspec.Struct, frozen=True):
 
 
 class Artifacts(msgspec.Struct, frozen=True):
-    """The whole document. `program` is empty for the user's own code. `others` are the same stages elsewhere: under
-    another torch, whose name is the first of the pair.
+    """The whole document. `program` is empty for the user's own code. `about` is the title of a finding. `others` are
+    the same stages elsewhere: under another torch, whose name is the first of the pair.
     """
 
     torch: str
@@ -138,6 +138,7 @@ class Artifacts(msgspec.Struct, frozen=True):
     broken: Broken | None = None
     others: tuple[tuple[str, Artifacts], ...] = ()
     diffs: tuple[Diff, ...] = ()
+    about: str = ""
     schema: str = SCHEMA
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from ddefuzz.bench.curves import require_chart
-from ddefuzz.export_time.model import Series
+from ddefuzz.export_time.model import Series, longest
 
 
 def svg(series: Sequence[Series]) -> str:
@@ -16,8 +16,7 @@ def svg(series: Sequence[Series]) -> str:
     altair, convert = import_module("altair"), import_module("vl_convert")
     rows: list[dict[str, Any]] = [
         {"workload": one.workload, "torch": f"torch {one.torch}", "n": point.n, "seconds": point.seconds}
-        for one in series
-        if one.knobs == "default"
+        for one in longest(series)
         for point in one.points
     ]
     chart = (

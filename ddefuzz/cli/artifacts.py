@@ -39,6 +39,7 @@ from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.versions.model import Interpreter
@@ -135,7 +136,7 @@ def command(
         LiveLine("starting a worker (importing torch takes some seconds)") as live,
         Pool(jobs, samples=False) as pool,
     ):
-        chosen = finding or _of_file(pool, target, case, unbacked)
+        chosen = _target_of(finding) if finding is not None else _of_file(pool, target, case, unbacked)
         text = chosen.subject.text if isinstance(chosen.subject, ProgramSubject) else ""
         torch = first_answer(pool.submit(version, VersionTask(), START_SECONDS), stopped)
         tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in semantics]
@@ -151,7 +152,8 @@ def command(
             broken = Broken(error=f"{found.outcome}: {found.reason}") if isinstance(found, Lost) else found
         except KeyboardInterrupt:
             interrupted = True
-        here = Artifacts(torch, chosen.case, text, tuple(made), broken)
+        about = finding.title if finding is not None else ""
+        here = Artifacts(torch, chosen.case, text, tuple(made), broken, about=about)
         others = []
         for one in interpreters if not interrupted else ():
             live.update(f"the same under {one.name} (torch {one.torch})")
@@ -169,18 +171,21 @@ def _written(here: Artifacts, index: Path, format_: str, page: Page) -> str:
     return msgspec.json.encode(here).decode() + "\n" if format_ == "json" else artifacts_text(here, index, page)
 
 
-def _of_finding(target: str, db: str) -> Target | None:
-    """The program of a finding, None for a file. Raises InputError if there is neither."""
+def _of_finding(target: str, db: str) -> Finding | None:
+    """The finding, None for a file. Raises InputError if there is neither."""
     place = Path(target)
     if (place / FINDING).is_file():
-        finding = read_finding(place)
-    elif place.is_file() or ":" in target:
+        return read_finding(place)
+    if place.is_file() or ":" in target:
         return None
-    elif place.suffix or len(place.parts) > 1:
+    if place.suffix or len(place.parts) > 1:
         raise InputError(f"{target}: found no such file, expected a program, FILE:NAME, or the id of a finding")
-    else:
-        with Database.open(db, create=False) as database:
-            finding = resolve(database, target)
+    with Database.open(db, create=False) as database:
+        return resolve(database, target)
+
+
+def _target_of(finding: Finding) -> Target:
+    """The smallest program of a finding."""
     text = finding.minimal or finding.original
     if text is None:
         raise InputError(f"{finding.id}: found a finding of user code, expected one that has a program")

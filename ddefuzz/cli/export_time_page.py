@@ -10,7 +10,7 @@ from rich.text import Text
 from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.execute.growth import STEEP
-from ddefuzz.export_time.model import WORKLOADS, Growth, Point, Series
+from ddefuzz.export_time.model import WORKLOADS, Growth, Point, Series, longest
 
 
 def export_time_page(series: list[Series], page: Page) -> str:
@@ -57,7 +57,7 @@ def _ratio(one: Series, series: list[Series]) -> str:
 
 def export_time_markdown(series: Sequence[Series], hottest: Mapping[str, Mapping[str, float]]) -> str:
     """The page: time and counts by workload and version, what is asked most, where the time goes, torch's settings."""
-    default = [one for one in series if one.knobs == "default"]
+    default = longest(series)
     parts = [
         "# Export time by the number of unbacked symbols",
         "This page is written by `ddefuzz bench export-time`, from the JSON of one run for each version of torch "
@@ -105,7 +105,9 @@ is above {STEEP:g} even at the lower end of its interval. MB is the largest resi
 _KNOBS = """All settings are measured at one n before the next n, so the ratios are of one run, at the largest n.
 `guard-free` is the setting `aggressive_guard_free_semantics` of symbolic shapes, `no-stack-traces` is
 `torch.fx.config.do_not_emit_stack_traces`, `no-fake-cache` is dynamo's `fake_tensor_cache_enabled = False`.
-The graph is compared with that of the default settings, the result with eager."""
+The graph and its assertions are compared with those of the default settings, the result with eager: with `-` all are
+the same. The report that names these settings says 264 s without and 87 s with them for a workload of the shape of
+`unbind_split_flip_cat`, a ratio of 0.33, at an n of its own."""
 
 _HEAD = (
     "workload",

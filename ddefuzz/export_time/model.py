@@ -179,3 +179,13 @@ def series_of(points: Sequence[Point]) -> Series:
         site=next(iter(last.askers), ""),
         pattern=next(iter(last.patterns), ""),
     )
+
+
+def longest(series: Sequence[Series]) -> tuple[Series, ...]:
+    """The series with the default knobs that reaches the largest n, for each workload and version of torch."""
+    found: dict[tuple[str, str], Series] = {}
+    for one in series:
+        key = (one.workload, one.torch)
+        if one.knobs == "default" and (key not in found or one.points[-1].n > found[key].points[-1].n):
+            found[key] = one
+    return tuple(found.values())

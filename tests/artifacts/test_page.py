@@ -55,6 +55,11 @@ def test_everything_on_the_page_is_escaped_and_nothing_is_loaded() -> None:
     assert "url(" not in page
 
 
+def test_the_page_of_a_finding_says_what_it_is_about() -> None:
+    page = html_page(msgspec.structs.replace(ALL, about="torch.kron: <KronImpl> makes torch.compile compile again"))
+    assert "<strong>torch.kron: &lt;KronImpl&gt; makes torch.compile compile again</strong>" in page
+
+
 def test_the_page_marks_assertions_and_changed_lines() -> None:
     page = html_page(
         msgspec.structs.replace(ALL, diffs=(Diff("a to b", "diffs/a.diff", "--- a\n+++ b\n+new\n-old\n"),))

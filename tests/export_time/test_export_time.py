@@ -16,7 +16,7 @@ from ddefuzz.cli.output import Page
 from ddefuzz.errors import InputError
 from ddefuzz.execute.growth import STEEP
 from ddefuzz.export_time.measure import measured
-from ddefuzz.export_time.model import KNOBS, WORKLOADS, Point, Profiled, growth, hottest_of, series_of
+from ddefuzz.export_time.model import KNOBS, WORKLOADS, Point, Profiled, growth, hottest_of, longest, series_of
 from ddefuzz.export_time.sampled import sampled, speedscope
 from ddefuzz.export_time.workloads import MAKE
 from ddefuzz.instrument.counting import pattern
@@ -199,6 +199,13 @@ def test_a_sampled_run_is_a_file_in_speedscopes_format() -> None:
     assert profile["endValue"] == pytest.approx(sum(profile["weights"]))
     assert max(at for stack in profile["samples"] for at in stack) < len(file["shared"]["frames"])
     assert all(profile["samples"])
+
+
+def test_of_two_runs_the_longer_one_is_shown() -> None:
+    short, long = series_of([point(5, 1)]), series_of([point(5, 1), point(10, 2)])
+    other = series_of([point(20, 1, knobs="guard-free-1")])
+    assert longest([short, long, other]) == (long,)
+    assert longest([long, short]) == (long,)
 
 
 def test_samples_are_named_by_their_functions() -> None:
