@@ -26,6 +26,7 @@ def test_the_first_example_is_real(tmp_path: Path) -> None:
     assert model is not None
     (tmp_path / "model.py").write_text(model[1])
     command = [sys.executable, "-m", "ddefuzz", "check", "model.py:keep_diff", "--stage", "export"]
+    command += ["--output", "json=check.json"]
     environment = os.environ | {"COLUMNS": "140", "PYTHONPATH": str(Path(__file__).parents[1])}
     printed = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
@@ -33,6 +34,6 @@ def test_the_first_example_is_real(tmp_path: Path) -> None:
     assert printed.returncode == 1, printed.stderr
     of_torch, of_ddefuzz = blocks()
     said = " ".join(printed.stdout.split())
-    assert of_torch[0] in said
+    assert of_torch[0].partition(": ")[2] in (tmp_path / "check.json").read_text()
     for line in of_ddefuzz:
         assert " ".join(line.split()) in said, line
