@@ -43,7 +43,11 @@ def _as_list(value: object) -> object:
 class FindingsQuery(Asked):
     """Which findings, in which order, and which page of them. An empty value selects all."""
 
-    q: Line = Field(default="", description="Words that occur in the id, site, code there, ops, notes and so on.")
+    q: Line = Field(
+        default="",
+        description="Words that must all occur in the id, site, code at the site, a person's title, owner, labels, "
+        "ops, notes or links.",
+    )
     state: Annotated[list[State | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
     open: Literal["", "1"] = Field(default="", description="1: only findings with something left to do.")
     returned: Literal["", "1"] = Field(default="", description="1: only findings that returned after a fix.")
