@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from ddefuzz.advice.conditions import opposite
 from ddefuzz.advice.model import Compared
 from ddefuzz.advice.place import Edit
+
+_NO_SIZE = re.compile(r"(\.shape\[\d+\]) <= 0$")
+"""No size is below 0."""
 
 
 def refusals(promises: Sequence[Edit], refused: Sequence[Compared], taken: int) -> list[str]:
@@ -30,7 +34,9 @@ def refusals(promises: Sequence[Edit], refused: Sequence[Compared], taken: int) 
 def _broken(promise: Edit) -> str:
     """The opposite of what is promised."""
     tree = _parsed(promise)
-    return ast.unparse(opposite(tree)) if isinstance(tree, ast.Compare | ast.UnaryOp) else f"not ({promise.condition})"
+    if not isinstance(tree, ast.Compare | ast.UnaryOp):
+        return f"not ({promise.condition})"
+    return _NO_SIZE.sub(r"\1 == 0", ast.unparse(opposite(tree)))
 
 
 def _sizes(promise: Edit) -> set[str]:

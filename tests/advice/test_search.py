@@ -144,6 +144,8 @@ def test_of_two_promises_each_has_an_example_of_its_own_size() -> None:
     edits = [Edit("", "input-promise", "", f"{name}.shape[0] > 1") for name in ("ids", "mask")]
     refused = [Compared("mask.shape[0] = 1", changed="RuntimeError")]
     assert [one.rpartition("takes")[2] for one in refusals(edits, refused, 3)] == ["", ", such as mask.shape[0] = 1"]
+    empty = Edit("", "input-promise", "", "ids.shape[0] > 0")
+    assert refusals([empty], [], 3)[0].startswith("refuses inputs for which ids.shape[0] == 0; none of")
     assert refusals(edits[:1], refused, 3)[0].endswith(", such as mask.shape[0] = 1")
     assert refusals(edits, [], 3) == [
         "refuses inputs for which ids.shape[0] <= 1, or mask.shape[0] <= 1; "
