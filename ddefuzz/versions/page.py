@@ -62,7 +62,8 @@ def page(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: st
 ROWS: Final = (*get_args(Status), "fixed", "regressed")
 """The rows of the second table: statuses, and what changed before a version."""
 
-CHANGES: Final = get_args(Change)
+CHANGES: Final[tuple[Change, ...]] = ("fixed", "regressed", "moved", "sometimes", "new", "fails", "never")
+"""The order of the last table."""
 
 
 def _number(lines: Iterable[Line], what: str, name: str) -> str:
