@@ -38,7 +38,7 @@ CALLED_IN_TURN = 10
 """Every tenth of these cases is called at several sizes in turn, to count compilations: one case in 70."""
 
 REPEATED_BLOCKS = 50
-"""Every fiftieth of these cases is exported as a few and as many blocks, to see how the questions about sizes grow."""
+"""Every fiftieth of these cases is exported as a few and as many blocks, to see how the evaluations over sizes grow."""
 
 LOWERED = 50
 """Every fiftieth of these cases is lowered by inductor, with unbacked and with backed sizes: one case in 350."""

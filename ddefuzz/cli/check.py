@@ -51,7 +51,7 @@ APART_ORACLES = {
     type=click.Choice(tuple(APART_ORACLES)),
     metavar="NAME",
     multiple=True,
-    help="Also judge by an oracle that is not asked by default, because it costs more: "
+    help="Also judge by this oracle, which is not used by default because it costs more: "
     f"{', '.join(f'{name} ({said})' for name, said in APART_ORACLES.items())}. Can be repeated.",
 )
 @semantics_option(DEFAULT_SEMANTICS)

@@ -44,7 +44,7 @@ are chosen for an oracle, and no options of commands name them.
 """
 
 GROW: Stage = "grow"
-"""The stage that exports a program repeated few and many times, and counts the questions about sizes."""
+"""The stage that exports a program repeated a few times and many times, and counts the evaluations over sizes."""
 
 LOWER: Stage = "lower"
 """The stage in which inductor generates code for a program with unbacked sizes, and for the same with backed sizes."""

@@ -68,7 +68,7 @@ def expected(classified: Classified, same_program: bool) -> Expected:
 
 KINDS: Mapping[Kind, KindRow] = {
     KIND: KindRow(
-        "the questions about sizes in an export grow faster than n^1.5 when the program is repeated n times",
+        "the evaluations over sizes in an export grow faster than n^1.5 when the program is repeated n times",
         "{site} makes exports slow: {evidence}",
         locate,
         expected,

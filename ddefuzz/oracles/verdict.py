@@ -22,7 +22,7 @@ rescued     only explicit captures it: size-oblivious could not decide a guard
 fails       explicit does not capture it
 changed     both capture it, with different graphs
 regressed   only size-oblivious captures it
-diverged    one of the two computes something else than eager
+diverged    one of the two computes other values than eager
 not-judged  the stage could not be run here (this is not ok)
 """
 

@@ -14,7 +14,7 @@ VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(
         "fails": "not captured",
         "changed": "captured as another graph than with size-oblivious semantics",
         "regressed": "not captured, but captured with size-oblivious semantics",
-        "diverged": "the captured program computes something else than eager",
+        "diverged": "the captured program computes other values than eager",
         "not-judged": "no verdict: a run was not judged",
     }
 )
