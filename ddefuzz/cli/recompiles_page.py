@@ -15,7 +15,7 @@ from ddefuzz.cli.reports import command_line, writers_of
 from ddefuzz.formats.record import Outcome, Report, Result, Rule
 from ddefuzz.oracles import recompilation
 from ddefuzz.recompile.model import Form, Group, Recompilations, Row
-from ddefuzz.recompile.reviewed import REVIEWED
+from ddefuzz.recompile.reviewed import REFUSED, REVIEWED
 
 
 def writers(found: Recompilations) -> dict[str, Writer]:
@@ -128,6 +128,12 @@ def recompiles_markdown(found: Recompilations) -> str:
             "",
             *_group_table(found.refused),
             "",
+            "### Why these refuse them",
+            "",
+            "A size that is read as an int, or compared by `if`, has no value for an unbacked size.",
+            "",
+            *_reviewed(found.refused),
+            "",
             "## All ops with `out=`",
             "",
             *_op_table([row for row in found.rows if row.op in with_out]),
@@ -158,10 +164,9 @@ def _group_table(groups: Iterable[Group]) -> list[str]:
 
 def _reviewed(groups: Iterable[Group]) -> list[str]:
     """A line for each group that was read in torch's source, the largest first."""
+    known = REVIEWED | REFUSED
     read = [
-        f"- `{one.frame}` ({counted(len(one.ops), 'op')}): {REVIEWED[one.frame]}"
-        for one in groups
-        if one.frame in REVIEWED
+        f"- `{one.frame}` ({counted(len(one.ops), 'op')}): {known[one.frame]}" for one in groups if one.frame in known
     ]
     return read or ["None of them was read."]
 

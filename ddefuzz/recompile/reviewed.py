@@ -51,3 +51,25 @@ REVIEWED: Final[dict[str, str]] = {
     ),
 }
 """A sentence or two for the code that makes a guard, by the frame's name in the tables."""
+
+REFUSED: Final[dict[str, str]] = {
+    "torch/_prims_common/__init__.py:is_contiguous": (
+        "With `false_if_dde=False` it evaluates `bool(a.numel() < 2)`. Avoidable: callers that pass "
+        "`false_if_dde=True`, if a copy that is not needed does no harm."
+    ),
+    "torch/_prims_common/wrappers.py:_resize_output_check": (
+        "`if out.numel() != 0` only decides whether to warn that out= is resized, after `same_shape` could not tell "
+        "that the shapes are equal. Avoidable: `guard_or_false`, without the warning."
+    ),
+    "torch/nn/functional.py:_verify_batch_size": (
+        "`if size_prods == 1` refuses a batch with one value a channel. Avoidable: `torch._check(size_prods != 1)`."
+    ),
+    "torch/nn/functional.py:_verify_spatial_size": (
+        "`if size_prods == 1` refuses an input with one spatial element. Avoidable: `torch._check(size_prods != 1)`."
+    ),
+    "torch/_meta_registrations.py:cummaxmin": (
+        "`if self.numel() != 0` only guards a check of `dim`, which does not depend on sizes. Avoidable: check it in "
+        "every case."
+    ),
+}
+"""The same for code that refuses unbacked sizes and does not make functions compile again."""
