@@ -88,12 +88,14 @@ class _Reader(Interpreter):
             self.failed = self.failed or _condition(n) or "?"
 
     def _bind(self, fake: Any, value: Any) -> None:
-        """Note the symbols of an input with unbacked dims."""
+        """Note the symbols of an input with unbacked dims. Each has the size of its own dim, also if the bindings of an
+        earlier input name it for a dim that became equal to it.
+        """
         if isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor):
             for one, size in zip(fake.shape, value.shape, strict=False):
                 self._bind(one, size)
         elif isinstance(value, int) and (symbol := _own_symbol(fake)):
-            self.known.setdefault(symbol, value)
+            self.known[symbol] = value
 
 
 def _own_symbol(size: Any) -> str:

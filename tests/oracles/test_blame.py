@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, Stage
+from ddefuzz.execute.protocol import EXPLICIT, ProgramSubject, Run, Stage
 from ddefuzz.oracles.program import judge_program
 
 HEADER = "# ddefuzz program v1\n# inputs: x = "
@@ -29,6 +29,13 @@ def program(x: Float32[Tensor, "u0=5 2 2"]):
 """
 
 
+RUNS_WITH_ONE_ROW = f"""{HEADER}normal; y = normal; z = normal
+def program(x: Float32[Tensor, "u0=3 u1=4"], y: Float32[Tensor, "u2=3 1"], z: Float32[Tensor, "u3=4"]):
+    return torch._decomp.decompositions._fused_rms_norm_backward(x, x, [4], y, z, [True, True])
+"""
+"""`random-2` gives `y` one row, and `x` nine. The capture makes both sizes one symbol."""
+
+
 def failures(text: str, stage: Stage, oracle: str) -> list[str]:
     (judged,) = judge_program(text, (stage,), (EXPLICIT,), observe, oracles=(oracle,), compare=False)
     assert judged.observation.calls
@@ -38,6 +45,12 @@ def failures(text: str, stage: Stage, oracle: str) -> list[str]:
 @pytest.mark.parametrize("oracle", ["assertions", "agreement"])
 def test_expand_keeps_a_size_for_a_literal_only_and_may_copy(oracle: str) -> None:
     assert failures(EXPANDS, "export", oracle) == []
+
+
+def test_symbols_that_became_one_keep_the_sizes_of_their_own_dims() -> None:
+    (call,) = observe(Run(ProgramSubject(RUNS_WITH_ONE_ROW), "export-strict", calls=("random-2",))).calls
+    assert {(one, size) for one, size in call.symbols if one in {"u0", "u2"}} == {("u0", 9), ("u2", 1)}
+    assert failures(RUNS_WITH_ONE_ROW, "export-strict", "assertions") == []
 
 
 @pytest.mark.slow
