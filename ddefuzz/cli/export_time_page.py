@@ -14,7 +14,7 @@ from ddefuzz.export_time.model import WORKLOADS, Growth, Point, Series, longest
 
 
 def export_time_page(series: list[Series], page: Page) -> str:
-    """A table of seconds and growth, the ratios of knobs, and the questions asked most."""
+    """A table of seconds and growth, the ratios of knobs, and the expressions evaluated most."""
     rows = []
     for one in series:
         last = one.points[-1]
@@ -56,7 +56,7 @@ def _ratio(one: Series, series: list[Series]) -> str:
 
 
 def export_time_markdown(series: Sequence[Series], hottest: Mapping[str, Mapping[str, float]]) -> str:
-    """The page: time and counts by workload and version, what is asked most, where the time goes, torch's settings."""
+    """The page: time and counts by workload and version, most frequent expressions, hot functions, settings."""
     default = longest(series)
     parts = [
         "# Export time by the number of unbacked symbols",
@@ -66,16 +66,16 @@ def export_time_markdown(series: Sequence[Series], hottest: Mapping[str, Mapping
         "| workload | what there are n of |\n|---|---|\n"
         + "\n".join(f"| {name} | {meaning} |" for name, meaning in WORKLOADS.items()),
         "![CPU seconds by n](export-time.svg)",
-        "## Time and questions",
+        "## Time and evaluations",
         _SAID,
         _table(_HEAD, map(_cells, default)),
         "## Counts",
         "Exponents of n with their 95% intervals. A count that is 0 or does not grow has none.",
         _counts(default),
-        "## Questions asked most",
+        "## Expressions evaluated most",
         "At the largest n. Repeated: evaluated before in the same export, with the same answer. A perfect cache would "
         "save these.",
-        _table(("workload", "torch", "question", "asked", "repeated", "asked most by"), _questions(default)),
+        _table(("workload", "torch", "expression", "evaluated", "repeated", "most often by"), _questions(default)),
     ]
     if hottest:
         rows = [
@@ -99,8 +99,9 @@ process of its own that has exported nothing but the same function with n = 1. n
 seconds is used. The seconds are CPU seconds of the export alone, without counting; the counts are of a second export.
 The exponent is that of the power of n that fits best, by least squares of the logarithms."""
 
-_SAID = f"""`evaluate_expr` is called once for each question about a symbolic size. A count is steep if its exponent
-is above {STEEP:g} even at the lower end of its interval. MB is the largest resident memory of the process."""
+_SAID = f"""`evaluate_expr` is called each time code needs the value of an expression over sizes. A count is steep if
+its exponent is above {STEEP:g} even at the lower end of its interval. MB is the largest resident memory of the
+process."""
 
 _KNOBS = """All settings are measured at one n before the next n, so the ratios are of one run, at the largest n.
 `guard-free` is the setting `aggressive_guard_free_semantics` of symbolic shapes, `no-stack-traces` is
