@@ -64,7 +64,7 @@ def sighting(number: int) -> Sighting:
     signature = Signature("dde", Site("C++", None, name), "guard_int operator==")
     frame = Frame("aten/src/ATen/native/Load.cpp", 1, name, "guard_int operator==", exact=True)
     raised = Raised("Eq(u0, 0)", "guard_int", Place("C++", frame.file, frame.line), (frame,))
-    error = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
+    error = ExceptionInfo("GuardOnDataDependentSymNode", "Could not guard")
     return Sighting(
         signature=signature,
         cause="avoidable",

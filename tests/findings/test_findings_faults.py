@@ -179,4 +179,4 @@ def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_check_returns_a_line_for_doctor(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ddefuzz.db"
-    assert check(url(path)) == f"sqlite:///{path}: schema 0010, 0 findings, writable"
+    assert check(url(path)) == f"sqlite:///{path}: schema 0011, 0 findings, writable"
