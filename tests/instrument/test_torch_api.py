@@ -35,7 +35,7 @@ ALLOWED = {
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/call_script.py": "as repro/script.py",
     "repro/kernels_script.py": "as repro/script.py",
-    "repro/fork_server.py": "modules that it imports early; it runs without ddefuzz, and skips those that a torch lacks",
+    "repro/fork_server.py": "modules to import early; it runs without ddefuzz, and skips those that torch lacks",
     "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
     "bench/plain.py": "a script of plain calls, which runs without ddefuzz",
     "repro/upstream.py": "text of files for PyTorch's own repository; tests run them",
