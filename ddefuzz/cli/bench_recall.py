@@ -27,7 +27,7 @@ from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
-from ddefuzz.oracles.table import NAMES
+from ddefuzz.oracles.table import BY_DEFAULT
 
 RUN_SECONDS = 60.0
 
@@ -139,7 +139,7 @@ def command(
         in_turn=True,
         screen=True,
         guided=guided,
-        oracles=NAMES if calling else CAPTURE,
+        oracles=BY_DEFAULT if calling else CAPTURE,
     )
     chosen = " ".join(f"--oracle {oracle}" for oracle in oracles)
     said = f"ddefuzz bench recall {chosen} --sites {sites} --seed {seed} --budget {plan.budget} --db {db}"

@@ -10,7 +10,7 @@ import rich_click as click
 
 from ddefuzz.execute.protocol import STAGES, Stage
 from ddefuzz.instrument.events import Mechanism
-from ddefuzz.oracles.table import NAMES
+from ddefuzz.oracles.table import BY_DEFAULT, NAMES
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 
@@ -84,7 +84,7 @@ def semantics_option(default: tuple[Mechanism, ...], note: str = "") -> Callable
     )
 
 
-def oracles_option(note: str, default: tuple[str, ...] = NAMES) -> Callable[[Command], Command]:
+def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Callable[[Command], Command]:
     """Give a command the parameter `oracles`."""
     return click.option(
         "--oracle",

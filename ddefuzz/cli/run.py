@@ -31,7 +31,7 @@ from ddefuzz.formats.table import NAMES as NAMES_OF_FORMATS
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.program import CAPTURE
-from ddefuzz.oracles.table import NAMES
+from ddefuzz.oracles.table import BY_DEFAULT, NAMES
 
 FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 
@@ -231,7 +231,7 @@ def _replay_command(plan: Plan, call: Invocation) -> str:
     words = ["run", "--seed", str(plan.seed), "--budget", str(plan.budget), "--profile", plan.profile]
     for stage in plan.stages if plan.stages != DEFAULT_STAGES else ():
         words += ["--stage", stage]
-    for oracle in plan.oracles if plan.oracles != NAMES else ():
+    for oracle in plan.oracles if plan.oracles != BY_DEFAULT else ():
         words += ["--oracle", oracle]
     for semantics in plan.semantics if plan.semantics != (Semantics(),) else ():
         words += ["--semantics", semantics.mechanism]

@@ -65,7 +65,8 @@ class Oracle(NamedTuple):
     `judge` reports the failures in what was seen of a program. `calls` are the sizes at which it needs calls of the
     captured program. Without any, it judges the capture itself. `keep` is the part of a failure that a finding stores;
     later runs call the program at the sizes of the calls in it. `compares` says that it needs the run under other
-    semantics too. `stages` are those that it judges; without any, all stages that capture a program once.
+    semantics too. `stages` are those that it judges; without any, all stages that capture a program once. `by_default`
+    says that campaigns use it unless `--oracle` chooses.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Oracle(NamedTuple):
     keep: Callable[[Failure], Failure] = only_differing
     compares: bool = False
     stages: tuple[Stage, ...] = ()
+    by_default: bool = True
 
     def is_for(self, stage: Stage) -> bool:
         """Whether it judges runs in a stage."""

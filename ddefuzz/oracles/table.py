@@ -28,6 +28,9 @@ ORACLES: tuple[Oracle, ...] = (
 
 NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
 
+BY_DEFAULT: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES if oracle.by_default)
+"""The oracles of a campaign that chooses none."""
+
 
 def kinds() -> dict[Kind, KindRow]:
     """All kinds of failures."""
