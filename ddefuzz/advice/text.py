@@ -24,13 +24,6 @@ def inserted(source: str, statement: ast.stmt, lines: tuple[str, ...]) -> str:
     return _with_lines(all_lines, at, _indent(all_lines[at]), lines)
 
 
-def appended(source: str, statement: ast.stmt, lines: tuple[str, ...]) -> str:
-    """The source with lines after a statement."""
-    all_lines = source.splitlines(keepends=True)
-    end = statement.end_lineno or statement.lineno
-    return _with_lines(all_lines, end, _indent(all_lines[statement.lineno - 1]), lines)
-
-
 def replaced(source: str, node: ast.expr | ast.stmt, text: str) -> str:
     """The source with one expression or statement replaced. Columns of `ast` count bytes."""
     lines = source.encode().splitlines(keepends=True)

@@ -14,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, fields
 from functools import partial
 
 import msgspec
@@ -25,10 +24,8 @@ from ddefuzz.execute import phase
 from ddefuzz.execute.at_sizes import at_sizes, refusal
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.exercise import exercise
-from ddefuzz.execute.forms import Form
 from ddefuzz.execute.graphs import forms_of
 from ddefuzz.execute.growing import grown
-from ddefuzz.execute.growth import Growth
 from ddefuzz.execute.intact import kept_intact
 from ddefuzz.execute.kernels import Kernels, kernels_in
 from ddefuzz.execute.prepared import Prepared, inputs_of, parameter_names, sizes_by_name
@@ -41,20 +38,17 @@ from ddefuzz.execute.protocol import (
     ExceptionInfo,
     Lowered,
     Observation,
-    Outcome,
     Run,
     Stage,
     Subject,
 )
 from ddefuzz.execute.recompiling import count
-from ddefuzz.execute.repeated import Repeated
 from ddefuzz.execute.same import digest_of
 from ddefuzz.execute.stages import Capture, StageFunction, eager, graph_text, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import exception_chain, message_of
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.assumed import AssumedSizes
-from ddefuzz.instrument.events import Answered, Constraint, Guard, Raised
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.modules import module_in
 from ddefuzz.instrument.recorder import Recorder
@@ -79,29 +73,16 @@ _GENERATED = (
 """What differs from run to run: generated function names, addresses, the time and process in torch's log lines."""
 
 
-@dataclass(slots=True)
-class _Seen:
-    """The fields of an `Observation` that the run gives. No object of torch is in them."""
+class Stopwatch:
+    """Seconds of CPU and of the clock since it was made."""
 
-    outcome: Outcome = "ok"
-    reason: str = ""
-    exceptions: tuple[ExceptionInfo, ...] = ()
-    raised: Raised | None = None
-    guards: tuple[Guard, ...] = ()
-    graph: str | None = None
-    calls: tuple[Call, ...] = ()
-    forms: tuple[Form, ...] = ()
-    constraints: tuple[Constraint, ...] = ()
-    answered: tuple[Answered, ...] = ()
-    unbacked: int = 0
-    module: str = ""
-    compiles: int = 0
-    cpu_seconds: float = 0.0
-    seconds: float = 0.0
-    repeated: Repeated | None = None
-    growths: tuple[Growth, ...] = ()
-    lowered: Lowered | None = None
-    digest: str = ""
+    def __init__(self) -> None:
+        self.started, self.clock = time.process_time(), time.perf_counter()
+
+    def read(self, observation: Observation) -> Observation:
+        """The observation with the seconds until now."""
+        spent = {"cpu_seconds": time.process_time() - self.started, "seconds": time.perf_counter() - self.clock}
+        return msgspec.structs.replace(observation, **spent)
 
 
 def observe(run: Run) -> Observation:
@@ -121,25 +102,25 @@ def observe_in(
     `then` gets what was captured, under the settings of the capture and without the hooks.
     """
     with captured_output() as output, kept_apart(run.subject), clean_slate(run.stage):
-        seen = _apart(run) if run.stage in APART else _watched(stage, make(), run, then)
-    return _observation(run, seen, output.read())
+        observation = _apart(run) if run.stage in APART else _watched(stage, make(), run, then)
+    return _ended(observation, output.read())
 
 
 def failed_by(run: Run, error: BaseException, recorder: Recorder) -> Observation:
     """The observation of a run that this exception would have ended. `recorder` watches the run."""
-    seen = _Seen()
-    _note_failure(seen, error, recorder)
-    return _observation(run, seen, "")
+    return _ended(_failed(Observation(run.stage, run.semantics, "fail"), error, recorder), "")
 
 
-def _observation(run: Run, seen: _Seen, output: str) -> Observation:
-    return Observation(
-        stage=run.stage,
-        semantics=run.semantics,
+def _ended(observation: Observation, output: str) -> Observation:
+    return msgspec.structs.replace(
+        observation,
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
         output=_normalized(output)[-OUTPUT_TAIL:],
-        **{field.name: getattr(seen, field.name) for field in fields(seen)},
     )
+
+
+def _not_judged(run: Run, reason: str) -> Observation:
+    return Observation(run.stage, run.semantics, "not-judged", reason)
 
 
 def kept_apart(subject: Subject) -> AbstractContextManager[None]:
@@ -147,13 +128,13 @@ def kept_apart(subject: Subject) -> AbstractContextManager[None]:
     return kept_intact(subject.path) if isinstance(subject, CallableSubject) else nullcontext()
 
 
-def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[[Capture], None] | None) -> _Seen:
-    seen = _Seen()
+def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[[Capture], None] | None) -> Observation:
     counters = torch_api.DYNAMO_COUNTERS.get()
     counters.clear()
     capture: Capture | None = None
-    started, clock = time.process_time(), time.perf_counter()
+    observation = Observation(run.stage, run.semantics, "ok")
     how, assumed = run.semantics, AssumedSizes(sizes_by_name(prepared)) if run.answer_guards else None
+    stopwatch = Stopwatch()
     with watch(
         how.mechanism,
         how.without,
@@ -165,97 +146,105 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
         try:
             phase.enter("capture")
             capture = stage(prepared)
-            seen.cpu_seconds, seen.seconds = time.process_time() - started, time.perf_counter() - clock
+            observation = stopwatch.read(observation)
         # KeyboardInterrupt too: Ctrl-C does not reach a worker, so the subject has raised it.
         except BaseException as error:  # noqa: BLE001 the subject is under test: whatever it raises is the observation
-            seen.cpu_seconds, seen.seconds = time.process_time() - started, time.perf_counter() - clock
-            _note_failure(seen, error, recorder)
-        seen.guards, seen.answered, seen.unbacked = recorder.guards(), recorder.answered(), recorder.symbols()
+            observation = _failed(stopwatch.read(observation), error, recorder)
+        observation = msgspec.structs.replace(
+            observation, guards=recorder.guards(), answered=recorder.answered(), unbacked=recorder.symbols()
+        )
     phase.enter("reading")
-    seen.compiles = int(counters["stats"]["unique_graphs"])
-    if capture is not None and then is not None:
+    observation = msgspec.structs.replace(observation, compiles=int(counters["stats"]["unique_graphs"]))
+    if capture is None:
+        return observation
+    if then is not None:
         then(capture)
-    if capture is not None:
-        seen.graph = graph_text(capture.graph) if run.graph else None
-        seen.digest = digest_of(capture) if run.calls or run.graph else ""
-        if run.calls and seen.digest != run.called:
-            seen.forms = forms_of(capture)
-            # A call may compile again, for other strides: the same guards get the same answers.
-            with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
-                calls = exercise(run.subject, capture, run.calls, seen.forms, constrained=recorder.constrained())
-            seen.calls = tuple(_with_source(call, recorder) for call in calls)
-            seen.constraints = recorder.constraints(partial(_is_told, seen.calls))
-    return seen
+    graph = graph_text(capture.graph) if run.graph else None
+    digest = digest_of(capture) if run.calls or run.graph else ""
+    observation = msgspec.structs.replace(observation, graph=graph, digest=digest)
+    return _called(observation, capture, run, recorder) if run.calls and digest != run.called else observation
 
 
-def _apart(run: Run) -> _Seen:
+def _called(observation: Observation, capture: Capture, run: Run, recorder: Recorder) -> Observation:
+    """Call what was captured at the sizes of the run."""
+    forms, how = forms_of(capture), run.semantics
+    # A call may compile again, for other strides: the same guards get the same answers.
+    with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
+        exercised = exercise(run.subject, capture, run.calls, forms, constrained=recorder.constrained())
+    calls = tuple(_with_source(call, recorder) for call in exercised)
+    constraints = recorder.constraints(partial(_is_told, calls))
+    return msgspec.structs.replace(observation, forms=forms, calls=calls, constraints=constraints)
+
+
+def _apart(run: Run) -> Observation:
     """A run in one of the stages that only one oracle judges."""
     if run.stage == LOWER:
         return _lowered(run)
-    return _grown(run.subject) if run.stage == GROW else _repeated(run.subject, run)
+    return _grown(run) if run.stage == GROW else _repeated(run)
 
 
-def _lowered(run: Run) -> _Seen:
+def _lowered(run: Run) -> Observation:
     """Generate inductor's code with unbacked and with backed sizes. It is not judged if one of the two fails."""
     backed = Run(msgspec.structs.replace(run.subject, backed=True), run.stage)
     if not prepare(run.subject).unbacked:
-        return _Seen("not-judged", "it has no unbacked dim that could be backed")
+        return _not_judged(run, "it has no unbacked dim that could be backed")
     found: list[Kernels] = []
-    seen = _Seen()
+    observation = Observation(run.stage, run.semantics, "ok")
     for one in (run,) if run.semantics.answers else (backed, run):
         code: list[str] = []
         with clean_slate("inductor"):
             then = partial(_generated, code)
-            seen = _watched(stage_function("inductor", called=False), prepare(one.subject), one, then)
-        if seen.outcome != "ok" or not code:
+            observation = _watched(stage_function("inductor", called=False), prepare(one.subject), one, then)
+        if observation.outcome != "ok" or not code:
             sizes = "backed" if one is backed else "unbacked"
-            said = seen.exceptions[-1].message.partition("\n")[0] if seen.exceptions else seen.reason
-            return _Seen("not-judged", f"inductor generates no code for {sizes} sizes: {said}"[:OUTPUT_TAIL])
+            raised = observation.exceptions
+            said = raised[-1].message.partition("\n")[0] if raised else observation.reason
+            return _not_judged(run, f"inductor generates no code for {sizes} sizes: {said}"[:OUTPUT_TAIL])
         found.append(kernels_in(code[0]))
-    seen.lowered = Lowered(found[-1], *found[:-1])
-    return seen
+    return msgspec.structs.replace(observation, lowered=Lowered(found[-1], *found[:-1]))
 
 
 def _generated(code: list[str], capture: Capture) -> None:
     code.extend(capture.generated())
 
 
-def _grown(subject: Subject) -> _Seen:
+def _grown(run: Run) -> Observation:
     """Export the subject repeated. It is not judged if that raises."""
-    started, clock = time.process_time(), time.perf_counter()
+    stopwatch = Stopwatch()
     try:
-        growths = grown(lambda: prepare(subject))
+        growths = grown(lambda: prepare(run.subject))
     except Exception as error:  # noqa: BLE001 the subject is under test: other stages judge that it raises
-        return _Seen("not-judged", f"{type(error).__name__}: {message_of(error)}".partition("\n")[0][:OUTPUT_TAIL])
-    spent = time.process_time() - started, time.perf_counter() - clock
-    return _Seen("ok", cpu_seconds=spent[0], seconds=spent[1], growths=growths)
+        return _not_judged(run, f"{type(error).__name__}: {message_of(error)}".partition("\n")[0][:OUTPUT_TAIL])
+    return stopwatch.read(Observation(run.stage, run.semantics, "ok", growths=growths))
 
 
-def _repeated(subject: Subject, run: Run) -> _Seen:
+def _repeated(run: Run) -> Observation:
     """Compile a subject and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
-    refused = refusal(prepare(subject)) if isinstance(subject, CallableSubject) else ""
-    sized = at_sizes(subject, run.calls) if not refused else []
+    refused = refusal(prepare(run.subject)) if isinstance(run.subject, CallableSubject) else ""
+    sized = at_sizes(run.subject, run.calls) if not refused else []
     if not sized:
-        return _Seen("not-judged", refused or "its inputs cannot have these sizes")
+        return _not_judged(run, refused or "its inputs cannot have these sizes")
     try:
         for _, make in sized:
             eager(make())
     except Exception as error:  # noqa: BLE001 the subject is under test
-        return _Seen("not-judged", f"eager: {message_of(error)}".partition("\n")[0])
-    started, clock = time.process_time(), time.perf_counter()
+        return _not_judged(run, f"eager: {message_of(error)}".partition("\n")[0])
+    stopwatch = Stopwatch()
     prepared = [make() for _, make in sized]
     names = parameter_names(prepared[0])
     counted = count(prepared[0].call, names, [one.args for one in prepared], REPEATED[run.stage])
-    return _Seen(
-        "not-judged" if counted.error else "ok",
-        counted.error,
-        calls=tuple(
-            Call(size, Ended(), Ended(), recompiled=at in counted.compiled) for at, (size, _) in enumerate(sized)
-        ),
-        compiles=len(counted.compiled),
-        cpu_seconds=time.process_time() - started,
-        seconds=time.perf_counter() - clock,
-        repeated=counted,
+    return stopwatch.read(
+        Observation(
+            run.stage,
+            run.semantics,
+            "not-judged" if counted.error else "ok",
+            counted.error,
+            calls=tuple(
+                Call(size, Ended(), Ended(), recompiled=at in counted.compiled) for at, (size, _) in enumerate(sized)
+            ),
+            compiles=len(counted.compiled),
+            repeated=counted,
+        )
     )
 
 
@@ -272,18 +261,23 @@ def _is_told(calls: tuple[Call, ...], text: str, message: str) -> bool:
     )
 
 
-def _note_failure(seen: _Seen, error: BaseException, recorder: Recorder) -> None:
+def _failed(observation: Observation, error: BaseException, recorder: Recorder) -> Observation:
+    """The observation of a run that this exception ended."""
     chain = exception_chain(error)
     if any(type(one) is MemoryError for one in chain):
         raise MemoryError  # says nothing about the subject: what was kept of earlier ones may be the reason
     lacking = next((one for one in chain if type(one).__name__ in LACKING), None)
     if lacking is not None:
-        seen.outcome, seen.reason = "not-judged", message_of(lacking).partition("\n")[0]
-        return
-    seen.outcome = "fail"
-    seen.exceptions = tuple(_exception_info(one, recorder) for one in chain)
-    seen.raised = recorder.raised(chain)
-    seen.module = seen.raised.module if seen.raised is not None else module_in(chain[-1].__traceback__)
+        reason = message_of(lacking).partition("\n")[0]
+        return msgspec.structs.replace(observation, outcome="not-judged", reason=reason)
+    raised = recorder.raised(chain)
+    return msgspec.structs.replace(
+        observation,
+        outcome="fail",
+        exceptions=tuple(_exception_info(one, recorder) for one in chain),
+        raised=raised,
+        module=raised.module if raised is not None else module_in(chain[-1].__traceback__),
+    )
 
 
 def _exception_info(error: BaseException, recorder: Recorder) -> ExceptionInfo:
