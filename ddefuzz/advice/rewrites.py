@@ -68,18 +68,18 @@ def one_value(place: Place) -> Iterator[Edit]:
 
 
 def select(place: Place) -> Iterator[Edit]:
-    """A branch on a tensor computed without a branch: both sides, and `torch.where`."""
-    if _IS_SIZE.search(ast.unparse(place.expression)):
-        return
+    """A branch on a tensor or a number computed without a branch: both sides, and `torch.where`."""
     for node in ast.walk(place.statement):
         if isinstance(node, ast.IfExp) and _holds(node.test, place.expression):
-            text = f"torch.where({_tensor(node.test)}, {ast.unparse(node.body)}, {ast.unparse(node.orelse)})"
-            yield Edit(replaced(place.source, node, text), "rewrite", "compute both branches and select")
+            for condition in _conditions(node.test):
+                text = _where(condition, node.body, node.orelse)
+                yield Edit(replaced(place.source, node, text), "rewrite", "compute both branches and select")
     if isinstance(place.statement, ast.If) and _holds(place.statement.test, place.expression):
-        yield from _select_statement(place, place.statement)
+        for condition in _conditions(place.statement.test):
+            yield from _select_statement(place, place.statement, condition)
 
 
-def _select_statement(place: Place, statement: ast.If) -> Iterator[Edit]:
+def _select_statement(place: Place, statement: ast.If, condition: str) -> Iterator[Edit]:
     """`if t: x = a` as `x = torch.where(t, a, x)`, and `if t: return a` before `return b`."""
     following = _following(place.source, statement)
     rest: str | None = place.source
@@ -87,14 +87,14 @@ def _select_statement(place: Place, statement: ast.If) -> Iterator[Edit]:
         case [ast.Assign([target], value)], [ast.Assign([other], otherwise), *_] if statement.orelse and ast.unparse(
             target
         ) == ast.unparse(other):
-            text = f"{ast.unparse(target)} = {_where(statement.test, value, otherwise)}"
+            text = f"{ast.unparse(target)} = {_where(condition, value, otherwise)}"
         case [ast.Assign([target], value)], _ if not statement.orelse:
-            text = f"{ast.unparse(target)} = {_where(statement.test, value, target)}"
+            text = f"{ast.unparse(target)} = {_where(condition, value, target)}"
         case [ast.AugAssign(target, operator, value)], _ if not statement.orelse:
             changed = ast.BinOp(ast.Name(ast.unparse(target)), operator, value)
-            text = f"{ast.unparse(target)} = {_where(statement.test, changed, target)}"
+            text = f"{ast.unparse(target)} = {_where(condition, changed, target)}"
         case [ast.Return(ast.expr() as value)], [ast.Return(ast.expr() as otherwise) as last, *_]:
-            text = f"return {_where(statement.test, value, otherwise)}"
+            text = f"return {_where(condition, value, otherwise)}"
             rest = place.source if statement.orelse else with_block(place.source, last, [])
         case _:
             return
@@ -290,8 +290,17 @@ def _tensor(test: ast.expr) -> str:
             return ast.unparse(test)
 
 
-def _where(test: ast.expr, value: ast.expr, otherwise: ast.expr) -> str:
-    return f"torch.where({_tensor(test)}, {ast.unparse(value)}, {ast.unparse(otherwise)})"
+def _conditions(test: ast.expr) -> Iterator[str]:
+    """A condition as a tensor, if it compares tensors, and if it compares numbers."""
+    if not _IS_SIZE.search(ast.unparse(test)):
+        yield _tensor(test)
+    match test:
+        case ast.Compare(left, [operator], [right]) if not isinstance(left, ast.Constant):
+            yield ast.unparse(ast.Compare(ast.Name(f"torch.tensor({ast.unparse(left)})"), [operator], [right]))
+
+
+def _where(condition: str, value: ast.expr, otherwise: ast.expr) -> str:
+    return f"torch.where({condition}, {ast.unparse(value)}, {ast.unparse(otherwise)})"
 
 
 def _following(source: str, statement: ast.stmt) -> list[ast.stmt]:

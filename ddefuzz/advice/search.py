@@ -142,8 +142,9 @@ class Search:
         return bool(path) and not owner_of(path)
 
     def _offer(self, change: Change, refused: frozenset[str]) -> None:
-        """Keep a change, unless another one of its kind refuses less."""
-        if not any(one.kind == change.kind != "rewrite" and less <= refused for one, less in self._offered):
+        """Keep a change, unless another one of its kind does the same or refuses less."""
+        alike = [(one, less) for one, less in self._offered if one.kind == change.kind]
+        if not any(one.does == change.does or (one.kind != "rewrite" and less <= refused) for one, less in alike):
             self._offered.append((change, refused))
             self.changes.append(change)
 

@@ -32,6 +32,13 @@ def forward(x, keep, n):
     size = max(kept.shape[0], 3)
     assert (x > 0).all()
     return x + 1 if x.sum() > 0 else x
+
+
+def number(x, n):
+    count = n[0].item()
+    if count > 2:
+        x = x * 2
+    return x
 '''
 
 
@@ -58,6 +65,7 @@ def new_lines(source: str) -> list[str]:
         (17, "(x > 0).all()", "Eq(u2, 1)", ["torch._assert_async((x > 0).all(), 'expected to hold')"]),
         (18, "x.sum() > 0", "Eq(u2, 1)", ["return torch.where(x.sum() > 0, x + 1, x)"]),
         (18, "x.sum() > 0", "Eq(u2, 1)", ["return (x + 1)"]),
+        (23, "count > 2", "u0 > 2", ["x = torch.where(torch.tensor(count) > 2, x * 2, x)"]),
         (
             7,
             "kept.shape[0] > 2",

@@ -18,14 +18,26 @@ from ddefuzz.report.owner import YOURS
 from tests.cli.test_check import PROGRAM, SUBJECTS, check, document
 
 
-def test_a_branch_comes_with_a_promise_that_was_tried() -> None:
-    found = document(f"{SUBJECTS}:branch", "--stage", "export", "--stage", "compile")
+@pytest.mark.slow
+def test_a_branch_comes_with_a_promise_that_was_tried(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import torch\n\n\ndef f(x, keep):\n    kept = x[keep]\n    if kept.shape[0] > 2:\n        return kept.sum(0)\n"
+        "    return kept\n\n\nf_args = (torch.ones(4, 2), torch.tensor([True, True, False, True]))\n"
+    )
+    found = document(f"{path}:f", "--stage", "export", "--stage", "compile")
     case, best = found["changes"][0]["case"], found["changes"][0]["change"]
     ((_, advice),) = found["advice"]
-    assert (case, best["kind"], best["harm"], best["passes"]) == ("branch", "inside-promise", 3, ["export", "compile"])
+    assert (case, best["kind"], best["harm"], best["passes"]) == ("f", "inside-promise", 3, ["export", "compile"])
     assert "+    torch._check(kept.shape[0] > 2)\n     if kept.shape[0] > 2:\n" in best["diff"]
     assert best["refuses"][0].startswith("refuses inputs for which kept.shape[0] <= 2, which eager takes, such as ")
     assert advice["origins"][0].startswith("u0 comes from `nonzero` at ")
+
+
+def test_a_branch_between_results_of_one_shape_is_a_selection() -> None:
+    best = document(f"{SUBJECTS}:branch", "--stage", "export", "--stage", "compile")["changes"][0]["change"]
+    assert (best["kind"], best["refuses"]) == ("rewrite", [])
+    assert "+    return torch.where(torch.tensor(kept.shape[0]) > 2, kept + 1, kept)\n" in best["diff"]
 
 
 def test_a_program_gets_a_change_that_is_a_program(tmp_path: Path) -> None:
@@ -49,6 +61,21 @@ def test_a_patch_is_written_and_applied_only_when_asked_for(tmp_path: Path) -> N
     check(*words, "--apply")
     assert path.read_text() == before.replace("    if kept.numel() == 0:\n        return x\n", "")
     assert check(*words).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_branch_on_a_number_is_selected_and_the_rest_is_promised(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import torch\n\n\ndef f(x, idx):\n    n = idx.max().item()\n    if n > 2:\n        x = x * 2\n"
+        "    return x, torch.diff(x.new_zeros(n + 1))\n\n\nf_args = (torch.ones(3), torch.tensor([0, 1, 3]))\n"
+    )
+    change = document(f"{path}:f", "--stage", "export")["changes"][0]["change"]
+    assert change["does"] == "compute both branches and select; assert n + 1 >= 1"
+    assert "+    x = torch.where(torch.tensor(n) > 2, x * 2, x)\n" in change["diff"]
+    assert change["refuses"] == [
+        f"refuses inputs for which n + 1 < 1; none of the {change['agrees']} sets of inputs that eager takes is refused"
+    ]
 
 
 CHANGE = Change(
