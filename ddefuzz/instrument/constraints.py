@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 from ddefuzz.instrument import torch_api
@@ -21,7 +22,6 @@ def constraint_hooks(recorder: Recorder) -> Iterator[tuple[Api, Callable[..., An
     yield torch_api.DEFER_ASSERTION, _assertion(recorder)
     yield torch_api.SET_REPLACEMENT, _replacement(recorder)
     yield torch_api.UPDATE_RANGE, _range(recorder)
-    yield torch_api.CHECK, _check(recorder)
 
 
 def _assertion(recorder: Recorder) -> Callable[..., Any]:
@@ -38,23 +38,23 @@ def _assertion(recorder: Recorder) -> Callable[..., Any]:
         made = (made[-1] for symbol, made in env.deferred_runtime_asserts.items() if len(made) > before.get(symbol, 0))
         newest = next(made, None)
         if newest is not None:
-            recorder.record_constraint("assertion", str(newest.expr), newest.expr.free_symbols, sys._getframe())
+            frame = sys._getframe()
+            recorder.record_constraint("assertion", str(newest.expr), newest.expr.free_symbols, frame, _message(frame))
         return answer
 
     return disguised(torch_api.DEFER_ASSERTION, ddefuzz_defer_assertion)
 
 
-def _check(recorder: Recorder) -> Callable[..., Any]:
-    original = torch_api.bound(torch_api.CHECK)
+def _message(frame: FrameType | None) -> str:
+    """The constant message that the `torch._check` in progress gives; empty if there is none.
 
-    def ddefuzz_check_with(error_type: Any, cond: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
-        outer, recorder.message = recorder.message, _constant(message)
-        try:
-            return original(error_type, cond, message, *args, **kwargs)
-        finally:
-            recorder.message = outer
-
-    return disguised(torch_api.CHECK, ddefuzz_check_with)
+    It is read from the frame. A hook in place of torch's function would change what dynamo traces: dynamo knows such
+    functions by their identity.
+    """
+    check = torch_api.bound(torch_api.CHECK).__code__
+    while frame is not None and frame.f_code is not check:
+        frame = frame.f_back
+    return "" if frame is None else _constant(frame.f_locals["message"])
 
 
 def _constant(message: Any) -> str:

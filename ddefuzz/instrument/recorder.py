@@ -128,7 +128,7 @@ class Recorder:
     and `withholding` describe the `evaluate_expr` call in progress. `held` are expressions that become clauses of the
     next assertion of an experiment. `fallbacks` has the expressions that took their fallback, by ShapeEnv. `arguments`
     are those of the op that runs on fake tensors. `makers` has the last ops, by the `id` of their result. `asserting`
-    is the assertion that torch is making, `message` the text that the `torch._check` in progress gives.
+    is the assertion that torch is making.
     """
 
     without: frozenset[Place] = frozenset()
@@ -140,7 +140,6 @@ class Recorder:
     inputs: Inputs = field(default_factory=Inputs)
     node_call: NodeCall | None = None
     asserting: str = ""
-    message: str = ""
     fell_back: bool = False
     withholding: bool = False
     held: list[Any] = field(default_factory=list)
@@ -313,8 +312,10 @@ class Recorder:
         if raw is not None and len(self._answered) < MOST_ANSWERED:
             self._answered.setdefault((raw.place, str(raw.expression)), (raw, plain_value(value)))
 
-    def record_constraint(self, kind: ConstraintKind, text: str, symbols: Iterable[Any], frame: FrameType) -> None:
-        """Record the code that made a constraint on these symbols first."""
+    def record_constraint(
+        self, kind: ConstraintKind, text: str, symbols: Iterable[Any], frame: FrameType, message: str = ""
+    ) -> None:
+        """Record the code that made a constraint on these symbols first. `message` counts for the user's code alone."""
         if (kind, text) in self._constraints:
             return
         call, where, line = self._evaluated_at(frame, "")
@@ -322,7 +323,7 @@ class Recorder:
         native = frames.native_backtrace() if place.language == "C++" or kind == "guard" else None
         stacks = frames.take(frame, self.root)
         follows = "" if kind == "assertion" else self.asserting
-        message = self.message if kind == "assertion" and not place.file.startswith("torch/") else ""
+        message = "" if place.file.startswith("torch/") else message
         origins = tuple(sorted({self._origins[symbol].op for symbol in symbols if symbol in self._origins}))
         self._constraints[kind, text] = _RawConstraint(
             kind, text, call, place, stacks, native, follows, message, origins

@@ -69,7 +69,7 @@ DEFER_ASSERTION = Api(
 )
 SET_REPLACEMENT = Api(f"{_SHAPES}:ShapeEnv._set_replacement", "where a symbol becomes an expression", ("a", "tgt"))
 UPDATE_RANGE = Api(f"{_SHAPES}:ShapeEnv._update_var_to_range", "where the range of a symbol is narrowed", ("symbol",))
-CHECK = Api("torch:_check_with", "hooked: the message of the user's `torch._check`", ("cond", "message"))
+CHECK = Api("torch:_check_with", "its frame has the message of the user's `torch._check`", ("cond", "message"))
 ASSERT_SCALAR = Api("torch:ops.aten._assert_scalar.default", "a run-time assertion in a captured graph")
 SYMBOL_MAKERS = tuple(
     Api(f"{_SHAPES}:ShapeEnv.{method}", "where an unbacked symbol is made")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
 from ddefuzz.instrument.events import Constraint, Place
+from ddefuzz.instrument.guards import watch
 from ddefuzz.program.sizes import CallSize
 
 HEADER = "# ddefuzz program v1\n"
@@ -48,3 +50,17 @@ def test_a_replacement_by_a_number_has_the_code_that_made_it() -> None:
     found = seen(SPECIALIZED, "export", "1").constraints
     assert ("replacement", "u0 = 3") in [(one.kind, one.text) for one in found]
     assert all(isinstance(one.place, Place) and one.python for one in found)
+
+
+def test_dynamo_traces_a_function_that_calls_check_with() -> None:
+    """dynamo knows `torch._check_with` by its identity, so no hook may stand in its place."""
+
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        torch._check_with(IndexError, x.dim() > 0, lambda: "no dims")
+        return x + 1
+
+    for size in (2, 3):  # dynamo fills its table of functions when it traces first
+        torch.compiler.reset()
+        with watch():
+            compiled = torch.compile(checked, backend="eager", fullgraph=True)
+            assert torch.equal(compiled(torch.zeros(size)), torch.ones(size))
