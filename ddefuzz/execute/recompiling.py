@@ -83,9 +83,11 @@ def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[
                 error = failure
                 break
         at_calls = tuple(dict.fromkeys(compiled))
-        culprit = _culprit(notes, names, calls, keys, at_calls) if len(at_calls) > allowed else None
+        # The first one too many has a reason already. Later calls would change which guard is named.
+        first = at_calls[: allowed + 1]
+        culprit = _culprit(notes, names, calls, keys, first) if len(at_calls) > allowed else None
         raised = None if error is None else recorder.raised(exception_chain(error))
-        duck = _duck_sized(names, calls, keys, at_calls) if len(at_calls) > allowed and culprit is None else ""
+        duck = _duck_sized(names, calls, keys, first) if len(at_calls) > allowed and culprit is None else ""
         stacks = recorder.constraints(lambda text, _message: culprit is not None and text == culprit.name)
     return Repeated(
         at_calls,

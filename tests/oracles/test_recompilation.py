@@ -99,6 +99,25 @@ def test_a_size_that_becomes_a_number_is_named(stage: Stage, sizes: str, tmp_pat
         exec(compile(snippet, "<program>", "exec"), {})
 
 
+REMAINDER = """\
+# ddefuzz program v1
+# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "u0=5"], y: Float32[Tensor, "4"]):
+    t0 = x[x.shape[0] // 2:]
+    return y[:t0.shape[0] % 4] * 0
+"""
+"""The size of the result is 3, 0, 1 and 2 in the four calls, and torch asks whether it is 1."""
+
+
+@pytest.mark.slow
+def test_later_calls_do_not_change_the_guard_that_is_named() -> None:
+    (judged,) = judge_program(REMAINDER, ("recompile",), (EXPLICIT,), observe, oracles=NAMES)
+    (failure,) = judged.failures
+    fewer = kept(failure.failure)
+    assert [call.size for call in fewer.observation.calls] == ["5", "7", "9"]
+    assert shows(suspect_of(REMAINDER, failure.signature, fewer), REMAINDER, observe) is not None
+
+
 def test_a_healthy_program_is_compiled_as_often_as_needed() -> None:
     seen = observe(Run(ProgramSubject(ABS), "recompile", calls=REPEATED_SIZES))
     assert seen.repeated == Repeated((0, 1), 2, ((0, 1, 2, 3),))
