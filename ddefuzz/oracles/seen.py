@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ddefuzz.classify.chain import Located, op_name
+from ddefuzz.classify.op import called
 from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import python_site
@@ -257,7 +258,7 @@ def _prefixes(program: Program, call: Call) -> Iterator[tuple[Program, tuple[str
             returned = tuple(Name(target) for target in step.targets)
             value = returned[0] if len(returned) == 1 else Sequence(returned)
             shorter = replace(program, steps=program.steps[: number + 1], returns=value)
-            yield shorter, functions_in(replace(program, steps=(step,), returns=value))
+            yield shorter, _called(replace(program, steps=(step,), returns=value))
     yield program, _makers(program, call)
 
 
@@ -265,7 +266,7 @@ def _makers(program: Program, call: Call) -> tuple[str, ...]:
     """The functions of what a program returns; without any, those of the step that made the first result that differs
     in a call.
     """
-    returned = functions_in(replace(program, steps=()))
+    returned = _called(replace(program, steps=()))
     place = next((_RESULT.fullmatch(one.where) for one in call.differences), None)
     if returned or place is None:
         return returned
@@ -273,4 +274,9 @@ def _makers(program: Program, call: Call) -> tuple[str, ...]:
     if place[1] is not None and isinstance(value, Sequence):
         value = value.items[int(place[1])]
     steps = tuple(step for step in program.steps if isinstance(value, Name) and value.id in step.targets)
-    return functions_in(replace(program, steps=steps))
+    return _called(replace(program, steps=steps))
+
+
+def _called(program: Program) -> tuple[str, ...]:
+    """The functions that a program calls; the operator that it applies (`operator.mul`), if it calls none."""
+    return functions_in(program) or called(print_program(program))[:1]
