@@ -19,7 +19,7 @@ from ddefuzz.instrument.events import Constraint, Fault
 from ddefuzz.instrument.torch_api import Api
 from ddefuzz.instrument.truth import holds, sides, value_at
 from ddefuzz.oracles import specialization
-from ddefuzz.oracles.broadcast import is_broadcast_of_1
+from ddefuzz.oracles.broadcast import accepted
 from ddefuzz.oracles.forms import hidden, late, repeated
 from ddefuzz.oracles.kept import by_ending, only_the_call
 from ddefuzz.oracles.oracle import KindRow, Oracle
@@ -173,14 +173,6 @@ def over_strict(seen: Seen, call: Call) -> bool:
     if expands_to_itself(seen, call):
         return False
     return not specialization.explains(seen, call)
-
-
-def accepted(call: Call) -> bool:
-    """Whether a rejection follows PyTorch's rule that a size that is 1 only at run time does not broadcast. A range
-    may follow from the assertion that says so.
-    """
-    reasons = filter(None, (call.captured.expression, call.captured.follows))
-    return any(is_broadcast_of_1(reason, dict(call.symbols)) for reason in reasons)
 
 
 def expands_to_itself(seen: Seen, call: Call) -> bool:

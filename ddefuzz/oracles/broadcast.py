@@ -5,10 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ddefuzz.execute.calls import Call
 from ddefuzz.instrument.truth import Number, addends, clauses, sides, value_at
+from ddefuzz.program.model import Program
+
+_GUARD_OF_DYNAMO = re.compile(
+    r"Guard failed on the same frame it was created\b.*?\bargs\[(\d+)\]\.size\(\)\[(\d+)\] == args\[(\d+)\]\.size\(\)\[(\d+)\]",
+    re.DOTALL,
+)
+"""What dynamo says if the inputs do not fit the capture that was made with them (torch/_dynamo/guards.py), about two
+sizes of inputs.
+"""
 
 _MODULO = re.compile(r"(Python)?Mod\(")
 """A remainder, as torch prints it."""
+
+
+def accepted(call: Call) -> bool:
+    """Whether a rejection by the captured program follows that rule. A range may follow from the assertion that says
+    so.
+    """
+    reasons = filter(None, (call.captured.expression, call.captured.follows))
+    return any(is_broadcast_of_1(reason, dict(call.symbols)) for reason in reasons)
+
+
+def is_refused_example(message: str, program: Program) -> bool:
+    """Whether dynamo refuses the example itself by that rule, before the captured program runs."""
+    found = _GUARD_OF_DYNAMO.search(message)
+    if found is None:
+        return False
+    places = [(int(arg), int(dim)) for arg, dim in (found.groups()[:2], found.groups()[2:])]
+    if any(arg >= len(program.inputs) or dim >= len(program.inputs[arg].shape) for arg, dim in places):
+        return False
+    dims = [program.inputs[arg].shape[dim] for arg, dim in places]
+    ones = [dim.size == 1 and dim.symbol is not None for dim in dims]
+    return ones[0] != ones[1] and dims[0].size != dims[1].size
 
 
 def is_broadcast_of_1(assertion: str, symbols: Mapping[str, int]) -> bool:

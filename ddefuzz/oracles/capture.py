@@ -15,8 +15,10 @@ from ddefuzz.classify.site import USER_SITE
 from ddefuzz.classify.wording import question, shortened
 from ddefuzz.execute.protocol import ALL_STAGES, ExceptionInfo, Observation, Outcome, Runner
 from ddefuzz.instrument import torch_api
+from ddefuzz.oracles.broadcast import is_refused_example
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
 from ddefuzz.oracles.seen import Seen
+from ddefuzz.program.model import Program
 
 WANTED = {"guard_int": " as an int", "guard_float": " as a float"}
 """The type of number that a guard needs, by the method of the guard. All other methods need a truth value."""
@@ -166,7 +168,18 @@ KINDS: Mapping[Kind, KindRow] = {
 }
 
 
-ORACLE = Oracle("capture", KINDS, lambda seen: judge([seen.observation]))
+def judge_seen(seen: Seen) -> tuple[Failure, ...]:
+    """The failures in what was seen of a program, without refusals of its example by an accepted rule."""
+    return tuple(one for one in judge([seen.observation]) if not _is_accepted(one, seen.program))
+
+
+def _is_accepted(failure: Failure, program: Program | None) -> bool:
+    if failure.kind != "internal-error" or program is None:
+        return False
+    return is_refused_example(decisive(failure.observation)[1].message, program)
+
+
+ORACLE = Oracle("capture", KINDS, judge_seen)
 
 
 def classify(failure: Failure) -> Classified:

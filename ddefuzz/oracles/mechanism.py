@@ -18,10 +18,11 @@ from ddefuzz.execute.protocol import Observation, Runner
 from ddefuzz.instrument.events import Guard
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.agreement import unspecified
-from ddefuzz.oracles.assertions import ABOUT_THE_TAPE, accepted
+from ddefuzz.oracles.assertions import ABOUT_THE_TAPE
+from ddefuzz.oracles.broadcast import accepted
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, at_guard, captured_again, fewest, unknown
-from ddefuzz.oracles.verdict import assumed_away, values_differ
+from ddefuzz.oracles.verdict import assumed_away, refuses_example, values_differ
 from ddefuzz.program.sizes import CALL_SIZES
 
 Wrong: TypeAlias = Literal["", "values", "layout", "refuses", "takes"]
@@ -46,7 +47,9 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
     if other is None:
         return ()
     if (explicit.outcome, other.outcome) == ("fail", "ok"):
-        return tuple(Failure("regressed", explicit, one.evidence, second=other) for one in capture.judge([explicit]))
+        if refuses_example(other):
+            return ()
+        return tuple(Failure("regressed", explicit, one.evidence, second=other) for one in capture.judge_seen(seen))
     if unspecified(seen):
         return ()
     pairs = [(call, again) for call, again in _pairs(explicit, other) if wrong(call) != wrong(again)]

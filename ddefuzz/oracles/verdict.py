@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation
+from ddefuzz.oracles.broadcast import accepted
 from ddefuzz.oracles.forms import turned
 
 Verdict: TypeAlias = Literal["ok", "rescued", "fails", "changed", "regressed", "diverged", "not-judged"]
@@ -21,7 +22,7 @@ ok          both capture the program, with the same graph
 rescued     only explicit captures it: size-oblivious could not decide a guard
 fails       explicit does not capture it
 changed     both capture it, with different graphs
-regressed   only size-oblivious captures it
+regressed   only size-oblivious captures it, and what it captured takes the example
 diverged    one of the two computes other values than eager
 not-judged  the stage could not be run here (this is not ok)
 """
@@ -82,7 +83,7 @@ def verdict(explicit: Observation, size_oblivious: Observation | None = None) ->
         case "ok", _:
             return "rescued"
         case _, "ok":
-            return "regressed"
+            return "fails" if refuses_example(size_oblivious) else "regressed"
         case _:
             return "fails"
 
@@ -108,6 +109,15 @@ def _diverges(observation: Observation, explicit: Observation) -> bool:
 def values_differ(call: Call) -> bool:
     """Whether the captured program computes other values than eager in a call. Different strides alone do not count."""
     return call.agreement == "differs" and any(one.what != "strides" for one in call.differences)
+
+
+def refuses_example(observation: Observation) -> bool:
+    """Whether a captured program refuses the inputs with which it was captured, by no accepted rule.
+
+    Size-oblivious semantics may decide a guard by sizes that they assume, which are not those of the example.
+    """
+    example = (call for call in observation.calls if call.size == "example")
+    return any(one.eager.returned and not one.captured.returned and not accepted(one) for one in example)
 
 
 def assumed_away(call: Call, observation: Observation, explicit: Observation) -> bool:

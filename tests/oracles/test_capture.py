@@ -8,7 +8,8 @@ from ddefuzz.classify.failure import Kind
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Place, Raised
-from ddefuzz.oracles.capture import classify, judge
+from ddefuzz.oracles.capture import classify, judge, judge_seen
+from ddefuzz.oracles.seen import Seen
 
 GUARD = "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode"
 PENDING = "torch.fx.experimental.symbolic_shapes.PendingUnbackedSymbolNotFound"
@@ -50,6 +51,29 @@ def test_evidence_is_the_expression_or_the_first_line() -> None:
         "Eq(u0, 0)",
         "RuntimeError: what builtins.RuntimeError says",
     ]
+
+
+BROADCAST = """\
+# ddefuzz program v1
+# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "u0=5 {dim}"], y: Float32[Tensor, "u2={size}"]):
+    return torch.max(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("dim", "size", "kinds"),
+    [("u1=1", 5, []), ("u1=1", 1, ["internal-error"]), ("u1=4", 5, ["internal-error"]), ("1", 5, ["internal-error"])],
+)
+def test_dynamo_may_refuse_an_example_that_broadcasts_a_size_of_1(dim: str, size: int, kinds: list[str]) -> None:
+    said = (
+        "Guard failed on the same frame it was created. This is a bug - please create an issue."
+        "Guard fail reason: 0/0: args[1].size()[0] == args[0].size()[1]  # (unknown source args[1].size()[0])"
+    )
+    observation = Observation("compile", EXPLICIT, "fail", exceptions=(ExceptionInfo("builtins.AssertionError", said),))
+    found = judge_seen(Seen(BROADCAST.format(dim=dim, size=size), observation))
+    assert [failure.kind for failure in found] == kinds
+    assert [failure.kind for failure in judge_seen(Seen("", observation))] == ["internal-error"]
 
 
 @pytest.mark.parametrize("outcome", ["crash", "timeout"])

@@ -12,7 +12,16 @@ from ddefuzz.campaign.tasks import MinimizeTask
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.forms import Asserted, Form
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import (
+    EXPLICIT,
+    SIZE_OBLIVIOUS,
+    ExceptionInfo,
+    Observation,
+    ProgramSubject,
+    Run,
+    Semantics,
+    Stage,
+)
 from ddefuzz.findings.model import slim
 from ddefuzz.instrument.events import Answer, Guard, Place
 from ddefuzz.oracles import mechanism
@@ -99,6 +108,15 @@ def test_size_oblivious_semantics_assume_that_no_size_is_the_largest(bound: str,
     agreed = msgspec.structs.replace(AGREES, symbols=(("u0", 4),))
     ours = msgspec.structs.replace(explicit(agreed), forms=(Form("traced", (Asserted(bound, ""),)),))
     assert [failure.kind for failure in mechanism.judge(Seen(TEXT, ours, oblivious(refused)))] == kinds
+
+
+@pytest.mark.parametrize(("captured", "kinds"), [(Ended(), ["regressed"]), (REFUSED, [])])
+def test_what_refuses_its_own_example_is_no_better_than_no_capture(captured: Ended, kinds: list[str]) -> None:
+    """Size-oblivious semantics decided `u0//2 == 1` by the sizes that they assume."""
+    error = ExceptionInfo("builtins.RuntimeError", "no", ())
+    failed = msgspec.structs.replace(explicit(), outcome="fail", exceptions=(error,))
+    other = oblivious(Call("example", Ended(), captured, symbols=(("u0", 4),)))
+    assert [failure.kind for failure in mechanism.judge(Seen(TEXT, failed, other))] == kinds
 
 
 def test_values_come_before_anything_else() -> None:

@@ -11,7 +11,7 @@ from ddefuzz.execute.graphs import generated_assertions
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Guard, Place
-from ddefuzz.oracles import agreement, assertions, specialization
+from ddefuzz.oracles import agreement, assertions, broadcast, specialization
 from ddefuzz.oracles.seen import Seen, answered_falsely
 from ddefuzz.oracles.table import NAMES, ORACLES, calls_of, classified, oracle_of
 from ddefuzz.program.sizes import CALL_SIZES
@@ -156,6 +156,15 @@ def test_without_a_guard_the_first_wrong_op_is_blamed() -> None:
     assert (found.signature.site.language, found.signature.site.function) == ("op", "torch.neg")
 
 
+def test_an_operator_that_is_wrong_is_blamed_by_its_name() -> None:
+    def runner(run: Run) -> Observation:
+        assert isinstance(run.subject, ProgramSubject)
+        return observed(wrong() if "*" in run.subject.text else Call("2", RETURNED, RETURNED, "same"))
+
+    (found,) = classified(seen(wrong(), text=TEXT.replace("torch.neg(t0)", "t0 * 1.0")), runner)
+    assert (found.signature.site.language, found.signature.site.function) == ("op", "operator.mul")
+
+
 def test_a_result_that_is_wrong_in_the_whole_program_alone_is_blamed_on_the_step_that_made_it() -> None:
     text = TEXT.replace("return torch.neg(t0)", "t1 = torch.neg(x)\n    return (t1, t0)")
 
@@ -262,7 +271,7 @@ def test_an_assertion_is_blamed_before_a_guard_if_the_program_is_right_without_i
     ],
 )
 def test_a_size_that_is_1_only_at_run_time_may_be_rejected(expression: str, accepted: bool) -> None:
-    assert assertions.accepted(refusal(expression)) == accepted
+    assert broadcast.accepted(refusal(expression)) == accepted
     assert bool(assertions.judge(seen(refusal(expression)))) != accepted
 
 
@@ -387,7 +396,7 @@ def test_a_guard_on_arguments_is_accepted_like_an_assertion() -> None:
     call = msgspec.structs.replace(
         refusal("args_0_size_0 == args_1_size_0"), symbols=(("args_0_size_0", 1), ("args_1_size_0", 5))
     )
-    assert assertions.accepted(call)
+    assert broadcast.accepted(call)
 
 
 def test_an_assertion_that_is_not_true_in_a_call_that_returns_is_lost() -> None:

@@ -24,6 +24,8 @@ def answered(*counterfactuals: Counterfactual, outcome: Outcome = "ok") -> Obser
 
 VALUES = (Difference("values", "result", "1 of 3"),)
 DIFFERS = (Call("example", Ended(), Ended(), "differs", VALUES, symbols=(("u0", 2),)),)
+REFUSED = (Call("example", Ended(), Ended("RuntimeError: no", "Eq((u0//2), 1)"), symbols=(("u0", 4),)),)
+NOT_BROADCAST = (Call("example", Ended(), Ended("RuntimeError: no", "Eq(u0, u1)"), symbols=(("u0", 1), ("u1", 4))),)
 ASSUMED_AWAY = (Call("1", Ended(), Ended(), "differs", VALUES, symbols=(("u0", 1),)),)
 
 
@@ -76,6 +78,8 @@ def test_layout_alone_is_mostly_alike(guards: tuple[tuple[str, str], ...], alike
         (answered("other"), second(graph="a = x + 2"), "changed"),
         (answered("other"), second("fail"), "rescued"),
         (answered("other", outcome="fail"), second(), "regressed"),
+        (answered("other", outcome="fail"), second(calls=REFUSED), "fails"),
+        (answered("other", outcome="fail"), second(calls=NOT_BROADCAST), "regressed"),
         (answered("other", outcome="fail"), second("fail"), "fails"),
         (answered("other"), second(calls=DIFFERS), "diverged"),
         (answered("other"), second(calls=ASSUMED_AWAY), "ok"),
