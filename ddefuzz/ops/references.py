@@ -60,9 +60,6 @@ REFERENCES: tuple[OpSpec, ...] = (
     ),
     op("torch._decomp.decompositions.isin(x, y)", x=Tensor(1, 1), y=Tensor(1, 1)),
     op("torch._prims_common.check_significant_strides(x, y, only_cuda=False)", x=X, y=SAME),
-    # It assumes that dim 0 was gathered from 2 ranks. Other sizes are not for it.
-    op("torch._utils._maybe_view_chunk_cat(torch.cat((x, x)), 2, 1)", x=Tensor(shape=(1, 4))),
-    op("torch._utils._maybe_view_chunk_cat(torch.cat((x, x)), 2, 2)", x=Tensor(shape=(1, 4, 3))),
     op("(x, torch._debug_has_internal_overlap(x[:, ::2]))[0]", x=Tensor(shape=(3, 4))),
     op(BACKEND, w=Tensor(shape=(3, 2, 2, 2)), x=Tensor(shape=(3, 2, 4, 4)), stops=True),
     op(BACKEND, w=Tensor(shape=(3, 2, 5, 5)), x=Tensor(shape=(1, 2, 8, 8)), stops=True),

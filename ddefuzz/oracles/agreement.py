@@ -10,7 +10,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.oracles.oracle import KindRow, Oracle
-from ddefuzz.oracles.seen import Seen, guard_to_blame, op_to_blame, unknown
+from ddefuzz.oracles.seen import Seen, cheapest, guard_to_blame, op_to_blame, unknown
 from ddefuzz.program.model import functions_in
 from ddefuzz.program.sizes import CALL_SIZES
 
@@ -23,6 +23,7 @@ UNSPECIFIED: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         "random numbers",
     ),
+    (re.compile(r"(^|[._])_unsafe_(masked_)?index"), "indexes that no kernel checks"),
 )
 """Patterns of functions whose results may differ between two correct programs, with the reason."""
 
@@ -66,7 +67,7 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     def shows(_: Seen, call: Call) -> bool:
         return _differs(call) and (only_layout or any(one.what != "strides" for one in call.differences))
 
-    call = next(call for call in failure.observation.calls if shows(seen, call))
+    seen, call = cheapest(seen, shows, runner)
     what = next((one.what for one in call.differences if one.what != "strides"), "strides")
     return guard_to_blame(seen, call, shows, runner) or op_to_blame(seen, call, shows, what, runner) or unknown(seen)
 

@@ -20,10 +20,10 @@ from ddefuzz.instrument.torch_api import Api
 from ddefuzz.instrument.truth import holds, sides, value_at
 from ddefuzz.oracles import specialization
 from ddefuzz.oracles.broadcast import accepted
-from ddefuzz.oracles.forms import hidden, late, repeated
+from ddefuzz.oracles.forms import hidden, late, repeated, turned
 from ddefuzz.oracles.kept import by_ending, only_the_call
 from ddefuzz.oracles.oracle import KindRow, Oracle
-from ddefuzz.oracles.seen import Seen, at_maker, guard_to_blame, op_to_blame, other_stage, unknown
+from ddefuzz.oracles.seen import Seen, at_maker, cheapest, guard_to_blame, op_to_blame, other_stage, unknown
 from ddefuzz.oracles.verdict import values_differ
 from ddefuzz.program.model import Attribute, Expr, Index, Name, Program, Sequence, children, names_in, walk
 from ddefuzz.program.sizes import CALL_SIZES
@@ -49,7 +49,7 @@ the same check, so its tensor is a copy where eager's is a view, which is allowe
 EXPAND = ("torch/_refs/__init__.py", "expand")
 """File and function of `expand`."""
 
-_NOT_NEGATIVE = re.compile("(.+) >= 0|0 <= (.+)")
+_AT_LEAST = re.compile("(.+) >= (.+)")
 
 ABOUT_DATA = re.compile("index (-?\\d+ )?is out of bounds|(?<!tuple )index out of range")
 """Errors of eager about the values of an index, not about sizes."""
@@ -110,9 +110,9 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     if failure.kind == "lost-assertion":
         return _loser(failure, seen, runner)
     shows = over_strict if failure.kind == "over-strict" else missing
-    call = next(call for call in failure.observation.calls if shows(seen, call))
+    seen, call = cheapest(seen, shows, runner)
     guard = guard_to_blame(seen, call, shows, runner)
-    made = (one for one in failure.observation.constraints if one.text == call.captured.expression)
+    made = (one for one in seen.observation.constraints if one.text == call.captured.expression)
     maker = next(made, None) if failure.kind == "over-strict" else None
     if guard is not None and (maker is None or not _needless(maker, seen, call, runner)):
         return guard
@@ -180,8 +180,10 @@ def expands_to_itself(seen: Seen, call: Call) -> bool:
     torch assumes on purpose that a size which data decide does not mean that, and asserts it (`expand` in
     torch/_refs/__init__.py).
     """
-    asserted = _NOT_NEGATIVE.fullmatch(call.captured.follows or call.captured.expression)
-    if asserted is None or value_at(asserted[1] or asserted[2], dict(call.symbols)) != -1:
+    asserted = _AT_LEAST.fullmatch(turned(call.captured.follows or call.captured.expression))
+    values = [value_at(side, dict(call.symbols)) for side in asserted.groups()] if asserted is not None else []
+    # torch may move a term: `2*u0 - 1 >= 0` is printed as `1 <= 2*u0`.
+    if len(values) != 2 or values[0] is None or values[1] is None or values[0] - values[1] != -1:
         return False
     texts = {call.captured.follows, call.captured.expression}
     makers = (at_maker(one).site for one in seen.observation.constraints if {one.text, one.follows} & texts - {""})

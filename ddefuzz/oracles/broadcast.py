@@ -10,7 +10,8 @@ from ddefuzz.instrument.truth import Number, addends, clauses, sides, value_at
 from ddefuzz.program.model import Program
 
 _GUARD_OF_DYNAMO = re.compile(
-    r"Guard failed on the same frame it was created\b.*?\bargs\[(\d+)\]\.size\(\)\[(\d+)\] == args\[(\d+)\]\.size\(\)\[(\d+)\]",
+    r"Guard failed on the same frame it was created\b.*?"
+    r"\bargs\[(\d+)\]\.size\(\)\[(\d+)\] == args\[(\d+)\]\.size\(\)\[(\d+)\]",
     re.DOTALL,
 )
 """What dynamo says if the inputs do not fit the capture that was made with them (torch/_dynamo/guards.py), about two

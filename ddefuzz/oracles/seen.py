@@ -244,6 +244,16 @@ def other_stage(seen: Seen, call: Call, stage: Stage, runner: Runner) -> Seen | 
     return again if again.observation.calls else None
 
 
+def cheapest(seen: Seen, shows: Shows, runner: Runner) -> tuple[Seen, Call]:
+    """The first call that shows a failure, in the cheapest stage that shows it: AOTAutograd captures what inductor
+    compiles, and few experiments are allowed in inductor (`MOST_SLOW`).
+    """
+    call = next(call for call in seen.observation.calls if shows(seen, call))
+    again = other_stage(seen, call, "aot", runner) if seen.observation.stage == "inductor" else None
+    shown = again is not None and shows(again, again.observation.calls[0])
+    return (again, again.observation.calls[0]) if again is not None and shown else (seen, call)
+
+
 def _refuses_alike(observation: Observation, call: Call) -> bool:
     """Whether the capture itself raises what eager raised in a call. With the true value of a guard it may meet the
     error while it traces. A shape is a list for dynamo, so that its message begins otherwise.

@@ -72,7 +72,10 @@ def test_a_difference_is_a_failure(what: What, kind: str) -> None:
     assert (failure.kind, failure.evidence) == (kind, f"at size 2: {what} of result: how")
 
 
-@pytest.mark.parametrize("function", ["torch.empty_like", "torch.randn_like", "torch.nn.functional.dropout"])
+@pytest.mark.parametrize(
+    "function",
+    ["torch.empty_like", "torch.randn_like", "torch.nn.functional.dropout", "torch._unsafe_masked_index"],
+)
 def test_what_is_unspecified_is_not_compared(function: str) -> None:
     text = TEXT.replace("torch.relu", function)
     assert agreement.judge(seen(wrong(), text=text)) == ()
@@ -189,12 +192,32 @@ def test_the_search_for_a_site_ends_early_where_captures_are_slow(stage: Stage, 
     ran: list[Run] = []
 
     def runner(run: Run) -> Observation:
+        if run.stage != stage:  # only inductor shows it
+            return observed(Call("2", RETURNED, RETURNED, "same"))
         ran.append(run)
         return observed(Call("2", RETURNED, RETURNED, "same") if len(run.semantics.answers) == len(guards) else wrong())
 
     (found,) = classified(subject, runner, ("agreement",))
     assert len(ran) == captures if captures else len(ran) > len(guards)
     assert found.signature.anchor.startswith("program ") == (captures is not None)
+
+
+@pytest.mark.parametrize(("call", "kind"), [(wrong(), "wrong-result"), (refusal("u0 >= 4"), "over-strict")])
+def test_what_aot_shows_too_is_located_there(call: Call, kind: str) -> None:
+    """Ten guards are too many to try in inductor."""
+    places = (Place("Python", "torch/_refs/__init__.py", at) for at in range(10))
+    guards = tuple(msgspec.structs.replace(GUARD, place=place) for place in places)
+    subject = seen(call, guards=guards)
+    subject = subject._replace(observation=msgspec.structs.replace(subject.observation, stage="inductor"))
+    stages: set[Stage] = set()
+
+    def runner(run: Run) -> Observation:
+        stages.add(run.stage)
+        answered = {one.place.line for one in run.semantics.answers}
+        return observed(Call("2", RETURNED, RETURNED, "same") if 0 in answered else call, guards=guards)
+
+    (found,) = classified(subject, runner, CALLING)
+    assert (found.failure.kind, found.frame and found.frame.line, stages) == (kind, 0, {"aot"})
 
 
 @pytest.mark.parametrize("count", [2, 5])
@@ -316,7 +339,9 @@ def test_what_eager_rejects_about_memory_that_it_shares_lacks_no_assertion() -> 
         ("0 <= u0 - 3", "expand", []),
         ("u0 - 4 >= 0", "expand", ["over-strict"]),
         ("u0 - 3 >= 0", "narrow", ["over-strict"]),
-        ("u0 >= 3", "expand", ["over-strict"]),
+        ("u0 >= 3", "expand", []),
+        ("5 <= 2*u0", "expand", []),
+        ("u0 >= 4", "expand", ["over-strict"]),
     ],
 )
 def test_a_size_of_minus_1_that_data_decide_is_not_kept_by_expand(
