@@ -4,6 +4,7 @@ all of them.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 
 import msgspec
@@ -20,19 +21,61 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import REPEATED, Observation, Runner
 from ddefuzz.execute.repeated import Repeated
 from ddefuzz.instrument.events import Constraint, Raised
+from ddefuzz.instrument.truth import parsed
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.sizes import REPEATED_SIZES
 
 KIND: Kind = "recompiles"
 
+_NAME: Mapping[str, ast.cmpop] = {"Eq": ast.Eq(), "Ne": ast.NotEq()}
+"""sympy's names of comparisons."""
+
+_TURNED: Mapping[type[ast.cmpop], ast.cmpop] = {
+    ast.Lt: ast.Gt(),
+    ast.LtE: ast.GtE(),
+    ast.Gt: ast.Lt(),
+    ast.GtE: ast.LtE(),
+}
+"""The comparison of `b` with `a` for one of `a` with `b`."""
+
+_FROM: Mapping[type[ast.cmpop], tuple[int, ...]] = {
+    ast.Eq: (0, 1),
+    ast.NotEq: (0, 1),
+    ast.Lt: (1, 2),
+    ast.GtE: (1, 2),
+    ast.LtE: (0, 1),
+    ast.Gt: (0, 1),
+}
+"""The numbers that a comparison has if it separates the sizes 0 and 1 from others, or from each other."""
+
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
     """Report more compilations than the policy allows, if a guard over sizes is the reason."""
     repeated = seen.observation.repeated
-    if repeated is None or not repeated.is_above or repeated.failed is None:
+    if repeated is None or not repeated.is_above or repeated.failed is None or asks_for_0_or_1(repeated.guard):
         return ()
     return (Failure(KIND, seen.observation, _said(seen.observation, repeated)),)
+
+
+def asks_for_0_or_1(guard: str) -> bool:
+    """Whether a guard asks if a computed size is 0 or 1. torch tells such sizes apart on purpose, as those of arguments
+    (`execute.recompiling.POLICY`). `Eq(Mod(n, 4), 0)` asks whether one number divides another.
+    """
+    match parsed(guard):
+        case ast.Call(ast.Name(name), [left, right], []) if name in _NAME:
+            compared, number, operator = left, right, _NAME[name]
+        case ast.Compare(ast.Constant() as left, [operator], [right]):
+            compared, number, operator = right, left, _TURNED.get(type(operator), operator)
+        case ast.Compare(left, [operator], [right]):
+            compared, number = left, right
+        case _:
+            return False
+    if not isinstance(number, ast.Constant) or isinstance(compared, ast.Name | ast.Constant):
+        return False
+    smallest = _FROM.get(type(operator), ())
+    divides = isinstance(compared, ast.Call) and ast.unparse(compared.func) in {"Mod", "PythonMod"}
+    return number.value in smallest and not (divides and number.value == 0)
 
 
 def _said(observation: Observation, repeated: Repeated) -> str:

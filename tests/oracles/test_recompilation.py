@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ddefuzz.campaign.budget import parse_budget
@@ -99,23 +100,24 @@ def test_a_size_that_becomes_a_number_is_named(stage: Stage, sizes: str, tmp_pat
         exec(compile(snippet, "<program>", "exec"), {})
 
 
-REMAINDER = """\
+SLICES = """\
 # ddefuzz program v1
-# inputs: x = normal; y = normal
-def program(x: Float32[Tensor, "u0=5"], y: Float32[Tensor, "4"]):
-    t0 = x[x.shape[0] // 2:]
-    return y[:t0.shape[0] % 4] * 0
+# inputs: x = normal; y = normal; z = normal
+def program(x: Float32[Tensor, "u0=5"], y: Float32[Tensor, "8"], z: Float32[Tensor, "110"]):
+    t0 = z[:x.shape[0] * x.shape[0]]
+    t1 = y[:x.shape[0]]
+    return (t0, t1)
 """
-"""The size of the result is 3, 0, 1 and 2 in the four calls, and torch asks whether it is 1."""
+"""The size is beyond 8 from the third call on. Its square is beyond 110 in the fourth alone."""
 
 
 @pytest.mark.slow
 def test_later_calls_do_not_change_the_guard_that_is_named() -> None:
-    (judged,) = judge_program(REMAINDER, ("recompile",), (EXPLICIT,), observe, oracles=NAMES)
+    (judged,) = judge_program(SLICES, ("recompile",), (EXPLICIT,), observe, oracles=NAMES)
     (failure,) = judged.failures
     fewer = kept(failure.failure)
     assert [call.size for call in fewer.observation.calls] == ["5", "7", "9"]
-    assert shows(suspect_of(REMAINDER, failure.signature, fewer), REMAINDER, observe) is not None
+    assert shows(suspect_of(SLICES, failure.signature, fewer), SLICES, observe) is not None
 
 
 def test_a_healthy_program_is_compiled_as_often_as_needed() -> None:
@@ -154,6 +156,30 @@ def test_the_fewest_first_calls_are_kept() -> None:
 def test_sizes_that_are_the_same_by_chance_and_unknown_reasons_are_no_alarms() -> None:
     assert judge(Seen("", observation((0, 2, 3), None))) == ()
     assert judge(Seen("", observation((0,), GUARD))) == ()
+
+
+@pytest.mark.parametrize(
+    ("guard", "is_so"),
+    [
+        ("Ne(Mod(s17, 4), 1)", True),
+        ("Eq(PythonMod(s6 - ((s6//2)), 4), 1)", True),
+        ("(((s27 - (((s27 + 1)//2)) + 1)//2)) < 2", True),
+        ("2 <= s0//3", True),
+        ("1 < s0 - 7", True),
+        ("Eq(s0 - 7, 0)", True),
+        ("Eq(Mod(s0, 4), 0)", False),
+        ("Eq(s0 - 7, 2)", False),
+        ("s0*s1 < 3", False),
+        ("s94 <= 7", False),
+        ("Eq(s0, s1 + 1)", False),
+        ("Eq(s0, 7)", False),
+    ],
+)
+def test_a_computed_size_that_becomes_0_or_1_is_no_alarm(guard: str, is_so: bool) -> None:
+    seen = observation((0, 2, 3), GUARD)
+    assert seen.repeated is not None
+    seen = msgspec.structs.replace(seen, repeated=msgspec.structs.replace(seen.repeated, guard=guard))
+    assert (judge(Seen("", seen)) == ()) == is_so
 
 
 def test_other_oracles_do_not_judge_these_stages() -> None:
