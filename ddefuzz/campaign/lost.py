@@ -37,18 +37,17 @@ class OwnError(msgspec.Struct, frozen=True):
 def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResult:
     """The result of a case that ended its worker, with one sighting of the crash or hang.
 
-    A case that was still being drawn has no program yet. Its last step is the evidence, in the stage `eager`. A run
-    with forced answers, by which an oracle looks for the place to blame, says nothing of torch.
+    A case that was still being drawn has no sighting: eager ended the process, and nothing was captured. A run with
+    forced answers, by which an oracle looks for the place to blame, says nothing of torch.
     """
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
     drawn = doing.stage in ALL_STAGES
-    reason = lost.reason if drawn else f"{lost.reason} while drawing {doing.program or 'the first step'}"
     run = Run(ProgramSubject(doing.program), stage, semantics)
-    observation = lost_observation(run, msgspec.structs.replace(lost, reason=reason))
+    observation = lost_observation(run, lost)
     outcome = StageOutcome(stage, str(semantics), observation.outcome, "", 0.0)
     forced = drawn and " with " in doing.semantics
-    sightings = () if forced else sightings_of(observation, doing.program if drawn else None, torch)
+    sightings = sightings_of(observation, doing.program, torch) if drawn and not forced else ()
     return CaseResult(
         task.index,
         _digest(doing, lost.outcome),
@@ -58,8 +57,8 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
     )
 
 
-def sightings_of(observation: Observation, program: str | None, torch: str) -> tuple[Sighting, ...]:
-    """The crash or timeout as a sighting of the program that ran. None if there was no program yet."""
+def sightings_of(observation: Observation, program: str, torch: str) -> tuple[Sighting, ...]:
+    """The crash or timeout as a sighting of the program that ran."""
     return tuple(sighting(failure, program, "fails", torch) for failure in tried_of(observation).failures)
 
 

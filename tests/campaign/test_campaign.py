@@ -261,14 +261,17 @@ def test_a_failure_of_the_programs_own_code_is_not_minimized(tmp_path: Path) -> 
     assert workers.done == ["case 0"]
 
 
-def test_a_worker_that_dies_is_a_finding_and_not_the_end(tmp_path: Path) -> None:
-    Journal(tmp_path).note(Entry(1, "draw"))
+@pytest.mark.parametrize(("doing", "kinds"), [("draw", []), ("export", ["crash"])])
+def test_a_worker_that_dies_in_a_capture_is_a_finding_and_not_the_end(
+    tmp_path: Path, doing: str, kinds: list[str]
+) -> None:
+    """While a program is drawn, eager runs its steps."""
+    Journal(tmp_path).note(Entry(1, doing, PROGRAM))
     workers = Workers(("",), lost=frozenset({1}))
     summary, database, _ = run(tmp_path, workers, Budget(cases=4))
     assert summary.cases == 4
     assert summary.lost == 1
-    (finding,) = database.findings()
-    assert finding.kind == "crash"
+    assert [finding.kind for finding in database.findings()] == kinds
 
 
 CALLED_THERE = Left(Phase("captured", "0"))
