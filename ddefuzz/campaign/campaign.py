@@ -159,6 +159,7 @@ class Campaign:
             strategies=dict(sorted(tally.strategies.items())),
             outcomes=tally.nested_outcomes(),
             verdicts=tally.nested_verdicts(),
+            calls=tally.calls(),
             findings=tuple(tally.findings.values()),
             cpu_seconds={name: round(seconds, 3) for name, seconds in sorted(tally.cpu_seconds.items())},
             seconds=round(self.clock.seconds(), 2),

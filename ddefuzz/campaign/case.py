@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import torch
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, DescribeTask, StageOutcome, StageReached, Versions
 from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.journal import Entry
+from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Runner
 from ddefuzz.execute.worker import note
@@ -35,13 +35,13 @@ def describe(task: DescribeTask) -> Versions:
 
 def run_case(task: CaseTask) -> CaseResult:
     """Draw a case and run it in its stages. The journal is written before each thing is done."""
-    started = time.process_time()
+    started = cpu_seconds()
     note(Entry(task.index, "draw"))
     program, origin = program_of(
         task.profile, task.seed, task.index, task.origin or Draw(task.index), partial(_note_step, task.index)
     )
     text = print_program(program)
-    drawn = time.process_time() - started
+    drawn = cpu_seconds() - started
 
     rss = 0.0
 
@@ -62,7 +62,7 @@ def run_case(task: CaseTask) -> CaseResult:
         seen.sightings,
         seen.reached,
         drawn,
-        time.process_time() - started,
+        cpu_seconds() - started,
         rss,
         origin,
         seen.screened,
@@ -107,7 +107,8 @@ def seen_of(text: str, judged: Iterable[Judged]) -> Seen:
 
 
 def _outcome(run: Observation, judged: str) -> StageOutcome:
-    return StageOutcome(run.stage, str(run.semantics), run.outcome, judged, run.cpu_seconds)
+    called = tuple(size for call in run.calls for size in (call.size, *call.same)) if run.outcome == "ok" else ()
+    return StageOutcome(run.stage, str(run.semantics), run.outcome, judged, run.cpu_seconds, called)
 
 
 def see_screened(text: str, task: CaseTask, runner: Runner) -> Seen:

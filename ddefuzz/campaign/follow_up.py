@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import msgspec
@@ -13,6 +12,7 @@ from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, Mi
 from ddefuzz.control.forms import without_sources
 from ddefuzz.control.run import control
 from ddefuzz.execute.journal import Entry
+from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import SCREEN, Observation, Run, Runner
 from ddefuzz.execute.sources import first_source
@@ -35,7 +35,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
     If the fake stage shows the same signature, candidates run there, for a fifth of the cost. The result then has to
     show the signature in the suspect's own stage too. At the end it is run in other stages.
     """
-    started = time.process_time()
+    started = cpu_seconds()
     suspect = task.suspect
     screened = msgspec.structs.replace(suspect, stage=SCREEN)
     found = None
@@ -59,7 +59,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
         steps=operations(found.program),
         attempts=found.attempts,
         exhausted=found.exhausted,
-        cpu_seconds=time.process_time() - started,
+        cpu_seconds=cpu_seconds() - started,
         sightings=also.sightings,
     )
 
@@ -96,14 +96,14 @@ def _smallest(task: MinimizeTask, suspect: Suspect, runner: Runner) -> Minimized
 
 def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
     """Run the suspect's program as it is. This has to be a fresh process."""
-    started = time.process_time()
+    started = cpu_seconds()
     shown = shows(suspect, suspect.program, runner)
-    return ConfirmResult(shown and slim(shown), time.process_time() - started)
+    return ConfirmResult(shown and slim(shown), cpu_seconds() - started)
 
 
 def run_control(task: ControlTask, runner: Runner = observe) -> ControlResult:
     """Capture the program in forms in which no size depends on data, in the stage in which it fails."""
-    started = time.process_time()
+    started = cpu_seconds()
     program = parse(task.program, "<program>").program
     found = control(program, task.shown, task.ops, lambda one: without_sources(one, inspect, first_source), runner)
-    return ControlResult(found, time.process_time() - started)
+    return ControlResult(found, cpu_seconds() - started)

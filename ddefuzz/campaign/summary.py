@@ -13,8 +13,10 @@ from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import Ledger, SiteCount
+from ddefuzz.execute.protocol import APART, EXPLICIT, STAGES, Stage
 from ddefuzz.generate.origin import name_of
 from ddefuzz.oracles.table import row_of
+from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 SCHEMA = "ddefuzz.campaign/1"
 
@@ -91,6 +93,16 @@ class StrategyCount(msgspec.Struct, frozen=True):
     new_sites: int = 0
 
 
+class Called(msgspec.Struct, frozen=True):
+    """The captured programs of a stage that were called beside eager: how many, how many at all of `CALL_SIZES`, and
+    how many at each. Some programs have no inputs of some size.
+    """
+
+    programs: int
+    at_all_sizes: int
+    sizes: dict[CallSize, int]
+
+
 class Point(msgspec.Struct, frozen=True):
     """The number of guard sites reached after this many CPU seconds of the workers and this many cases."""
 
@@ -105,9 +117,10 @@ class Summary(msgspec.Struct, frozen=True):
     `digests` are those of all cases done, in order of index. `sites` counts the guard sites that the cases reached with
     explicit unbacked semantics; `growth` has a point for each case that reached a new one. `strategies` counts cases by
     how they were made. `outcomes` counts runs by stage, semantics and outcome; `verdicts` counts them by stage.
-    `cpu_seconds` are those of the workers by stage, for drawing, minimizing and confirming; `other` is the rest. They
-    do not include the start of the processes, which took `start_seconds` of `seconds` of wall-clock time. `peak_rss_mb`
-    is the maximum resident memory of a worker after a case, in 10^6 bytes.
+    `calls` counts, by stage, the programs that explicit semantics captured and that were called. `cpu_seconds` are
+    those of the workers and of the compilers that they start, by stage, for drawing, minimizing and confirming; `other`
+    is the rest. They do not include the start of the processes, which took `start_seconds` of `seconds` of wall-clock
+    time. `peak_rss_mb` is the maximum resident memory of a worker after a case, in 10^6 bytes.
     """
 
     seed: int
@@ -124,6 +137,7 @@ class Summary(msgspec.Struct, frozen=True):
     strategies: dict[str, StrategyCount]
     outcomes: dict[str, dict[str, dict[str, int]]]
     verdicts: dict[str, dict[str, int]]
+    calls: dict[Stage, Called]
     findings: tuple[Seen, ...]
     cpu_seconds: dict[str, float]
     seconds: float
@@ -147,6 +161,7 @@ class Tally:
     strategies: dict[str, StrategyCount] = field(default_factory=dict)
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    called: Counter[tuple[Stage, tuple[CallSize, ...]]] = field(default_factory=Counter)
     cpu_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     findings: dict[str, Seen] = field(default_factory=dict)
     peak_rss_mb: float = 0.0
@@ -166,6 +181,8 @@ class Tally:
             if run.verdict:
                 self.verdicts[run.stage, run.verdict] += 1
             self.cpu_seconds[run.stage] += run.cpu_seconds
+            if run.called and run.semantics == str(EXPLICIT) and run.stage not in APART:
+                self.called[run.stage, run.called] += 1
         self.cpu_seconds["draw"] += result.draw_seconds
         self.cpu_seconds["other"] += (
             result.cpu_seconds - result.draw_seconds - sum(run.cpu_seconds for run in result.outcomes)
@@ -183,6 +200,17 @@ class Tally:
         for (stage, semantics, outcome), number in sorted(self.outcomes.items()):
             nested.setdefault(stage, {}).setdefault(semantics, {})[outcome] = number
         return nested
+
+    def calls(self) -> dict[Stage, Called]:
+        """The programs that were called, by stage."""
+        return {stage: self._called_in(stage) for stage in STAGES if any(stage == one for one, _ in self.called)}
+
+    def _called_in(self, stage: Stage) -> Called:
+        counts: Counter[frozenset[CallSize]] = Counter()
+        for (one, sizes), number in self.called.items():
+            counts[frozenset(sizes)] += number if one == stage else 0
+        at = {size: sum(number for sizes, number in counts.items() if size in sizes) for size in CALL_SIZES}
+        return Called(sum(counts.values()), counts[frozenset(CALL_SIZES)], at)
 
     def nested_verdicts(self) -> dict[str, dict[str, int]]:
         """The verdicts as stage → verdict → number."""

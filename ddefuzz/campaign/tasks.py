@@ -12,6 +12,7 @@ from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.origin import Draw, Origin
 from ddefuzz.oracles.program import CAPTURE, Suspect
+from ddefuzz.program.sizes import CallSize
 
 
 class CaseTask(msgspec.Struct, frozen=True):
@@ -37,13 +38,16 @@ class CaseTask(msgspec.Struct, frozen=True):
 
 
 class StageOutcome(msgspec.Struct, frozen=True):
-    """How one run ended. `verdict` compares explicit and size-oblivious semantics, and is set on the explicit run."""
+    """How one run ended. `verdict` compares explicit and size-oblivious semantics, and is set on the explicit run.
+    `called` are the sizes at which the captured program was called.
+    """
 
     stage: Stage
     semantics: str
     outcome: str
     verdict: str
     cpu_seconds: float
+    called: tuple[CallSize, ...] = ()
 
 
 class StageReached(msgspec.Struct, frozen=True):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ddefuzz.campaign.summary import Minimized, Seen, Summary
+from ddefuzz.campaign.summary import Called, Minimized, Seen, Summary
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.ledger import SiteCount
+from ddefuzz.execute.protocol import Stage
+from ddefuzz.program.sizes import CALL_SIZES
 from ddefuzz.view.meanings import VERDICTS, verdicts_line
 
 NUMBERS = ("cases", "steps", "conf")
@@ -42,6 +46,7 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
         _expired(bugs),
         _minimized(summary.minimized) if summary.minimized else "",
         _sites(summary.sites) if is_run else "",
+        _called(summary.calls),
         "cases by strategy (new sites): "
         + ", ".join(f"{name} {strategy.cases} ({strategy.new_sites})" for name, strategy in summary.strategies.items())
         if is_run
@@ -62,6 +67,16 @@ def summary_page(summary: Summary, replay: str, page: Page) -> str:
     # Commands are never folded: they are there to be copied.
     commands = [*_next(summary, bugs, page.invocation), replay if is_run or summary.interrupted else longer]
     return rendered(Group(*parts), page) + "\nNext:\n" + "".join(f"  {line}\n" for line in commands)
+
+
+def _called(of: Mapping[Stage, Called]) -> str:
+    """How many captured programs were called, and at how many of the sizes."""
+    stages = ", ".join(f"{stage} {one.programs} ({one.at_all_sizes})" for stage, one in of.items())
+    programs = sum(one.programs for one in of.values())
+    sizes = ", ".join(f"{size} {sum(one.sizes[size] for one in of.values())}" for size in CALL_SIZES)
+    if not programs:
+        return ""
+    return f"programs called beside eager (at all {len(CALL_SIZES)} sizes): {stages}; by size: {sizes}"
 
 
 def _minimized(of: Minimized) -> str:

@@ -52,7 +52,7 @@ class Call(msgspec.Struct, frozen=True):
     `symbols` are the values of the capture's unbacked symbols in this call, as far as they are known. `failing` is the
     condition of the first assertion of the traced graph that is not true in this call. `agreement` is None if one of
     the two did not return. `accepted` are differences that explicit unbacked semantics allow. `why` says why results
-    are incomparable.
+    are incomparable. `same` are other sizes that lead to the same inputs: they are called once.
     """
 
     size: CallSize
@@ -65,6 +65,7 @@ class Call(msgspec.Struct, frozen=True):
     symbols: tuple[tuple[str, int], ...] = ()
     failing: str = ""
     recompiled: bool = False
+    same: tuple[CallSize, ...] = ()
 
 
 ACCEPTED: Final[frozenset[What]] = frozenset({"alias"})

@@ -71,12 +71,15 @@ def exercise(
     `forms` have the assertions that a refusal may come from. If the capture is `constrained`, calls that return are
     examined too, for the values of its symbols.
     """
-    places: dict[tuple[Subject, tuple[tuple[str, int], ...]], _At] = {}
+    places: dict[tuple[Subject, tuple[tuple[str, int], ...]], list[_At]] = {}
     for size in sizes:
         at = _at(subject, size, static_dims=capture.static_dims)
         if at is not None:
-            places.setdefault((at.subject, tuple(sorted(at.kept.items()))), at)
-    return tuple(_call(at, capture, forms, constrained) for at in places.values())
+            places.setdefault((at.subject, tuple(sorted(at.kept.items()))), []).append(at)
+    return tuple(
+        msgspec.structs.replace(_call(at, capture, forms, constrained), same=tuple(one.size for one in others))
+        for at, *others in places.values()
+    )
 
 
 class _At(NamedTuple):

@@ -21,30 +21,29 @@ CLOCK_FACTOR: Final = 5
 
 
 class _Limit(NamedTuple):
-    """The CPU seconds of a task, and those of this process and its children when the task began."""
+    """The CPU seconds of a task, and those that this process and its children had used when the task began."""
 
     seconds: float
-    own: float
-    children: float
+    used: float
 
 
 _limits: list[_Limit] = []
 """The limit of this process's task, if it has one."""
 
 
-def clock_seconds(cpu_seconds: float) -> float:
-    """How long a task with this limit may take by the clock."""
-    return CLOCK_FACTOR * cpu_seconds
+def clock_seconds(seconds: float) -> float:
+    """How long a task with this limit of CPU seconds may take by the clock."""
+    return CLOCK_FACTOR * seconds
 
 
 @contextmanager
-def limited(cpu_seconds: float | None) -> Iterator[None]:
+def limited(seconds: float | None) -> Iterator[None]:
     """End this process if what is done here takes more CPU seconds. With None there is no limit."""
-    if cpu_seconds is None:
+    if seconds is None:
         yield
         return
-    _limits.append(_Limit(cpu_seconds, time.process_time(), _of_children()))
-    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    _limits.append(_Limit(seconds, cpu_seconds()))
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
@@ -55,8 +54,13 @@ def limited(cpu_seconds: float | None) -> Iterator[None]:
 def check_children() -> None:
     """End this process if its task and the children that ended during it have used up the limit."""
     for limit in tuple(_limits):
-        if time.process_time() - limit.own + _of_children() - limit.children > limit.seconds:
+        if cpu_seconds() - limit.used > limit.seconds:
             signal.raise_signal(ENDS)  # `os.kill` is refused while user code runs
+
+
+def cpu_seconds() -> float:
+    """The CPU seconds of this process and of its children that have ended, such as inductor's C++ compiler."""
+    return time.process_time() + _of_children()
 
 
 def _of_children() -> float:

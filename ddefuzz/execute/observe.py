@@ -20,7 +20,7 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute import phase
+from ddefuzz.execute import limit, phase
 from ddefuzz.execute.at_sizes import at_sizes, refusal
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.exercise import exercise
@@ -74,14 +74,14 @@ _GENERATED = (
 
 
 class Stopwatch:
-    """Seconds of CPU and of the clock since it was made."""
+    """Seconds of CPU, with those of children, and of the clock since it was made."""
 
     def __init__(self) -> None:
-        self.started, self.clock = time.process_time(), time.perf_counter()
+        self.started, self.clock = limit.cpu_seconds(), time.perf_counter()
 
     def read(self, observation: Observation) -> Observation:
         """The observation with the seconds until now."""
-        spent = {"cpu_seconds": time.process_time() - self.started, "seconds": time.perf_counter() - self.clock}
+        spent = {"cpu_seconds": limit.cpu_seconds() - self.started, "seconds": time.perf_counter() - self.clock}
         return msgspec.structs.replace(observation, **spent)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
+from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, SCREEN, Observation, Outcome, Run, Runner, Stage
 from ddefuzz.execute.worker import note
@@ -193,7 +193,7 @@ def forward_of(program: Program) -> Program:
 
 def run_sweep(task: SweepTask) -> SweepResult:
     """Sweep one op. The journal is written before each thing is done."""
-    started = time.process_time()
+    started = cpu_seconds()
     note(Entry(task.index, "draw"))
 
     def runner(run: Run) -> Observation:
@@ -218,6 +218,6 @@ def run_sweep(task: SweepTask) -> SweepResult:
         dropped=dict(dropped),
         called=sweep.called,
         wrong=tuple(sweep.failed(seen, confirm=False) for seen in sweep.wrong.values()),
-        cpu_seconds=time.process_time() - started,
+        cpu_seconds=cpu_seconds() - started,
     )
     return SweepResult(with_status(swept), tuple(sweep.sightings), sweep.ledger.drain())

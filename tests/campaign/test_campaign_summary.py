@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ddefuzz.campaign.summary import Minimized, Seen, minimized
+from ddefuzz.campaign.summary import Minimized, Seen, Tally, minimized
+from ddefuzz.campaign.tasks import CaseResult, StageOutcome
 from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_bool operator==")
 
@@ -23,6 +25,25 @@ def test_findings_that_were_minimized_are_counted_and_no_others() -> None:
 def test_without_minimized_findings_there_is_no_count() -> None:
     assert minimized([], {}) is None
     assert minimized([seen("c", None, "1/1")], {"confirm": 1.0}) is None
+
+
+def test_called_programs_are_counted_by_stage_and_size() -> None:
+    tally = Tally()
+    few: tuple[CallSize, ...] = ("example", "1", "0")
+    runs = [
+        StageOutcome("aot", "explicit", "ok", "ok", 1.0, CALL_SIZES),
+        StageOutcome("aot", "explicit", "ok", "ok", 1.0, CALL_SIZES[::-1]),
+        StageOutcome("aot", "explicit", "ok", "ok", 1.0, few),
+        StageOutcome("aot", "size-oblivious", "ok", "", 1.0, CALL_SIZES),
+        StageOutcome("export", "explicit", "fail", "fails", 1.0),
+        StageOutcome("recompile", "explicit", "ok", "", 1.0, ("5", "7")),
+    ]
+    for index, run in enumerate(runs):
+        tally.add(CaseResult(index, "", (run,)))
+    called = tally.calls()
+    assert list(called) == ["aot"]
+    assert (called["aot"].programs, called["aot"].at_all_sizes) == (3, 2)
+    assert called["aot"].sizes == {size: 3 if size in few else 2 for size in CALL_SIZES}
 
 
 def test_what_is_not_about_data_does_not_count() -> None:

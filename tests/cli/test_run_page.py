@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ddefuzz.campaign.summary import Seen, StrategyCount, Summary, minimized
+from ddefuzz.campaign.summary import Called, Seen, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.run_page import summary_page
 from ddefuzz.coverage.ledger import SiteCount
+from ddefuzz.program.sizes import CALL_SIZES
 
 REPLAY = "ddefuzz run --seed 7 --budget 12x"
 
@@ -50,6 +51,7 @@ SUMMARY = Summary(
     digests=(),
     outcomes={"export": {"explicit": {"fail": 5, "ok": 7}, "size-oblivious": {"fail": 3, "ok": 1}}},
     verdicts={"export": {"ok": 3, "rescued": 3, "fails": 5, "changed": 1}},
+    calls={"export": Called(7, 5, dict.fromkeys(CALL_SIZES, 6)), "aot": Called(2, 2, dict.fromkeys(CALL_SIZES, 2))},
     findings=FINDINGS,
     cpu_seconds=SECONDS,
     seconds=10.2,
@@ -73,6 +75,8 @@ def test_the_page_fits_and_loses_nothing(width: int) -> None:
     assert f"  {REPLAY}" in commands.splitlines()
     for seen in FINDINGS:
         assert seen.finding in told
+    called = "programs called beside eager (at all 8 sizes): export 7 (5), aot 2 (2); by size: example 8, 0 8,"
+    assert called in " ".join(told.split())
 
 
 @pytest.mark.parametrize("width", [70, 80])

@@ -95,6 +95,13 @@ def test_masks_have_the_sizes_where_input_dims_are_static() -> None:
     assert call.symbols == (("u0", 2),)
 
 
+def test_sizes_that_lead_to_the_same_inputs_are_called_once() -> None:
+    calls = calls_of(OWN_BROADCAST, "export", CALL_SIZES)
+    sizes = [size for call in calls.values() for size in (call.size, *call.same)]
+    assert sorted(sizes) == sorted(CALL_SIZES)
+    assert len(calls) < len(CALL_SIZES)
+
+
 def altered(text: str, change: Callable[[Any], Any]) -> Call:
     """A call of a captured program whose result is changed on its way out."""
 

@@ -45,6 +45,12 @@ def test_children_count_once_they_have_ended(seconds: float, code: int) -> None:
     assert ended(f"with limited({seconds}):\n{runs}") == code
 
 
+def test_the_seconds_of_a_task_are_those_of_its_children_too() -> None:
+    before = limit.cpu_seconds()
+    subprocess.run([sys.executable, "-c", BURNS], check=True)
+    assert limit.cpu_seconds() - before >= 0.3
+
+
 def test_children_of_earlier_tasks_do_not_count() -> None:
     runs = f"subprocess.run([sys.executable, '-c', {BURNS!r}])\n"
     assert ended(f"{runs}with limited(0.2): check_children()") == 0
