@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +13,7 @@ import rich_click as click
 from rich.console import Group
 
 from ddefuzz import __version__
+from ddefuzz.campaign.corpus import KeptCase, kept_cases
 from ddefuzz.cli.interpreters import interpreters_of, pythons_option
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import jobs_option
@@ -20,16 +22,19 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import findings_in
 from ddefuzz.cli.reports import command_line, rules, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
+from ddefuzz.execute.protocol import EXPLICIT
 from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
+from ddefuzz.repro.case_script import case_script
+from ddefuzz.repro.run import Written
 from ddefuzz.versions.kept import Kept, files_key
 from ddefuzz.versions.model import Cell, Change, Interpreter, Line, Status, changes
 from ddefuzz.versions.page import write_page
-from ddefuzz.versions.run import cases_under, findings_under, lines_of
+from ddefuzz.versions.run import case_scripts_under, cases_under, findings_under, lines_of
 
 SCHEMA = "ddefuzz.matrix/1"
 
@@ -91,7 +96,8 @@ def command(
 
     The stand-alone script of each finding runs under every interpreter, in a child of a process that has imported
     torch. If the failure does not show, the script runs again in a new process. PATH is a folder of findings (default:
-    findings), or of cases such as corpora/. Cases run under interpreters that have ddefuzz installed.
+    findings), or of cases such as corpora/. Cases run by the ddefuzz of an interpreter. If it has none, they run as
+    stand-alone scripts, which compare the kind of the failure and not its site.
 
     A finding is fixed if it passes after a version in which it fails, and regressed if it fails after one that passes.
     It has moved if another failure shows. In the table, - means not judged: this torch has no such op or stage.
@@ -108,10 +114,8 @@ def command(
                 kept = None if database is None else Kept(database, interpreter.torch)
                 if findings:
                     under |= _findings(interpreter, findings, kept, live, runs=runs, jobs=jobs, fresh=fresh)
-                if cases and interpreter.full:
+                if cases:
                     under |= _cases(interpreter, cases, kept, live, jobs=jobs, trust=trust, fresh=fresh)
-                elif cases:
-                    live.say(f"{interpreter.name}: has no ddefuzz, so the cases are not run there")
     lines = lines_of(cells, {one.id: one.title for one in findings}, [one.id for one in findings])
     if page is not None:
         write_page(page, lines, interpreters, _without_paths(command_line(), interpreters, url))
@@ -165,10 +169,38 @@ def _cases(
     if cells:
         live.say(f"{interpreter.name}: results of {counted(len(cells), 'case')} kept")
         return cells
-    live.say(f"{interpreter.name}: running the cases")
-    cells = cases_under(interpreter, paths, jobs, trust=trust)
+    if interpreter.full:
+        live.say(f"{interpreter.name}: running the cases")
+        cells = cases_under(interpreter, paths, jobs, trust=trust)
+    else:
+        cells = _case_scripts(interpreter, paths, live, jobs=jobs, trust=trust)
     if kept is not None:
         kept.save_cases(cells, key, datetime.now(UTC))
+    return cells
+
+
+def _script(case: KeptCase) -> str:
+    return case_script(case.subject, case.expect.stage, case.expect.kind or "", case.id)
+
+
+def _case_scripts(
+    interpreter: Interpreter, paths: list[Path], live: LiveLine, *, jobs: int, trust: bool
+) -> dict[str, Cell]:
+    """The cells of the cases under an interpreter without ddefuzz."""
+    live.say(f"{interpreter.name}: has no ddefuzz, so the cases run as stand-alone scripts there")
+    scripts = [
+        Written(one.id, one.expect.kind or "", partial(_script, one))
+        for one in kept_cases(paths, trust=trust)
+        if not one.finding and one.expect.semantics == EXPLICIT
+    ]
+    cells: dict[str, Cell] = {}
+
+    def listen(name: str, cell: Cell) -> None:
+        cells[name] = cell
+        done = len(cells)
+        live.update(f"{interpreter.name}: {done} of {counted(len(scripts), 'case')}", is_last=done == len(scripts))
+
+    case_scripts_under(interpreter, scripts, jobs, listen)
     return cells
 
 
@@ -239,7 +271,9 @@ def _next(lines: list[Line], interpreters: tuple[Interpreter, ...], page: Page) 
         )
         for line in fixed[:MOST_COMMANDS]
     ]
-    return ["Next:", *(f"  {one}" for one in commands)] if commands else []
+    more = len(fixed) - len(commands)
+    said = [f"  and so on for the {counted(more, 'other finding')} whose change is fixed"] if more else []
+    return ["Next:", *(f"  {one}" for one in commands), *said] if commands else []
 
 
 def _totals(lines: list[Line], interpreter: Interpreter) -> list[tuple[Status, int]]:

@@ -1,15 +1,17 @@
-"""Runs the stand-alone scripts of findings, each in a process of its own, several at a time."""
+"""Runs the stand-alone scripts of findings and cases, each in a process of its own, several at a time."""
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -34,9 +36,17 @@ not judged       eager raises for the program, this torch has no such op or stag
 """
 
 
+class Written(NamedTuple):
+    """A script to run: the finding or case that it shows, and the kind of its failure. `text` may raise InputError."""
+
+    name: str
+    kind: str
+    text: Callable[[], str]
+
+
 class ScriptResult(msgspec.Struct, frozen=True):
-    """The result of one finding's script. `expected` and `seen` are what it printed; `reason` says why it
-    printed nothing.
+    """The result of one script, by the name of its finding or case. `expected` and `seen` are what it printed;
+    `reason` says why it printed nothing.
     """
 
     finding: str
@@ -58,6 +68,11 @@ class _Said(msgspec.Struct, frozen=True):
     seen: dict[str, str] | None
 
 
+def located(python: str) -> str:
+    """A path of an interpreter as an absolute one, because scripts run in another folder. Links stay: a venv is one."""
+    return str(Path(python).absolute()) if Path(python).name != python else python
+
+
 def torch_of(python: str) -> str:
     """The version of torch that an interpreter has. Raises `InputError` without an interpreter,
     `UnsupportedError` without torch.
@@ -77,7 +92,7 @@ def torch_of(python: str) -> str:
 
 
 def run_scripts(
-    findings: Iterable[Finding],
+    findings: Iterable[Finding | Written],
     python: str,
     jobs: int,
     listen: Callable[[ScriptResult], None],
@@ -85,17 +100,20 @@ def run_scripts(
     *,
     forked: bool = False,
 ) -> tuple[ScriptResult, ...]:
-    """Run the findings' scripts, and return the results in order. `listen` is called with each as soon as it is
-    known. With `forked` each runs in a child of a process that has imported torch (`fork_server`), else in a new
-    process.
+    """Run the scripts of findings, or scripts that are written when they run. Return the results in order.
+
+    `listen` is called with each as soon as it is known. With `forked` each runs in a child of a process that has
+    imported torch (`fork_server`), else in a new process.
     """
     lock = Lock()
     with tempfile.TemporaryDirectory(prefix="ddefuzz-scripts-") as folder, ThreadPoolExecutor(jobs) as threads:
         place = Path(folder)
-        processes = Forked(python, place, jobs, seconds) if forked else Cold(python, place, seconds)
+        path = located(python)
+        processes = Forked(path, place, jobs, seconds) if forked else Cold(path, place, seconds)
 
-        def result_of(finding: Finding) -> ScriptResult:
-            result = _result_of(finding, processes, place, seconds)
+        def result_of(one: Finding | Written) -> ScriptResult:
+            written = one if isinstance(one, Written) else Written(one.id, one.kind, partial(finding_script, one))
+            result = _result_of(written, processes, place, seconds)
             with lock:
                 listen(result)
             return result
@@ -109,41 +127,41 @@ def run_scripts(
             processes.stop()
 
 
-def _result_of(finding: Finding, processes: Cold | Forked, folder: Path, seconds: float) -> ScriptResult:
+def _result_of(written: Written, processes: Cold | Forked, folder: Path, seconds: float) -> ScriptResult:
     try:
-        script = finding_script(finding)
+        script = written.text()
     except InputError as error:
-        return ScriptResult(finding.id, "not judged", reason=str(error))
-    path = folder / f"{finding.id}.py"
-    write_atomically(path, script)  # a finding may run twice at once
+        return ScriptResult(written.name, "not judged", reason=str(error))
+    path = folder / f"{re.sub('[^-.a-zA-Z0-9_]', '_', written.name)[-200:]}.py"
+    write_atomically(path, script)  # one may run twice at once
     ended = processes.run(path)
     if ended is None:
-        return ScriptResult(finding.id, "not judged", reason="interrupted")
+        return ScriptResult(written.name, "not judged", reason="interrupted")
     if ended.code is None:
-        status = _status_of_loss(finding, "timeout", ended.errors)
-        return ScriptResult(finding.id, status, reason=f"no verdict within {seconds:g} s")
-    return _result(finding, ended.code, ended.output, ended.errors)
+        status = _status_of_loss(written, "timeout", ended.errors)
+        return ScriptResult(written.name, status, reason=f"no verdict within {seconds:g} s")
+    return _result(written, ended.code, ended.output, ended.errors)
 
 
-def _status_of_loss(finding: Finding, outcome: Outcome, errors: str) -> ScriptStatus:
+def _status_of_loss(written: Written, outcome: Outcome, errors: str) -> ScriptStatus:
     """What a script shows that ended without a verdict: whether it did so in the capture or in the call of what was
-    captured has to be as in the finding.
+    captured has to be as in the finding or case.
     """
     kind = IN_CALL[outcome] if CALLING in errors.splitlines() else outcome
-    return "shows" if finding.kind == kind else "fails otherwise"
+    return "shows" if written.kind == kind else "fails otherwise"
 
 
-def _result(finding: Finding, code: int, output: str, errors: str) -> ScriptResult:
+def _result(written: Written, code: int, output: str, errors: str) -> ScriptResult:
     lines = output.strip().splitlines()
     try:
         said = msgspec.json.decode(lines[-1] if lines else "", type=_Said)
     except msgspec.DecodeError:
         if code < 0:
-            status = _status_of_loss(finding, "crash", errors)
-            return ScriptResult(finding.id, status, reason=f"died of {signal.Signals(-code).name}")
+            status = _status_of_loss(written, "crash", errors)
+            return ScriptResult(written.name, status, reason=f"died of {signal.Signals(-code).name}")
         last = (errors.strip().splitlines() or [f"exit code {code}"])[-1]
-        return ScriptResult(finding.id, "not judged", reason=last)
-    return ScriptResult(finding.id, said.verdict, said.torch, said.stage, said.expected, said.seen)
+        return ScriptResult(written.name, "not judged", reason=last)
+    return ScriptResult(written.name, said.verdict, said.torch, said.stage, said.expected, said.seen)
 
 
 STATUSES: Final[tuple[ScriptStatus, ...]] = get_args(ScriptStatus)

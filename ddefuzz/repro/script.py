@@ -98,7 +98,22 @@ def marked_inputs():
     return inputs
 """
 
-_EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
+EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
+
+_SUBJECT: Final = Template(
+    """\
+$function
+
+
+class Captured(torch.nn.Module):
+    def forward($parameters):
+        $body
+
+
+def make_inputs():
+    return ($values)
+"""
+)
 
 _SCRIPT: Final = Template(
     '''\
@@ -116,17 +131,7 @@ from __future__ import annotations
 $imports
 
 
-$function
-
-
-class Captured(torch.nn.Module):
-    def forward($parameters):
-        $body
-
-
-def make_inputs():
-    return ($values)
-
+$subject
 $marking
 $capture
 
@@ -195,9 +200,8 @@ _ARGUMENTS: Final[dict[Recognizer, tuple[str, ...]]] = {
 
 def repro_script(program: Program, stage: str, expected: Expected, title: str) -> str:
     """The script for one of the stages in `CAPTURES` and an expected failure."""
-    symbols = symbols_of(program)
-    is_marked = bool(symbols) and stage in MARKED
-    inputs = "marked_inputs()" if is_marked else "make_inputs()"
+    marking = marking_of(program, stage)
+    inputs = "marked_inputs()" if marking else "make_inputs()"
     more = ("import os",) if expected.recognizer == "by_native" else ()
     imports, recognizer = source_of(inspect.getsource(_RECOGNIZERS[expected.recognizer]), *more)
     arguments = _ARGUMENTS[expected.recognizer]
@@ -205,11 +209,8 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
         _SCRIPT,
         title,
         imports=imports,
-        function=print_function(program),
-        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
-        body="\n        ".join(body_of(program, stage)),
-        values="".join(f"{value}, " for value in values_of(program, stage)),
-        marking=Template(_MARKING).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else "",
+        subject=subject_of(program, stage),
+        marking=marking,
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
         expected=repr(expected.seen),
         internal=f'INTERNAL = "{_PLACE}"\n' if "INTERNAL" in arguments else "",
@@ -217,11 +218,28 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
         last="len(chain) - 1" if expected.is_root else 'names.index(EXPECTED["exception"])',
         recognizer=recognizer,
         native=_NATIVE_FRAMES if expected.recognizer == "by_native" else "",
-        eager="" if stage == "eager" else _EAGER_CHECK,
+        eager="" if stage == "eager" else EAGER_CHECK,
         stage=stage,
     )
     # A table that black would give a line for each name.
     return script.replace(f'"{_PLACE}"', _table(expected.internal))
+
+
+def subject_of(program: Program, stage: str) -> str:
+    """The program, the module that is captured, and its inputs."""
+    return _SUBJECT.substitute(
+        function=print_function(program),
+        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
+        body="\n        ".join(body_of(program, stage)),
+        values="".join(f"{value}, " for value in values_of(program, stage)),
+    )
+
+
+def marking_of(program: Program, stage: str) -> str:
+    """The function that marks dims as unbacked. Empty if there is none, or masks do it."""
+    symbols = symbols_of(program)
+    is_marked = bool(symbols) and stage in MARKED
+    return Template(_MARKING).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else ""
 
 
 def _table(names: tuple[str, ...]) -> str:

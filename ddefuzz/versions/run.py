@@ -1,4 +1,6 @@
-"""Run findings under several interpreters by their stand-alone scripts, and cases by an interpreter's own ddefuzz."""
+"""Run findings under several interpreters by their stand-alone scripts. Cases run by an interpreter's own ddefuzz, else
+by stand-alone scripts, too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import msgspec
 
 from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError
 from ddefuzz.findings.model import Finding
-from ddefuzz.repro.run import ScriptResult, run_scripts, torch_of
+from ddefuzz.repro.run import ScriptResult, Written, located, run_scripts, torch_of
 from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of
 
 REPLAY_SECONDS: Final = 3 * 3600.0
@@ -38,7 +40,7 @@ class _Replayed(msgspec.Struct, frozen=True):
 
 def interpreter_of(name: str, python: str) -> Interpreter:
     """The interpreter with its torch, and whether it has ddefuzz. Raises `InputError` or `UnsupportedError`."""
-    torch = torch_of(python)
+    torch, python = torch_of(python), located(python)
     code = "import ddefuzz.cli.main, ddefuzz.execute.protocol"
     found = subprocess.run([python, "-P", "-c", code], capture_output=True, check=False, cwd="/")
     return Interpreter(name or torch.partition("+")[0], python, torch, found.returncode == 0)
@@ -108,6 +110,32 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, *, t
         status: Status = "passes" if passes else _CELLS[one.status]
         cells[one.case] = Cell(status, int(status == "fails"), 1, "" if status == "fails" else one.seen)
     return cells
+
+
+def case_scripts_under(
+    interpreter: Interpreter, cases: Sequence[Written], jobs: int, listen: Callable[[str, Cell], None]
+) -> None:
+    """Call `listen` with the cell of each case, as soon as it is known. An interpreter without ddefuzz runs its script.
+
+    The script compares the kind of the failure, not its site. What does not end as expected in a child of a process
+    that has imported torch runs again in a new process, and only that run counts.
+    """
+    by_name = {one.name: one for one in cases}
+    again: list[Written] = []
+
+    def once(result: ScriptResult) -> None:
+        case = by_name[result.finding]
+        if result.status in ("not judged", "shows" if case.kind else "passes"):
+            cold(result)
+        else:
+            again.append(case)
+
+    def cold(result: ScriptResult) -> None:
+        is_new = result.status == "fails otherwise" and not by_name[result.finding].kind
+        listen(result.finding, cell_of(["shows" if is_new else result.status], [_reason(result)]))
+
+    run_scripts(cases, interpreter.python, jobs, once, forked=True)
+    run_scripts(again, interpreter.python, jobs, cold)
 
 
 def lines_of(cells: Mapping[str, Mapping[str, Cell]], titles: Mapping[str, str], findings: Iterable[str]) -> list[Line]:

@@ -167,6 +167,31 @@ def test_what_an_interpreters_replay_does_wrong_is_said(
         run(str(tmp_path / "cases"), "--python", str(python))
 
 
+def test_cases_run_as_scripts_where_there_is_no_ddefuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python, cases = interpreter(tmp_path, "2.6.0", roll="passes"), tmp_path / "cases"
+    cases.mkdir()
+    program = 'def program(x: Float32[Tensor, "u0"]):\n    return torch.relu(x)\n'
+    lines = (
+        "# ddefuzz program v1",
+        "# inputs: x = normal",
+        "# expect: export/explicit ok",
+        "# expect: fake/explicit ok",
+    )
+    (cases / "relu.py").write_text("\n".join([*lines, program]))
+    called = "# expect: export/explicit missing-assertion at at::native::relu"
+    (cases / "called.py").write_text("\n".join([*lines[:2], called, program]))
+    monkeypatch.chdir(tmp_path)
+    words = ("cases", "--python", f"./{Path(python).name}", "-j", "1", "--format", "jsonl")
+    cells = {row["id"]: row["cells"]["2.6.0"] for row in map(json.loads, run(*words).stdout.splitlines())}
+    assert {name: cell["status"] for name, cell in cells.items()} == {
+        "cases/called.py@export/explicit": "not judged",
+        "cases/relu.py@export/explicit": "passes",
+        "cases/relu.py@fake/explicit": "passes",
+    }
+    assert "only ddefuzz calls captures" in cells["cases/called.py@export/explicit"]["reason"]
+    assert ran(python) == ["cases_relu.py_export_explicit", "cases_relu.py_fake_explicit"]
+
+
 def test_one_finding_may_be_a_path(tmp_path: Path, findings: Path) -> None:
     ended = run(str(findings / DIFF), "--python", interpreter(tmp_path, "2.13.0"), "--format", "jsonl")
     assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [DIFF]
