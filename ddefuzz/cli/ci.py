@@ -18,6 +18,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import rich_click as click
 
 from ddefuzz.campaign.budget import parse_budget
+from ddefuzz.cli.interpreters import pythons_option
+from ddefuzz.cli.options import db_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK
 from ddefuzz.files import write_atomically
 
@@ -30,6 +32,8 @@ GRACE_SECONDS: Final = 300.0
 
 REPLAY_SECONDS: Final = 3600.0
 
+CASES: Final = ("corpora", "findings")
+"""The folders of a repository with cases and findings."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,7 +49,7 @@ class Step(NamedTuple):
 
 @click.group("ci")
 def command() -> None:
-    """Run the steps of a CI job: pull-request, batch, prune, coverage.
+    """Run the steps of a CI job: pull-request, batch, prune, coverage, versions.
 
     Each writes its reports (SARIF, JUnit, Markdown, HTML, JSON lines) to ddefuzz-report/, also when nothing failed. On
     GitHub the Markdown is the step's summary, and failures are annotations.
@@ -104,6 +108,20 @@ def coverage() -> None:
     _run([Step("coverage", words, REPLAY_SECONDS, reports=False)])
 
 
+@command.command("versions")
+@pythons_option
+@db_option
+def versions(pythons: tuple[str, ...], db: str) -> None:
+    """Run cases and findings under this torch and others, and say in which versions each fails.
+
+    They are those of corpora/, findings/ and the database, which keeps the results. Exit code 1: one fails that passes
+    in an older version.
+    """
+    paths = [name for name in CASES if Path(name).exists()]
+    options = [word for python in (sys.executable, *pythons) for word in ("--python", python)]
+    _run([Step("versions", ("matrix", *paths, "--db", db, *options), REPLAY_SECONDS)])
+
+
 def _load() -> Iterator[Step]:
     """The findings of the repository are known before the campaign."""
     if any(Path("findings").glob("*/finding.toml")):
@@ -111,7 +129,7 @@ def _load() -> Iterator[Step]:
 
 
 def _replay() -> Iterator[Step]:
-    paths = [name for name in ("corpora", "findings") if any(Path(name).rglob("*.py"))]
+    paths = [name for name in CASES if any(Path(name).rglob("*.py"))]
     if paths:
         yield Step("replay", ("replay", *paths), REPLAY_SECONDS)
 

@@ -25,6 +25,9 @@ WORKFLOWS: Final[dict[str, tuple[str, str]]] = {
 FILES: Final[dict[str, str]] = {"ddefuzz.toml": "ddefuzz.toml", "smoke.txt": f"{CORPUS}/smoke/relu.py"}
 """The other files: template and place."""
 
+TORCHES: Final = ("2.13.0", "2.14.1", "2.15.0")
+"""The versions of torch under which the workflow runs cases and findings, besides the one that it installs."""
+
 EMPTY: Final[dict[str, str]] = {
     "findings/known.toml": "# Known findings, by id: state, reason, url, expires, versions.\n",
     "findings/rules.toml": "# Rules for signatures: [[alias]] and [[split]], each with reason and source.\n",
@@ -71,7 +74,9 @@ def contents(ci: str) -> dict[str, str]:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    values = {"version": __version__, "torch": _torch(), "corpus": CORPUS}
+    torch = _torch()
+    others = [one for one in TORCHES if one != torch]
+    values = {"version": __version__, "torch": torch, "others": others, "corpus": CORPUS}
     templates = dict([*FILES.items(), *([WORKFLOWS[ci]] if ci in WORKFLOWS else [])])
     return {place: environment.get_template(name).render(values) for name, place in templates.items()} | EMPTY
 

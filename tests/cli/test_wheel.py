@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from ddefuzz.cli.init import contents
+from ddefuzz.cli.init import TORCHES, contents
 from ddefuzz.cli.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,7 @@ def test_the_workflows_call_every_command() -> None:
         "batch": ["ddefuzz ci batch --shard ${{ matrix.shard }}/2"],
         "merge": ["ddefuzz findings merge shards/*/.ddefuzz/ddefuzz.db", "ddefuzz ci coverage"],
         "prune": ["ddefuzz ci prune"],
+        "versions": ['ddefuzz ci versions --python "${{ matrix.torch }}=.versions/bin/python"'],
     }
     assert github["batch"]["strategy"]["matrix"]["shard"] == [1, 2]
     gitlab = YAML(typ="safe").load(contents("gitlab")[GITLAB])
@@ -46,7 +48,10 @@ def test_the_workflows_call_every_command() -> None:
         ],
         "merge": ["ddefuzz findings merge shard-*.db", "ddefuzz ci coverage"],
         "prune": ["ddefuzz ci prune"],
+        "versions": ['ddefuzz ci versions --python "$TORCH=.versions/bin/python"'],
     }
+    others = [github["versions"]["strategy"]["matrix"]["torch"], gitlab["versions"]["parallel"]["matrix"][0]["TORCH"]]
+    assert others == [[one for one in TORCHES if one != version("torch").partition("+")[0]]] * 2
 
 
 @pytest.mark.parametrize(("ci", "place"), [("github", GITHUB), ("gitlab", GITLAB)])
@@ -94,6 +99,24 @@ def install(folder: Path) -> Path:
     words = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(folder / "installed")]
     subprocess.run([*words, str(wheel)], check=True, capture_output=True)
     return folder / "installed"
+
+
+def versions_job(machine: Machine, job: dict[str, Any]) -> None:
+    """Week: another version of torch. Here its environment has the same one, so the results are kept ones."""
+    other = machine.folder / ".versions" / "bin" / "python"
+    other.parent.mkdir(parents=True)
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    (typed,) = commands(job)
+    compared = machine.types(typed.replace("${{ matrix.torch }}", "other"))
+    assert compared.returncode == 0, compared.stderr
+    assert machine.reports("versions") == REPORTS
+    rows = [
+        json.loads(line) for line in (machine.folder / "ddefuzz-report" / "versions.jsonl").read_text().splitlines()
+    ]
+    assert machine.found() | {"corpora/smoke/relu.py@export/explicit"} <= {row["id"] for row in rows}
+    assert {row["id"] for row in rows if row["finding"] and row["change"] == "fails"} == machine.found()
+    assert all(set(row["cells"]) == {version("torch").partition("+")[0], "other"} for row in rows)
 
 
 @pytest.mark.slow
@@ -155,3 +178,4 @@ def test_the_commands_of_the_workflow_with_a_wheel(tmp_path: Path) -> None:
     assert pruned.returncode == 0, pruned.stderr
     assert len(list((first.folder / "corpora").rglob("*.py"))) == 2
     assert first.reports("prune") == {"md", "json"}
+    versions_job(first, jobs["versions"])
