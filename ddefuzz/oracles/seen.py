@@ -19,7 +19,7 @@ from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import python_site
 from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, Observation, ProgramSubject, Run, Runner, Semantics, Stage
 from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
 from ddefuzz.instrument.truth import value_at
 from ddefuzz.ops import catalogue
@@ -93,7 +93,7 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
     The program is captured again with each single guard forced to its true value (see `most_suspect` for the order). If
     none is enough, all are forced, and those that are not needed are left out again. If one is, a guard that depends on
     it may be to blame in its place (see `_decisive`). Of several, all are forced first: if the call shows the failure
-    even then, no guard is the reason.
+    even then, no guard is the reason. If that cannot be captured, a stage in which captures are slow tries no more.
     """
     suspects = most_suspect(seen, call, shows)
     if not suspects or not seen.text:
@@ -101,6 +101,8 @@ def guard_to_blame(seen: Seen, call: Call, shows: Shows, runner: Runner) -> Loca
     if len(suspects) > 1:
         truly = _captured_truly(seen, suspects, call, runner)
         if truly.calls and shows(Seen(seen.text, truly), truly.calls[0]):
+            return None
+        if not truly.calls and not _refuses_alike(truly, call) and seen.observation.stage not in CHEAP_TO_CALL:
             return None
 
     fixed: dict[tuple[tuple[Guard, bool], ...], Observation] = {}

@@ -74,7 +74,13 @@ def test_a_difference_is_a_failure(what: What, kind: str) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    ["torch.empty_like", "torch.randn_like", "torch.nn.functional.dropout", "torch._unsafe_masked_index"],
+    [
+        "torch.empty_like",
+        "torch.randn_like",
+        "torch.nn.functional.dropout",
+        "torch._unsafe_masked_index",
+        "torch._debug_has_internal_overlap",
+    ],
 )
 def test_what_is_unspecified_is_not_compared(function: str) -> None:
     text = TEXT.replace("torch.relu", function)
@@ -200,6 +206,26 @@ def test_the_search_for_a_site_ends_early_where_captures_are_slow(stage: Stage, 
     (found,) = classified(subject, runner, ("agreement",))
     assert len(ran) == captures if captures else len(ran) > len(guards)
     assert found.signature.anchor.startswith("program ") == (captures is not None)
+
+
+@pytest.mark.parametrize(("stage", "captures"), [("inductor", 2), ("aot", 8)])
+def test_guards_that_prevent_a_capture_are_not_tried_alone_where_captures_are_slow(stage: Stage, captures: int) -> None:
+    places = (Place("Python", "torch/_refs/__init__.py", at) for at in range(5))
+    guards = tuple(msgspec.structs.replace(GUARD, place=place) for place in places)
+    subject = seen(wrong(), guards=guards)
+    subject = subject._replace(observation=msgspec.structs.replace(subject.observation, stage=stage))
+    ran: list[Run] = []
+
+    def runner(run: Run) -> Observation:
+        if run.stage != stage:  # only inductor shows it
+            return observed(Call("2", RETURNED, RETURNED, "same"))
+        ran.append(run)
+        if len(run.semantics.answers) == len(guards):
+            return msgspec.structs.replace(observed(), outcome="fail")
+        return observed(wrong())
+
+    (found,) = classified(subject, runner, ("agreement",))
+    assert (found.signature.site.function, len(ran)) == ("torch.relu", captures)
 
 
 @pytest.mark.parametrize(("call", "kind"), [(wrong(), "wrong-result"), (refusal("u0 >= 4"), "over-strict")])
