@@ -97,6 +97,8 @@ def measure(sightings: int, shards: int, folder: Path, listen: Callable[[str], N
         _write(f"sqlite:///{empty}", range(1))
         listen("measuring")
         steps += [_both(name, step, database, small, sightings) for name, step in STEPS.items()]
+        with _cpu(steps, "list all findings", 1):
+            database.read(lambda session: listing.selected(session, listing.Query(), whole=False))
         with _cpu(steps, "read all findings", 1):
             database.findings()
     size = sum(path.stat().st_size for path in folder.glob("merged.db*"))

@@ -20,8 +20,9 @@ from ddefuzz.cli.reclassify import command as reclassify
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.lifecycle import STATES, is_open
+from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.results import results
 from ddefuzz.findings.textform import read_findings, write_findings
@@ -81,7 +82,7 @@ def command() -> None:
 @output_options("text", "json", "jsonl")
 def list_(
     db: str,
-    states: tuple[str, ...],
+    states: tuple[State, ...],
     open_: bool,
     causes: tuple[str, ...],
     kinds: tuple[str, ...],
@@ -96,26 +97,20 @@ def list_(
     backed dynamic sizes. The table leaves such findings out and counts them. JSON has them, with "data_dependent":
     false.
     """
+    query = listing.Query(states=states, open_only=open_, causes=causes, kinds=kinds)
+    is_document = {format_, *(name for name, _ in outputs)} != {"text"}
     with Database.open(db, create=False) as database:
-        everything = database.findings()
-        tracked = {version for finding in everything for version in finding.torch_versions}
-        found = [
-            finding
-            for finding in everything
-            if (not open_ or is_open(finding.state, finding.fixed_in, tracked))
-            and (not states or finding.state in states)
-            and (not causes or finding.cause in causes)
-            and (not kinds or finding.kind in kinds)
-            and (not ops or set(ops) & set(finding.ops))
-        ]
+        number = database.read(listing.counts).total
+        chosen = database.read(lambda session: listing.selected(session, query, whole=is_document))
+    found = [finding for finding in chosen if not ops or set(ops) & set(finding.ops)]
     found.sort(key=lambda finding: (finding.kind, finding.cause, finding.site.language, str(finding.site), finding.id))
     listed = [finding for finding in found if all_ or finding.data_dependent is not False]
     left_out = len(found) - len(listed)
-    documents = json_writers([as_document(one) for one in found])
+    documents = json_writers([as_document(one) for one in found]) if is_document else {}
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
     words = [word for option, values in typed.items() for value in values for word in (option, value)]
     filters = shlex.join([*["--open"] * open_, *words])
-    writers = {"text": lambda page: list_page(listed, page, left_out, filters, len(everything)), **documents}
+    writers = {"text": lambda page: list_page(listed, page, left_out, filters, number), **documents}
     deliver(writers, format_, outputs)
 
 

@@ -16,7 +16,7 @@ from ddefuzz.cli.output import stdout_page
 from ddefuzz.cli.streams import printable, write_stdout
 from ddefuzz.cli.triage_page import screen
 from ddefuzz.errors import InputError
-from ddefuzz.findings import decisions
+from ddefuzz.findings import decisions, listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed
 from ddefuzz.findings.lifecycle import STATES, State
@@ -81,6 +81,8 @@ KEYS: dict[str, Key] = {
 }
 """The keys that decide."""
 
+MOST_NEAR = 100
+
 SKIP, BACK, UNDO, QUIT = "s", "z", "u", "q"
 
 
@@ -111,11 +113,9 @@ def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: str
         if ids:
             queue = [resolve(database, name).id for name in ids]
         else:
-            queue = [
-                one.id
-                for one in database.findings()
-                if one.state in states and (all_ or one.data_dependent is not False)
-            ]
+            query = listing.Query(states=states)
+            found = database.read(lambda session: listing.selected(session, query, whole=False))
+            queue = [one.id for one in found if all_ or one.data_dependent is not False]
         decided = Loop(database, queue, who).run()
     left = len(queue) - len(decided)
     click.echo(f"{counted(len(decided), 'finding')} decided, {left} left", err=True)
@@ -143,10 +143,14 @@ class Loop:
             page = stdout_page()
             if sys.stdout.isatty():
                 click.clear()
-            write_stdout(screen(finding, self.database.findings(), place, page))
+            write_stdout(screen(finding, self._near(finding), place, page))
             if not self._decide(finding, page.width):
                 break
         return list(dict.fromkeys(self.decided))
+
+    def _near(self, finding: Finding) -> tuple[Finding, ...]:
+        """The findings among which similar ones are sought."""
+        return self.database.read(lambda session: listing.near(session, finding, MOST_NEAR))
 
     def _end(self) -> bool:
         """Read keys after the last finding. Returns False to end."""

@@ -1,22 +1,22 @@
 """Queries over many findings: which ones, in which order, one page of them, and counts. SQL answers them.
 
-Each function is for `Database.read`. A finding on a page has no failures of its occurrences, no answers, links, notes
+Each function is for `Database.read`. A finding on a page has no failures but the one to show, no answers, links, notes
 and history: lists do not show them, and they are long.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from sqlalchemy import ColumnElement, Text, and_, case, cast, distinct, false, func, not_, or_, select, true
-from sqlalchemy.orm import Session, defer, raiseload, selectinload
+from sqlalchemy import ColumnElement, RowMapping, Text, and_, case, cast, distinct, false, func, not_, or_, select, true
+from sqlalchemy.orm import Session
 
 from ddefuzz.findings.lifecycle import STATES, State, is_open
 from ddefuzz.findings.model import Campaign, Finding, Progress
-from ddefuzz.findings.rows import to_campaign, to_finding, to_progress
+from ddefuzz.findings.rows import LISTED, to_campaign, to_finding, to_listed, to_progress
 from ddefuzz.findings.schema import (
     CampaignRow,
     FindingRow,
@@ -128,18 +128,34 @@ def page(session: Session, query: Query, sort: Sort, *, descending: bool, first:
     return Listed(total, everything - total, by_ids(session, names))
 
 
+def selected(session: Session, query: Query, *, whole: bool) -> tuple[Finding, ...]:
+    """All findings that the query selects, by id. Unless `whole`, as they are on a page, which is much faster."""
+    condition = and_(_condition(session, query), _about_data(query.about_data))
+    if not whole:
+        return tuple(_shown(session, condition))
+    return tuple(map(to_finding, session.scalars(select(FindingRow).where(condition).order_by(FindingRow.id))))
+
+
+def _shown(session: Session, condition: ColumnElement[bool]) -> Iterator[Finding]:
+    """Findings without what lists do not show, by id. Only columns are read, because making rows takes longer."""
+    occurrences: dict[str, list[RowMapping]] = {}
+    seen_of = select(*_OCCURRENCE_COLUMNS).where(OccurrenceRow.finding_id.in_(select(FindingRow.id).where(condition)))
+    for seen in session.execute(seen_of).mappings():
+        occurrences.setdefault(seen["finding_id"], []).append(seen)
+    for row in session.execute(select(*_FINDING_COLUMNS).where(condition).order_by(FindingRow.id)):
+        yield to_listed(row, occurrences.get(row.id, ()))
+
+
+_FINDING_COLUMNS = (
+    *(column for column in FindingRow.__table__.columns if column.name not in ("failure", "answers")),
+    case((FindingRow.shown.is_(None), FindingRow.failure)).label("failure"),
+)
+_OCCURRENCE_COLUMNS = (OccurrenceRow.finding_id, *(getattr(OccurrenceRow, name) for name in LISTED))
+
+
 def by_ids(session: Session, names: Sequence[str]) -> tuple[Finding, ...]:
     """These findings, in this order. Ids that do not exist are left out."""
-    rows = session.scalars(
-        select(FindingRow)
-        .where(FindingRow.id.in_(names))
-        .options(
-            selectinload(FindingRow.occurrences).defer(OccurrenceRow.observed),
-            *(raiseload(column) for column in (FindingRow.links, FindingRow.notes, FindingRow.history)),
-            defer(FindingRow.answers),
-        )
-    )
-    found = {row.id: to_finding(row, whole=False) for row in rows}
+    found = {one.id: one for one in _shown(session, FindingRow.id.in_(names))}
     return tuple(found[name] for name in names if name in found)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Row
+from sqlalchemy import Row, RowMapping
 
 from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure
@@ -98,42 +99,54 @@ def to_occurrence_row(seen: Occurrence) -> OccurrenceRow:
     return OccurrenceRow(**msgspec.structs.asdict(seen) | {"observed": observed})
 
 
-def to_finding(row: FindingRow, *, whole: bool = True) -> Finding:
-    """The record of a row. Unless `whole`, without the failures of its occurrences, its answers, links, notes and
-    history, which are not read from the database.
+def to_finding(row: FindingRow) -> Finding:
+    """The record of a row. Raises `DatabaseError` if the stored values do not fit the model."""
+    return _to_finding(
+        row,
+        {
+            "links": [link.url for link in row.links],
+            "notes": [_fields(note, Note) for note in row.notes],
+            "history": [_fields(entry, HistoryEntry) for entry in row.history],
+        },
+        lambda: {
+            "answers": _from_json(row.answers, Answers),
+            "occurrences": [_occurrence(seen) for seen in row.occurrences],
+        },
+    )
 
-    Raises `DatabaseError` if the stored values do not fit the model.
+
+def to_listed(row: Row[Any], occurrences: Iterable[RowMapping]) -> Finding:
+    """The same of columns, without what lists do not show: the failures of its occurrences, its first failure if
+    another one is shown, its answers, links, notes and history.
     """
+    seen = [{name: one[name] for name in LISTED} for one in occurrences]
+    return _to_finding(row, {}, lambda: {"occurrences": seen})
+
+
+LISTED: Final = tuple(name for name in Occurrence.__struct_fields__ if name != "observed")
+"""The columns of an occurrence that lists show."""
+
+
+def _to_finding(row: FindingRow | Row[Any], more: dict[str, Any], decode: Callable[[], dict[str, Any]]) -> Finding:
+    """The record of the columns, and of what else is read or decoded."""
     fields = {
         **{name: getattr(row, name) for name in _SAME},
         "site": {"language": row.language, "module": row.module, "function": row.function},
         "confirmed": None if row.confirmed_n is None else Confirmation(row.confirmed_k or 0, row.confirmed_n),
         "control": None if row.control_static is None else {"static": row.control_static, "backed": row.control_backed},
     }
-    if whole:
-        fields |= {
-            "links": [link.url for link in row.links],
-            "notes": [_fields(note, Note) for note in row.notes],
-            "history": [_fields(entry, HistoryEntry) for entry in row.history],
-        }
     try:
-        raw = {
-            "failure": _from_json(row.failure, Failure),
-            "shown": _from_json(row.shown, Failure),
-            "answers": _from_json(row.answers if whole else None, Answers),
-            "occurrences": [_occurrence(seen, observed=whole) for seen in row.occurrences],
-        }
-        finding = normalized(msgspec.convert({**fields, **raw}, Finding, from_attributes=True))
+        raw = {"failure": _from_json(row.failure, Failure), "shown": _from_json(row.shown, Failure), **decode()}
+        finding = normalized(msgspec.convert({**fields, **more, **raw}, Finding, from_attributes=True))
     except (msgspec.MsgspecError, PackedError) as error:
         raise DatabaseError(f"finding {row.id!r} in the database: {error}") from error
     _check_id(finding)
     return finding
 
 
-def _occurrence(row: OccurrenceRow, *, observed: bool) -> dict[str, Any]:
-    fields = {name: getattr(row, name) for name in Occurrence.__struct_fields__ if name != "observed"}
-    packed_ = row.observed if observed else None
-    return fields | {"observed": None if packed_ is None else unpacked(packed_, Failure)}
+def _occurrence(row: OccurrenceRow) -> dict[str, Any]:
+    observed = None if row.observed is None else unpacked(row.observed, Failure)
+    return {**{name: getattr(row, name) for name in LISTED}, "observed": observed}
 
 
 def _check_id(finding: Finding) -> int:
