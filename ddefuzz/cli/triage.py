@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from shutil import get_terminal_size
 from typing import NamedTuple
 
 import rich_click as click
@@ -14,7 +15,7 @@ from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import stdout_page
 from ddefuzz.cli.streams import printable, write_stdout
-from ddefuzz.cli.triage_page import screen
+from ddefuzz.cli.triage_page import parts_of, screen
 from ddefuzz.errors import InputError
 from ddefuzz.findings import decisions, listing
 from ddefuzz.findings.database import Database
@@ -83,7 +84,10 @@ KEYS: dict[str, Key] = {
 
 MOST_NEAR = 100
 
-SKIP, BACK, UNDO, QUIT = "s", "z", "u", "q"
+LINES_BELOW = 4
+"""Lines of a terminal below a screen, besides the menu: its first line, what part it is, a message, and the cursor."""
+
+SKIP, BACK, UNDO, QUIT, MORE = "s", "z", "u", "q", " "
 
 
 @click.command("triage")
@@ -105,7 +109,8 @@ def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: str
     """Decide on findings in the terminal: one finding per screen, one key per decision.
 
     A screen has the program, the condition that the site evaluates, torch's source around a Python site, what would
-    fix it, the verdicts, and similar findings. Each decision is saved at once. `u` undoes the latest one.
+    fix it, the verdicts, and similar findings. On a lower terminal it has parts: the space bar shows the next one. Each
+    decision is saved at once. `u` undoes the latest one.
 
     Without a terminal, each line of stdin has one key and its text: `r URL`, `d ID`, `n TEXT`.
     """
@@ -129,6 +134,7 @@ class Loop:
         self.queue = queue
         self.who = who
         self.at = 0
+        self.part = 0
         self.decided: list[str] = []
 
     def run(self) -> list[str]:
@@ -141,11 +147,19 @@ class Loop:
             finding = self.database.get(self.queue[self.at])
             place = f"{self.at + 1} of {len(self.queue)}"
             page = stdout_page()
+            text = screen(finding, self._near(finding), place, page)
+            menu = _menu(page.width)
+            parts = [text]
             if sys.stdout.isatty():
                 click.clear()
-            write_stdout(screen(finding, self._near(finding), place, page))
-            if not self._decide(finding, page.width):
+                parts = parts_of(text, get_terminal_size().lines - menu.count("\n") - LINES_BELOW)
+            self.part %= len(parts)
+            write_stdout(parts[self.part])
+            before = self.at
+            if not self._decide(finding, f"{_place(self.part, len(parts))}{menu}"):
                 break
+            if self.at != before:
+                self.part = 0
         return list(dict.fromkeys(self.decided))
 
     def _near(self, finding: Finding) -> tuple[Finding, ...]:
@@ -166,13 +180,16 @@ class Loop:
                 self._undo()
                 return True
 
-    def _decide(self, finding: Finding, width: int) -> bool:
+    def _decide(self, finding: Finding, menu: str) -> bool:
         """Read keys until the screen changes. Returns False to end."""
         while True:
-            click.echo(_menu(width), err=True)
+            click.echo(menu, err=True)
             key, ask = _read_key()
             if key in (QUIT, ""):
                 return False
+            if key == MORE:
+                self.part += 1
+                return True
             if key == SKIP:
                 self.at += 1
                 return True
@@ -207,6 +224,11 @@ class Loop:
         self.decided.pop()
         self.at = self.queue.index(name)
         click.echo(f"{name}: undone", err=True)
+
+
+def _place(part: int, parts: int) -> str:
+    """What is said of a screen in parts."""
+    return "" if parts == 1 else f"-- part {part + 1} of {parts}, space bar: the next one --\n"
 
 
 def _menu(width: int) -> str:

@@ -8,10 +8,11 @@ from rich.console import Group, RenderableType
 from rich.syntax import Syntax
 from rich.text import Text
 
+from ddefuzz.answers.model import Answers
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
 from ddefuzz.cli.findings_page import facts_grid
-from ddefuzz.cli.layout import folded
+from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.cli.streams import printable
 from ddefuzz.findings.lifecycle import ROWS
@@ -57,12 +58,28 @@ def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
     yield "state", f"{finding.state}: {ROWS[finding.state].meaning}"
     yield "cause", f"{finding.cause}: {meaning.meaning}"
     yield "what to change", meaning.fix
+    if finding.answers is not None:
+        yield "what fixes it", "\n".join(_tried(finding.answers))
     yield "site", f"{finding.site} ({finding.site.language})"
     yield "evaluates", question(finding.expression)
     yield "verdicts", "\n".join(verdict_lines(finding))
     yield "torch", ", ".join(finding.torch_versions)
     yield "links", "\n".join(finding.links)
     yield "notes", "\n".join(note.text for note in finding.notes)
+
+
+def _tried(answers: Answers) -> Iterator[str]:
+    """The verdict of the experiment with other answers of the guard, and the patch that was tried."""
+    yield f"{answers.verdict} (tried in {counted(answers.programs, 'program')}, torch {answers.torch})"
+    if answers.patch is not None:
+        yield answers.patch.code
+
+
+def parts_of(text: str, lines: int) -> list[str]:
+    """The text of a screen in parts of so many lines, each with as many as fit. Blank lines at the end are left out."""
+    rows = text.rstrip("\n").splitlines(keepends=True)
+    most = max(lines, 1)
+    return ["".join(rows[first : first + most]).rstrip("\n") + "\n" for first in range(0, len(rows), most)]
 
 
 def _python(text: str) -> Syntax:

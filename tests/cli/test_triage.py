@@ -17,7 +17,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from ddefuzz.cli.output import Page
 from ddefuzz.cli.triage import KEYS, command
+from ddefuzz.cli.triage_page import parts_of, screen
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES
 from ddefuzz.view.source import site_lines
@@ -127,6 +129,35 @@ def terminal(url: str) -> Iterator[int]:
     yield main
     os.close(main)
     assert running.wait(timeout=60) == 0
+
+
+def test_a_screen_that_is_too_high_has_parts(url: str) -> None:
+    with Database.open(url) as database:
+        whole = screen(database.get(ROLL.key), (), "1 of 1", Page(80))
+    parts = parts_of(whole, 10)
+    assert max(part.count("\n") for part in parts) <= 10
+    assert "".join(parts).split() == whole.split()
+    assert parts_of(whole, 100) == [whole.rstrip("\n") + "\n"]
+
+
+def test_the_space_bar_shows_the_next_part(url: str, terminal: int) -> None:
+    termios.tcsetwinsize(terminal, (24, 80))
+    seen = b""
+    for key, until in ((b"s", b"quit"), (b" ", b"part 1 of 2"), (b" ", b"part 2 of 2"), (b"q", b"part 1 of 2")):
+        while until not in seen or not seen.rstrip().endswith(b"quit"):
+            seen += os.read(terminal, 4096)
+        lines = seen.decode().rpartition("\x1b[2J")[2].splitlines()
+        assert len(lines) <= 24
+        seen = b""
+        while termios.tcgetattr(terminal)[3] & termios.ICANON:
+            time.sleep(0.01)
+        os.write(terminal, key)
+    while True:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:
+            break
+    assert b"0 findings decided, 2 left" in seen
 
 
 def test_on_a_terminal_a_key_needs_no_newline(url: str, terminal: int) -> None:
