@@ -16,6 +16,10 @@ import pytest
 from expecttest import assert_expected_inline
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from pydantic_sarif.model import (  # type: ignore[import-untyped]
+    StaticAnalysisResultsFormatSarifVersion210JsonSchema as OasisLog,
+)
 
 from ddefuzz.formats.record import Outcome, Report, Result, Rule
 from ddefuzz.formats.table import FORMATS, NAMES
@@ -173,14 +177,21 @@ SARIF: dict[str, Any] = {
         }
     },
 }
-"""What sections 3.14 (run), 3.27 (result), 3.28 (location) and 3.29 (physicalLocation) of SARIF 2.1.0 require of the
-properties that are written. The standard's own schema is not in this repository.
+"""What code scanning needs besides: no other properties than these, relative paths as URIs. The rules `anyOf` of the
+OASIS schema (a message has a text, a place has a file) are here too, because classes cannot state them.
 """
 
 
-def test_sarif_has_what_failed_and_all_rules() -> None:
-    log = json.loads(WRITE["sarif"](REPORT))
+def checked_sarif(text: str) -> Any:
+    """The log. The classes of pydantic-sarif are generated from the OASIS schema, and refuse unknown properties."""
+    OasisLog.model_validate_json(text, strict=True)
+    log = json.loads(text)
     jsonschema.validate(log, SARIF)
+    return log
+
+
+def test_sarif_has_what_failed_and_all_rules() -> None:
+    log = checked_sarif(WRITE["sarif"](REPORT))
     (run,) = log["runs"]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["dde", "unsupported", "replay"]
     (result,) = run["results"]
@@ -195,15 +206,36 @@ def test_sarif_has_what_failed_and_all_rules() -> None:
 
 
 def test_sarif_without_results_still_has_the_rules() -> None:
-    log = json.loads(WRITE["sarif"](msgspec.structs.replace(REPORT, results=())))
-    jsonschema.validate(log, SARIF)
+    log = checked_sarif(WRITE["sarif"](msgspec.structs.replace(REPORT, results=())))
     assert len(log["runs"][0]["tool"]["driver"]["rules"]) == 3
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_sarif_is_valid_whatever_the_text(text: str) -> None:
     failed = msgspec.structs.replace(FAILED, title=text, path=text, site=text, site_path=text, program=text)
-    jsonschema.validate(json.loads(WRITE["sarif"](msgspec.structs.replace(REPORT, results=(failed,)))), SARIF)
+    checked_sarif(WRITE["sarif"](msgspec.structs.replace(REPORT, results=(failed,))))
+
+
+@pytest.mark.parametrize(
+    ("written", "wrong"),
+    [
+        ('"version": "2.1.0"', '"version": "2.0.0"'),
+        ('"level": "error"', '"level": "fatal"'),
+        ('"executionSuccessful": true', '"successful": true'),
+        ('"executionSuccessful": true', '"executionSuccessful": "yes"'),
+        ('"ruleIndex": 0', '"ruleIndex": -2'),
+        ('"relatedLocations"', '"related"'),
+        ('"startLine": 1', '"startLine": 0'),
+        ('"columnKind": "unicodeCodePoints"', '"columnKind": "bytes"'),
+        ('"name": "torch"', '"title": "torch"'),
+        ('"ddefuzz/signature/v1": "dde-1"', '"ddefuzz/signature/v1": 1'),
+    ],
+)
+def test_the_oasis_schema_refuses_other_logs(written: str, wrong: str) -> None:
+    text = WRITE["sarif"](REPORT)
+    assert written in text
+    with pytest.raises(ValidationError):
+        OasisLog.model_validate_json(text.replace(written, wrong), strict=True)
 
 
 def test_markdown() -> None:
