@@ -99,6 +99,31 @@ def test_csv_has_a_row_for_each_result_and_no_formula() -> None:
     ]
 
 
+JUNIT = {
+    "testsuites": ({"name", "time", "tests", "failures", "errors"}, ("testsuite",)),
+    "testsuite": (
+        {"name", "tests", "failures", "errors", "group", "time", "skipped", "timestamp", "hostname", "id", "package"},
+        ("testsuite", "properties", "testcase", "system-out", "system-err"),
+    ),
+    "properties": (set(), ("property",)),
+    "property": ({"name", "value"}, ()),
+    "testcase": ({"name", "time", "classname", "group"}, ("skipped", "error", "failure", "system-out", "system-err")),
+    "failure": ({"type", "message"}, ()),
+    "skipped": ({"type", "message"}, ()),
+}
+"""The elements that are written, with the attributes and elements that the schema of Jenkins (`junit-10.xsd`) allows
+them.
+"""
+
+
+@pytest.mark.parametrize("results", [REPORT.results, ()])
+def test_junit_has_only_what_the_schema_of_jenkins_allows(results: tuple[Result, ...]) -> None:
+    for element in ET.fromstring(WRITE["junit"](msgspec.structs.replace(REPORT, results=results))).iter():
+        attributes, elements = JUNIT[element.tag]
+        assert set(element.keys()) <= attributes, element.tag
+        assert {child.tag for child in element} <= set(elements), element.tag
+
+
 def test_junit_has_a_case_for_each_result() -> None:
     suites = ET.fromstring(WRITE["junit"](REPORT))
     (suite,) = suites
