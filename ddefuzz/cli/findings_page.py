@@ -19,8 +19,7 @@ from ddefuzz.cli.streams import printable
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.results import Result
-from ddefuzz.versions.kept import program_key
-from ddefuzz.versions.model import release
+from ddefuzz.versions.kept import statuses
 from ddefuzz.view.facts import facts_of
 from ddefuzz.view.stack import MARK, stack_to_site
 
@@ -96,7 +95,7 @@ def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0, filter
 def show_page(finding: Finding, page: Page, by_version: Iterable[Result] = ()) -> str:
     """Everything about one finding, with commands for what to do next. `by_version` are results of a matrix."""
     parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), ""]
-    parts.append(facts_grid([*facts_of(finding), ("matrix", _statuses(finding, by_version))], page.width))
+    parts.append(facts_grid([*facts_of(finding), ("matrix", statuses(finding, by_version))], page.width))
     if finding.minimal is not None:
         parts += [_heading("smallest program"), _program(finding.minimal)]
     if finding.evidence is not None:
@@ -123,14 +122,6 @@ def show_page(finding: Finding, page: Page, by_version: Iterable[Result] = ()) -
         parts.append(plain(_hanging(f"  {entry.when[:16]} {entry.who}: {change}", page.width)))
     commands = "".join(f"  {line}\n" for line in _next_commands(finding, page.invocation))
     return rendered(Group(*parts), page) + "\nNext:\n" + commands
-
-
-def _statuses(finding: Finding, by_version: Iterable[Result]) -> str:
-    """The status of the finding's program under each version of torch, oldest first."""
-    same = [one for one in by_version if one.program == program_key(finding)]
-    return ", ".join(
-        f"{one.torch} {one.status}" for one in sorted(same, key=lambda one: (release(one.torch), one.torch))
-    )
 
 
 _THEME = "ansi_dark"

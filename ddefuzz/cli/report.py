@@ -18,8 +18,10 @@ from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding
+from ddefuzz.findings.results import results
 from ddefuzz.formats.table import FORMATS, NAMES
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
+from ddefuzz.versions.kept import statuses
 
 UPSTREAM: Final[dict[str, tuple[str, Callable[[Finding], str]]]] = {
     "issue": ("an issue as PyTorch asks for it, in Markdown", issue),
@@ -67,6 +69,7 @@ def command(
     with Database.open(db, create=False) as database:
         everything = database.findings()
         one = resolve(database, finding_id) if finding_id else None
+        in_versions = "" if one is None else statuses(one, database.read(results))
     wanted = {format_, *(name for name, _ in outputs)}
     if one is None and (alone := sorted(wanted & set(UPSTREAM))):
         raise InputError(f"--format {alone[0]}: found no ID, expected that of a finding")
@@ -84,13 +87,13 @@ def command(
     )
     writers = writers_of(report)
     if one is not None:
-        writers |= _upstream(one, environment() if env and "issue" in wanted else "")
+        writers |= _upstream(one, environment() if env and "issue" in wanted else "", in_versions)
     deliver(writers, format_, outputs)
 
 
-def _upstream(finding: Finding, environment_: str) -> dict[str, Writer]:
+def _upstream(finding: Finding, environment_: str, in_versions: str) -> dict[str, Writer]:
     return {
-        "issue": lambda _page: issue(finding, environment_),
+        "issue": lambda _page: issue(finding, environment_, in_versions),
         "unittest": lambda _page: unit_test(finding),
         "exportdb": lambda _page: exportdb_example(finding),
     }

@@ -10,7 +10,7 @@ import re
 from textwrap import indent
 from typing import Final, NamedTuple
 
-from ddefuzz.classify.cause import MEANINGS
+from ddefuzz.classify.cause import MEANINGS, PROOFS
 from ddefuzz.classify.wording import question
 from ddefuzz.control.model import Control, ControlOutcome
 from ddefuzz.errors import InputError
@@ -51,9 +51,9 @@ class Parts(NamedTuple):
     body: tuple[str, ...]
 
 
-def issue(finding: Finding, environment: str = "") -> str:
+def issue(finding: Finding, environment: str = "", in_versions: str = "") -> str:
     """An issue in the form that PyTorch asks for (`.github/ISSUE_TEMPLATE/bug-report.yml`). `environment` is the output
-    of `python -m torch.utils.collect_env`.
+    of `python -m torch.utils.collect_env`, `in_versions` what the snippet does under other versions of torch.
     """
     site = f"`{finding.site}`" if finding.site.module is None else f"`{finding.site}` (Python)"
     asked = question(finding.expression)
@@ -74,9 +74,11 @@ def issue(finding: Finding, environment: str = "") -> str:
         *_error(finding),
         called if _is_failed_capture(finding) else _blame(finding, site),
         f"Cause: {meaning.meaning}. What to change: {meaning.fix.removeprefix('PyTorch: ')}.",
+        *_experiment(finding),
         "",
         *_control(finding),
         *_stages(finding),
+        *([f"This program by version of torch: {in_versions}.", ""] if in_versions else []),
         f"Seen under torch {', '.join(finding.torch_versions)}. Found by ddefuzz ({finding.id}).",
         "",
         "### Versions",
@@ -131,6 +133,21 @@ def _error(finding: Finding) -> list[str]:
     first = exceptions[0]
     message = first.message.strip().split("\n\n")[0].splitlines()
     return ["Error:", "", "```", f"{first.type}: {message[0] if message else ''}", *message[1:6], "```", ""]
+
+
+def _experiment(finding: Finding) -> list[str]:
+    """What happened when the guard was given other answers, and the patch that was tried."""
+    answers = finding.answers
+    proof = next((one for one in PROOFS if answers is not None and one.verdict == answers.verdict), None)
+    if answers is None or proof is None:
+        return []
+    said = f"An experiment gave this guard each answer: {proof.why}."
+    patch = answers.patch
+    return (
+        [said]
+        if patch is None
+        else [said, f"With `{patch.code}` there, of the programs with this failure: {patch.kept}."]
+    )
 
 
 def _control(finding: Finding) -> list[str]:

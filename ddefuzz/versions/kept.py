@@ -14,7 +14,7 @@ from ddefuzz.files import read_bytes
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, stamp
 from ddefuzz.findings.results import Result, results
-from ddefuzz.versions.model import Cell, Status
+from ddefuzz.versions.model import Cell, Status, release
 
 
 class Kept:
@@ -56,6 +56,14 @@ def cell_of_result(result: Result) -> Cell:
     """The cell that a result was made from."""
     status: Status = msgspec.convert(result.status, Status)
     return Cell(status, result.shows, result.runs, result.reason)
+
+
+def statuses(finding: Finding, by_version: Iterable[Result]) -> str:
+    """The status of the finding's program under each version of torch, oldest first: `2.13.0 fails, 2.15.0 passes`."""
+    same = [one for one in by_version if one.program == program_key(finding)]
+    return ", ".join(
+        f"{one.torch} {one.status}" for one in sorted(same, key=lambda one: (release(one.torch), one.torch))
+    )
 
 
 def program_key(finding: Finding) -> str:

@@ -1,8 +1,13 @@
-"""Issues and tests for PyTorch: what they say about each kind of finding."""
+"""Issues and tests for PyTorch: what they say about each kind of finding.
+
+`DDEFUZZ_GOLDEN=write python -m pytest tests/repro/test_upstream.py -k golden` writes the golden files anew.
+"""
 
 from __future__ import annotations
 
 import ast
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -29,6 +34,36 @@ def of_kind(kind: str) -> Finding:
     assert found.evidence is not None
     evidence = msgspec.structs.replace(found.evidence, kind=kind)
     return msgspec.structs.replace(found, kind=kind, shown=evidence)
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+FORMS: dict[str, Callable[[Finding], str]] = {
+    "issue.md": lambda one: issue(one, "(what collect_env prints)", "2.13.0 fails, 2.15.0 passes"),
+    "unittest.py": unit_test,
+    "exportdb.py": exportdb_example,
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "id_"),
+    [
+        ("issue.md", "dde-08f7b02bbb"),
+        ("issue.md", "dde-15a767252d"),
+        ("issue.md", "recompiles-05043ab947"),
+        ("issue.md", "missing-assertion-461658e5d4"),
+        ("unittest.py", "dde-08f7b02bbb"),
+        ("unittest.py", "dde-15a767252d"),
+        ("unittest.py", "recompiles-05043ab947"),
+        ("exportdb.py", "dde-08f7b02bbb"),
+    ],
+)
+def test_the_whole_text_is_the_golden_one(form: str, id_: str) -> None:
+    text, kept = FORMS[form](finding(id_)), GOLDEN / f"{id_}.{form}.txt"
+    if os.environ.get("DDEFUZZ_GOLDEN") == "write":
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(text)
+    assert text == kept.read_text()
 
 
 def test_a_failed_capture_is_said_to_fail() -> None:
