@@ -232,7 +232,21 @@ FIXES: Final = (
         "False",
         "RuntimeError: Found a custom (non-ATen) operator whose output has alias annotations: prims::view_of(",
     ),
+    Fix(
+        "torch/_prims_common/wrappers.py",
+        "_resize_output_check",
+        "out.numel() != 0",
+        "False",
+        "torch/_refs/__init__.py:_fn: result = fn(*args, out=out, **kwargs)",
+    ),
     Fix("torch/_refs/__init__.py", "_broadcast_shapes", "shape[idx] < 0", "False", PASSES),
+    Fix(
+        "torch/_refs/__init__.py",
+        "chunk",
+        "math.floor(length / chunk_size)",
+        "length // chunk_size",
+        "torch/_refs/__init__.py:chunk: result = [narrow(a, dim, i * chunk_size, chunk_size) for i in",
+    ),
     Fix("torch/_refs/__init__.py", "_index_fill", "out.stride() != x.stride()", "False", PASSES),
     Fix("torch/_refs/__init__.py", "_reshape_view_helper", "a.numel() == 0", "False", PASSES),
     Fix(
@@ -308,6 +322,20 @@ FIXES: Final = (
         "int(input.size(-2) * _output_ratio[0])",
         "torch.sym_int(input.size(-2) * _output_ratio[0])",
         "torch/nn/functional.py:fractional_max_pool2d_with_indices: return torch._C._nn.fractional_max_pool2d",
+    ),
+    Fix(
+        "torch/nn/functional.py",
+        "fractional_max_pool2d_with_indices",
+        "int(input.size(-1) * _output_ratio[1])",
+        "torch.sym_int(input.size(-1) * _output_ratio[1])",
+        "torch/nn/functional.py:fractional_max_pool2d_with_indices: return torch._C._nn.fractional_max_pool2d",
+    ),
+    Fix(
+        "torch/nn/functional.py",
+        "fractional_max_pool3d_with_indices",
+        "int(input.size(-1) * _output_ratio[2])",
+        "torch.sym_int(input.size(-1) * _output_ratio[2])",
+        "torch/nn/functional.py:fractional_max_pool3d_with_indices: return torch._C._nn.fractional_max_pool3d",
     ),
     Fix(
         "torch/nn/functional.py",
