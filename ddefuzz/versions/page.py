@@ -40,6 +40,7 @@ def page(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: st
         f"Made by `{command}`. A number is how many fail, of those that the version can judge.",
         f"![Failures by version of torch]({plot})",
         _table(["", *(f"{one.name} (torch {one.torch})" for one in interpreters)], rows),
+        *_by_scripts(lines, interpreters),
         "## Results by version",
         "`moved`: another failure shows, at another site or with another condition. `not judged`: this torch has no "
         "such op or stage, or eager raises for the program.",
@@ -57,6 +58,17 @@ def page(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: st
         ),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _by_scripts(lines: Iterable[Line], interpreters: Iterable[Interpreter]) -> list[str]:
+    """What to know of cases under interpreters without ddefuzz."""
+    names = [one.name for one in interpreters if not one.full]
+    if not names or all(line.finding for line in lines):
+        return []
+    return [
+        f"ddefuzz is not installed for {', '.join(names)}. Cases run there as stand-alone scripts, which compare the "
+        "kind of the failure and not its site."
+    ]
 
 
 ROWS: Final = (*get_args(Status), "fixed", "regressed")
