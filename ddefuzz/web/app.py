@@ -21,7 +21,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import forms
 from ddefuzz.web.dashboard import Dashboard, Problem, answer, bad_values, dashboard_of, problem, static_files
-from ddefuzz.web.login import LoginForm, log_in, login_page
+from ddefuzz.web.login import LoginForm, LogoutForm, log_in, login_page
 from ddefuzz.web.pages import PAGES, Page
 from ddefuzz.web.security import Access, Guarded, add_headers
 
@@ -49,6 +49,7 @@ def make_app(database: Database, access: Access) -> FastAPI:
         app.add_api_route(path, _writer(action), methods=["POST"], summary=action.summary, **_WRITTEN)
     app.add_api_route("/login", _login_page, summary="Where to type the token", responses=_problems(), **_HTML)
     app.add_api_route("/login", _log_in, methods=["POST"], summary="Allow this session to decide", **_WRITTEN)
+    app.add_api_route("/logout", _log_out, methods=["POST"], summary="End this session", **_WRITTEN)
     app.add_api_route("/static/{name}", _static, include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -152,6 +153,14 @@ def _log_in(request: Request, form: Annotated[LoginForm, FormFields()]) -> Respo
     _check_form(request, form.form_token)
     response = RedirectResponse("/findings", 303)
     access.send_session(response, log_in(access, access.session_of(request), form))
+    return response
+
+
+def _log_out(request: Request, form: Annotated[LogoutForm, FormFields()]) -> Response:
+    access = dashboard_of(request).access
+    _check_form(request, form.form_token)
+    response = RedirectResponse("/login", 303)
+    access.send_session(response, access.log_out(access.session_of(request)))
     return response
 
 

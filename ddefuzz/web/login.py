@@ -19,6 +19,14 @@ class LoginForm(BaseModel):
     token: Line = ""
 
 
+class LogoutForm(BaseModel):
+    """The form of the button that logs out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    form_token: Line = ""
+
+
 class LoginPage(msgspec.Struct, frozen=True):
     """Whether a token is needed, and whether writing is possible at all."""
 

@@ -82,6 +82,11 @@ class Access:
             del self.writers[next(iter(self.writers))]
         return renewed
 
+    def log_out(self, session: str) -> str:
+        """A new session, which may not write if a token is needed."""
+        self.writers.pop(session, None)
+        return secrets.token_urlsafe(32)
+
     def send_session(self, response: Response, session: str) -> None:
         """Set the cookie of a session. Scripts cannot read it, and forms of other sites do not send it."""
         response.set_cookie(self.cookie, session, httponly=True, samesite="lax", path="/")

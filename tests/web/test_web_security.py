@@ -162,7 +162,7 @@ def test_a_token_is_needed_for_writing_only(database: Database) -> None:
         assert client.post("/login", data={"form_token": token, "token": wrong}).status_code == 403
     assert client.post("/login", data={"form_token": "x", "token": "secret"}).status_code == 403
     assert client.post("/login", data={"form_token": token, "token": "secret"}).status_code == 303
-    assert "logged in" in client.get("/findings").text
+    assert "Log out" in client.get("/findings").text
     assert client.post(f"/findings/{FIRST}/state", data=sent).status_code == 403, "the form of the session before"
     sent["form_token"] = form_token(client)
     assert client.post(f"/findings/{FIRST}/state", data=sent).status_code == 303
@@ -182,13 +182,28 @@ def test_a_login_renews_the_session(database: Database) -> None:
     assert (answer.status_code, planted in answer.headers["set-cookie"]) == (303, False)
     assert victim.cookies[access.cookie] not in ("", planted)
     assert list(access.writers) == [victim.cookies[access.cookie]]
-    assert "logged in" in victim.get("/findings").text
-    assert "logged in" not in attacker.get("/findings").text
+    assert "Log out" in victim.get("/findings").text
+    assert "Log out" not in attacker.get("/findings").text
     sent = {"form_token": token, "state": "triaged"}
     assert attacker.post(f"/findings/{FIRST}/state", data=sent).status_code == 403
     again = {"form_token": form_token(victim), "token": "secret"}
     assert victim.post("/login", data=again).status_code == 303
     assert list(access.writers) == [victim.cookies[access.cookie]], "the session before has ended"
+
+
+def test_a_logout_ends_the_session(database: Database) -> None:
+    access = Access(token="secret")
+    client = client_of(database, access)
+    client.post("/login", data={"form_token": form_token(client, "/login"), "token": "secret"})
+    token, session = form_token(client), client.cookies[access.cookie]
+    assert client.post("/logout", data={"form_token": "x"}).status_code == 403
+    assert list(access.writers) == [session], "a form of another page logs nobody out"
+    assert client.post("/logout", data={"form_token": token}).headers["location"] == "/login"
+    assert (client.cookies[access.cookie] != session, list(access.writers)) == (True, [])
+    assert "Log in to decide" in client.get("/findings").text
+    client.cookies.set(access.cookie, session, domain="localhost.local", path="/")
+    sent = {"form_token": token, "state": "triaged"}
+    assert client.post(f"/findings/{FIRST}/state", data=sent).status_code == 403, "the session before has ended"
 
 
 SECRET = "secret-of-the-test"
@@ -206,8 +221,10 @@ def test_the_token_is_in_no_page_and_no_address(database: Database) -> None:
     for wrong in ({"token": SECRET * 20}, {"token": SECRET, "x": SECRET}, {"token": f"{SECRET}\n"}):
         invalid = client.post("/login", data={"form_token": form_token(client), **wrong})
         assert (invalid.status_code, SECRET in invalid.text) == (422, False)
-    missing = client.post(f"/findings/{FIRST}/link", data={"form_token": form_token(client)})
-    assert (missing.status_code, form_token(client) in missing.text) == (422, False)
+    token = form_token(client)
+    missing = client.post(f"/findings/{FIRST}/link", data={"form_token": token})
+    own = f'name="form_token" value="{token}"'  # that of the button to log out
+    assert (missing.status_code, token in missing.text.replace(own, "")) == (422, False)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +288,7 @@ def test_nothing_is_written_where_only_reading_is_declared(database: Database) -
         if method not in ("GET", "HEAD")
     }
     assert {method for _, method in writing} == {"POST"}
-    assert all(path.startswith("/findings/") or path == "/login" for path, _ in writing)
+    assert all(path.startswith("/findings/") or path in ("/login", "/logout") for path, _ in writing)
 
 
 @pytest.mark.parametrize(
