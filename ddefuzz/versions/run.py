@@ -108,7 +108,8 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, *, t
             raise UnsupportedError(f"{replay} printed {found!r}, expected the result of a case: {error}") from error
         passes = one.expected.endswith(" ok") and one.status == "as expected"
         status: Status = "passes" if passes else _CELLS[one.status]
-        cells[one.case] = Cell(status, int(status == "fails"), 1, "" if status == "fails" else one.seen)
+        reason = one.seen if status in ("moved", "not judged") else ""
+        cells[one.case] = Cell(status, int(status == "fails"), 1, reason)
     return cells
 
 
