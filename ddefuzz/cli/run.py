@@ -177,6 +177,7 @@ def command(
             plan = plan_of(entry, plan, own_budget=own_budget)
         plan = replace(plan, known=_known(listed, database))
         replay = _replay_command(plan, current_invocation())
+        click.echo(_passed(plan.known), err=True, nl=False)
         with campaign_progress(plan, replay) as progress, stop_on_interrupt() as stopped:
             if resuming and entry is not None:
                 summary = resume(plan, entry, database, progress, stopped)
@@ -201,6 +202,12 @@ def _known(listed: dict[str, Known], database: Database) -> Now:
     torch, today = version("torch"), datetime.now(UTC).date()
     stored = known_now(decided(database.findings()) | listed, torch, today)
     return Now(known_now(listed, torch, today).known, stored.expired)
+
+
+def _passed(known: Now) -> str:
+    """A line about decisions whose date has passed, also those on findings that the campaign may not meet."""
+    names = ", ".join(sorted(known.expired))
+    return f"the date of the decision on these findings has passed: {names}\n" if names else ""
 
 
 def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:

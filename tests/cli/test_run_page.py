@@ -9,8 +9,10 @@ from ddefuzz.campaign.summary import Called, Seen, StrategyCount, Summary, minim
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.output import Page
+from ddefuzz.cli.run import _passed
 from ddefuzz.cli.run_page import summary_page
 from ddefuzz.coverage.ledger import SiteCount
+from ddefuzz.findings.known import NONE, Now
 from ddefuzz.program.sizes import CALL_SIZES
 
 REPLAY = "ddefuzz run --seed 7 --budget 12x"
@@ -139,3 +141,9 @@ def test_a_campaign_without_a_case_suggests_a_longer_budget() -> None:
     for part in ("cases by strategy", "guard sites", "CPU seconds", "stage"):
         assert part not in page
     assert page.endswith("Next:\n  ddefuzz run --seed 7 --budget 5m  # no case ended in 12x\n")
+
+
+def test_decisions_that_have_expired_are_named_before_the_campaign() -> None:
+    assert _passed(NONE) == ""
+    said = _passed(Now(known=frozenset({"dde-3"}), expired=frozenset({"dde-2", "dde-1"})))
+    assert said == "the date of the decision on these findings has passed: dde-1, dde-2\n"
