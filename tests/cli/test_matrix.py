@@ -12,10 +12,12 @@ from click.testing import CliRunner, Result
 
 from ddefuzz.cli import bisect, matrix
 from ddefuzz.cli.findings import show
+from ddefuzz.cli.output import Page
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import read_finding, write_findings
 from ddefuzz.versions import run as versions_run
+from ddefuzz.versions.model import Cell, Interpreter, Line
 
 ROOT = Path(__file__).parents[2]
 DIFF, ROLL = "dde-08f7b02bbb", "dde-8ea756b1c0"
@@ -190,6 +192,15 @@ def test_cases_run_as_scripts_where_there_is_no_ddefuzz(tmp_path: Path, monkeypa
     }
     assert "only ddefuzz calls captures" in cells["cases/called.py@export/explicit"]["reason"]
     assert ran(python) == ["cases_relu.py_export_explicit", "cases_relu.py_fake_explicit"]
+
+
+def test_the_commands_for_what_is_fixed_are_counted() -> None:
+    interpreters = (Interpreter("old", "python", "2.13.0"), Interpreter("new", "python", "2.15.0"))
+    cells = {"old": Cell("fails", 1), "new": Cell("passes")}
+    lines = [Line(f"dde-{at}", "a title", cells, f"dde-{at}") for at in range(7)]
+    after = matrix.matrix_page(lines, interpreters, Page(80)).partition("Next:\n")[2].splitlines()
+    assert after[0].endswith("findings set dde-0 fixed --why matrix --in 2.15.0")
+    assert (len(after), after[-1].strip()) == (6, "and so on for the 2 other findings whose change is fixed")
 
 
 def test_one_finding_may_be_a_path(tmp_path: Path, findings: Path) -> None:

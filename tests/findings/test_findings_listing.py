@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.listing import Query
 from ddefuzz.findings.model import Finding, Progress, stamp
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, findings, sighting
+from tests.findings.servers import new_database
 
 many = st.lists(findings(), max_size=6, unique_by=lambda finding: finding.id)
 
@@ -62,10 +64,11 @@ KEYS: dict[listing.Sort, Callable[[Finding], object]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Database]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared(request: pytest.FixtureRequest) -> Iterator[Database]:
     """One database for all examples, because creating one takes longest."""
-    with Database.open("sqlite://") as database:
+    is_sqlite = request.param == "sqlite"
+    with Database.open("sqlite://" if is_sqlite else new_database(request.getfixturevalue("postgres"))) as database:
         yield database
 
 
@@ -73,6 +76,12 @@ def select(
     database: Database, query: Query, sort: listing.Sort = "id", first: int = 0, most: int = 99
 ) -> listing.Listed:
     return database.read(lambda session: listing.page(session, query, sort, descending=False, first=first, most=most))
+
+
+def as_shown(finding: Finding) -> tuple[object, ...]:
+    """What lists show of a finding."""
+    shown = (finding.title, finding.stage, finding.stages, finding.ops, finding.verdicts, finding.data_dependent)
+    return (*shown, finding.count, finding.first_seen, finding.last_seen, finding.torch_versions, finding.confirmed)
 
 
 @pytest.mark.slow
@@ -85,6 +94,9 @@ def test_sql_selects_orders_and_counts_what_the_records_say(shared: Database, fo
         wanted = sorted(one.id for one in found if expected(one, torch))
         page = select(shared, query)
         assert (name, page.total, [one.id for one in page.findings]) == (name, len(wanted), wanted)
+        listed, whole = (shared.read(partial(listing.selected, query=query, whole=whole)) for whole in (False, True))
+        assert (name, [one.id for one in listed]) == (name, wanted)
+        assert [as_shown(one) for one in listed] == [as_shown(one) for one in whole]
     for sort, key in KEYS.items():
         pages = [select(shared, Query(), sort, first, 2).findings for first in range(0, len(found), 2)]
         shown = tuple(one for page in pages for one in page)
