@@ -23,7 +23,7 @@ from ddefuzz.execute.protocol import CHEAP_TO_CALL, Observation, ProgramSubject,
 from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
 from ddefuzz.instrument.truth import value_at
 from ddefuzz.ops import catalogue
-from ddefuzz.program.model import Name, Program, Sequence, functions_in
+from ddefuzz.program.model import Expr, Name, Program, Sequence, functions_in
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import digest, print_program
 
@@ -180,8 +180,9 @@ def fewest(suspects: tuple[Suspect, ...], is_enough: Callable[[tuple[Suspect, ..
 def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runner) -> Located | None:
     """The op of the first step whose own result shows the failure; None if no step does.
 
-    The program is captured again with each step's targets returned in place of what it returns, in order. If only the
-    whole program shows it, that is the step which made the result that differs.
+    The program is captured again with each step's targets returned in place of what it returns, in order; after a step
+    without targets (`torch._check`), those before it. If only the whole program shows it, that is the step which made
+    the result that differs.
     """
     program = seen.program
     if program is None:
@@ -265,10 +266,12 @@ def _refuses_alike(observation: Observation, call: Call) -> bool:
 
 
 def _prefixes(program: Program, call: Call) -> Iterator[tuple[Program, tuple[str, ...]]]:
+    value: Expr | None = Name(program.inputs[0].name) if program.inputs else None
     for number, step in enumerate(program.steps):
         if step.targets:
             returned = tuple(Name(target) for target in step.targets)
             value = returned[0] if len(returned) == 1 else Sequence(returned)
+        if value is not None:
             shorter = replace(program, steps=program.steps[: number + 1], returns=value)
             yield shorter, _called(replace(program, steps=(step,), returns=value))
     yield program, _makers(program, call)

@@ -174,6 +174,20 @@ def test_an_operator_that_is_wrong_is_blamed_by_its_name() -> None:
     assert (found.signature.site.language, found.signature.site.function) == ("op", "operator.mul")
 
 
+def test_a_check_without_a_result_is_blamed_by_its_name() -> None:
+    """Only what comes after it shows it."""
+    text = TEXT.replace("    return", "    torch._check(t0.shape[0] < 3)\n    return").replace(
+        "torch.neg(t0)", "t0 * 1.0"
+    )
+
+    def runner(run: Run) -> Observation:
+        assert isinstance(run.subject, ProgramSubject)
+        return observed(wrong() if "_check" in run.subject.text else Call("2", RETURNED, RETURNED, "same"))
+
+    (found,) = classified(seen(wrong(), text=text), runner)
+    assert (found.signature.site.language, found.signature.site.function) == ("op", "torch._check")
+
+
 def test_a_result_that_is_wrong_in_the_whole_program_alone_is_blamed_on_the_step_that_made_it() -> None:
     text = TEXT.replace("return torch.neg(t0)", "t1 = torch.neg(x)\n    return (t1, t0)")
 
