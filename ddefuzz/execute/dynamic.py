@@ -6,6 +6,7 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
@@ -60,8 +61,7 @@ def backed(prepared: Prepared) -> Prepared:
     dims: dict[int, dict[int, Any]] = {}
     for place in prepared.unbacked:
         dims.setdefault(place.leaf, {})[place.dim] = torch.export.Dim.AUTO
-    args, kwargs = with_leaves(prepared.args, prepared.kwargs, lambda at, _: dims.get(at))
-    return replace(prepared, unbacked=(), dynamic_shapes=bound_arguments(prepared.call, args, kwargs))
+    return replace(prepared, unbacked=(), dynamic_shapes=_shapes_of(prepared, dims))
 
 
 def static(prepared: Prepared) -> Prepared:
@@ -115,20 +115,38 @@ def with_dynamic_shapes(prepared: Prepared, shapes: object, where: str) -> Prepa
 def as_saved(prepared: Prepared, program: torch.export.ExportedProgram) -> Prepared:
     """The subject with the dynamic dims of an exported program, and their symbols."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    leaves = leaves_of(prepared)
-    shapes: list[dict[int, Any] | None] = [None] * len(leaves)
+    shapes: dict[int, dict[int, Any]] = {}
     places: list[UnbackedDim] = []
     for at, name in enumerate(program.graph_signature.user_inputs):
         sizes = getattr(values.get(str(name)), "shape", ())
         symbolic = {dim: str(size) for dim, size in enumerate(sizes) if not isinstance(size, int)}
         places += [UnbackedDim(at, dim, size) for dim, size in symbolic.items() if size.startswith("u")]
         backed = {dim: torch.export.Dim.AUTO for dim, size in symbolic.items() if not size.startswith("u")}
-        shapes[at] = backed or None
-    if not any(shapes):
-        return replace(prepared, unbacked=tuple(places))
-    args, kwargs = with_leaves(prepared.args, prepared.kwargs, lambda at, _: shapes[at])
-    bound = bound_arguments(prepared.call, args, kwargs)
+        if backed:
+            shapes[at] = backed
+    bound = _shapes_of(prepared, shapes) if shapes else None
     return replace(prepared, unbacked=tuple(places), dynamic_shapes=bound)
+
+
+def _shapes_of(prepared: Prepared, dims: Mapping[int, Mapping[int, Any]]) -> Any:
+    """The `dynamic_shapes` with these dims of the leaves.
+
+    torch.export takes an object of a class that a library has registered with torch's pytree as a list of its parts.
+    """
+    nodes: Any = torch_api.bound(torch_api.TREE_NODES)
+    builtins: Any = torch_api.bound(torch_api.TREE_BUILTINS)
+    tree_map, numbers = torch_api.bound(torch_api.TREE_MAP), count()
+
+    def registered(part: object) -> bool:
+        return type(part) in nodes and type(part) not in builtins
+
+    def shaped(part: object) -> Any:
+        if registered(part):
+            return [tree_map(shaped, one, is_leaf=registered) for one in nodes[type(part)].flatten_fn(part)[0]]
+        return dims.get(next(numbers))
+
+    args, kwargs = tree_map(shaped, (prepared.args, dict(prepared.kwargs)), is_leaf=registered)
+    return bound_arguments(prepared.call, args, kwargs)
 
 
 def _dims(leaves: list[Any]) -> Iterator[tuple[int, int]]:

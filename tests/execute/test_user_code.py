@@ -68,6 +68,24 @@ def three():
 
 def unknown():
     return {"callable": Model(), "arguments": ()}
+
+class Cache:
+    def __init__(self, keys):
+        self.keys = [key.to(key.dtype) for key in keys]
+torch.utils._pytree.register_pytree_node(
+    Cache,
+    lambda cache: ([cache.keys], None),
+    lambda parts, _: Cache(parts[0]),
+    flatten_with_keys_fn=lambda cache: ([(torch.utils._pytree.GetAttrKey("keys"), cache.keys)], None),
+    serialized_type_name="ddefuzz_test.Cache",
+)
+
+def cached():
+    def attend(x, cache, batch):
+        return x * cache.keys[1].shape[0] + batch.mask.sum()
+    batch = Batch(torch.ones(4, 3), torch.ones(4, 3))
+    args = (torch.ones(3), Cache([torch.ones(2, 3), torch.ones(2, 3)]), batch)
+    return {"callable": attend, "args": args, "unbacked": {"cache": {0: "n"}, "batch.mask": [0]}}
 """
 
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot")
@@ -113,6 +131,15 @@ def test_unbacked_dims_of_nested_arguments(nested: str) -> None:
     assert seen.outcome == "ok", seen.exceptions
     assert seen.graph is not None
     assert seen.graph.count("nonzero") == 2
+
+
+def test_backed_dims_of_classes_that_a_library_registers(nested: str) -> None:
+    subject = CallableSubject(nested, "cached", backed=True)
+    dim = {0: torch.export.Dim.AUTO}
+    assert prepare(subject).dynamic_shapes == {"x": None, "cache": [[dim, dim]], "batch": [None, dim]}
+    seen = observe(Run(subject, "export", graph=True))
+    assert seen.outcome == "ok", seen.exceptions
+    assert (seen.graph or "").count("sym_size") >= 1
 
 
 def test_marks_on_examples_are_unbacked_in_every_capture(nested: str) -> None:
