@@ -101,7 +101,7 @@ def command(
     rows = _kept(keep)
     done = {(row.group, row.name, row.settings) for row in rows}
     settings = Settings(torch_itself().version, sizes, timeout, budget, "")
-    interrupted = True
+    interrupted, refused = True, list[InputError]()
     with Pool(1) as pool, LiveLine("starting a worker (importing torch takes some seconds)") as live:
         todo = [
             one
@@ -111,13 +111,20 @@ def command(
         with suppress(KeyboardInterrupt):
             for number, one in enumerate(todo, 1):
                 live.update(f"{number} of {len(todo)}: {one.target.case}")
-                rows.append(_studied(pool, one, live))
+                try:
+                    rows.append(_studied(pool, one, live))
+                except InputError as error:  # of one model: the others are studied
+                    refused.append(error)
+                    live.say(f"{one.target.case}: {error}")
+                    continue
                 if keep is not None:
                     with keep.open("ab") as file:
                         file.write(msgspec.json.encode(rows[-1]) + b"\n")
             interrupted = False
     if interrupted and not rows:
         raise KeyboardInterrupt
+    if not rows and refused:
+        raise refused[0]
     if not rows:
         raise InputError(f"{models}: found no models, expected files with NAME and NAME_args")
     deliver(_writers(rows), format_, outputs)

@@ -12,6 +12,7 @@ import pytest
 from ddefuzz.cli import study
 from ddefuzz.cli.main import main
 from ddefuzz.cli.study import _models_in
+from ddefuzz.errors import InputError
 from ddefuzz.study.model import Offered, Plain, Settings, Studied, page, sections, totals
 
 HERE = Settings("2.13.0", "unbacked", 120.0, 30.0, "transformers 5.23.0")
@@ -95,6 +96,25 @@ def test_a_kept_row_is_used_again_only_under_equal_settings(
     assert studied_names(monkeypatch, *words, *other) == ["f", "g"]
     file.write_text("f_args = (1,)\n")
     assert studied_names(monkeypatch, *words) == ["f"]
+
+
+def test_a_model_that_cannot_be_made_does_not_end_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.py").write_text("f_args = ()\ng_args = ()\n")
+
+    def studied(pool: object, one: Any, live: object) -> Studied:
+        if one.target.case == "f":
+            raise InputError("m.py: found arguments whose construction raises ValueError: no")
+        return Studied(one.group, one.target.case, one.settings, "ok", Plain(), Plain())
+
+    monkeypatch.setattr(study, "_studied", studied)
+    monkeypatch.setattr("sys.argv", ["ddefuzz", "study", "--group", "own", "--models", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr()
+    assert "outcome as a plain capture: 1 of 1" in shown.out
+    assert "f: m.py: found arguments whose construction raises ValueError: no" in shown.err
 
 
 def test_a_file_of_kept_rows_without_settings_is_refused(
