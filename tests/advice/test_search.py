@@ -143,7 +143,10 @@ def test_a_size_that_several_dims_share_is_named_by_the_first(model: Path) -> No
 def test_of_two_promises_each_has_an_example_of_its_own_size() -> None:
     edits = [Edit("", "input-promise", "", f"{name}.shape[0] > 1") for name in ("ids", "mask")]
     refused = [Compared("mask.shape[0] = 1", changed="RuntimeError")]
-    assert [one.rpartition("takes")[2] for one in refusals(edits, refused, 3)] == ["", ", such as mask.shape[0] = 1"]
+    assert refusals(edits, refused, 3) == [
+        "refuses inputs for which ids.shape[0] <= 1",
+        "refuses inputs for which mask.shape[0] <= 1, which eager takes, such as mask.shape[0] = 1",
+    ]
     empty = Edit("", "input-promise", "", "ids.shape[0] > 0")
     assert refusals([empty], [], 3)[0].startswith("refuses inputs for which ids.shape[0] == 0; none of")
     assert refusals(edits[:1], refused, 3)[0].endswith(", such as mask.shape[0] = 1")
@@ -151,6 +154,18 @@ def test_of_two_promises_each_has_an_example_of_its_own_size() -> None:
         "refuses inputs for which ids.shape[0] <= 1, or mask.shape[0] <= 1; "
         "none of the 3 sets of inputs that eager takes is refused"
     ]
+
+
+def test_an_example_breaks_the_promise_that_refuses_it() -> None:
+    edits = [Edit("", "input-promise", "", one) for one in ("3 * x.shape[0] != 1", "x.shape[0] > 0", "x.shape[0] != 2")]
+    refused = [Compared("x.shape[0] = y.shape[0] = 0", changed="RuntimeError"), Compared("x all 0", changed="Error")]
+    assert refusals(edits, refused, 3) == [
+        "refuses inputs for which x.shape[0] == 0, which eager takes, such as x.shape[0] = y.shape[0] = 0",
+        "refuses inputs for which x.shape[0] == 2",
+    ]
+    assert refusals(edits[:1], [], 3) == []
+    long = Edit("", "input-promise", "", "x.shape[0] <= 4096")
+    assert refusals([long], refused[:1], 3) == ["refuses inputs for which x.shape[0] > 4096"]
 
 
 @pytest.mark.parametrize("promise_helps", [True, False])
