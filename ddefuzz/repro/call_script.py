@@ -11,9 +11,8 @@ from typing import Final
 
 from ddefuzz.classify.expected import Expected
 from ddefuzz.program.model import Program
-from ddefuzz.program.text import print_function
-from ddefuzz.repro.arguments import MARKED, at_size, body_of, fresh, marks_of, parameters_of, symbols_of, values_of
-from ddefuzz.repro.emitted import ENDING, emitted, source_of
+from ddefuzz.repro.arguments import MARKED, at_size, marks_of, symbols_of, values_of
+from ddefuzz.repro.emitted import ENDING, emitted, source_of, subject_of
 
 _EXPORT: Final = """
 def capture():
@@ -94,18 +93,7 @@ from __future__ import annotations
 $imports
 
 
-$function
-
-
-class Captured(torch.nn.Module):
-    def forward($parameters):
-        $body
-
-
-def make_inputs():
-    """The inputs with which it is captured."""
-    return ($values)
-
+$subject
 
 def call_inputs():
     """The inputs of the call that shows the difference. $what"""
@@ -164,10 +152,7 @@ def call_script(program: Program, stage: str, expected: Expected, title: str) ->
         _SCRIPT,
         title,
         imports=imports,
-        function=print_function(program),
-        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
-        body="\n        ".join(body_of(program, stage)),
-        values="".join(f"{value}, " for value in values_of(program, stage)),
+        subject=subject_of(program, stage, "The inputs with which it is captured."),
         called="".join(f"{value}, " for value in values_of(resized, stage, kept)),
         what=f"Their data size is `{expected.size}`.",
         marking=Template(_MARKED).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else "",

@@ -15,8 +15,8 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CallableSubject, Stage, Subject
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
-from ddefuzz.repro.emitted import ENDING, emitted
-from ddefuzz.repro.script import CAPTURES, EAGER_CHECK, marking_of, subject_of
+from ddefuzz.repro.emitted import ENDING, emitted, subject_of
+from ddefuzz.repro.script import CAPTURES, EAGER_CHECK, marking_of
 
 _MODULE: Final = Template(
     '''

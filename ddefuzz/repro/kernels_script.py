@@ -12,9 +12,8 @@ from typing import Final
 from ddefuzz.classify.expected import Expected
 from ddefuzz.execute import kernels
 from ddefuzz.program.model import Program
-from ddefuzz.program.text import print_function
-from ddefuzz.repro.arguments import body_of, fresh, marks_of, parameters_of, symbols_of, values_of
-from ddefuzz.repro.emitted import ENDING, emitted, source_of
+from ddefuzz.repro.arguments import marks_of, symbols_of
+from ddefuzz.repro.emitted import ENDING, emitted, source_of, subject_of
 
 _SCRIPT: Final = Template(
     '''\
@@ -32,17 +31,7 @@ from __future__ import annotations
 $imports
 
 
-$function
-
-
-class Captured(torch.nn.Module):
-    def forward($parameters):
-        $body
-
-
-def make_inputs():
-    return ($values)
-
+$subject
 
 def marked_inputs(mark):
     """The inputs, with the dims marked whose sizes are dynamic."""
@@ -105,10 +94,7 @@ def kernels_script(program: Program, stage: str, expected: Expected, title: str)
         _SCRIPT,
         title,
         imports=imports,
-        function=print_function(program),
-        parameters=", ".join([fresh("self", program), *parameters_of(program, "inductor")]),
-        body="\n        ".join(body_of(program, "inductor")),
-        values="".join(f"{value}, " for value in values_of(program, "inductor")),
+        subject=subject_of(program, "inductor"),
         marks="\n    ".join(marks),
         expected=repr(expected.seen),
         functions=functions,

@@ -14,10 +14,9 @@ from typing import Final
 
 from ddefuzz.classify.expected import Expected, Recognizer
 from ddefuzz.program.model import Program
-from ddefuzz.program.text import print_function
 from ddefuzz.repro import by_message, by_native, by_python
-from ddefuzz.repro.arguments import MARKED, body_of, fresh, marks_of, parameters_of, symbols_of, values_of
-from ddefuzz.repro.emitted import ENDING, WIDTH, emitted, source_of
+from ddefuzz.repro.arguments import MARKED, marks_of, symbols_of
+from ddefuzz.repro.emitted import ENDING, WIDTH, emitted, source_of, subject_of
 
 _EXPORT: Final = """
 def capture():
@@ -99,21 +98,6 @@ def marked_inputs():
 """
 
 EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
-
-_SUBJECT: Final = Template(
-    """\
-$function
-
-
-class Captured(torch.nn.Module):
-    def forward($parameters):
-        $body
-
-
-def make_inputs():
-    return ($values)
-"""
-)
 
 _SCRIPT: Final = Template(
     '''\
@@ -223,16 +207,6 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
     )
     # A table that black would give a line for each name.
     return script.replace(f'"{_PLACE}"', _table(expected.internal))
-
-
-def subject_of(program: Program, stage: str) -> str:
-    """The program, the module that is captured, and its inputs."""
-    return _SUBJECT.substitute(
-        function=print_function(program),
-        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
-        body="\n        ".join(body_of(program, stage)),
-        values="".join(f"{value}, " for value in values_of(program, stage)),
-    )
 
 
 def marking_of(program: Program, stage: str) -> str:
