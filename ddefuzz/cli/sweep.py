@@ -22,6 +22,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.formats.table import NAMES as FORMAT_NAMES
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
+from ddefuzz.sweep.breaks import PROGRAMS
 from ddefuzz.sweep.census import Census
 from ddefuzz.sweep.launch import Plan, sweep
 from ddefuzz.sweep.sweep import Progressed
@@ -47,6 +48,12 @@ from ddefuzz.sweep.sweep import Progressed
     is_flag=True,
     help="Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked.",
 )
+@click.option(
+    "--programs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"With --breaks: compile at most N samples of each op. Default: {PROGRAMS}.",
+)
 @oracles_option("With another oracle than capture, each sample is captured in one stage, in turn, and called.", CAPTURE)
 @click.option(
     "--fail-on",
@@ -64,6 +71,7 @@ def command(
     fresh: bool,
     compare_upstream: bool,
     breaks: bool,
+    programs: int | None,
     oracles: tuple[str, ...],
     fail_on: str,
     db: str,
@@ -86,8 +94,10 @@ def command(
     if breaks:
         if compare_upstream or fail_on != "never":
             raise click.UsageError("found --breaks with --compare-upstream or --fail-on, expected it without them")
-        count_breaks(globs, jobs, db, fresh, format_, outputs)
+        count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, format_, outputs)
         return
+    if programs is not None:
+        raise click.UsageError("found --programs without --breaks, expected both")
     chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
     plan = Plan(globs=globs, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)
     starting = f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"

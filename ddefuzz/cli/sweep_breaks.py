@@ -1,8 +1,8 @@
-"""`ddefuzz sweep --breaks`: the graph breaks of each op as a table and as JSON."""
+"""`ddefuzz sweep --breaks`: the graph breaks of each op as a table, as JSON and as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,27 +12,36 @@ from rich.console import Group, RenderableType
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, Writer, deliver, plain, rendered
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
+from ddefuzz.cli.sweep_document import in_cell, markdown_table
 from ddefuzz.errors import EXIT_INTERRUPTED
 from ddefuzz.findings.database import Database
-from ddefuzz.sweep.breaks import BreakCensus, OpBreaks, sweep_breaks
+from ddefuzz.sweep.breaks import PROGRAMS, BreakCensus, OpBreaks, sweep_breaks
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "markdown")
 
 
 def count_breaks(
-    globs: tuple[str, ...], jobs: int, db: str, fresh: bool, format_: str, outputs: tuple[tuple[str, Path], ...]
+    globs: tuple[str, ...],
+    jobs: int,
+    programs: int,
+    db: str,
+    fresh: bool,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
 ) -> None:
     """Count, and print the table."""
     for name in (format_, *(name for name, _ in outputs)):
         if name not in FORMATS:
-            raise click.UsageError(f"found --breaks with the format {name}, expected {' or '.join(FORMATS)}")
+            raise click.UsageError(
+                f"found --breaks with the format {name}, expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+            )
     starting = f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(starting) as live:
 
         def tell(done: int, of: int, one: OpBreaks) -> None:
             live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
 
-        census = sweep_breaks(globs, jobs, database, tell, stopped, fresh=fresh)
+        census = sweep_breaks(globs, jobs, database, tell, stopped, programs=programs, fresh=fresh)
     deliver(_writers(census), format_, outputs)
     if census.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
@@ -42,6 +51,7 @@ def _writers(census: BreakCensus) -> Mapping[str, Writer]:
     return {
         "text": lambda page: breaks_page(census, page),
         "json": lambda _page: msgspec.json.format(msgspec.json.encode(census), indent=2).decode() + "\n",
+        "markdown": lambda _page: markdown_page(census),
     }
 
 
@@ -69,6 +79,57 @@ def breaks_page(census: BreakCensus, page: Page) -> str:
         "",
     ]
     return rendered(Group(plain(f"torch {census.torch}, fullgraph=False"), "", *parts), page) + _totals(census)
+
+
+def markdown_page(census: BreakCensus) -> str:
+    """The page for a repository: totals, sites by the number of ops, each op that breaks, and each that fails."""
+    words = ["ddefuzz sweep --breaks", *(f"--ops '{glob}'" for glob in census.selection)]
+    words += [f"--programs {census.programs}"] if census.programs != PROGRAMS else []
+    sites = (
+        (_quoted([one.site]), _quoted([one.anchor]), one.kind, one.cause, str(len(one.ops)), _quoted(one.ops))
+        for one in census.groups
+    )
+    broken = (
+        (
+            _quoted([row.op]),
+            row.source,
+            f"{row.broken} of {row.programs}",
+            ", ".join(dict.fromkeys(site.cause.cause for site in row.sites)),
+            _quoted(site.cause.site for site in row.sites),
+        )
+        for row in census.rows
+        if row.sites
+    )
+    failing = (
+        (
+            f"`{in_cell(row.op)}`",
+            row.source,
+            "<br>".join(map(in_cell, [*row.errors, *([row.lost] if row.lost else [])])),
+        )
+        for row in census.rows
+        if row.errors or row.lost
+    )
+    parts = [
+        f"# Graph breaks by op: torch {census.torch}",
+        f"This page is written by `{' '.join(words)} --output markdown=FILE`; do not edit.",
+        "Each op of torch's OpInfo database and of ddefuzz's catalogue is compiled by torch.compile with "
+        f'`backend="eager", fullgraph=False`: up to {counted(census.programs, "sample")}, with all dims unbacked. A '
+        "break is classified by the exception that ends the graph: [causes.md](causes.md) explains the causes.",
+        "\n".join(f"- {line}" for line in _totals(census).splitlines()),
+        "## Where graphs break",
+        markdown_table(("site", "anchor", "kind", "cause", "ops", "which"), sites),
+        "## Ops that break",
+        markdown_table(("op", "source", "programs that break", "causes", "sites"), broken),
+        "## Ops that end in an error although the graph may break",
+        "The message is the first line of the exception.",
+        markdown_table(("op", "source", "error"), failing),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    """Each name once, as code."""
+    return ", ".join(dict.fromkeys(f"`{in_cell(name)}`" for name in names if name))
 
 
 def _said(row: OpBreaks) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 from jinja2 import Environment
@@ -36,14 +37,16 @@ def markdown_page(census: Census) -> str:
     for source, title in (("opinfo", "Ops of OpInfo that fail"), ("catalogue", "Ops of the catalogue that fail")):
         rows = [row for row in failing if row.source == source]
         if rows:
-            parts += [f"## {title}", _table(_HEAD, map(_cells, rows))]
+            parts += [f"## {title}", markdown_table(_HEAD, map(_cells, rows))]
     wrong = [row for row in census.rows if row.wrong]
     if wrong:
         pairs = [(row.op, one) for row in wrong for one in row.wrong]
-        cells = ([f"`{_code(op)}`", one.kind, f"`{_code(one.site)}`", f"`{_code(one.evidence)}`"] for op, one in pairs)
-        parts += ["## Ops whose captured programs are wrong", _table(("op", "kind", "site", "evidence"), cells)]
+        cells = (
+            [f"`{in_cell(op)}`", one.kind, f"`{in_cell(one.site)}`", f"`{in_cell(one.evidence)}`"] for op, one in pairs
+        )
+        parts += ["## Ops whose captured programs are wrong", markdown_table(("op", "kind", "site", "evidence"), cells)]
     for status, title in (("ok", "Ops whose samples all trace"), ("none", "Ops without a sample")):
-        names = [f"`{_code(row.op)}`" for row in census.rows if row.explicit == status and row.source == "opinfo"]
+        names = [f"`{in_cell(row.op)}`" for row in census.rows if row.explicit == status and row.source == "opinfo"]
         if names:
             parts += [f"## {title} (OpInfo)", ", ".join(names)]
     return "\n\n".join(parts) + "\n"
@@ -53,10 +56,10 @@ _HEAD = ("op", "explicit", "size-oblivious", "cause", "call sites", "confirmed",
 
 
 def _cells(row: Row) -> list[str]:
-    sites = dict.fromkeys(f"`{_code(failure.site)}`" for failure in row.failures)
+    sites = dict.fromkeys(f"`{in_cell(failure.site)}`" for failure in row.failures)
     stages = dict.fromkeys(stage for failure in row.failures for stage in failure.confirmed)
     return [
-        f"`{_code(row.op)}`",
+        f"`{in_cell(row.op)}`",
         row.explicit,
         row.size_oblivious,
         row.cause,
@@ -74,19 +77,21 @@ def _upstream(upstream: Upstream) -> list[str]:
         ("On upstream's list, and no data-dependent error here", upstream.only_upstream),
     ):
         if differences:
-            cells = ([f"`{one.op}`", one.reason, f"`{_code(one.evidence)}`"] for one in differences)
-            parts += [f"## {title}", _table(("op", "reason", "evidence"), cells)]
+            cells = ([f"`{one.op}`", one.reason, f"`{in_cell(one.evidence)}`"] for one in differences)
+            parts += [f"## {title}", markdown_table(("op", "reason", "evidence"), cells)]
     if upstream.unaccounted:
         parts += ["## On upstream's list, and no run says why", ", ".join(f"`{op}`" for op in upstream.unaccounted)]
     return parts
 
 
-def _table(head: tuple[str, ...], rows: object) -> str:
-    lines = [head, ["---"] * len(head), *rows]  # type: ignore[misc]
+def markdown_table(head: tuple[str, ...], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _code(text: str) -> str:
+def in_cell(text: str) -> str:
+    """The text on one line, without what ends a cell or code."""
     return " ".join(text.replace("|", "\\|").replace("`", "'").split())
 
 

@@ -19,8 +19,10 @@ from ddefuzz.sweep.tasks import DescribeTask, Source, Versions, describe
 
 SCHEMA = "ddefuzz.breaks/1"
 
-PROGRAMS: Final = 4
-"""The programs of an op that are compiled: samples with all dims unbacked, or programs that the catalogue draws."""
+PROGRAMS: Final = 2
+"""The programs of an op that are compiled, if nothing else is asked for: samples with all dims unbacked, or programs
+that the catalogue draws. Samples that are unlike come first.
+"""
 
 BREAKS_VERSION: Final = 1
 """Raised when the code changes what is compiled of an op."""
@@ -67,10 +69,11 @@ class BreakGroup(msgspec.Struct, frozen=True):
 
 
 class BreakCensus(msgspec.Struct, frozen=True):
-    """The whole document. `causes` counts ops by the cause of their breaks."""
+    """The whole document. `causes` counts ops by the cause of their breaks. `programs` is the limit for each op."""
 
     torch: str
     selection: tuple[str, ...]
+    programs: int
     rows: tuple[OpBreaks, ...]
     groups: tuple[BreakGroup, ...]
     causes: dict[str, int]
@@ -96,19 +99,25 @@ Tell = Callable[[int, int, OpBreaks], None]
 
 
 def sweep_breaks(
-    globs: tuple[str, ...], jobs: int, database: Database, tell: Tell, stopped: Stopped, *, fresh: bool = False
+    globs: tuple[str, ...],
+    jobs: int,
+    database: Database,
+    tell: Tell,
+    stopped: Stopped,
+    *,
+    programs: int = PROGRAMS,
+    fresh: bool = False,
 ) -> BreakCensus:
     """Count the breaks of the ops that the globs match. Each result is saved at once, and is not counted again."""
     with Pool(jobs, tasks_per_worker=OPS_PER_WORKER) as pool:
         versions = first_answer(pool.submit(describe, DescribeTask(), START_SECONDS), stopped)
-        done, interrupted = count_breaks(
-            selected(versions, globs), key_of(versions), pool, database, tell, stopped, fresh
-        )
-    return census_of(versions.torch, globs, done, interrupted=interrupted)
+        tasks = tuple((op, OpBreaksTask(op.name, op.source, programs)) for op in selected(versions, globs))
+        done, interrupted = count_breaks(tasks, key_of(versions, programs), pool, database, tell, stopped, fresh)
+    return census_of(versions.torch, globs, programs, done, interrupted=interrupted)
 
 
 def count_breaks(
-    ops: tuple[Op, ...],
+    tasks: tuple[tuple[Op, OpBreaksTask], ...],
     key: str,
     workers: Workers,
     database: Database,
@@ -118,9 +127,9 @@ def count_breaks(
 ) -> tuple[list[OpBreaks], bool]:
     """The results of the ops, those with this key in the database among them, and whether it was stopped."""
     kept = {} if fresh else database.swept(key)
-    done = [msgspec.json.decode(kept[op.key], type=OpBreaks) for op in ops if op.key in kept]
-    waiting = [op for op in ops if op.key not in kept]
-    futures = [(op, workers.submit(run_breaks, OpBreaksTask(op.name, op.source), OP_SECONDS)) for op in waiting]
+    done = [msgspec.json.decode(kept[op.key], type=OpBreaks) for op, _ in tasks if op.key in kept]
+    waiting = [(op, task) for op, task in tasks if op.key not in kept]
+    futures = [(op, workers.submit(run_breaks, task, OP_SECONDS)) for op, task in waiting]
     for op, future in futures:
         try:
             found = _result(op, future, stopped)
@@ -129,13 +138,13 @@ def count_breaks(
         done.append(found)
         if not found.lost:  # the next sweep tries it again
             database.save_swept(key, op.key, msgspec.json.encode(found).decode())
-        tell(len(done), len(ops), found)
+        tell(len(done), len(tasks), found)
     return done, False
 
 
-def key_of(versions: Versions) -> str:
+def key_of(versions: Versions, programs: int) -> str:
     """What decides the stored results."""
-    decisive = f"breaks={BREAKS_VERSION} {versions.generator} torch={versions.torch} programs={PROGRAMS}"
+    decisive = f"breaks={BREAKS_VERSION} {versions.generator} torch={versions.torch} programs={programs}"
     return hashlib.sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
 
 
@@ -146,7 +155,9 @@ def _result(op: Op, future: Future[OpBreaks], stopped: Stopped) -> OpBreaks:
     return found
 
 
-def census_of(torch: str, globs: tuple[str, ...], done: Iterable[OpBreaks], *, interrupted: bool) -> BreakCensus:
+def census_of(
+    torch: str, globs: tuple[str, ...], programs: int, done: Iterable[OpBreaks], *, interrupted: bool
+) -> BreakCensus:
     """The document: ops with most breaks first, and the sites by the number of ops."""
     rows = tuple(sorted(done, key=lambda one: (-one.broken, -one.breaks, one.source, one.op)))
     groups: dict[tuple[str, str, str, str], list[str]] = {}
@@ -160,6 +171,7 @@ def census_of(torch: str, globs: tuple[str, ...], done: Iterable[OpBreaks], *, i
     return BreakCensus(
         torch,
         globs,
+        programs,
         rows,
         tuple(BreakGroup(*name, tuple(dict.fromkeys(ops))) for name, ops in ordered),
         dict(sorted(causes.items(), key=lambda item: (-item[1], item[0]))),

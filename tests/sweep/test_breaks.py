@@ -12,7 +12,7 @@ from click import UsageError
 from ddefuzz.artifacts.model import Cause
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.sweep import command
-from ddefuzz.cli.sweep_breaks import breaks_page
+from ddefuzz.cli.sweep_breaks import breaks_page, markdown_page
 from ddefuzz.execute.pool import Lost
 from ddefuzz.findings.database import Database
 from ddefuzz.sweep.breaks import BreakSite, OpBreaks, OpBreaksTask, census_of, count_breaks
@@ -32,7 +32,7 @@ ROWS = (
 
 
 def test_the_census_has_ops_sites_and_causes_in_order() -> None:
-    census = census_of("2.13.0", (), ROWS, interrupted=False)
+    census = census_of("2.13.0", (), 4, ROWS, interrupted=False)
     assert [row.op for row in census.rows] == ["roll", "torch.roll(x, n)", "equal", "relu", "svd"]
     assert [(group.site, group.ops) for group in census.groups] == [
         ("aten::equal", ("roll", "equal")),
@@ -43,7 +43,7 @@ def test_the_census_has_ops_sites_and_causes_in_order() -> None:
 
 
 def test_the_page_has_what_breaks_and_the_totals() -> None:
-    page = breaks_page(census_of("2.13.0", (), ROWS, interrupted=True), Page(100))
+    page = breaks_page(census_of("2.13.0", (), 4, ROWS, interrupted=True), Page(100))
     assert "4 of 4" in page
     assert "not counted: timeout: stopped after 300 s" in page
     assert "ends in an error, 2 programs: Error: no" in page
@@ -55,6 +55,22 @@ def test_the_page_has_what_breaks_and_the_totals() -> None:
         "ending in an error although the graph may break: 1 op\n"
         "interrupted: what was counted is saved; the same command continues\n"
     )
+
+
+def test_the_document_says_how_it_was_made_and_lists_sites_ops_and_errors() -> None:
+    text = markdown_page(census_of("2.13.0", ("r*",), 4, ROWS, interrupted=False))
+    assert "`ddefuzz sweep --breaks --ops 'r*' --programs 4 --output markdown=FILE`" in text
+    assert "| `aten::equal` |  | data-dependent-output | python-value | 2 | `roll`, `equal` |" in text
+    assert (
+        "| `roll` | opinfo | 4 of 4 | avoidable, python-value | `torch/_refs/__init__.py:roll`, `aten::equal` |" in text
+    )
+    assert "| `equal` | opinfo | Error: no |\n| `svd` | opinfo | timeout: stopped after 300 s |\n" in text
+    assert "relu" not in text
+
+
+def test_programs_needs_breaks() -> None:
+    with pytest.raises(UsageError, match="found --programs without --breaks, expected both"):
+        command.main(["--programs", "2"], standalone_mode=False)
 
 
 @pytest.mark.parametrize("words", [["--compare-upstream"], ["--fail-on", "any"], ["--format", "html"]])
@@ -96,7 +112,7 @@ class _Workers:
 
 
 def test_each_result_is_saved_and_only_lost_ops_are_counted_again(tmp_path: Path) -> None:
-    ops = (Op("relu", "opinfo"), Op("svd", "opinfo"))
+    ops = tuple((op, OpBreaksTask(op.name, op.source)) for op in (Op("relu", "opinfo"), Op("svd", "opinfo")))
     with Database.open(f"sqlite:///{tmp_path}/s.db") as database:
         workers = _Workers()
         done, interrupted = count_breaks(ops, "key", workers, database, lambda *_: None, lambda: False)
