@@ -21,6 +21,7 @@ from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import row_of
 from ddefuzz.report.chain import Caller
 from ddefuzz.report.check import Captured, Document, Problem, is_minor
+from ddefuzz.report.offers import offers_lines
 from ddefuzz.view.meanings import verdicts_line
 
 STYLES = {
@@ -50,6 +51,7 @@ def check_page(document: Document, page: Page) -> str:
     parts: list[RenderableType] = []
     for case in dict.fromkeys(one.case for one in document.captures):
         parts += list(_case(document, case, page))
+    parts += [plain(folded(line, page.width)) for line in offers_lines(document)]
     several = len({one.semantics for one in document.captures}) > 1
     verdicts = verdicts_line(one.verdict for one in document.captures)
     if several and verdicts:

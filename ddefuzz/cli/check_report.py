@@ -11,6 +11,7 @@ from ddefuzz.cli.reports import command_line, rules
 from ddefuzz.formats.record import Outcome, Report, Result, Rule
 from ddefuzz.report.chain import own_caller
 from ddefuzz.report.check import Captured, Document, Problem, is_minor
+from ddefuzz.report.offers import offers_lines
 
 CAPTURED = Rule("captured", "a capture that succeeds, and no oracle says that the captured program is wrong")
 """The rule of the captures that are not a problem."""
@@ -31,13 +32,16 @@ def check_report(document: Document) -> Report:
         torch=document.torch,
         rules=(*rules(), CAPTURED),
         results=(*map(_captured, captured), *(_problem(one, document) for one in document.problems)),
-        facts=tuple(
-            headline(
-                case,
-                [one for one in document.captures if one.case == case],
-                [one for one in document.problems if one.case == case],
-            )
-            for case in cases
+        facts=(
+            *(
+                headline(
+                    case,
+                    [one for one in document.captures if one.case == case],
+                    [one for one in document.problems if one.case == case],
+                )
+                for case in cases
+            ),
+            *offers_lines(document),
         ),
         document=document,
         records=document.problems,
