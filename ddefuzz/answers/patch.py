@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -93,7 +94,14 @@ def patches(source: Source, file: str, line: int, anchor: str) -> Iterator[Patch
         edits: list[Edit] = [source.replaced(change.node, change.text), *source.imported(node, names)]
         after = source.edited(edits)
         if _is_valid(after):
-            yield Patch(change.form, file, change.text, source.text, after)
+            yield Patch(change.form, file, _shown(source, change), source.text, after)
+
+
+def _shown(source: Source, change: _Change) -> str:
+    """The new code as it reads by itself: its lines keep their indentation relative to the first."""
+    statement = change.node if isinstance(change.node, ast.stmt) else source.statement(change.node)
+    indent = "" if statement is None else source.indent(statement)
+    return textwrap.dedent(indent + change.text)
 
 
 def located(source: Source, line: int, anchor: str) -> ast.expr | None:

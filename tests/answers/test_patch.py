@@ -46,6 +46,15 @@ def test_a_branch_that_raises_becomes_a_check() -> None:
     assert (form, text) == ("torch._check", 'torch._check_value(a.numel() == n, lambda: f"got {n}")')
 
 
+def test_code_of_several_lines_is_indented_as_it_reads_by_itself() -> None:
+    text = f'{HEAD}    if a.numel() != n:\n        raise ValueError(f"{"long " * 12}{{n}}")\n'
+    patch = next(patches(Source(text), "torch/x.py", 4, "a.numel() != n"))
+    assert patch.code == f'torch._check_value(\n    a.numel() == n,\n    lambda: f"{"long " * 12}{{n}}",\n)'
+    text = f'{HEAD}    if n is None or a.numel() > n:\n        raise RuntimeError("no")\n'
+    patch = next(patches(Source(text), "torch/x.py", 4, "a.numel() > n"))
+    assert patch.code == 'if n is None:\n    raise RuntimeError("no")\ntorch._check(a.numel() <= n, lambda: "no")'
+
+
 def test_clauses_that_can_be_decided_still_raise() -> None:
     form, text = code('if n is None or a.numel() > n:\n    raise RuntimeError("no")', "a.numel() > n")[0]
     assert form == "torch._check"
