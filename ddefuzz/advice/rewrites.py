@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ddefuzz.advice.conditions import fixes_a_size, in_user_words, opposite
 from ddefuzz.advice.place import Edit, Place, Rewrite, bound_within, tested
 from ddefuzz.advice.text import block_of, compiles, imported, inserted, replaced, with_block
+from ddefuzz.answers.patch import CHECKS
 from ddefuzz.instrument import torch_api
 
 GUARD_IMPORTS = {
@@ -63,7 +64,10 @@ def one_value(place: Place) -> Iterator[Edit]:
     for node in ast.walk(place.statement):
         if isinstance(node, ast.IfExp) and _holds(node.test, place.expression):
             for side in (node.orelse, node.body):
-                source = replaced(place.source, node, f"({ast.unparse(side)})")
+                alone = any(one is node for one in ast.iter_child_nodes(place.statement))
+                text = ast.unparse(side)
+                whole = alone and not isinstance(side, ast.NamedExpr)
+                source = replaced(place.source, node, text if whole else f"({text})")
                 yield Edit(source, "rewrite", f"compute {ast.unparse(side)} for every size", removed=node.test)
 
 
@@ -114,16 +118,27 @@ def assert_instead(place: Place) -> Iterator[Edit]:
             said = exception.args[0] if isinstance(exception, ast.Call) and exception.args else None
         case _:
             return
-    if not _holds(place.statement.test, place.expression):
+    is_elif = place.source.splitlines()[place.statement.lineno - 1].lstrip().startswith("elif")
+    if is_elif or not _holds(place.statement.test, place.expression):
         return
     argument = f", lambda: {ast.unparse(said)}" if said is not None else ""
-    check = f"torch._check({ast.unparse(condition)}{argument})"
-    yield Edit(replaced(place.source, place.statement, check), "rewrite", "check the condition at run time")
+    for name in dict.fromkeys((_check_of(place.statement), "torch._check")):
+        check = f"{name}({ast.unparse(condition)}{argument})"
+        yield Edit(replaced(place.source, place.statement, check), "rewrite", "check the condition at run time")
     if _IS_SIZE.search(ast.unparse(condition)):
         return
     text = ast.unparse(said) if isinstance(said, ast.Constant | ast.JoinedStr) else repr("expected to hold")
     check = f"torch._assert_async({_tensor(condition)}, {text})"
     yield Edit(replaced(place.source, place.statement, check), "rewrite", "check the condition at run time")
+
+
+def _check_of(statement: ast.stmt) -> str:
+    """The check that raises the error of `if …: raise`."""
+    match statement:
+        case ast.If(_, [ast.Raise(ast.Call(ast.Name(error)) | ast.Name(error))], []):
+            return CHECKS.get(error, "torch._check")
+        case _:
+            return "torch._check"
 
 
 def other_op(place: Place) -> Iterator[Edit]:

@@ -60,11 +60,12 @@ def new_lines(source: str) -> list[str]:
         (11, "x.sum() > 0", "Eq(u2, 1)", ["x = torch.where(x.sum() > 0, x + 1, x)"]),
         (11, "x.sum() > 0", "Eq(u2, 1)", ["x = x + 1"]),
         (13, "kept.shape[0] > 0", "u0 > 0", ["torch._check(kept.shape[0] > 0, lambda: 'none kept')"]),
+        (14, "kept.numel() == 0", "Eq(u0, 0)", ["torch._check_value(kept.numel() != 0, lambda: 'none kept')"]),
         (14, "kept.numel() == 0", "Eq(u0, 0)", ["torch._check(kept.numel() != 0, lambda: 'none kept')"]),
         (16, "max(kept.shape[0], 3)", "u0 > 3", ["size = torch.sym_max(kept.shape[0], 3)"]),
         (17, "(x > 0).all()", "Eq(u2, 1)", ["torch._assert_async((x > 0).all(), 'expected to hold')"]),
         (18, "x.sum() > 0", "Eq(u2, 1)", ["return torch.where(x.sum() > 0, x + 1, x)"]),
-        (18, "x.sum() > 0", "Eq(u2, 1)", ["return (x + 1)"]),
+        (18, "x.sum() > 0", "Eq(u2, 1)", ["return x + 1"]),
         (23, "count > 2", "u0 > 2", ["x = torch.where(torch.tensor(count) > 2, x * 2, x)"]),
         (
             7,
