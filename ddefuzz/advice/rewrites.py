@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import product
 
 from ddefuzz.advice.conditions import fixes_a_size, in_user_words, opposite
 from ddefuzz.advice.place import Edit, Place, Rewrite, bound_within, tested
@@ -121,8 +122,10 @@ def assert_instead(place: Place) -> Iterator[Edit]:
     is_elif = place.source.splitlines()[place.statement.lineno - 1].lstrip().startswith("elif")
     if is_elif or not _holds(place.statement.test, place.expression):
         return
-    argument = f", lambda: {ast.unparse(said)}" if said is not None else ""
-    for name in dict.fromkeys((_check_of(place.statement), "torch._check")):
+    arguments = [f", lambda: {ast.unparse(said)}" if said is not None else ""]
+    if not isinstance(said, ast.Constant | None):
+        arguments.append("")  # torch.compile refuses messages that use local variables
+    for name, argument in product(dict.fromkeys((_check_of(place.statement), "torch._check")), arguments):
         check = f"{name}({ast.unparse(condition)}{argument})"
         yield Edit(replaced(place.source, place.statement, check), "rewrite", "check the condition at run time")
     if _IS_SIZE.search(ast.unparse(condition)):

@@ -313,7 +313,9 @@ class Search:
             said.append(f"the captured program refuses inputs that eager takes, such as {refused[0].inputs}")
         if kind == "rewrite" and removed and len(tried.sides) < 2:
             kind = "inside-promise"
-            side = f" (it was {str(tried.sides[0]).lower()} for all inputs tried)" if tried.sides else ""
+            side = (
+                f" (it was {str(tried.sides[0]).lower()} for all inputs tried that eager takes)" if tried.sides else ""
+            )
             test = ast.unparse(removed[0].removed) if removed[0].removed is not None else ""
             said.append(f"results may be others where `{test}` has the other outcome{side}")
         return kind, tuple(dict.fromkeys(said))

@@ -9,7 +9,7 @@ import pytest
 
 from ddefuzz.advice.conditions import fixes_a_size, in_user_words, meaning, opposite
 from ddefuzz.advice.place import Edit, Place, locate
-from ddefuzz.advice.rewrites import DECISIONS, REWRITES, SIZES, assume
+from ddefuzz.advice.rewrites import DECISIONS, REWRITES, SIZES, assert_instead, assume
 from ddefuzz.advice.symbols import named
 from ddefuzz.advice.text import statements_at
 from ddefuzz.instrument.events import Frame, SymbolOrigin
@@ -82,6 +82,30 @@ def test_a_decision_has_its_rewrites(line: int, anchor: str, question: str, chan
     edits = [edit for rewrite in REWRITES for edit in rewrite(place(line, anchor, question))]
     assert changes in [new_lines(edit.source) for edit in edits]
     assert {edit.kind for edit in edits} == {"rewrite"}
+
+
+def test_a_message_with_local_variables_may_be_left_out() -> None:
+    source = (
+        'def f(n):\n    if n == 0:\n        raise TypeError(f"got {n}")\n    elif n > 9:\n        raise ValueError\n'
+    )
+    found = locate(source, Frame("m.py", 2, "f", "n == 0", True), "n == 0", "Eq(u0, 0)", {})
+    assert found is None or list(assert_instead(found)) == []  # it has an `elif`
+    source = source.partition("    elif")[0]
+    found = locate(source, Frame("m.py", 2, "f", "n == 0", True), "n == 0", "Eq(u0, 0)", {})
+    assert found is not None
+    checks = [edit.source.splitlines()[1].strip() for edit in assert_instead(found)]
+    assert checks[:3] == [
+        "torch._check_type(n != 0, lambda: f'got {n}')",
+        "torch._check_type(n != 0)",
+        "torch._check(n != 0, lambda: f'got {n}')",
+    ]
+
+
+def test_an_elif_does_not_become_a_check() -> None:
+    source = "def f(n):\n    if n == 0:\n        n = 1\n    elif n > 9:\n        raise ValueError\n"
+    found = locate(source, Frame("m.py", 4, "f", "n > 9", True), "n > 9", "u0 > 9", {})
+    assert found is not None
+    assert list(assert_instead(found)) == []
 
 
 def test_a_branch_can_be_dropped_with_its_lines() -> None:
