@@ -53,6 +53,19 @@ REVIEWED: Final[dict[str, str]] = {
 """A sentence or two for the code that makes a guard, by the frame's name in the tables."""
 
 REFUSED: Final[dict[str, str]] = {
+    "at::native::resize__symint": (
+        "`maybe_resize_storage_meta` returns early by `if (self->sym_numel() == 0)`, and then asks "
+        "`new_size_bytes > storage.sym_nbytes()`. Both are evaluated. Avoidable: `TORCH_GUARD_OR_FALSE` for the first, "
+        "and the larger of the two sizes, as a SymInt, for the second."
+    ),
+    "at::meta::index_func_meta_impl": (
+        "`index.numel()` and `self.sizes().vec()` are read as ints, only to check that shapes agree. Avoidable: the "
+        "`sym_` forms with `TORCH_SYM_CHECK`."
+    ),
+    "at::meta::structured_fractional_max_pool3d::meta": (
+        "The sizes of the batch, the planes and the three pooled dims are read by `size()` as ints, to check them "
+        "against the kernel and for the shape of the result. Avoidable: `sym_size` with `TORCH_SYM_CHECK`."
+    ),
     "torch/_prims_common/__init__.py:is_contiguous": (
         "With `false_if_dde=False` it evaluates `bool(a.numel() < 2)`. Avoidable: callers that pass "
         "`false_if_dde=True`, if a copy that is not needed does no harm."
@@ -66,6 +79,18 @@ REFUSED: Final[dict[str, str]] = {
     ),
     "torch/nn/functional.py:_verify_spatial_size": (
         "`if size_prods == 1` refuses an input with one spatial element. Avoidable: `torch._check(size_prods != 1)`."
+    ),
+    "torch/_meta_registrations.py:cholesky": (
+        "`if self.numel() == 0` returns an empty tensor before the check that the matrices are square. Avoidable: "
+        "`guard_or_false`, as the other path gives an empty tensor, too."
+    ),
+    "torch/_meta_registrations.py:meta_take": (
+        "`_check_index(not (self.numel() == 0 and index.numel() != 0))` decides `and` and `not` in Python. Avoidable: "
+        "`sym_or(self.numel() != 0, index.numel() == 0)`, which stays symbolic."
+    ),
+    "torch/_refs/__init__.py:logsumexp": (
+        "`if self.numel() == 0` avoids `amax` over an empty dim. Avoidable: `guard_or_false`, if an assertion that the "
+        "dim is not empty is accepted."
     ),
     "torch/_meta_registrations.py:cummaxmin": (
         "`if self.numel() != 0` only guards a check of `dim`, which does not depend on sizes. Avoidable: check it in "
