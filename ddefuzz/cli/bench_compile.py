@@ -256,7 +256,7 @@ def compile_markdown(found: CompileBench) -> str:
     lines = [
         "# What unbacked sizes cost under torch.compile",
         "",
-        f"This page is written by `{found.command}` (torch {found.torch}, {found.date}).",
+        f"The tables are those of a run of `{found.command}` on {found.date}, with torch {found.torch}.",
         "Other work ran on the machine: compare ratios, not seconds.",
         "",
         _EXPLAINED,
