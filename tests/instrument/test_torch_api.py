@@ -34,6 +34,7 @@ ALLOWED = {
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/call_script.py": "as repro/script.py",
+    "repro/case_script.py": "as repro/script.py",
     "repro/kernels_script.py": "as repro/script.py",
     "repro/fork_server.py": "modules to import early; it runs without ddefuzz, and skips those that torch lacks",
     "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
