@@ -34,13 +34,15 @@ MOST_TIMEOUTS = 2
 
 class Shown(NamedTuple):
     """What a fault does to one program: the effect, the failures that are new, and what changed, in a line; whether
-    exactly its place was blamed, and whether the run did not end in time.
+    exactly its place was blamed for all failures of some kind, how many of other kinds name another place, and whether
+    the run did not end in time.
     """
 
     effect: Effect
     failures: tuple[Classified, ...]
     change: str
     exact: bool = False
+    elsewhere: int = 0
     timeout: bool = False
 
 
@@ -89,8 +91,9 @@ class Programs:
         effect, change = effect_of(before.observation, after.observation)
         if compares and after.observation.outcome == "fail":
             effect = "changes"
-        exact = bool(new) and all(names(one, fault, before.observation) for one in new)
-        return Shown(effect, new, change, exact, after.observation.outcome == "timeout")
+        elsewhere = [one for one in new if not names(one, fault, before.observation)]
+        named = {one.signature.kind for one in new} - {one.signature.kind for one in elsewhere}
+        return Shown(effect, new, change, bool(named), len(elsewhere), after.observation.outcome == "timeout")
 
 
 def _trial(program: str, stage: Stage, semantics: Semantics, judges: tuple[str, ...]) -> Trial:
@@ -111,10 +114,15 @@ def effect_of(before: Observation, after: Observation) -> tuple[Effect, str]:
     for call in before.calls:
         other = calls.get(call.size)
         # A call for which torch captured again tests another capture.
-        if other is None or call.recompiled or other.recompiled or _end(call) == _end(other):
+        if other is None or call.recompiled or other.recompiled or _end(call) == _end(other) or _is_right(other):
             continue
         return "changes", f"at size {call.size}: {_said(call)}, with the fault {_said(other)}"
     return ("equivalent" if before.digest == after.digest else "harmless"), ""
+
+
+def _is_right(call: Call) -> bool:
+    """Whether a call with a fault ends as eager does: without the fault it was wrong."""
+    return call.captured.returned == call.eager.returned and call.agreement != "differs"
 
 
 def _end(call: Call) -> tuple[object, ...]:
@@ -204,6 +212,7 @@ def _after(
         kind=", ".join(dict.fromkeys(str(one.signature.kind) for one in shown.failures)),
         named=", ".join(map(blamed, shown.failures)),
         program=program,
+        elsewhere=shown.elsewhere,
         why="" if shown.exact else shown.change,
     )
     if case is None:

@@ -19,7 +19,7 @@ What a planted fault does to the programs that reach it:
 
 unreached   no program reached it, or none that is captured
 equivalent  what is captured is the same as without it (`Observation.digest`)
-harmless    some graph is another one, but every call ends as without it
+harmless    some graph is another one, but every call ends as without it, or as eager where it did not without it
 stops       some program is not captured, and no call of any other ends otherwise: this is for the capture oracle
 changes     a call of some captured program ends otherwise; for mechanism also: some program is not captured
 """
@@ -34,9 +34,10 @@ class Planted(msgspec.Struct, frozen=True):
     `programs` counts the programs that were run with it, `timeouts` those that did not end in time. `found` says that a
     case of the campaign showed it, with `cpu_seconds` and `cases` of the campaign at that case. `found_by_example` says
     that no case showed it, but the program which the database knows for the site. `exact` and `exact_by_example` say
-    that exactly this place was blamed then. `kind` and `named` are the failure and the place that was blamed, with its
-    line, by the campaign's case, else by the example. `program` showed it. `why` says what is wrong if it was not found
-    or not named.
+    that exactly this place was blamed then, `elsewhere` how many failures of other kinds name another place: a symbol
+    that became a number is reported by itself, and may also make a result wrong. `kind` and `named` are the failure and
+    the place that was blamed, with its line, by the campaign's case, else by the example. `program` showed it. `why`
+    says what is wrong if it was not found or not named.
     """
 
     place: Place
@@ -51,6 +52,7 @@ class Planted(msgspec.Struct, frozen=True):
     exact: bool = False
     found_by_example: bool = False
     exact_by_example: bool = False
+    elsewhere: int = 0
     stage: Stage | None = None
     kind: str = ""
     named: str = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version
 from itertools import islice
 from statistics import median, quantiles
@@ -29,10 +30,12 @@ from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.classify import Classified
 from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.errors import ProgramError
 from ddefuzz.execute.pool import Stopped
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Place
+from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import Trial
 
@@ -101,7 +104,7 @@ def measure_recall(
     drops = any(plant.drawn_from == "assertions" for plant in PLANTS[oracle])
     makers = _makers(plan, oracle, survey, kept, programs, stopped, say) if drops else ()
     assertions = tuple({place: _record(place) for maker in makers for place in maker.places}.values())
-    examples = {place_of(record): record for record in known}
+    examples = examples_of(known)
     drawn = draw(oracle, known, assertions, planting.number, planting.seed)
 
     def planted(fault: Planted) -> Planted | None:
@@ -153,6 +156,16 @@ def measure_recall(
         found=shown,
         exact=exact,
     )
+
+
+def examples_of(known: Iterable[SiteRecord]) -> dict[Place, SiteRecord]:
+    """The sites with a program that reached them. The catalogue may have lost functions of a stored program."""
+    found: dict[Place, SiteRecord] = {}
+    for record in known:
+        with suppress(ProgramError):
+            catalogue.parse(record.example, "<example>")
+            found[place_of(record)] = record
+    return found
 
 
 def _counts(faults: Iterable[Planted]) -> tuple[int, int]:

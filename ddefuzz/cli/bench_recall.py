@@ -199,6 +199,7 @@ def recall_page(record: Recall, page: Page) -> str:
         f"{record.changing:4}  change a result",
         f"{record.found:4}  of these found by the campaign, {_share(record.found, record.changing)}{seconds}",
         f"{record.exact:4}  of the found named exactly, {_share(record.exact, record.found)}",
+        f"{sum(one.exact and one.elsewhere > 0 for one in record.faults):4}  of these also reported at another place",
     )
     if record.oracle != "capture":
         known = f"found by the campaign or by the site's known program, {_share(record.with_examples, record.changing)}"

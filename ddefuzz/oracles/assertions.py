@@ -10,7 +10,7 @@ import msgspec
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.shape import expression_shape
-from ddefuzz.classify.signature import Site
+from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.forms import Form, FormName
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner
@@ -114,7 +114,7 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     guard = guard_to_blame(seen, call, shows, runner)
     made = (one for one in seen.observation.constraints if one.text == call.captured.expression)
     maker = next(made, None) if failure.kind == "over-strict" else None
-    if guard is not None and (maker is None or not _needless(maker, seen, call, runner)):
+    if guard is not None and (maker is None or _is_of_program(maker) or not _needless(maker, seen, call, runner)):
         return guard
     if maker is not None:
         # Several ranges follow from one assertion: that is known by it.
@@ -131,6 +131,11 @@ def _begins(seen: Seen, call: Call) -> bool:
     from the former; a capture that drops what is not returned takes the latter only in a longer program.
     """
     return missing(seen, call) or not call.eager.returned or values_differ(call)
+
+
+def _is_of_program(made: Constraint) -> bool:
+    """Whether the stack of an assertion has no code of torch that could be to blame for it."""
+    return at_maker(made).site.module == USER_CODE
 
 
 def _needless(made: Constraint, seen: Seen, call: Call, runner: Runner) -> bool:

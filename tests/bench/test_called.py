@@ -51,6 +51,12 @@ def test_the_effect_of_a_fault(changes: dict[str, object], effect: str) -> None:
     assert effect_of(HEALTHY, msgspec.structs.replace(HEALTHY, **changes))[0] == effect
 
 
+def test_a_fault_that_makes_a_wrong_call_right_does_no_harm() -> None:
+    refuses, right = (msgspec.structs.replace(HEALTHY, digest=str(call), calls=(call,)) for call in (REFUSED, SAME))
+    assert effect_of(refuses, right) == ("harmless", "")
+    assert effect_of(right, refuses)[0] == "changes"
+
+
 def reported(place: Place) -> Classified:
     frame = Frame(place.file, place.line, "reshape")
     signature = Signature("wrong-result", Site("Python", place.file, "reshape"), "guard_or_false Eq(x0, n)")
@@ -190,3 +196,14 @@ def program(x: Int64[Tensor, "3"]):
     assert list(found)[-5:] == ["planted", "equivalent", "changing", "found", "exact"]
     assert found["planted"] == 1
     assert sum(found[name] for name in ("unreached", "equivalent", "harmless", "stopping", "changing")) == 1
+
+
+def test_a_failure_of_another_kind_may_name_another_place() -> None:
+    elsewhere = reported(msgspec.structs.replace(REFS, line=41))
+    signature = msgspec.structs.replace(elsewhere.signature, kind="lost-assertion")
+    other = msgspec.structs.replace(elsewhere, signature=signature)
+    tried = programs_of({"program 1": Tried(OTHER, (reported(REFS), other))})
+    found = show_called(TURNED, "agreement", None, CASES, tried)
+    assert (found.exact, found.elsewhere) == (True, 1)
+    tried = programs_of({"program 1": Tried(OTHER, (other,))})
+    assert not show_called(TURNED, "agreement", None, CASES, tried).exact

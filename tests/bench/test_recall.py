@@ -11,7 +11,7 @@ import pytest
 from ddefuzz.bench.kept import Judged, Kept
 from ddefuzz.bench.planted import Planted, draw
 from ddefuzz.bench.reachers import Maker, Reacher, Reachers, Survey
-from ddefuzz.bench.recall import judge_fault, ninetieth, show
+from ddefuzz.bench.recall import examples_of, judge_fault, ninetieth, show
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.coverage.ledger import SiteRecord
@@ -246,3 +246,8 @@ def test_a_database_without_sites_is_one_clear_line(tmp_path: Path) -> None:
     done = typed("bench", "recall", "--db", url, folder=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "expected a database with sites" in done.stderr
+
+
+def test_a_stored_program_that_the_catalogue_does_not_take_any_more_is_no_example() -> None:
+    taken, lost = site(REFS, example=VIEW), site(EXPAND, example=VIEW.replace("x.view(-1, 2)", "torch.gone(x)"))
+    assert examples_of((taken, lost)) == {REFS: taken}
