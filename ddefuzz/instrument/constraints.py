@@ -38,8 +38,10 @@ def _assertion(recorder: Recorder) -> Callable[..., Any]:
         made = (made[-1] for symbol, made in env.deferred_runtime_asserts.items() if len(made) > before.get(symbol, 0))
         newest = next(made, None)
         if newest is not None:
-            frame = sys._getframe()
-            recorder.record_constraint("assertion", str(newest.expr), newest.expr.free_symbols, frame, _message(frame))
+            # A variable for this function's own frame would be a cycle. Until a collection it would keep the caller's
+            # fake tensors alive, and the next export would take them for constants.
+            said = _message(sys._getframe())
+            recorder.record_constraint("assertion", str(newest.expr), newest.expr.free_symbols, sys._getframe(), said)
         return answer
 
     return disguised(torch_api.DEFER_ASSERTION, ddefuzz_defer_assertion)

@@ -39,6 +39,7 @@ def test_a_signal_ends_a_command_in_one_line(
             folder.rmdir()
 
     monkeypatch.setattr(main.cli, "main", works)
+    inherited = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)]
     with pytest.raises(SystemExit) as ended:
         main.main()

@@ -52,6 +52,18 @@ def test_a_replacement_by_a_number_has_the_code_that_made_it() -> None:
     assert all(isinstance(one.place, Place) and one.python for one in found)
 
 
+def test_a_hook_keeps_no_tensor_of_an_export_alive() -> None:
+    """A cycle through a hook's frame keeps the fake tensors of an export. A later export takes them for constants."""
+
+    class Ones(torch.nn.Module):
+        def forward(self, n: torch.Tensor) -> torch.Tensor:
+            return torch.ones(n.item()).sum()  # type: ignore[call-overload,no-any-return]
+
+    for _ in range(8):
+        with watch():
+            torch.export.export(Ones(), (torch.tensor(5),), strict=False)
+
+
 def test_dynamo_traces_a_function_that_calls_check_with() -> None:
     """dynamo knows `torch._check_with` by its identity, so no hook may stand in its place."""
 
