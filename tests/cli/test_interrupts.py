@@ -39,7 +39,8 @@ def test_a_signal_ends_a_command_in_one_line(
             folder.rmdir()
 
     monkeypatch.setattr(main.cli, "main", works)
-    inherited = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    inherited = signal.signal(number, usual)  # nohup ignores SIGHUP
     before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)]
     with pytest.raises(SystemExit) as ended:
         main.main()
@@ -47,6 +48,7 @@ def test_a_signal_ends_a_command_in_one_line(
     assert capsys.readouterr().err == f"ddefuzz: {said}\n"
     assert not folder.exists()
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)] == before
+    signal.signal(number, inherited)
 
 
 def test_a_signal_that_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
