@@ -1,8 +1,9 @@
-"""The links between the documents, and the list of pages in the README."""
+"""The links between the documents, the list of pages in the README, and what the root of the repository holds."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,11 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 def test_the_readme_lists_every_page() -> None:
     listed = {(ROOT / target.partition("#")[0]).resolve() for target in links(ROOT / "README.md")}
     assert set((ROOT / "docs").glob("*.md")) <= listed
+
+
+def test_the_root_holds_what_contributing_lists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("## What the root holds")[2].partition("\n## ")[0]
+    listed = {name.rstrip("/") for name in re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {path.partition("/")[0] for path in tracked.splitlines()} == listed
