@@ -43,15 +43,20 @@ def default_folder() -> Path | None:
 
 
 def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...]:
-    """The findings with these keys, each once. Raises InputError if the folder has none at all."""
-    if not any(folder.glob(f"*/{FINDING}")):
-        raise InputError(f"{folder}: found no findings, expected a folder of them, as `ddefuzz findings export` writes")
-    decisions = read_known(folder / KNOWN) if (folder / KNOWN).is_file() else {}
+    """The findings with these keys, each once. A decision in the folder's known.toml makes a finding known by itself.
+
+    Raises InputError if the folder has neither findings nor a known.toml: then it is another kind of folder.
+    """
+    has_decisions = (folder / KNOWN).is_file()
+    if not has_decisions and not any(folder.glob(f"*/{FINDING}")):
+        expected = f"a folder of them, as `ddefuzz findings export` writes, or one with a {KNOWN}"
+        raise InputError(f"{folder}: found no findings, expected {expected}")
+    decisions = read_known(folder / KNOWN) if has_decisions else {}
     found = []
     for key in dict.fromkeys(keys):
-        path = folder / key / FINDING
-        if path.is_file():
-            fields, decision = read_toml(path), decisions.get(key)
+        path, decision = folder / key / FINDING, decisions.get(key)
+        if path.is_file() or decision is not None:
+            fields = read_toml(path) if path.is_file() else {"title": decision.title if decision is not None else ""}
             found.append(
                 KnownFinding(
                     key,

@@ -55,6 +55,22 @@ def test_init_replaces_nothing_unless_told(tmp_path: Path) -> None:
     assert files(tmp_path) == FILES - {".github/workflows/ddefuzz.yml"}
 
 
+@pytest.mark.slow
+def test_check_works_in_a_repository_that_has_no_findings_yet(tmp_path: Path) -> None:
+    CliRunner().invoke(init, [str(tmp_path)], catch_exceptions=False)
+    (tmp_path / "model.py").write_text(
+        "import torch\n\n\ndef good(x):\n    return x + 1\n\n\ngood_args = (torch.randn(3),)\n\n\n"
+        "def bad(x):\n    return torch.diff(x[x > 0])\n\n\nbad_args = (torch.tensor([1.0, -1.0, 2.0]),)\n"
+    )
+    assert typed(tmp_path, "check", "model.py:good").returncode == 0
+    red = typed(tmp_path, "check", "model.py:bad", "--no-advice", "--format", "json")
+    assert red.returncode == 1, red.stderr
+    [problem] = [one for one in json.loads(red.stdout)["problems"] if one["kind"] == "dde"]
+    (tmp_path / "findings" / "known.toml").write_text(f'[{problem["key"]}]\nstate = "reported"\ntitle = "ours"\n')
+    known = typed(tmp_path, "check", "model.py:bad", "--no-advice")
+    assert f"{problem['key']}, reported: ours" in known.stdout
+
+
 @pytest.mark.parametrize(
     ("ci", "place", "schema"),
     [
