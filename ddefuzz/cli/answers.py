@@ -29,6 +29,7 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.reclassify import with_cause
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify
 from ddefuzz.program.text import print_program
@@ -95,7 +96,7 @@ def command(
     stage: Stage | None,
     timeout: float,
     jobs: int,
-    db: str,
+    db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:

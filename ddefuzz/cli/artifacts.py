@@ -42,6 +42,7 @@ from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles import keys
 from ddefuzz.versions.model import Interpreter
@@ -111,7 +112,7 @@ def command(
     timeout: float,
     format_: str,
     jobs: int,
-    db: str,
+    db: DatabaseUrl,
 ) -> None:
     """Write the graphs, guards and code of each stage of the compile stack to files and one HTML page.
 
@@ -173,7 +174,7 @@ def _written(here: Artifacts, index: Path, format_: str, page: Page) -> str:
     return msgspec.json.encode(here).decode() + "\n" if format_ == "json" else artifacts_text(here, index, page)
 
 
-def _of_finding(target: str, db: str) -> Finding | None:
+def _of_finding(target: str, db: DatabaseUrl) -> Finding | None:
     """The finding, None for a file. Raises InputError if there is neither."""
     place = Path(target)
     if (place / FINDING).is_file():

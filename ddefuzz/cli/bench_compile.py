@@ -26,6 +26,7 @@ from ddefuzz.bench.compile_model import (
 )
 from ddefuzz.bench.compile_programs import PROGRAMS
 from ddefuzz.cli.layout import counted
+from ddefuzz.cli.options import URL
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, NothingRanError
@@ -34,6 +35,7 @@ from ddefuzz.execute.protocol import LOWER, ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import capture, lowering
 from ddefuzz.oracles.program import Trial, judge_run
 
@@ -64,11 +66,11 @@ MEMORY_BYTES = 8_000_000_000
     show_default=True,
     help="Rounds of run times. With 0 nothing is timed and no C++ is compiled: only graphs and kernels are counted.",
 )
-@click.option("--db", metavar="URL", help="Record what is worse as findings in this database, with the guard that "
+@click.option("--db", type=URL, help="Record what is worse as findings in this database, with the guard that "
               "decided. `ddefuzz minimize --all` then minimizes and confirms them.")  # fmt: skip
 @output_options("text", "json", "markdown")
 def command(
-    programs: tuple[str, ...], rounds: int, db: str | None, format_: str, outputs: tuple[tuple[str, Path], ...]
+    programs: tuple[str, ...], rounds: int, db: DatabaseUrl | None, format_: str, outputs: tuple[tuple[str, Path], ...]
 ) -> None:
     """Compile programs with unbacked, backed and static sizes, and compare first calls, run times, graphs and kernels.
 
@@ -132,7 +134,7 @@ def _sightings(pool: Pool, names: list[str], torch: str, stopped: Stopped) -> It
                 yield sighting(found, PROGRAMS[name], "", torch)
 
 
-def _recorded(url: str, sightings: Iterable[Sighting]) -> str:
+def _recorded(url: DatabaseUrl, sightings: Iterable[Sighting]) -> str:
     """Record the sightings, and say which findings they are."""
     found, now = list(sightings), datetime.now(UTC)
     with Database.open(url) as database, database.transaction():

@@ -14,6 +14,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.serve import check_extra
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 
 SCHEMA = "ddefuzz.bench.dashboard/1"
 
@@ -33,7 +34,7 @@ SCHEMA = "ddefuzz.bench.dashboard/1"
 )
 @db_option
 @output_options("text", "json")
-def command(number: int, requests: int, db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+def command(number: int, requests: int, db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """Compare how long pages of `ddefuzz serve` take with many findings and with none, side by side.
 
     The findings of the database are copied into a temporary one until there are N. 10,000 need about 700 MB. 200

@@ -26,6 +26,7 @@ from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, STAGES, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
 from ddefuzz.oracles.table import BY_DEFAULT
 
@@ -107,7 +108,7 @@ def command(
     version: str | None,
     stages: tuple[Stage, ...],
     jobs: int,
-    db: str,
+    db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:

@@ -15,6 +15,7 @@ from ddefuzz.cli.output import deliver, json_writers, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.versions.model import Cell, Interpreter
 from ddefuzz.versions.run import bisected
 
@@ -27,7 +28,7 @@ SCHEMA = "ddefuzz.bisect/1"
 @db_option
 @output_options("text", "json", "jsonl")
 def command(
-    finding_id: str, pythons: tuple[str, ...], db: str, format_: str, outputs: tuple[tuple[str, Path], ...]
+    finding_id: str, pythons: tuple[str, ...], db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]
 ) -> None:
     """Find the two versions of torch between which a finding was fixed, moved or appeared.
 

@@ -13,6 +13,7 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.cli.layout import counted, folded
+from ddefuzz.cli.options import URL
 from ddefuzz.cli.output import Page, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND
@@ -20,6 +21,7 @@ from ddefuzz.execute.protocol import KEY, KeySubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.program import Trial, judge_run
 from ddefuzz.speckey.case import KeyCase, print_key
@@ -50,13 +52,13 @@ def _flag(name: str, default: bool, said: str) -> Callable[[Command], Command]:
 @_flag("requires-grad", True, "Whether the key must distinguish tensors that require a gradient from others.")
 @click.option("--kind", "kinds", metavar="KIND", multiple=True,
               help="Draw only this kind of tensors, such as tensor, parameter or sparse. Can be repeated.")  # fmt: skip
-@click.option("--db", metavar="URL", help="Record each violation as a finding in this database.")
+@click.option("--db", type=URL, help="Record each violation as a finding in this database.")
 @output_options("text", "json")
 def command(
     target: str,
     examples: int,
     kinds: tuple[str, ...],
-    db: str | None,
+    db: DatabaseUrl | None,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
     **parts: Any,

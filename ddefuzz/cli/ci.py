@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from ddefuzz.cli.interpreters import pythons_option
 from ddefuzz.cli.options import db_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK
 from ddefuzz.files import write_atomically
+from ddefuzz.findings.url import DatabaseUrl
 
 REPORTS: Final = Path("ddefuzz-report")
 FORMATS: Final = {"sarif": "sarif", "junit": "xml", "markdown": "md", "html": "html", "jsonl": "jsonl"}
@@ -39,12 +40,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Step(NamedTuple):
-    """One command. `seconds` is its hard limit. With `reports` it writes reports under its name."""
+    """One command. `seconds` is its hard limit. With `reports` it writes reports under its name. `environment` is added
+    to that of this process.
+    """
 
     name: str
     words: tuple[str, ...]
     seconds: float
     reports: bool = True
+    environment: Mapping[str, str] = {}
 
 
 @click.group("ci")
@@ -111,7 +115,7 @@ def coverage() -> None:
 @command.command("versions")
 @pythons_option
 @db_option
-def versions(pythons: tuple[str, ...], db: str) -> None:
+def versions(pythons: tuple[str, ...], db: DatabaseUrl) -> None:
     """Run cases and findings under this torch and others, and say in which versions each fails.
 
     They are those of corpora/, findings/ and the database, which keeps the results. Exit code 1: one fails that passes
@@ -119,7 +123,8 @@ def versions(pythons: tuple[str, ...], db: str) -> None:
     """
     paths = [name for name in CASES if Path(name).exists()]
     options = [word for python in (sys.executable, *pythons) for word in ("--python", python)]
-    _run([Step("versions", ("matrix", *paths, "--db", db, *options), REPLAY_SECONDS)])
+    whole = {"DDEFUZZ_DB": db.for_sqlalchemy().render_as_string(hide_password=False)}  # others can read the words
+    _run([Step("versions", ("matrix", *paths, "--db", str(db), *options), REPLAY_SECONDS, environment=whole)])
 
 
 def _load() -> Iterator[Step]:
@@ -164,7 +169,9 @@ def _step(step: Step, stop: threading.Event) -> int:
     if step.reports and on_github:
         words += ["--output", f"github={REPORTS / f'{step.name}.annotations'}"]
     click.echo(f"$ ddefuzz {shlex.join(words)}", err=True)
-    process = subprocess.Popen([sys.executable, "-m", "ddefuzz", *words], start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ddefuzz", *words], start_new_session=True, env=os.environ | step.environment
+    )
     code = _waited(process, step, stop)
     if step.reports and on_github:
         _to_github(step.name)

@@ -11,7 +11,7 @@ import rich_click as click
 from ddefuzz.campaign.corpus import expectation_of
 from ddefuzz.campaign.cover import CaseFile, case_files, covered, enough, expectations
 from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.options import jobs_option, stages_option
+from ddefuzz.cli.options import URL, jobs_option, stages_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, InputError
@@ -21,6 +21,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.lookup import named
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import read_findings
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import digest, print_program, read_program
 
@@ -28,7 +29,7 @@ FINDINGS = Path("findings")
 REGRESSION = Path("corpora/regression")
 
 finding_options = click.option(
-    "--db", "url", metavar="URL", help="Take findings from this database, instead of the folder findings/."
+    "--db", "url", type=URL, help="Take findings from this database, instead of the folder findings/."
 )
 
 
@@ -47,7 +48,7 @@ def command() -> None:
 @stages_option
 @finding_options
 @jobs_option
-def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url: str | None, jobs: int) -> None:
+def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url: DatabaseUrl | None, jobs: int) -> None:
     """Add programs to a corpus. What they do today is what they are expected to do.
 
     PROGRAM is a program file, or the ID of a finding: its smallest program is added. Each program is run in the stages.
@@ -79,7 +80,7 @@ def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url:
     help="The folder to which the cases are added.",
 )
 @finding_options
-def promote(ids: tuple[str, ...], corpus: Path, url: str | None) -> None:
+def promote(ids: tuple[str, ...], corpus: Path, url: DatabaseUrl | None) -> None:
     """Make regression cases of the smallest programs of findings.
 
     A case expects the failure of its finding in the finding's stage. If the finding is fixed in this torch, the case
@@ -215,7 +216,7 @@ def _name(typed: str) -> str:
     return Path(typed).stem if typed.endswith(".py") else typed
 
 
-def _text(typed: str, url: str | None) -> str:
+def _text(typed: str, url: DatabaseUrl | None) -> str:
     """The text of the program."""
     if not typed.endswith(".py"):
         return _program(_finding(typed, url))
@@ -228,7 +229,7 @@ def _text(typed: str, url: str | None) -> str:
     return text
 
 
-def _finding(typed: str, url: str | None) -> Finding:
+def _finding(typed: str, url: DatabaseUrl | None) -> Finding:
     if url is not None:
         with Database.open(url, create=False) as database:
             return database.resolve(typed)

@@ -19,6 +19,7 @@ from ddefuzz.findings.decisions import By, changed, parse_date, text_of
 from ddefuzz.findings.lifecycle import ROWS, STATES, State
 from ddefuzz.findings.model import Finding, Priority
 from ddefuzz.findings.typed import LABEL, VERSION, checked_url, labelled
+from ddefuzz.findings.url import DatabaseUrl
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -121,7 +122,7 @@ def set_(
     labels: tuple[str, ...],
     expires: str | None,
     known_in: tuple[str, ...],
-    db: str,
+    db: DatabaseUrl,
     who: str,
     why: str,
 ) -> None:
@@ -179,7 +180,7 @@ def _state_of(finding: Finding) -> str:
 @click.argument("text")
 @db_option
 @who_option
-def note(finding_id: str, text: str, db: str, who: str) -> None:
+def note(finding_id: str, text: str, db: DatabaseUrl, who: str) -> None:
     """Add a note to a finding."""
     finding = _decided(db, finding_id, lambda finding: decisions.note(finding, text, By(who, now())))
     _say(finding.id, f"noted: {text}")
@@ -190,7 +191,7 @@ def note(finding_id: str, text: str, db: str, who: str) -> None:
 @click.argument("of", metavar="OF")
 @db_option
 @by_options
-def dup(finding_id: str, of: str, db: str, who: str, why: str) -> None:
+def dup(finding_id: str, of: str, db: DatabaseUrl, who: str, why: str) -> None:
     """Mark finding ID as a duplicate of finding OF."""
     with Database.open(db, create=False) as database, database.transaction():
         finding, original = resolve(database, finding_id), resolve(database, of)
@@ -202,7 +203,7 @@ def dup(finding_id: str, of: str, db: str, who: str, why: str) -> None:
 @click.argument("finding_id", metavar="ID")
 @db_option
 @by_options
-def undup(finding_id: str, db: str, who: str, why: str) -> None:
+def undup(finding_id: str, db: DatabaseUrl, who: str, why: str) -> None:
     """Undo `findings dup`."""
     finding = _decided(db, finding_id, lambda finding: decisions.undup(finding, By(who, now(), why)))
     _say(finding.id, f"no duplicate any more; again {finding.state}")
@@ -213,7 +214,7 @@ def undup(finding_id: str, db: str, who: str, why: str) -> None:
 @click.argument("url")
 @db_option
 @by_options
-def link(finding_id: str, url: str, db: str, who: str, why: str) -> None:
+def link(finding_id: str, url: str, db: DatabaseUrl, who: str, why: str) -> None:
     """Add the URL of an issue, pull request or commit to a finding."""
     finding = _decided(db, finding_id, lambda finding: decisions.link(finding, checked_url(url), By(who, now(), why)))
     _say(finding.id, f"linked to {url}")
@@ -223,7 +224,7 @@ def link(finding_id: str, url: str, db: str, who: str, why: str) -> None:
 @click.argument("finding_id", metavar="ID")
 @db_option
 @who_option
-def undo(finding_id: str, db: str, who: str) -> None:
+def undo(finding_id: str, db: DatabaseUrl, who: str) -> None:
     """Reverse the latest decision on a finding. Repeat it to reverse the one before.
 
     The history keeps the decision and its reversal. Notes are not reversed.
@@ -234,7 +235,7 @@ def undo(finding_id: str, db: str, who: str) -> None:
     _say(finding.id, "; ".join(f"{one.field} {one.before or '-'} → {one.after or '-'}" for one in changes))
 
 
-def _decided(db: str, finding_id: str, decision: Callable[[Finding], Finding]) -> Finding:
+def _decided(db: DatabaseUrl, finding_id: str, decision: Callable[[Finding], Finding]) -> Finding:
     with Database.open(db, create=False) as database, database.transaction():
         return database.decide(resolve(database, finding_id).id, decision)
 

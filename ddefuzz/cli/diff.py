@@ -20,6 +20,7 @@ from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanE
 from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.files import write_atomically
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl, parse_url, without_passwords
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
 from ddefuzz.generate.profiles import PROFILES
@@ -77,7 +78,7 @@ def command(
     old: str,
     new: str,
     paths: tuple[Path, ...],
-    db: str,
+    db: DatabaseUrl,
     budget: str,
     seed: int,
     profile: str,
@@ -157,14 +158,15 @@ def _is_stored(typed: str) -> bool:
 
 
 def _diff_stored(
-    old: str, new: str, paths: tuple[Path, ...], db: str, format_: str, outputs: tuple[tuple[str, Path], ...]
+    old: str, new: str, paths: tuple[Path, ...], db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]
 ) -> None:
     """Compare two databases or campaigns."""
+    shown = f"{without_passwords(old)} {without_passwords(new)}"
     if paths or not (_is_stored(old) and _is_stored(new)):
-        raise InputError(f"{old} {new}: found stored campaigns and also something to run, expected two stored ones")
+        raise InputError(f"{shown}: found stored campaigns and also something to run, expected two stored ones")
     was, now = _stored(old, db), _stored(new, db)
     if not (was.findings or was.sites or was.campaigns) or not (now.findings or now.sites or now.campaigns):
-        raise NothingRanError(f"{old} {new}: found a side without campaigns, findings and guard sites")
+        raise NothingRanError(f"{shown}: found a side without campaigns, findings and guard sites")
     note = unlike(was, now)
     found = Compared(differences(was, now), min(was.cases, now.cases), (note,) if note else ())
     report = diff_report(found, was, now)
@@ -173,13 +175,14 @@ def _diff_stored(
         raise SystemExit(EXIT_FOUND)
 
 
-def _stored(typed: str, db: str) -> Stored:
+def _stored(typed: str, db: DatabaseUrl) -> Stored:
     """The database or campaign that was typed."""
     name, separator, rest = typed.partition("=")
     named = separator and "://" in rest and "/" not in name
-    url, _, which = (rest if named else typed).partition("#") if "://" in typed else (db, "", typed)
-    with Database.open(url, create=False) as database:
-        return stored(database, which, name if named else typed, typed)
+    text, _, which = (rest if named else typed).partition("#") if "://" in typed else ("", "", typed)
+    shown = without_passwords(typed)
+    with Database.open(parse_url(text) if text else db, create=False) as database:
+        return stored(database, which, name if named else shown, shown)
 
 
 MOST_DRAWN = 20_000

@@ -19,19 +19,18 @@ from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.execute import selftest
 from ddefuzz.execute.pool import Pool
 from ddefuzz.findings import connection
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles import reference
 from ddefuzz.selfcheck import Check
 
 SCHEMA = "ddefuzz.doctor/1"
 
-SQLITE = "sqlite:///"
-
 
 @click.command("doctor")
 @db_option
 @output_options("text", "json")
-def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+def command(db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
     """Check this installation: torch's private names, the workers, the classification, the database.
 
     The classification is checked with reference programs whose site and cause are known.
@@ -50,20 +49,21 @@ def command(db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> Non
         raise SystemExit(EXIT_UNSUPPORTED)
 
 
-def _names(_: str) -> Iterable[Check]:
+def _names(_: DatabaseUrl) -> Iterable[Check]:
     torch_api.require()
     return torch_api.check()
 
 
-def _workers(_: str) -> Iterator[Check]:
+def _workers(_: DatabaseUrl) -> Iterator[Check]:
     with Pool(1) as pool:
         yield from selftest.checks(pool)
         yield from reference.checks(pool)
 
 
-def _database(url: str) -> Iterator[Check]:
+def _database(url: DatabaseUrl) -> Iterator[Check]:
     """A missing database is no error: the first campaign creates it. This check does not."""
-    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
+    path = url.path()
+    if path is not None and not path.exists():
         yield Check("findings database", ok=True, detail=f"{url}: does not exist yet; `ddefuzz run` creates it")
         return
     try:
@@ -72,7 +72,7 @@ def _database(url: str) -> Iterator[Check]:
         yield Check("findings database", ok=False, detail=str(error))
 
 
-PARTS: tuple[tuple[str, Callable[[str], Iterable[Check]]], ...] = (
+PARTS: tuple[tuple[str, Callable[[DatabaseUrl], Iterable[Check]]], ...] = (
     ("the findings database", _database),
     ("the private names of torch", _names),
     ("the workers and the reference programs", _workers),

@@ -14,7 +14,7 @@ from ddefuzz.cli.decisions import DECISIONS
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.findings_page import list_page, show_page
 from ddefuzz.cli.layout import counted
-from ddefuzz.cli.options import db_option
+from ddefuzz.cli.options import URL_OR_PATH, db_option
 from ddefuzz.cli.output import deliver, json_writers, output_options
 from ddefuzz.cli.reclassify import command as reclassify
 from ddefuzz.cli.streams import write_stdout
@@ -26,6 +26,7 @@ from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.results import results
 from ddefuzz.findings.textform import read_findings, write_findings
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import table
 
 DEFAULT_TEXT = Path("findings")
@@ -81,7 +82,7 @@ def command() -> None:
 )
 @output_options("text", "json", "jsonl")
 def list_(
-    db: str,
+    db: DatabaseUrl,
     states: tuple[State, ...],
     open_: bool,
     causes: tuple[str, ...],
@@ -141,7 +142,7 @@ def show(
     minimal: bool,
     original: bool,
     stage: Stage | None,
-    db: str,
+    db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
@@ -183,7 +184,7 @@ def _program(finding: Finding, *, minimal: bool) -> str:
 @command.command("export")
 @click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
 @db_option
-def export(folder: Path, db: str) -> None:
+def export(folder: Path, db: DatabaseUrl) -> None:
     """Write the findings as text files for review.
 
     Each finding gets a folder in FOLDER (default: findings). FOLDER/known.toml has the decisions.
@@ -197,7 +198,7 @@ def export(folder: Path, db: str) -> None:
 @command.command("import")
 @click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_TEXT, required=False)
 @db_option
-def import_(folder: Path, db: str) -> None:
+def import_(folder: Path, db: DatabaseUrl) -> None:
     """Add findings from text files to the database.
 
     FOLDER is one that `findings export` wrote (default: findings). Importing it twice changes nothing.
@@ -209,9 +210,9 @@ def import_(folder: Path, db: str) -> None:
 
 
 @command.command("merge")
-@click.argument("others", metavar="URL...", nargs=-1, required=True)
+@click.argument("others", metavar="URL...", type=URL_OR_PATH, nargs=-1, required=True)
 @db_option
-def merge(others: tuple[str, ...], db: str) -> None:
+def merge(others: tuple[DatabaseUrl, ...], db: DatabaseUrl) -> None:
     """Add the findings and guard sites of other databases.
 
     Use it to join the databases of shards. The order of URLs does not matter.
@@ -219,7 +220,7 @@ def merge(others: tuple[str, ...], db: str) -> None:
     with Database.open(db) as database, database.transaction():
         before = {finding.id for finding in database.findings()}
         for url in others:
-            with Database.open(url if "://" in url else f"sqlite:///{url}", create=False) as other:
+            with Database.open(url, create=False) as other:
                 database.merge(other.findings())
                 for version in other.torch_versions():
                     database.merge_sites(version, other.sites(version))

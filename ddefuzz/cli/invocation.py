@@ -13,11 +13,12 @@ import rich_click as click
 from click.core import ParameterSource
 
 from ddefuzz.cli.options import DEFAULT_DB
+from ddefuzz.findings.url import parse_url
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The words that start ddefuzz and Python, and the database's URL if it has to be typed, else empty."""
+    """The words that start ddefuzz and Python, and the database's URL (without its password) if it has to be typed."""
 
     program: str = "ddefuzz"
     python: str = "python"
@@ -67,5 +68,5 @@ def typed_db(context: click.Context) -> str:
     """The database that was typed, if a command without `--db` would use another one."""
     if context.get_parameter_source("db") is not ParameterSource.COMMANDLINE:
         return ""
-    db = str(context.params.get("db", ""))
-    return "" if db == (context.lookup_default("db") or DEFAULT_DB) else db
+    db = context.params.get("db")
+    return "" if db == (context.lookup_default("db") or parse_url(DEFAULT_DB)) else str(db or "")

@@ -118,10 +118,10 @@ def main() -> None:
         say(f"ddefuzz: {said}")
         sys.exit(code)
     except click.ClickException as error:
-        say(_usage_line(error))
+        _say(_usage_line(error))
         sys.exit(EXIT_USAGE)
     except DdefuzzError as error:
-        say(f"ddefuzz: {error}")
+        _say(f"ddefuzz: {error}")
         sys.exit(error.exit_code)
     except SystemExit as ended:
         if not isinstance(ended.__context__, BrokenPipeError):
@@ -133,10 +133,21 @@ def main() -> None:
         limited = unsupported_by(error, "cannot go on")
         if limited is not None:
             give_up_streams()
-            say(f"ddefuzz: {limited}")
+            _say(f"ddefuzz: {limited}")
             sys.exit(limited.exit_code)
-        say(_internal_line(error))
+        _say(_internal_line(error))
         sys.exit(EXIT_INTERNAL)
+
+
+def _say(text: str) -> None:
+    say(_without_passwords(text))
+
+
+def _without_passwords(text: str) -> str:
+    """An error without the passwords of databases, which may be anywhere in what was typed or set."""
+    from ddefuzz.findings.url import text_without_passwords  # noqa: PLC0415 SQLAlchemy takes longer than `--help`
+
+    return text_without_passwords(text, [*sys.argv, os.environ.get("DDEFUZZ_DB", "")])
 
 
 def _usage_line(error: click.ClickException) -> str:
@@ -161,7 +172,7 @@ def _internal_line(error: Exception) -> str:
         return f"{report}{said}; please report it with this traceback"
     try:
         with tempfile.NamedTemporaryFile("w", prefix="ddefuzz-", suffix=".txt", delete=False, encoding="utf-8") as file:
-            file.write(f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{report}")
+            file.write(_without_passwords(f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{report}"))
     except OSError:  # a full disk may have caused the error
         return f"{said}; please report it with what DDEFUZZ_DEBUG=1 shows"
     return f"{said}; please report it with {file.name}"

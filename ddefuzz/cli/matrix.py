@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,7 @@ from ddefuzz import __version__
 from ddefuzz.campaign.corpus import KeptCase, kept_cases
 from ddefuzz.cli.interpreters import interpreters_of, pythons_option
 from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.options import jobs_option
+from ddefuzz.cli.options import URL, jobs_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import findings_in
@@ -27,6 +28,7 @@ from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
 from ddefuzz.repro.case_script import case_script
@@ -55,7 +57,7 @@ OUTCOMES: dict[Change, Outcome] = {
 @click.option(
     "--db",
     "url",
-    metavar="URL",
+    type=URL,
     help="Run the findings of this database, instead of those in findings/. The results are saved in it. What has a "
     "result there is not run again.",
 )
@@ -82,7 +84,7 @@ OUTCOMES: dict[Change, Outcome] = {
 def command(
     paths: tuple[Path, ...],
     pythons: tuple[str, ...],
-    url: str | None,
+    url: DatabaseUrl | None,
     fresh: bool,
     ids: tuple[str, ...],
     runs: int,
@@ -204,11 +206,11 @@ def _case_scripts(
     return cells
 
 
-def _without_paths(line: str, interpreters: tuple[Interpreter, ...], url: str | None) -> str:
+def _without_paths(line: str, interpreters: tuple[Interpreter, ...], url: DatabaseUrl | None) -> str:
     """The command line without the machine's paths of interpreters and of the database."""
     for one in interpreters:
         line = line.replace(one.python, "PATH")
-    return line if url is None else line.replace(url, "URL")
+    return line if url is None else line.replace(shlex.quote(str(url)), "URL")
 
 
 def _selected(

@@ -27,6 +27,7 @@ from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, KEY, CallableSubject, ProgramSubject, Run, Runner, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
@@ -109,7 +110,7 @@ def command(
     from_original: bool,
     max_attempts: int,
     timeout: float,
-    db: str,
+    db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:

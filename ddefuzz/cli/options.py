@@ -8,7 +8,9 @@ from typing import Any, TypeVar, get_args
 
 import rich_click as click
 
+from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import STAGES, Stage
+from ddefuzz.findings.url import DatabaseUrl, parse_url
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS
 
@@ -36,6 +38,35 @@ class Jobs(click.ParamType[int]):
         self.fail(f"found {text!r}, expected a number of processes or auto", param, ctx)
 
 
+class UrlType(click.ParamType[DatabaseUrl]):
+    """The URL of a database, or the path of an SQLite database if `paths` is set.
+
+    A URL with `***`, as ddefuzz shows it, means the one in the settings if that is shown so.
+    """
+
+    name = "URL"
+
+    def __init__(self, *, paths: bool = False) -> None:
+        self.paths = paths
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> DatabaseUrl:
+        """Parse the URL. A wrong one is a usage error, which does not repeat a password."""
+        if isinstance(value, DatabaseUrl):
+            return value
+        text = str(value)
+        configured = ctx.lookup_default("db") if ctx is not None else None
+        if isinstance(configured, DatabaseUrl) and text == str(configured):
+            return configured
+        try:
+            return parse_url(f"sqlite:///{text}" if self.paths and "://" not in text else text)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+URL = UrlType()
+URL_OR_PATH = UrlType(paths=True)
+
+
 def available_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -52,7 +83,7 @@ jobs_option = click.option(
 )
 
 db_option = click.option(
-    "--db", "db", metavar="URL", default=DEFAULT_DB, show_default=True, help="URL of the findings database."
+    "--db", "db", type=URL, default=DEFAULT_DB, show_default=True, help="URL of the findings database."
 )
 
 stages_option = click.option(

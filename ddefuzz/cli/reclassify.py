@@ -18,6 +18,7 @@ from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.reclassify import Became, Reclassified, only_observed, reclassified
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.capture import classify
 
 SCHEMA = "ddefuzz.reclassify/1"
@@ -60,7 +61,9 @@ class Counts(msgspec.Struct, frozen=True):
 )
 @db_option
 @output_options("text", "json", "jsonl")
-def command(write: bool, drop_unobserved: bool, db: str, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+def command(
+    write: bool, drop_unobserved: bool, db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]
+) -> None:
     """Apply the current rules of classification to the stored failures, and print what changes.
 
     A finding can get another site and so another id, merge with another finding, split, or get another cause.

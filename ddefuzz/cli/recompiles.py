@@ -8,7 +8,7 @@ from pathlib import Path
 import rich_click as click
 
 from ddefuzz.cli.layout import counted
-from ddefuzz.cli.options import jobs_option
+from ddefuzz.cli.options import URL, jobs_option
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.recompiles_page import writers
@@ -16,6 +16,7 @@ from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.execute.repeated import MODES, Mode
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.recompile.model import FORMS, REFERENCE_SIZES, Form, Recompiled, RecompileTask
 from ddefuzz.recompile.run import recompiles
 
@@ -47,7 +48,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 @click.option("--form", "forms", type=click.Choice(FORMS), metavar="FORM", multiple=True, default=FORMS,
               show_default=True, help="plain (a function), out (with out=), method, in-place (the method that changes "
               "its first argument) or module (nn.Modules with buffers). Can be repeated.")  # fmt: skip
-@click.option("--db", metavar="URL", help="Record needless compilations as findings in this database. "
+@click.option("--db", type=URL, help="Record needless compilations as findings in this database. "
               "`ddefuzz minimize --all` then minimizes and confirms them.")  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), metavar="FILE",
               help="Append each result to FILE. Ops that have a result in it are not counted again.")  # fmt: skip
@@ -60,7 +61,7 @@ def command(
     sizes: tuple[int, ...],
     modes: tuple[Mode, ...],
     forms: tuple[Form, ...],
-    db: str | None,
+    db: DatabaseUrl | None,
     keep: Path | None,
     fail_on: str,
     jobs: int,
@@ -89,7 +90,7 @@ def command(
         raise SystemExit(EXIT_FOUND)
 
 
-def _recorded(url: str, sightings: tuple[Sighting, ...]) -> str:
+def _recorded(url: DatabaseUrl, sightings: tuple[Sighting, ...]) -> str:
     """Record the sightings, and say how many findings they are."""
     now = datetime.now(UTC)
     with Database.open(url) as database, database.transaction():

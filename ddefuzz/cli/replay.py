@@ -13,7 +13,7 @@ from ddefuzz.campaign.corpus import KeptCase, finding_cases, kept_cases, trusted
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, replay, statuses, statuses_of_findings
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.options import jobs_option
+from ddefuzz.cli.options import URL, jobs_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import replay_scripts
@@ -23,6 +23,7 @@ from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.formats.table import NAMES
 
 SCHEMA = "ddefuzz.replay/1"
@@ -33,7 +34,7 @@ DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
 
 @click.command("replay")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
-@click.option("--db", "known", metavar="URL", help="Also replay the findings of this database.")
+@click.option("--db", "known", type=URL, help="Also replay the findings of this database.")
 @click.option(
     "--trust",
     is_flag=True,
@@ -42,16 +43,16 @@ DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
 )
 @click.option("--scripts", is_flag=True, help="Run the stand-alone scripts of the findings instead, one process each.")
 @click.option("--python", metavar="PATH", help="With --scripts: the interpreter, of any torch (default: this one).")
-@click.option("--sites", "url", metavar="URL", help="Save the guard sites that the cases reach in this database.")
+@click.option("--sites", "url", type=URL, help="Save the guard sites that the cases reach in this database.")
 @jobs_option
 @output_options("text", *NAMES)
 def command(
     paths: tuple[Path, ...],
-    known: str | None,
+    known: DatabaseUrl | None,
     trust: bool,
     scripts: bool,
     python: str | None,
-    url: str | None,
+    url: DatabaseUrl | None,
     jobs: int,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
@@ -119,7 +120,7 @@ def command(
         raise SystemExit(EXIT_FOUND)
 
 
-def _nothing(paths: tuple[Path, ...], known: str | None) -> str:
+def _nothing(paths: tuple[Path, ...], known: DatabaseUrl | None) -> str:
     if not paths and known is None:
         names = " or ".join(map(str, DEFAULT_PATHS))
         return f"found no folder {names} in {Path.cwd()}, expected one of them, a PATH or --db"
@@ -127,9 +128,9 @@ def _nothing(paths: tuple[Path, ...], known: str | None) -> str:
     return f"found no case to replay in {places}, expected programs there"
 
 
-def _cases_of(url: str) -> tuple[KeptCase, ...]:
+def _cases_of(url: DatabaseUrl) -> tuple[KeptCase, ...]:
     with Database.open(url, create=False) as database:
-        return finding_cases(database.findings(), url)
+        return finding_cases(database.findings(), str(url))
 
 
 def _page(results: tuple[Replayed, ...], page: Page) -> str:

@@ -19,6 +19,7 @@ from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding, read_findings
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.repro.run import STATUSES, ScriptResult, Written, run_scripts, torch_of
 from ddefuzz.speckey.case import foreign_module
 
@@ -27,7 +28,7 @@ SCHEMA = "ddefuzz.scripts/1"
 
 def replay_scripts(
     paths: Iterable[Path],
-    url: str | None,
+    url: DatabaseUrl | None,
     python: str,
     jobs: int,
     format_: str,
@@ -66,7 +67,7 @@ def _safe(finding: Finding) -> Finding | Written:
     return Written(finding.id, finding.kind, refused) if module else finding
 
 
-def findings_in(paths: Iterable[Path], url: str | None) -> list[Finding]:
+def findings_in(paths: Iterable[Path], url: DatabaseUrl | None) -> list[Finding]:
     """The findings in folders (of all, or of one) and in a database, by id."""
     found: dict[str, Finding] = {}
     for path in paths:

@@ -19,6 +19,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.results import results
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.formats.table import FORMATS, NAMES
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
 from ddefuzz.versions.kept import statuses
@@ -61,7 +62,7 @@ def command(
     finding_id: str | None,
     all_: bool,
     env: bool,
-    db: str,
+    db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:

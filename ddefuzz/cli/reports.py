@@ -18,6 +18,7 @@ from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import Writer
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import MINIMAL, ORIGINAL
+from ddefuzz.findings.url import without_passwords
 from ddefuzz.formats.record import Outcome, Report, Result, Rule
 from ddefuzz.formats.table import FORMATS
 from ddefuzz.oracles.table import kinds
@@ -35,8 +36,8 @@ def writers_of(report: Report) -> dict[str, Writer]:
 
 
 def command_line() -> str:
-    """The command line of this process."""
-    return shlex.join(["ddefuzz", *sys.argv[1:]])
+    """The command line of this process, without the passwords of databases."""
+    return shlex.join(["ddefuzz", *map(without_passwords, sys.argv[1:])])
 
 
 def rules() -> tuple[Rule, ...]:

@@ -27,6 +27,7 @@ from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanE
 from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.known import Known, Now, decided, known_now, read_known
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.formats.table import NAMES as NAMES_OF_FORMATS
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism
@@ -136,7 +137,7 @@ def command(
     minimize: bool,
     fail_on: FailOn,
     known_file: Path | None,
-    db: str,
+    db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:

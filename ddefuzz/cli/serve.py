@@ -12,6 +12,7 @@ from ddefuzz.cli.options import db_option
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 
 
 @click.command("serve")
@@ -42,7 +43,9 @@ from ddefuzz.findings.database import Database
 )
 @db_option
 @who_option
-def command(host: str, port: int, read_only: bool, with_token: bool, hosts: tuple[str, ...], db: str, who: str) -> None:
+def command(
+    host: str, port: int, read_only: bool, with_token: bool, hosts: tuple[str, ...], db: DatabaseUrl, who: str
+) -> None:
     """Show the findings in a browser, and decide on them there.
 
     The dashboard reads the same database as the other commands, also while a campaign writes to it. It needs the

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, StrictInt, ValidationError
 
 from ddefuzz.errors import InputError
 from ddefuzz.files import read_toml
+from ddefuzz.findings.url import DatabaseUrl, parse_url
 
 PREFIX = "DDEFUZZ_"
 
@@ -82,16 +83,29 @@ class Settings(sources.BaseSettings):
 def read() -> dict[str, Any]:
     """The settings by parameter. Raises InputError for invalid TOML, an unknown key, or a value of the wrong type."""
     try:
-        return Settings().model_dump(by_alias=True, exclude_unset=True)
+        values = Settings().model_dump(by_alias=True, exclude_unset=True)
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
+    else:
+        return values | {name: _url(name, str(value)) for name, value in values.items() if name == "db"}
     place, name = _found(key)
     if key in Settings.model_fields:
         expected = Settings.model_fields[key].description
-        raise InputError(f"{place}: found {name} = {_source(place)()[key]!r}, expected {expected}")
+        value = _source(place)()[key]
+        secret = key == "db" and not isinstance(value, int | float)  # a list of URLs, with passwords
+        found = f"a {type(value).__name__}" if secret else repr(value)
+        raise InputError(f"{place}: found {name} = {found}, expected {expected}")
     known = [_name(one, place) for one in Settings.model_fields]
     near = "".join(f"did you mean {_name(one, place)!r}? " for one in get_close_matches(key, Settings.model_fields, 1))
     raise InputError(f"{place}: found the unknown key {name!r}, {near}expected one of {', '.join(known)}")
+
+
+def _url(key: str, text: str) -> DatabaseUrl:
+    try:
+        return parse_url(text)
+    except InputError as error:
+        place, name = _found(key)
+        raise InputError(f"{place}: {name}: {error}") from error
 
 
 def default_map(command: click.Command, found: dict[str, Any]) -> dict[str, Any]:

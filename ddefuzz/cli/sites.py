@@ -16,6 +16,7 @@ from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, 
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Language
 
 
@@ -90,7 +91,7 @@ def command(
     summary: bool,
     torch: str | None,
     html: Path | None,
-    db: str,
+    db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:
@@ -107,7 +108,7 @@ def command(
     inventory = installed()
     with Database.open(db, create=False) as database:
         known = database.torch_versions()
-        wanted = _version(torch, inventory.torch, known, database.url)
+        wanted = _version(torch, inventory.torch, known, str(database.url))
         records = database.sites(wanted)
     of_installed = wanted == inventory.torch
     everything = guard_sites(inventory.calls if of_installed else (), records)

@@ -19,6 +19,7 @@ from ddefuzz.cli.sweep_page import census_page
 from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.formats.table import NAMES as FORMAT_NAMES
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
@@ -74,7 +75,7 @@ def command(
     programs: int | None,
     oracles: tuple[str, ...],
     fail_on: str,
-    db: str,
+    db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
 ) -> None:

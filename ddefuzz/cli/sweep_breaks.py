@@ -15,6 +15,7 @@ from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.sweep_document import in_cell, markdown_table
 from ddefuzz.errors import EXIT_INTERRUPTED
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.sweep.breaks import PROGRAMS, BreakCensus, OpBreaks, sweep_breaks
 
 FORMATS = ("text", "json", "markdown")
@@ -24,7 +25,7 @@ def count_breaks(
     globs: tuple[str, ...],
     jobs: int,
     programs: int,
-    db: str,
+    db: DatabaseUrl,
     fresh: bool,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],

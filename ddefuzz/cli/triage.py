@@ -23,6 +23,7 @@ from ddefuzz.findings.decisions import By, changed
 from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.typed import checked_url
+from ddefuzz.findings.url import DatabaseUrl
 
 Ask = Callable[[str], str]
 Decide = Callable[[Database, Finding, By, Ask], Finding]
@@ -105,7 +106,7 @@ SKIP, BACK, UNDO, QUIT, MORE = "s", "z", "u", "q", " "
 @click.option("--all", "all_", is_flag=True, help="Also show findings that do not depend on data.")
 @db_option
 @who_option
-def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: str, who: str) -> None:
+def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: DatabaseUrl, who: str) -> None:
     """Decide on findings in the terminal: one finding per screen, one key per decision.
 
     A screen has the program, the condition that the site evaluates, torch's source around a Python site, what would

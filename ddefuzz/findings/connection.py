@@ -14,9 +14,10 @@ import alembic.command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect
 
-from ddefuzz.errors import DatabaseError
+from ddefuzz.errors import DatabaseError, InputError
+from ddefuzz.findings.url import DatabaseUrl
 
 BUSY_TIMEOUT_S = 30.0
 SCHEMA_REVISION = "0011"
@@ -41,46 +42,42 @@ _CAUSES = (
 
 
 @contextmanager
-def errors_of(url: str) -> Iterator[None]:
+def errors_of(url: DatabaseUrl) -> Iterator[None]:
     """Convert SQLAlchemy's errors about the database itself into `DatabaseError`s of one line."""
     try:
         yield
     except exc.IntegrityError:
         raise  # a bug of ddefuzz, not of the database
     except exc.DBAPIError as error:
-        message = " ".join(str(error.orig).split())
+        message = url.hidden_in(" ".join(str(error.orig).split()))
         for part, found, expected in _CAUSES:
             if part in message.lower():
                 raise DatabaseError(f"findings database {url}: {found}, expected {expected}") from error
         raise DatabaseError(f"findings database {url}: {message}") from error
 
 
-def open_engine(url: str, *, create: bool = True) -> Engine:
+def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:
     """An engine for the database. It is migrated if needed, and created unless `create` is False.
 
     Raises `DatabaseError` if the database cannot be reached or is not one of this version of ddefuzz.
     """
-    try:
-        parsed = make_url(url)
-    except exc.ArgumentError as error:
-        raise DatabaseError(
-            f"findings database {url!r}: found no valid URL, expected one such as sqlite:///PATH"
-        ) from error
+    parsed = url.for_sqlalchemy()
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")  # the driver of the extra `postgres`
-    shown = parsed.render_as_string(hide_password=True)
-    _check_place(parsed, shown, create=create)
+    _check_place(url, create=create)
     try:
         engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S} if _is_sqlite(parsed) else {})
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
-        raise DatabaseError(f"findings database {shown}: found no driver for this kind of database: {error}") from error
+        raise DatabaseError(f"findings database {url}: found no driver for this kind of database: {error}") from error
+    except (exc.ArgumentError, ValueError) as error:  # it may quote the whole URL
+        raise InputError(f"findings database {url}: found a URL that its driver does not take") from error
     if _is_sqlite(parsed):
         event.listen(engine, "connect", _on_connect)
         event.listen(engine, "begin", _on_begin)
     if parsed.get_backend_name() == "postgresql":
         event.listen(engine, "begin", _on_begin_of_a_server)
-    with errors_of(shown):
-        _bring_to_current_schema(engine, shown)
+    with errors_of(url):
+        _bring_to_current_schema(engine, url)
     return engine
 
 
@@ -88,23 +85,23 @@ def _is_sqlite(url: URL) -> bool:
     return url.get_backend_name() == "sqlite"
 
 
-def _check_place(url: URL, shown: str, *, create: bool) -> None:
-    if not _is_sqlite(url) or not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+def _check_place(url: DatabaseUrl, *, create: bool) -> None:
+    path = url.path()
+    if path is None:
         return
-    path = Path(url.database)
     if path.is_dir():
-        raise DatabaseError(f"findings database {shown}: found a folder, expected a file")
+        raise DatabaseError(f"findings database {url}: found a folder, expected a file")
     if path.exists():
         return
     if not create:
         raise DatabaseError(
-            f"findings database {shown}: found no such file as {path.resolve()}, expected a database: "
+            f"findings database {url}: found no such file as {path.resolve()}, expected a database: "
             "`ddefuzz run` creates one, or give --db"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DatabaseError(f"findings database {shown}: its folder cannot be created: {error.strerror}") from error
+        raise DatabaseError(f"findings database {url}: its folder cannot be created: {error.strerror}") from error
 
 
 def _on_connect(connection: Any, _record: object) -> None:
@@ -127,7 +124,7 @@ def _on_begin_of_a_server(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
-def _bring_to_current_schema(engine: Engine, shown: str) -> None:
+def _bring_to_current_schema(engine: Engine, url: DatabaseUrl) -> None:
     with engine.connect().execution_options(reads=True) as connection:
         if _revision(connection) == SCHEMA_REVISION:
             return
@@ -137,7 +134,7 @@ def _bring_to_current_schema(engine: Engine, shown: str) -> None:
             return
         if found is None and inspect(connection).get_table_names():
             raise DatabaseError(
-                f"findings database {shown}: found tables without a schema version, expected a database of ddefuzz"
+                f"findings database {url}: found tables without a schema version, expected a database of ddefuzz"
             )
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
@@ -145,7 +142,7 @@ def _bring_to_current_schema(engine: Engine, shown: str) -> None:
         known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
         if found is not None and found not in known:
             raise DatabaseError(
-                f"findings database {shown}: schema {found} is newer than this ddefuzz ({SCHEMA_REVISION}): "
+                f"findings database {url}: schema {found} is newer than this ddefuzz ({SCHEMA_REVISION}): "
                 "upgrade ddefuzz or give another --db"
             )
         config.attributes["connection"] = connection
@@ -156,15 +153,14 @@ def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def check(url: str) -> str:
+def check(url: DatabaseUrl) -> str:
     """The state of the database in one line, for `doctor`. Raises `DatabaseError` if it cannot be used."""
     engine = open_engine(url)
-    shown = engine.url.render_as_string(hide_password=True)
-    with errors_of(shown), engine.begin() as connection:
+    with errors_of(url), engine.begin() as connection:
         if engine.dialect.name == "sqlite":
             problems = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(3)")]
             if problems != ["ok"]:
-                raise DatabaseError(f"findings database {shown}: the file is corrupt: {problems[0]}")
+                raise DatabaseError(f"findings database {url}: the file is corrupt: {problems[0]}")
         findings = connection.exec_driver_sql("SELECT count(*) FROM findings").scalar_one()
     engine.dispose()
-    return f"{shown}: schema {SCHEMA_REVISION}, {findings} findings, writable"
+    return f"{url}: schema {SCHEMA_REVISION}, {findings} findings, writable"

@@ -53,6 +53,7 @@ from ddefuzz.findings.schema import (
     SweptRow,
 )
 from ddefuzz.findings.sites import save_sites
+from ddefuzz.findings.url import DatabaseUrl, parse_url
 
 Answer = TypeVar("Answer")
 
@@ -67,16 +68,16 @@ class RecordResult(msgspec.Struct, frozen=True):
 class Database:
     """An open findings database. Open it with `Database.open`, and `close` it or use it in a `with` block."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(self, url: DatabaseUrl, *, create: bool = True) -> None:
         self._engine = open_engine(url, create=create)
         self._open = local()  # .session: the transaction of this thread
-        self._file = OpenFile(self._engine.url)
-        self.url = self._engine.url.render_as_string(hide_password=True)
+        self._file = OpenFile(url)
+        self.url = url
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True) -> Database:
-        """Open the database. Creates and migrates it if needed. Raises `DatabaseError`."""
-        return cls(url, create=create)
+    def open(cls, url: DatabaseUrl | str, *, create: bool = True) -> Database:
+        """Open the database. Creates and migrates it if needed. Raises `DatabaseError`, or `InputError` for the URL."""
+        return cls(parse_url(url) if isinstance(url, str) else url, create=create)
 
     def close(self) -> None:
         """Close all connections."""

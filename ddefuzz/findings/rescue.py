@@ -10,19 +10,18 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from sqlalchemy import URL
-
 from ddefuzz.errors import DatabaseError, InputError
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import write_findings
+from ddefuzz.findings.url import DatabaseUrl
 
 
 class OpenFile:
     """The file of an SQLite database that was just opened. A database without a file counts as always present."""
 
-    def __init__(self, url: URL) -> None:
-        is_file = url.get_backend_name() == "sqlite" and url.database and not url.database.startswith((":", "file:"))
-        self.path = Path(url.database).absolute() if is_file and url.database else None
+    def __init__(self, url: DatabaseUrl) -> None:
+        path = url.path()
+        self.path = None if path is None else path.absolute()
         self._identity = self._now()
 
     def is_there(self) -> bool:
@@ -40,7 +39,7 @@ class OpenFile:
 
 
 @contextmanager
-def rescued(file: OpenFile, url: str, findings: Callable[[], tuple[Finding, ...]]) -> Iterator[None]:
+def rescued(file: OpenFile, url: DatabaseUrl, findings: Callable[[], tuple[Finding, ...]]) -> Iterator[None]:
     """Wrap a transaction. If the file is gone afterwards, save the findings as text and raise `DatabaseError`."""
     try:
         yield

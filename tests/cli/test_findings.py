@@ -348,7 +348,7 @@ def test_reading_findings_never_imports_torch(url: str) -> None:
 def test_exit_codes_and_one_line_errors(tmp_path: Path) -> None:
     for args, code, line in (
         (["--db", f"sqlite:///{tmp_path}/none.db"], 4, "no such file"),
-        (["--db", "none"], 4, "no valid URL"),
+        (["--db", "none"], 2, "found 'none', expected the URL of a database such as sqlite:///PATH"),
         (["--format", "xml"], 2, "Invalid value for '--format'"),
     ):
         result = subprocess.run(

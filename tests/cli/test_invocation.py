@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from ddefuzz.cli.invocation import Invocation, current_invocation, program_words
 from ddefuzz.cli.options import DEFAULT_DB, db_option
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import parse_url
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
 OTHER = "sqlite:///other.db"
@@ -80,7 +81,7 @@ def test_the_database_is_named_where_the_default_is_another(
         del db
         seen.append(current_invocation().db)
 
-    defaults = {} if configured is None else {"db": configured}
+    defaults = {} if configured is None else {"db": parse_url(configured)}
     assert CliRunner().invoke(command, words, default_map=defaults).exit_code == 0
     assert seen == [expected]
 

@@ -36,6 +36,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, set_state
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.textform import read_findings, write_findings
+from ddefuzz.findings.url import parse_url
 from tests.findings.arbitrary_findings import failure_of, sighting
 
 WRITERS = 2
@@ -141,7 +142,7 @@ def main(rounds: int, url: str, seed: int = 0) -> dict[str, int | float]:
 
 def verify(url: str, campaigns: list[int], acknowledged: list[int]) -> None:
     """Check what the docstring of this file lists."""
-    check(url)
+    check(parse_url(url))
     with Database.open(url) as database:
         findings = database.findings()
         progress = {one.id: one.next_index for one in database.unfinished()}

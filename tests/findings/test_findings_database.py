@@ -31,6 +31,7 @@ from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import MOST_OBSERVED, Confirmation, Finding, as_document, stamp
 from ddefuzz.findings.rows import id_of, sequence_of
 from ddefuzz.findings.schema import Table
+from ddefuzz.findings.url import parse_url
 from tests.findings.arbitrary_findings import (
     CHUNK,
     OTHER_PROGRAM,
@@ -218,7 +219,7 @@ def test_campaigns_can_be_resumed_until_they_are_finished(database: Database) ->
 
 
 def test_models_and_migrations_agree(tmp_path: Path) -> None:
-    with open_engine(url_in(tmp_path)).connect() as connection:
+    with open_engine(parse_url(url_in(tmp_path))).connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), Table.metadata)
     # It does not know that an index can be for one dialect.
     assert [(what, index.name) for what, index in differences] == [("add_index", "ix_findings_listed")]

@@ -16,6 +16,7 @@ from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.connection import check
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, note
+from ddefuzz.findings.url import parse_url
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +116,7 @@ def test_a_corrupt_database(tmp_path: Path) -> None:
     content[8_192:] = b"\xa5" * (len(content) - 8_192)
     path.write_bytes(content)
     with pytest.raises(DatabaseError, match="corrupt"):
-        check(url(path))
+        check(parse_url(url(path)))
     with (
         pytest.raises(DatabaseError, match="corrupt, expected an intact database"),
         Database.open(url(path)) as database,
@@ -161,7 +162,6 @@ def test_a_database_that_is_held_by_another(tmp_path: Path, monkeypatch: pytest.
     [
         ("sqlite:///{tmp}/none.db", "found no such file as .*, expected a database: `ddefuzz run`"),
         ("sqlite:///{tmp}", "found a folder, expected a file"),
-        ("findings.db", "found no valid URL, expected one such as sqlite:///PATH"),
         ("nonesuch://x/y", "found no driver"),
         ("mysql+nonesuch://x/y", "found no driver"),
     ],
@@ -171,12 +171,6 @@ def test_a_place_that_is_not_one(tmp_path: Path, given: str, message: str) -> No
         Database.open(given.format(tmp=tmp_path), create=False)
 
 
-def test_a_password_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DatabaseError) as caught:
-        Database.open("nonesuch://ada:secret@host/db")
-    assert "secret" not in str(caught.value)
-
-
 def test_check_returns_a_line_for_doctor(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ddefuzz.db"
-    assert check(url(path)) == f"sqlite:///{path}: schema 0011, 0 findings, writable"
+    assert check(parse_url(url(path))) == f"sqlite:///{path}: schema 0011, 0 findings, writable"

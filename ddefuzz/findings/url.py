@@ -1,0 +1,125 @@
+"""The URL of a findings database. Its text never has a password: only SQLAlchemy gets the whole URL."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from sqlalchemy import URL, exc, make_url
+
+from ddefuzz.errors import InputError
+
+_EXPECTED: Final = "expected the URL of a database such as sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+_SCHEME: Final = re.compile(r"[A-Za-z][\w+]*://")
+
+_SHOWN_KEYS: Final = frozenset(
+    ("host", "hostaddr", "port", "dbname", "user", "connect_timeout", "application_name", "client_encoding", "sslmode")
+)
+"""The keys of the query whose values are shown. Any other may have a password, or be a part of one with an `&`."""
+
+_PASSWORD_IN_TEXT: Final = re.compile(r"([A-Za-z][\w+]*://[^\s:/@]*):\S*@")
+_KEY_IN_TEXT: Final = re.compile(r"(\w*(?:password|passwd|pwd|secret|token)=)[^\s&'\"]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DatabaseUrl:
+    """A valid URL. `str`, `repr` and `format` give it without what may be secret, which is shown as `***`."""
+
+    shown: str
+    _whole: URL
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
+    def path(self) -> Path | None:
+        """The file of an SQLite database, None for a server and for a database in memory."""
+        name = self._whole.database
+        is_file = self._whole.get_backend_name() == "sqlite" and name and not name.startswith((":memory:", "file:"))
+        return Path(name) if is_file and name else None
+
+    def for_sqlalchemy(self) -> URL:
+        """The whole URL, with the password. It must not be printed or stored."""
+        return self._whole
+
+    def hidden_in(self, text: str) -> str:
+        """A text, such as a message of the driver, without what this URL hides."""
+        values = [self._whole.password, *(one for name in self._hidden_keys() for one in self._values(name))]
+        for value in sorted({str(value) for value in values if value}, key=len, reverse=True):
+            for spelling in (value, quote(value, safe=""), quote_plus(value)):
+                text = text.replace(spelling, "***")
+        return text
+
+    def _hidden_keys(self) -> list[str]:
+        return [name for name in self._whole.query if name not in _SHOWN_KEYS]
+
+    def _values(self, name: str) -> tuple[str, ...]:
+        value = self._whole.query[name]
+        return (name, value) if isinstance(value, str) else (name, *value)
+
+
+def parse_url(text: str) -> DatabaseUrl:
+    """Parse what was typed or set. Raises `InputError`, which does not repeat what may be a password."""
+    url, problem = _parsed(text)
+    if url is None:
+        raise InputError(f"found {_beginning(text)}{problem}, {_EXPECTED}")
+    hidden = [name for name in url.query if name not in _SHOWN_KEYS]
+    if url.password is None and not hidden:
+        return DatabaseUrl(text, url)
+    shown = url.difference_update_query(hidden).render_as_string(hide_password=True)
+    rest = ("&***" if len(hidden) < len(url.query) else "?***") if hidden else ""
+    return DatabaseUrl(shown + rest, url)
+
+
+def _parsed(text: str) -> tuple[URL | None, str]:
+    """The URL, or None and what is wrong."""
+    try:
+        url = make_url(text)
+    except exc.ArgumentError:
+        return None, ""
+    except ValueError:
+        return None, ", whose port is not a number"
+    if not text.isprintable():
+        return None, ", which has control characters"
+    if url.get_backend_name() == "sqlite":
+        server = (url.username, url.password, url.host, url.port)
+        return (url, "") if server == (None, None, None, None) else (None, ", which names a server")
+    if url.port is not None and not 0 < url.port < 65536:
+        return None, ", whose port is not from 1 to 65535"
+    # An @, / or : of a password that is not encoded would make a part of it the host, the port or the database.
+    if text.count("@") > (url.username is not None):
+        return None, ", which has an @ of its own (in a user, a password or a database @ is %40, / is %2F, : is %3A)"
+    return url, ""
+
+
+def _beginning(text: str) -> str:
+    """As much of an invalid URL as cannot be a password."""
+    scheme = _SCHEME.match(text)
+    if scheme is not None:
+        return f"a URL that begins with {scheme[0]}"
+    return "a text that is no URL" if re.search(r"[:@=?&]", text) else repr(text)
+
+
+def without_passwords(word: str) -> str:
+    """A word of a command line. A database URL in it is as it is shown."""
+    scheme = _SCHEME.search(word)
+    if scheme is None:
+        return word
+    try:
+        return word[: scheme.start()] + str(parse_url(word[scheme.start() :]))
+    except InputError:
+        return f"{word[: scheme.end()]}***"
+
+
+def text_without_passwords(text: str, words: list[str]) -> str:
+    """A text that may repeat one of the words (those of the command line), and URLs from elsewhere."""
+    for word in words:
+        if _SCHEME.search(word):
+            text = text.replace(word, without_passwords(word))
+    return _KEY_IN_TEXT.sub(r"\1***", _PASSWORD_IN_TEXT.sub(r"\1:***@", text))

@@ -1,0 +1,206 @@
+"""No command shows the password of a database: not on stdout or stderr, and not in a file."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import rich_click as click
+
+from ddefuzz.cli import doctor
+from ddefuzz.cli import main as program
+from ddefuzz.cli.main import COMMANDS
+from ddefuzz.cli.options import UrlType
+from ddefuzz.findings.database import Database
+from ddefuzz.formats.table import NAMES
+from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, sighting
+from tests.findings.servers import new_database, running_server
+
+WORD = "SECRETWORD"
+UNREACHABLE = f"postgresql://ada:{WORD}@127.0.0.1:1/x?sslpassword={WORD}&connect_timeout=5"
+INVALID = f"postgresql://ada:{WORD}@127.0.0.1:{WORD}/x"
+ID = CHUNK.key
+
+WORDS = {
+    "run": "--budget 1x -j 1",
+    "sweep": "--ops abs -j 1",
+    "recompiles": "--ops abs -j 1",
+    "sites": "",
+    "artifacts": ID,
+    "check-key": "torch.is_tensor",
+    "findings list": "",
+    "findings show": ID,
+    "findings export": "text",
+    "findings import": "text",
+    "findings merge": "{url}",
+    "findings set": f"{ID} fixed",
+    "findings note": f"{ID} text",
+    "findings dup": f"{ID} {ROLL.key}",
+    "findings undup": ID,
+    "findings link": f"{ID} https://example.org/1",
+    "findings undo": ID,
+    "findings reclassify": "",
+    "triage": "",
+    "serve": "--port 0",
+    "minimize": ID,
+    "answers": ID,
+    "report": ID,
+    "replay": "--sites {url}",
+    "corpus add": f"corpus {ID}",
+    "corpus promote": ID,
+    "ci versions": f"--python other={sys.executable}",
+    "matrix": f"--python {sys.executable}",
+    "diff": "{url} now={url}#2.13.0",
+    "bisect": f"--python a={sys.executable} --python b={sys.executable} {ID}",
+    "doctor": "",
+    "bench compile": "no.py",
+    "bench dashboard": "",
+    "bench recall": "",
+}
+"""The other words of each command that takes the URL of a database."""
+
+SLOW = {"recompiles", "check-key", "ci versions", "matrix", "bisect", "sites"}
+"""They import torch or start a process before they open the database."""
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    todo = [(name, importlib.import_module(f"ddefuzz.cli.{name.replace('-', '_')}").command) for name in COMMANDS]
+    while todo:
+        name, one = todo.pop(0)
+        yield name, one
+        todo += [(f"{name} {sub}", of) for sub, of in one.commands.items()] if isinstance(one, click.Group) else []
+
+
+Said = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def ddefuzz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Said:
+    """Run a command in a folder: its exit code, what it printed, and the text of all files that it wrote."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "text").mkdir()
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["ddefuzz", *words])
+        code = 0
+        try:
+            program.main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 0
+        files = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+        return code, "\n".join([*capfd.readouterr(), *files])
+
+    return run
+
+
+def test_each_command_with_a_database_is_in_the_table() -> None:
+    assert {name for name, one in commands() if any(isinstance(option.type, UrlType) for option in one.params)} == set(
+        WORDS
+    )
+
+
+@pytest.mark.parametrize("command", [pytest.param(c, marks=pytest.mark.slow) if c in SLOW else c for c in WORDS])
+def test_a_server_that_does_not_answer(command: str, ddefuzz: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "PARTS", doctor.PARTS[:1])
+    words = [*command.split(), *WORDS[command].format(url=UNREACHABLE).split()]
+    code, said = ddefuzz(*words, "--db", UNREACHABLE)
+    assert code in ((0, 2) if command in ("bench compile",) else (1, 4, 5)), said
+    assert WORD not in said
+
+
+@pytest.mark.parametrize("command", WORDS)
+def test_an_invalid_port(command: str, ddefuzz: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [*command.split(), *WORDS[command].format(url=INVALID).split()]
+    code, said = ddefuzz(*words, f"--db={INVALID}")
+    assert (code, "whose port is not a number" in said, said.strip().count("\n")) == (2, True, 0), said
+    assert WORD not in said
+    monkeypatch.setenv("DDEFUZZ_DB", INVALID)
+    code, said = ddefuzz(*words)
+    assert (code, "whose port is not a number" in said) == (2, True), said
+    assert WORD not in said
+
+
+@pytest.mark.parametrize("place", ["ddefuzz.toml", "pyproject.toml", "environment"])
+@pytest.mark.parametrize("words", ["--help", "", "DATABASE", "--format=xml", "--dbs DATABASE"])
+def test_a_url_in_the_settings(
+    place: str, words: str, ddefuzz: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if place == "environment":
+        monkeypatch.setenv("DDEFUZZ_DB", UNREACHABLE)
+    else:
+        table = "[tool.ddefuzz]\n" if place == "pyproject.toml" else ""
+        (tmp_path / place).write_text(f"{table}db = '{UNREACHABLE}'\n")
+    _, said = ddefuzz("findings", "list", *words.replace("DATABASE", UNREACHABLE).split())
+    if place != "environment":
+        said = said.replace(f"db = '{UNREACHABLE}'", "", 1)
+    assert WORD not in said
+    assert said.strip()
+
+
+@pytest.mark.parametrize("value", ["['{}']", "{{ url = '{}' }}", "'''\n\n{}'''", "'{}"])
+def test_a_wrong_value_in_the_settings(value: str, ddefuzz: Said, tmp_path: Path) -> None:
+    written = f"db = {value.format(UNREACHABLE)}\n"
+    (tmp_path / "ddefuzz.toml").write_text(written)
+    code, said = ddefuzz("findings", "list")
+    assert code == 2
+    assert WORD not in said.replace(written, "", 1)
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_an_internal_error(debug: str, ddefuzz: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(f"it broke at {UNREACHABLE} and psycopg://x:{WORD}/w@h/d, sslpassword={WORD}")
+
+    monkeypatch.setattr(Database, "open", fail)
+    monkeypatch.setenv("DDEFUZZ_DEBUG", debug)
+    code, said = ddefuzz("findings", "list", "--db", UNREACHABLE)
+    assert (code, "it broke at postgresql://ada:***@127.0.0.1:1/x" in said, "Traceback" in said) == (3, True, True)
+    assert WORD not in said
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with running_server() as url:
+        yield url
+
+
+@pytest.mark.slow
+def test_a_server_that_answers(server: str, ddefuzz: Said, tmp_path: Path) -> None:
+    """Pages, reports in every format and what is typed next."""
+    address = new_database(server).replace("@/", f":{WORD}@/")
+    with Database.open(address) as database:
+        for signature in (CHUNK, ROLL):
+            database.record(sighting(signature), START)
+        database.set_minimal(ID, PROGRAM, steps=1, attempts=11)
+        database.set_confirmed(ID, 3, 3)
+    outputs = [word for name in NAMES for word in ("--output", f"{name}={tmp_path}/report.{name}")]
+    for words in (
+        ["run", "--budget", "2x", "-j", "1", "--no-minimize", *outputs],
+        ["report", *outputs],
+        ["report", ID, "--format", "issue"],
+        ["findings", "list"],
+        ["findings", "list", "--format", "json"],
+        ["findings", "show", ID],
+        ["findings", "show", "none"],
+        ["findings", "export", "text"],
+        ["findings", "import", "text"],
+        ["findings", "set", ID, "confirmed"],
+        ["findings", "reclassify"],
+        ["findings", "merge", address],
+        ["sites", "--html", f"{tmp_path}/pages"],
+        ["diff", "1", address],
+        ["replay", "--scripts", *outputs],
+    ):
+        code, said = ddefuzz(*words, "--db", address)
+        assert code != 3, said
+        assert WORD not in said, words
+        if "--output" in words and words[0] != "replay":
+            assert re.search(r"postgresql://\w+:\*\*\*@/", (tmp_path / "report.markdown").read_text())
+    with Database.open(address) as database:
+        rows = database.read(lambda session: str([*session.connection().exec_driver_sql("SELECT * FROM campaigns")]))
+    assert WORD not in rows
