@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import stat
+import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +44,7 @@ def read_start(path: Path, size: int) -> bytes:
         with os.fdopen(descriptor, "rb") as file:
             kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
             if kind != stat.S_IFREG:
-                raise InputError(f"{path}: found {_KINDS.get(kind, 'a special file')}, expected a regular file")
+                raise InputError(f"{path}: found {_KINDS[kind]}, expected a regular file")
             return file.read(size)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}, expected a regular file") from error
@@ -70,35 +74,199 @@ def read_toml(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
 
 
 _KINDS: Final = {
+    stat.S_IFREG: "a regular file",
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
+    stat.S_IFLNK: "a symbolic link",
 }
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write `content` to `path` in one step: whoever reads it sees the old file or the new one, never half of it.
 
+    Symbolic links are followed. A new file has the permissions and, where possible, the owner of the old one. Devices
+    and pipes are written into. A file in a folder that cannot be written is overwritten in place.
+
     Raises `InputError` if the place cannot be written; a file already there then stays as it was.
     """
-    temporary = ""
+    data = content.encode() if isinstance(content, str) else content
+    with _one_line(path):
+        place, before = _place(path)
+        if isinstance(place, int):
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            _write_into(os.dup(place), data)
+        elif before is not None and not stat.S_ISREG(before.st_mode):
+            # Without O_NONBLOCK it would wait for a reader of a FIFO.
+            descriptor = os.open(place, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            os.set_blocking(descriptor, True)
+            _write_into(descriptor, data)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                _replace(place, data, before)
+            except OSError as error:
+                if before is None or error.errno not in _NO_NEW_FILE:
+                    raise
+                _overwrite(place, data)
+
+
+def check_writable(path: Path) -> None:
+    """Raise the `InputError` of `write_atomically`, as far as it is known before anything is written."""
+    with _one_line(path):
+        _place(path)
+
+
+def check_folder(folder: Path, names: Iterable[str]) -> None:
+    """Raise `InputError` if one of these files below `folder` cannot be written, or is not below it.
+
+    `folder` may be a symbolic link. Below it there must be none.
+    """
+    done: set[Path] = set()
+    for name in names:
+        parts = Path(name).parts
+        if Path(name).is_absolute() or ".." in parts:
+            raise InputError(f"{folder / name}: found a path that leads out of {folder}, expected one below it")
+        for number in range(1, len(parts) + 1):
+            place = folder.joinpath(*parts[:number])
+            with _one_line(place):
+                mode = None if place in done else _mode(place, follow=False)
+            done.add(place)
+            expected = stat.S_IFREG if number == len(parts) else stat.S_IFDIR
+            if mode is not None and stat.S_IFMT(mode) != expected:
+                found = _KINDS[stat.S_IFMT(mode)]
+                raise InputError(f"{place}: found {found}, expected {_KINDS[expected]} or nothing there")
+        check_writable(folder / name)
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files by their paths below `folder`. Raises `InputError` of `check_folder` before the first one."""
+    check_folder(folder, files)
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+
+
+def append(path: Path, content: bytes) -> None:
+    """Add to a regular file, which is made if needed. Raises `InputError`."""
+    with _one_line(path):
+        place, before = _place(path)
+        if isinstance(place, int) or (before is not None and not stat.S_ISREG(before.st_mode)):
+            raise InputError(f"{path}: cannot be written: found a pipe or a device, expected a regular file")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("ab") as file:
+            file.write(content)
+
+
+_NO_NEW_FILE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
+"""The folder takes no new file, or nothing may take the place of the file, which is a mount point."""
+
+_MOST_LINKS: Final = 40
+
+
+@contextmanager
+def _one_line(path: Path) -> Iterator[None]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        yield
+    except BrokenPipeError:
+        if _is_own(path):
+            raise  # the reader of stdout has ended
+        raise InputError(f"{path}: cannot be written: its reader has ended, expected one that reads all") from None
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
+        if error.errno == errno.ENXIO:
+            raise InputError(f"{path}: cannot be written: nothing reads from it, expected a reader") from error
         raise InputError(
             f"{path}: cannot be written: {error.strerror}, expected a folder that can be written, with free space"
         ) from error
+    except ValueError as error:  # a path with a null character
+        raise InputError(f"{str(path)!r}: cannot be written: {error}, expected the path of a file") from error
+
+
+def _is_own(path: Path) -> bool:
+    return isinstance(_place(path)[0], int)
+
+
+def _place(path: Path) -> tuple[Path | int, os.stat_result | None]:
+    """Where the symbolic links of a path lead, and what is there: a file, a pipe or a device that can be written.
+
+    An int is a descriptor of this process (/dev/stdout, /dev/fd/3). Raises `OSError` and `InputError`.
+    """
+    place = path
+    for _ in range(_MOST_LINKS):
+        folder = Path(os.path.realpath(place.parent))
+        place = folder / place.name
+        if folder == Path(f"/proc/{os.getpid()}/fd") and place.name.isdigit():
+            os.fstat(int(place.name))
+            return int(place.name), None
+        if not stat.S_ISLNK(_mode(place, follow=False) or 0):
+            break
+        place = folder / place.readlink()
+    mode = _mode(place, follow=True)
+    if mode is None:
+        there = next(one for one in place.parents if os.path.lexists(one))
+        if not there.is_dir():
+            raise InputError(f"{path}: cannot be written: {there} is a file, expected a folder")
+        _check_access(there, os.W_OK | os.X_OK)
+        return place, None
+    if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
+        found = _KINDS[stat.S_IFMT(mode)]
+        raise InputError(f"{path}: cannot be written: found {found}, expected a file, a pipe or a character device")
+    _check_access(place, os.W_OK)
+    return place, place.stat()
+
+
+def _check_access(path: Path, mode: int) -> None:
+    if not os.access(path, mode, effective_ids=True):
+        raise PermissionError(errno.EACCES, f"no permission to write {path}")
+
+
+def _mode(path: Path, *, follow: bool) -> int | None:
+    """None if there is nothing. A loop of links, a name that is too long and so on raise `OSError`."""
+    try:
+        return path.stat(follow_symlinks=follow).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _write_into(descriptor: int, data: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def _replace(path: Path, data: bytes, before: os.stat_result | None) -> None:
+    """Write a new file next to `path`, and give it the name of the old one."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".ddefuzz-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if before is not None:
+                for owner in ((-1, before.st_gid), (before.st_uid, -1)):
+                    with suppress(OSError):
+                        os.fchown(descriptor, *owner)
+            os.fchmod(descriptor, 0o666 & ~_umask() if before is None else before.st_mode & 0o777)
+            os.fsync(descriptor)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    """Write over a file that cannot be replaced. If there is no space for all of it, it stays as it was."""
+    with path.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            os.posix_fallocate(file.fileno(), 0, max(1, len(data)))
+        except OSError:
+            file.truncate(size)
+            raise
+        file.write(data)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _umask() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ddefuzz.advice.diffs import merged
 from ddefuzz.advice.model import Change, ChangedFile
 from ddefuzz.errors import InputError
-from ddefuzz.files import read_text, write_atomically
+from ddefuzz.files import check_writable, read_text, write_atomically
 from ddefuzz.instrument.events import PROGRAM_FILE
 
 
@@ -27,11 +27,13 @@ def write_changes(changes: Iterable[Change], program: Path | None = None) -> tup
 
     Raises InputError if a file is not any more what it was when the change was tried.
     """
-    written = []
+    written = {}
     for one in together(changes):
         path = program if one.path == PROGRAM_FILE and program is not None else Path(one.path)
         if read_text(path) != one.before:
             raise InputError(f"{path}: found a file that changed since, expected the text that was checked")
-        write_atomically(path, one.after)
-        written.append(str(path))
-    return tuple(written)
+        check_writable(path)
+        written[path] = one.after
+    for path, after in written.items():
+        write_atomically(path, after)
+    return tuple(map(str, written))

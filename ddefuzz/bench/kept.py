@@ -13,7 +13,7 @@ from ddefuzz.bench.planted import Planted
 from ddefuzz.bench.reachers import Maker, Survey
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Semantics
-from ddefuzz.files import is_there, read_bytes
+from ddefuzz.files import append, check_folder, is_there, read_bytes, write_atomically
 
 CASES: Final = "cases.json"
 MAKERS: Final = "assertions.json"
@@ -35,6 +35,7 @@ class Kept:
     """The files of the folder. Several threads may add faults."""
 
     def __init__(self, folder: Path) -> None:
+        check_folder(folder, (CASES, MAKERS, FAULTS))
         self._folder = folder
         self._adding = Lock()
         self._judged = {_key(one, one.fault.semantics): one.fault for one in self._lines()}
@@ -61,8 +62,8 @@ class Kept:
 
     def add(self, one: Judged) -> None:
         """Keep the result for a fault."""
-        with self._adding, (self._folder / FAULTS).open("ab") as file:
-            file.write(msgspec.json.encode(one) + b"\n")
+        with self._adding:
+            append(self._folder / FAULTS, msgspec.json.encode(one) + b"\n")
         self._judged[_key(one, one.fault.semantics)] = one.fault
 
     def _lines(self) -> Iterator[Judged]:
@@ -72,7 +73,7 @@ class Kept:
         content = read_bytes(path)
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:  # a run was cut short while it wrote
-            path.write_bytes(whole)
+            write_atomically(path, whole)
         for number, line in enumerate(whole.splitlines(), 1):
             yield _decoded(line, Judged, f"{path}:{number}")
 
@@ -81,10 +82,7 @@ class Kept:
         return _decoded(read_bytes(path), kind, str(path)) if is_there(path) else None
 
     def _write(self, name: str, record: object) -> None:
-        path = self._folder / name
-        new = path.with_suffix(".new")
-        new.write_bytes(msgspec.json.encode(record))
-        new.replace(path)
+        write_atomically(self._folder / name, msgspec.json.encode(record))
 
 
 def _key(one: Judged, planted: Semantics) -> tuple[str, int, int, Semantics]:

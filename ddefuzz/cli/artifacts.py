@@ -26,7 +26,7 @@ from ddefuzz.artifacts.model import (
     version,
 )
 from ddefuzz.cli.artifacts_about import about
-from ddefuzz.cli.artifacts_page import artifacts_text, write_folder
+from ddefuzz.cli.artifacts_page import DOCUMENT, INDEX, artifacts_text, write_folder
 from ddefuzz.cli.check import DEFAULT_SEMANTICS
 from ddefuzz.cli.check_runs import START_SECONDS, Target, targets_of
 from ddefuzz.cli.finding_id import resolve
@@ -39,6 +39,7 @@ from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError, Unsupp
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
+from ddefuzz.files import check_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding
@@ -131,6 +132,8 @@ def command(
     semantics = tuple(map(Semantics, mechanisms))
     interpreters = [one for one in interpreters_of(pythons) if _has_ddefuzz(one)]
     finding = _of_finding(target, db)
+    if folder is not None:
+        check_folder(folder, (INDEX, DOCUMENT))
     asked = {*(stages or default_stages(finding)), *(one for pair in diffs for one in pair)}
     wanted = tuple(stage for stage in CAPTURE_STAGES if stage in asked)
     interrupted = False

@@ -18,7 +18,8 @@ from ddefuzz.artifacts.model import Artifacts, Broken, Cause, Made, Part
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.cli.sites_html import TEMPLATES, styles
-from ddefuzz.files import write_atomically
+from ddefuzz.errors import InputError
+from ddefuzz.files import check_folder, read_bytes, write_files
 from ddefuzz.view.guarded import highlighted
 
 INDEX, DOCUMENT = "index.html", "artifacts.json"
@@ -47,15 +48,15 @@ def write_folder(made: Artifacts, folder: Path) -> Path:
 
     Texts that an earlier run wrote to the folder are removed.
     """
-    with suppress(OSError, msgspec.DecodeError):
-        before = msgspec.json.decode((folder / DOCUMENT).read_bytes(), type=Artifacts)
-        for path, _ in files_of(before):
-            (folder / path).unlink(missing_ok=True)
-    for path, text in files_of(made):
-        write_atomically(folder / path, text)
-    index = folder / INDEX
-    write_atomically(index, html_page(made))
-    return index
+    files = dict(files_of(made)) | {INDEX: html_page(made)}
+    old = set[str]()
+    with suppress(InputError, msgspec.DecodeError):
+        old = {path for path, _ in files_of(msgspec.json.decode(read_bytes(folder / DOCUMENT), type=Artifacts))}
+    check_folder(folder, [*files, *old])
+    for path in old - files.keys():
+        (folder / path).unlink(missing_ok=True)
+    write_files(folder, files)
+    return folder / INDEX
 
 
 def files_of(made: Artifacts) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from ddefuzz.bench.curves import require_chart
 from ddefuzz.bench.export_chart import svg
 from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.cli.export_time_page import export_time_markdown, export_time_page
-from ddefuzz.cli.output import deliver, output_options
+from ddefuzz.cli.output import OutputFile, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.pool import Lost, Pool, Stopped, waited
@@ -30,7 +30,7 @@ from ddefuzz.export_time.model import (
     series_of,
 )
 from ddefuzz.export_time.sampled import speedscope
-from ddefuzz.files import read_text
+from ddefuzz.files import read_text, write_atomically
 
 SCHEMA = "ddefuzz.bench.exporttime/1"
 
@@ -77,8 +77,7 @@ class Measured(msgspec.Struct, frozen=True):
 @click.option(
     "--speedscope",
     "profile",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    type=OutputFile(),
     help="Also sample the largest export of each workload, for https://www.speedscope.app.",
 )
 @click.option(
@@ -212,10 +211,7 @@ class _Measured:
 
 
 def _write(path: Path, profiles: dict[str, Profiled]) -> None:
-    try:
-        path.write_bytes(msgspec.json.encode(speedscope(profiles, f"ddefuzz {__version__}")))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}, expected a file that can be written") from error
+    write_atomically(path, msgspec.json.encode(speedscope(profiles, f"ddefuzz {__version__}")))
 
 
 def _read(path: Path) -> Document:

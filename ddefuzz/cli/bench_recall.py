@@ -148,8 +148,6 @@ def command(
         stop_on_interrupt() as stopped,
         tempfile.TemporaryDirectory(prefix="bench-", dir=scratch_folder()) as scratch,
     ):
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
         kept = Kept(folder or Path(scratch))
         survey = kept.survey()
         if survey is None:

@@ -12,7 +12,7 @@ from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.check_report import check_report
 from ddefuzz.cli.check_runs import run_cases, targets_of
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
-from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.output import OutputFile, Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import writers_of
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
@@ -92,8 +92,7 @@ APART_ORACLES = {
 @click.option("--apply", "applying", is_flag=True, help="Write the best change of each case to your files.")
 @click.option(
     "--patch",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    type=OutputFile(),
     help="Write the best change of each case to FILE as a unified diff.",
 )
 @jobs_option

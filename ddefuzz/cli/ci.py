@@ -21,7 +21,7 @@ from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.cli.interpreters import pythons_option
 from ddefuzz.cli.options import db_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK
-from ddefuzz.files import write_atomically
+from ddefuzz.files import check_folder, write_atomically
 from ddefuzz.findings.url import DatabaseUrl
 
 REPORTS: Final = Path("ddefuzz-report")
@@ -101,7 +101,6 @@ def prune() -> None:
 @command.command("coverage")
 def coverage() -> None:
     """Write which guard sites of torch the campaigns of this database reached."""
-    REPORTS.mkdir(exist_ok=True)
     words = (
         "sites",
         "--output",
@@ -147,6 +146,8 @@ def _campaign(budget: str, seed: int, *more: str) -> Step:
 
 def _run(steps: list[Step]) -> None:
     """Run all steps, also after one that failed. Exits with the worst code: 130, an error, 1, 0."""
+    endings = (*FORMATS.values(), "json", "annotations")
+    check_folder(Path(), [f"{REPORTS}/{step.name}.{ending}" for step in steps for ending in endings])
     REPORTS.mkdir(exist_ok=True)
     codes = {}
     with _terminated() as stop:

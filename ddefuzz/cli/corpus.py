@@ -16,7 +16,7 @@ from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.execute.protocol import Stage
-from ddefuzz.files import is_there, write_atomically
+from ddefuzz.files import check_writable, is_there, write_atomically
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lookup import named
 from ddefuzz.findings.model import Finding
@@ -151,6 +151,8 @@ def prune(
 def fmt(corpora: tuple[Path, ...], check: bool) -> None:
     """Rewrite case files in the canonical text form."""
     other = {file.path: file.canonical for file in case_files(corpora) if file.text != file.canonical}
+    for path in other if not check else ():
+        check_writable(path)
     for path, text in other.items():
         if not check:
             write_atomically(path, text)
@@ -206,8 +208,9 @@ def _taken(place: Path, of: str, there: dict[str, Path]) -> Path:
 
 
 def _write(new: dict[Path, str]) -> None:
+    for path in new:
+        check_writable(path)
     for path, text in new.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text)
         click.echo(f"wrote {path}")
 

@@ -18,7 +18,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import command_line, rules, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
-from ddefuzz.files import write_atomically
+from ddefuzz.files import check_folder, write_files
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl, parse_url, without_passwords
 from ddefuzz.formats.record import Outcome, Report, Result
@@ -116,6 +116,9 @@ def command(
     if not sides[0].interpreter and (paths or limit.seconds):
         raise InputError(f"{old}: found saved results and also programs or a time, expected neither: its cases are run")
     asks = _of_files(paths, stages) if paths else _drawn(limit, seed, profile, stages)
+    saved = [f"{side.name}.jsonl" for side in sides]
+    if save is not None:
+        check_folder(save, saved)
     with LiveLine(f"running under {sides[0].name} and {sides[1].name}") as live:
         was, now, finished = run_both(
             *sides,
@@ -125,9 +128,7 @@ def command(
             lambda one, other: live.update(f"{one} cases done under {sides[0].name}, {other} under {sides[1].name}"),
         )
     if save is not None:
-        save.mkdir(parents=True, exist_ok=True)
-        for side, cases in zip(sides, (was, now), strict=True):
-            write_atomically(save / f"{side.name}.jsonl", saved_text(cases))
+        write_files(save, dict(zip(saved, map(saved_text, (was, now)), strict=True)))
     found = compared(was, now)
     if not found.cases:
         raise NothingRanError("found no program that both versions judged, expected some")

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ddefuzz import __version__
 from ddefuzz.errors import InputError
-from ddefuzz.files import write_atomically
+from ddefuzz.files import check_folder, is_there, write_files
 
 CORPUS: Final = "corpora"
 
@@ -55,12 +55,12 @@ def command(folder: Path, ci: str, force: bool) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder}: found no such folder, expected that of a repository")
     written = contents(ci)
-    exist = [name for name in written if (folder / name).exists()]
+    check_folder(folder, written)
+    exist = [name for name in written if is_there(folder / name)]
     if exist and not force:
         raise InputError(f"{folder / exist[0]}: found this file, expected none there (--force replaces it)")
-    for name, text in written.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / name, text)
+    write_files(folder, written)
+    for name in written:
         click.echo(f"wrote {folder / name}", err=True)
     there = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
     click.echo(f"\nNext:\n  {there}ddefuzz ci pull-request --budget 1m", err=True)

@@ -18,7 +18,7 @@ from ddefuzz.campaign.corpus import KeptCase, kept_cases
 from ddefuzz.cli.interpreters import interpreters_of, pythons_option
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import URL, jobs_option
-from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
+from ddefuzz.cli.output import OutputFile, Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import findings_in
 from ddefuzz.cli.reports import command_line, rules, writers_of
@@ -76,7 +76,7 @@ OUTCOMES: dict[Change, Outcome] = {
 @click.option("--trust", is_flag=True, help="Execute the Python modules that trusted.toml files below PATH list.")
 @click.option(
     "--page",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="Also write a Markdown page with tables, and a plot next to it. It needs the extra `report`.",
 )
 @jobs_option

@@ -19,7 +19,8 @@ from rich.text import Text
 
 from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.streams import printable, write_stdout
-from ddefuzz.files import write_atomically
+from ddefuzz.errors import InputError
+from ddefuzz.files import check_writable, write_atomically
 
 FILE_WIDTH = 160
 """The width of text in files and pipes, in columns."""
@@ -56,7 +57,26 @@ class OutputOption(click.ParamType[tuple[str, Path]]):
             self.fail(f"found {value!r}, expected FORMAT=PATH", param, ctx)
         if name not in self.formats:
             self.fail(f"found the format {name!r}, expected one of {', '.join(self.formats)}", param, ctx)
-        return name, Path(path)
+        return name, writable(self, path, param, ctx)
+
+
+class OutputFile(click.ParamType[Path]):
+    """The type of an option for a file that is written in the end. A place that cannot be is an error at once."""
+
+    name = "FILE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Check the place."""
+        return writable(self, str(value), param, ctx)
+
+
+def writable(of: click.ParamType[Any], path: str, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+    """The path. One that cannot be written is a usage error."""
+    try:
+        check_writable(Path(path))
+    except InputError as error:
+        of.fail(str(error), param, ctx)
+    return Path(path)
 
 
 def output_options(*formats: str) -> Callable[[Command], Command]:
@@ -86,6 +106,9 @@ def output_options(*formats: str) -> Callable[[Command], Command]:
 
 def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple[str, Path]]) -> None:
     """Write the files, each completely or not at all, then stdout."""
+    outputs = list(outputs)
+    for _, path in outputs:
+        check_writable(path)
     for name, path in outputs:
         write_atomically(path, writers[name](Page(FILE_WIDTH, invocation=current_invocation())))
     write_stdout(writers[format_](stdout_page()))

@@ -18,7 +18,7 @@ from rich.progress import track
 from ddefuzz.cli.output import progress_console
 from ddefuzz.cli.sites_page import SitesPage, closing_lines, part_cells
 from ddefuzz.coverage.guard_sites import GuardSite
-from ddefuzz.files import write_atomically
+from ddefuzz.files import check_folder, write_atomically
 from ddefuzz.view.guarded import (
     STATES,
     blocks_of,
@@ -32,6 +32,8 @@ from ddefuzz.view.guarded import (
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
+
+INDEX = "index.html"
 
 NO_SOURCE = "elsewhere.html"
 """The page of sites that have no file in the package: C++ and programs."""
@@ -78,6 +80,7 @@ def write_pages(page: SitesPage, folder: Path | None, target: Path) -> Path:
         for file, sites in groupby(sorted(page.sites, key=lambda site: (site.file, site.line)), lambda site: site.file)
     }
     sources = {file: folder / file for file in by_file if folder is not None and _has_source(folder, by_file[file])}
+    check_folder(target, [*map(_page_name, sources), NO_SOURCE, INDEX])
     entries = []
     source_page = environment.get_template("source.html")
     console = progress_console()
@@ -97,7 +100,7 @@ def write_pages(page: SitesPage, folder: Path | None, target: Path) -> Path:
         notes=[note_of(site) for site in elsewhere], examples=list(_examples(elsewhere))
     )
     write_atomically(target / NO_SOURCE, text)
-    index = target / "index.html"
+    index = target / INDEX
     parts = [(count, part_cells(count)) for count in page.totals.parts]
     text = environment.get_template("index.html").render(
         parts=parts, closing=closing_lines(page), entries=entries, elsewhere=len(elsewhere), elsewhere_page=NO_SOURCE

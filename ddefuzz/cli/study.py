@@ -23,7 +23,7 @@ from ddefuzz.cli.reports import command_line
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage
-from ddefuzz.files import read_text
+from ddefuzz.files import append, read_text
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.report.check import failures_of, problems_of
 from ddefuzz.report.owner import package, torch_itself
@@ -118,8 +118,7 @@ def command(
                     live.say(f"{one.target.case}: {error}")
                     continue
                 if keep is not None:
-                    with keep.open("ab") as file:
-                        file.write(msgspec.json.encode(rows[-1]) + b"\n")
+                    append(keep, msgspec.json.encode(rows[-1]) + b"\n")
             interrupted = False
     if interrupted and not rows:
         raise KeyboardInterrupt

@@ -9,8 +9,10 @@ decisions in it.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,7 +23,7 @@ import tomli_w
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
-from ddefuzz.files import is_there, read_bytes, read_toml, write_atomically
+from ddefuzz.files import check_folder, is_there, read_bytes, read_toml, write_files
 from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.decisions import By, changed, link, parse_date
 from ddefuzz.findings.known import Known, decided, fields_of, read_known
@@ -36,6 +38,9 @@ from ddefuzz.speckey.case import is_key, parse_key
 FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"
 OBSERVED = "observed.json.gz"
 FILES = (MINIMAL, ORIGINAL, OBSERVED, FINDING)
+
+_ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}")
+"""The ids of findings: a kind and a part of a hash."""
 
 _FOR_READERS = ("title", "expression", "stage", "data_dependent", "ops", "stages", "torch_versions")
 """Properties that are written to finding.toml for its readers. They follow from other stored fields."""
@@ -57,26 +62,39 @@ _APART = ("attempts", "occurrences", "failure", "shown")
 def write_findings(findings: Iterable[Finding], folder: Path) -> None:
     """Write exactly these findings to `folder` in their text form. Other files in it are left alone."""
     wanted = sorted(map(normalized, findings), key=lambda finding: finding.id)
-    folder.mkdir(parents=True, exist_ok=True)
+    own = {place.name for place in _finding_folders(folder) if _is_own(place)}
+    check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
+    files: dict[str, str | bytes | None] = {}
     for finding in wanted:
-        place = folder / finding.id
-        place.mkdir(exist_ok=True)
-        for name, text in (
-            (MINIMAL, finding.minimal),
-            (ORIGINAL, finding.original),
-            (FINDING, _toml(_fields(finding))),
-        ):
-            if text is None:
-                (place / name).unlink(missing_ok=True)
-            else:
-                write_atomically(place / name, text)
-        _write_observed(place / OBSERVED, _observed(finding))
-    write_atomically(folder / KNOWN, _toml({name: fields_of(one) for name, one in decided(wanted).items()}))
-    for gone in sorted(set(_finding_folders(folder)) - {folder / finding.id for finding in wanted}):
+        files |= {f"{finding.id}/{name}": content for name, content in _contents(finding, folder / finding.id).items()}
+    decisions = _toml({name: fields_of(one) for name, one in decided(wanted).items()})
+    write_files(folder, {name: content for name, content in files.items() if content is not None} | {KNOWN: decisions})
+    for name in (name for name, content in files.items() if content is None):
+        (folder / name).unlink(missing_ok=True)
+    for gone in sorted(own - {finding.id for finding in wanted}):
         for name in FILES:
-            (gone / name).unlink(missing_ok=True)
-        if not any(gone.iterdir()):
-            gone.rmdir()
+            (folder / gone / name).unlink(missing_ok=True)
+        if not any((folder / gone).iterdir()):
+            (folder / gone).rmdir()
+
+
+def _is_own(place: Path) -> bool:
+    """Whether a folder is one that an export wrote. Other folders may have a file finding.toml too."""
+    return bool(_ID.fullmatch(place.name)) and not place.is_symlink()
+
+
+def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:
+    """The files of a finding; None: there must be none. A file that need not be written again is left out."""
+    files: dict[str, str | bytes | None] = {
+        MINIMAL: finding.minimal,
+        ORIGINAL: finding.original,
+        FINDING: _toml(_fields(finding)),
+    }
+    observed = _observed(finding)
+    with suppress(InputError):  # a damaged file is written again
+        if _read_observed(place / OBSERVED) == observed:  # another zlib makes other bytes of the same content
+            return files
+    return files | {OBSERVED: None if observed == Observed() else packed(observed)}
 
 
 def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
@@ -131,19 +149,6 @@ def _observed(finding: Finding) -> Observed:
 
 def _portable(failure: Failure | None) -> Failure | None:
     return None if failure is None else portable(failure)
-
-
-def _write_observed(path: Path, observed: Observed) -> None:
-    """Write the file unless it has this content already: another zlib makes other bytes of the same content."""
-    try:
-        if _read_observed(path) == observed:
-            return
-    except InputError:
-        pass  # a damaged file is written again
-    if observed == Observed():
-        path.unlink(missing_ok=True)
-    else:
-        write_atomically(path, packed(observed))
 
 
 def _read_observed(path: Path) -> Observed:

@@ -11,7 +11,7 @@ import msgspec
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
-from ddefuzz.files import read_text
+from ddefuzz.files import append, read_text
 from ddefuzz.findings.model import Sighting
 from ddefuzz.recompile.model import (
     Described,
@@ -113,13 +113,5 @@ def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Reco
 
 
 def _append(keep: Path | None, one: _Kept) -> None:
-    if keep is None:
-        return
-    try:
-        keep.parent.mkdir(parents=True, exist_ok=True)
-        with keep.open("ab") as file:
-            file.write(msgspec.json.encode(one) + b"\n")
-    except OSError as error:
-        raise InputError(
-            f"{keep}: cannot be written: {error.strerror}, expected a folder that can be written, with free space"
-        ) from error
+    if keep is not None:
+        append(keep, msgspec.json.encode(one) + b"\n")
