@@ -1,14 +1,35 @@
-"""Reading files: regular ones only, up to a size, and one clear line for all else."""
+"""Reading files: regular ones only, up to a size. Writing them: whole or not at all. One clear line for all else."""
 
 from __future__ import annotations
 
+import errno
 import os
+import select
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ddefuzz.errors import InputError
-from ddefuzz.files import MAX_BYTES, read_bytes, read_start, read_text, read_toml
+from ddefuzz.files import (
+    MAX_BYTES,
+    append,
+    check_folder,
+    check_writable,
+    read_bytes,
+    read_start,
+    read_text,
+    read_toml,
+    write_atomically,
+    write_files,
+)
 
 
 def test_a_regular_file_is_read_whole_and_a_larger_one_refused(tmp_path: Path) -> None:
@@ -67,3 +88,337 @@ def test_text_and_tables_are_read(tmp_path: Path) -> None:
     path.write_text("a = 'ü'", encoding="utf-8")
     assert read_text(path) == "a = 'ü'"
     assert read_toml(path) == {"a": "ü"}
+
+
+NOBODY = 65534
+
+
+@contextmanager
+def not_root() -> Iterator[None]:
+    """Without the rights of root, who may write anywhere."""
+    if os.geteuid() != 0:
+        yield
+        return
+    group = os.getegid()
+    os.setegid(NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that every user can enter."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def tree(folder: Path) -> dict[str, tuple[int, str]]:
+    """The mode of everything below a folder, and the text of files or the place that a link names."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        text = (
+            path.read_text(errors="replace")
+            if stat.S_ISREG(mode)
+            else str(path.readlink())
+            if stat.S_ISLNK(mode)
+            else ""
+        )
+        found[str(path.relative_to(folder))] = (mode, text)
+    return found
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
+def test_a_file_is_replaced_and_keeps_its_permissions_and_owner(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "file"
+    path.write_text("a longer text")
+    path.chmod(mode)
+    if os.geteuid() == 0:
+        os.chown(path, NOBODY, NOBODY)
+    before = path.stat()
+    with path.open() as reader:
+        write_atomically(path, "new")
+        assert reader.read() == "a longer text"
+    after = path.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert (path.read_text(), after.st_ino != before.st_ino) == ("new", True)
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_new_file_and_its_folders(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "a" / "b" / "file", b"\0")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a" / "b" / "file").read_bytes() == b"\0"
+    assert (tmp_path / "a" / "b" / "file").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("target", ["file", "new", "folder/new", "no/folder/new", "chain"])
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path, target: str) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "chain").symlink_to("folder/next")
+    (tmp_path / "folder" / "next").symlink_to("../last")
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "link"
+    link.symlink_to(f"../{target}")
+    check_writable(link)
+    write_atomically(link, "new")
+    assert (link.is_symlink(), (tmp_path / target).resolve().read_text(), link.read_text()) == (True, "new", "new")
+    assert (tmp_path / "chain").is_symlink()
+    assert [one.name for one in (tmp_path / "links").iterdir()] == ["link"]
+
+
+REFUSED = {
+    "folder": "found a folder, expected a file, a pipe or a character device",
+    "socket": "found a socket, expected a file",
+    "linked-socket": "found a socket, expected a file",
+    "loop": "symbolic links",
+    "loop/file": "symbolic links",
+    "to-itself": "symbolic links",
+    "file/below": "file is a file, expected a folder",
+    "link-below-file": "file is a file, expected a folder",
+    "n" * 300: "File name too long",
+    "nul\0": "expected the path of a file",
+    ".": "found a folder",
+    "folder/..": "found a folder",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_file_is_refused_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "loop").symlink_to("pool")
+    (tmp_path / "pool").symlink_to("loop")
+    (tmp_path / "to-itself").symlink_to("to-itself")
+    (tmp_path / "linked-socket").symlink_to("socket")
+    (tmp_path / "link-below-file").symlink_to("file/new")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")
+        before = tree(tmp_path)
+        for act in (check_writable, lambda path: write_atomically(path, "new"), lambda path: append(path, b"new")):
+            with pytest.raises(InputError, match=REFUSED[name]) as caught:
+                act(Path(name))
+            assert "\n" not in str(caught.value)
+        assert tree(tmp_path) == before
+
+
+def test_no_permission(shared: Path) -> None:
+    (shared / "file").write_text("old")
+    (shared / "file").chmod(0o444)
+    before = tree(shared)
+    for name, found in (("file", "no permission to write .*file"), ("new", "no permission"), ("a/b", "no permission")):
+        for act in (check_writable, lambda path: write_atomically(path, "new"), lambda path: append(path, b"new")):
+            with not_root(), pytest.raises(InputError, match=found):
+                act(shared / name)
+    assert tree(shared) == before
+
+
+def test_a_file_in_a_folder_that_cannot_be_written_is_written_in_place(shared: Path) -> None:
+    path = shared / "file"
+    path.write_text("a longer text")
+    path.chmod(0o606)
+    for text in ("new", "a text that is longer than before", ""):
+        with not_root():
+            check_writable(path)
+            write_atomically(path, text)
+        assert (path.read_text(), path.stat().st_mode & 0o777, [one.name for one in shared.iterdir()]) == (
+            text,
+            0o606,
+            ["file"],
+        )
+
+
+def test_a_file_in_place_stays_if_there_is_no_space(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, _start: int, size: int) -> None:
+        os.ftruncate(descriptor, size // 2)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = shared / "file"
+    path.write_text("old")
+    path.chmod(0o606)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with not_root(), pytest.raises(InputError, match="No space left on device"):
+        write_atomically(path, "n" * 100)
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise error
+
+    (tmp_path / "file").write_text("old")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises((InputError, KeyboardInterrupt)):
+        write_atomically(tmp_path / "file", "new")
+    assert tree(tmp_path) == {"file": ((tmp_path / "file").stat().st_mode, "old")}
+
+
+def test_a_fifo_with_a_reader_gets_all_and_stays(tmp_path: Path) -> None:
+    fifo, text = tmp_path / "fifo", "x" * 300_000
+    os.mkfifo(fifo)
+    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    got = list[bytes]()
+
+    def read() -> None:
+        with os.fdopen(descriptor, "rb") as file:
+            got.append(file.read())
+
+    # A second writer keeps the FIFO open until the first one has begun.
+    other = os.open(fifo, os.O_WRONLY)
+    reader = threading.Thread(target=read)
+    reader.start()
+    check_writable(fifo)
+    write_atomically(fifo, text)
+    os.close(other)
+    reader.join()
+    assert got == [text.encode()]
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+
+def test_a_fifo_without_a_reader_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(InputError, match="nothing reads from it, expected a reader"):
+        write_atomically(tmp_path / "fifo", "text")
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
+
+
+def test_a_reader_that_ends(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    descriptor = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    polled = select.poll()
+    polled.register(descriptor, select.POLLIN)
+
+    def end() -> None:
+        polled.poll()
+        os.close(descriptor)
+
+    reader = threading.Thread(target=end)
+    reader.start()
+    with pytest.raises(InputError, match="its reader has ended"):
+        write_atomically(tmp_path / "fifo", b"x" * 10_000_000)
+    reader.join()
+
+
+def test_devices(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/null")
+    for path in (Path("/dev/null"), tmp_path / "link"):
+        check_writable(path)
+        write_atomically(path, "text")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert (tmp_path / "link").is_symlink()
+    with pytest.raises(InputError, match="No space left on device"):
+        write_atomically(Path("/dev/full"), "text")
+    with pytest.raises(InputError, match=r"Bad file descriptor"):
+        write_atomically(Path("/dev/fd/999"), "text")
+
+
+def test_descriptors_of_this_process(tmp_path: Path) -> None:
+    """A pipe, and a file that is written from where it is, as `>(…)` and `3>>file` give them."""
+    reader, writer = os.pipe()
+    check_writable(Path(f"/dev/fd/{writer}"))
+    write_atomically(Path(f"/dev/fd/{writer}"), "text")
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        assert file.read() == "text"
+    with (tmp_path / "file").open("a") as file:
+        file.write("before ")
+        file.flush()
+        write_atomically(Path(f"/proc/self/fd/{file.fileno()}"), "between ")
+        file.write("after")
+    assert (tmp_path / "file").read_text() == "before between after"
+
+
+@pytest.mark.parametrize("to", ["pipe", "file"])
+def test_the_streams_of_a_process_in_order(tmp_path: Path, to: str) -> None:
+    code = (
+        "from pathlib import Path; from ddefuzz.files import write_atomically as w; import sys; "
+        "print('one'); w(Path('/dev/stdout'), 'two\\n'); print('three', flush=True); w(Path('/dev/stderr'), 'four\\n')"
+    )
+    with (tmp_path / "out").open("wb") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=out if to == "file" else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=True,
+        )
+    assert (done.stdout or (tmp_path / "out").read_bytes(), done.stderr) == (b"one\ntwo\nthree\n", b"four\n")
+
+
+PLANTED = {
+    "a file for a folder": ("file", "a", "found a regular file, expected a folder or nothing there"),
+    "a folder for a file": ("folder", "a/b/file", "found a folder, expected a regular file or nothing there"),
+    "a link for a folder": ("link", "a/b", "found a symbolic link, expected a folder or nothing there"),
+    "a link for a file": ("link", "a/b/file", "found a symbolic link, expected a regular file or nothing there"),
+    "a dangling link": ("dangling", "a", "found a symbolic link, expected a folder or nothing there"),
+    "a loop": ("loop", "a", "found a symbolic link, expected a folder or nothing there"),
+    "a FIFO": ("fifo", "last", "found a FIFO, expected a regular file or nothing there"),
+}
+
+
+def plant(kind: str, path: Path, outside: Path) -> None:
+    """Put something where a file or a folder is wanted."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    outside.mkdir(exist_ok=True)
+    match kind:
+        case "file":
+            path.write_text("mine")
+        case "folder":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to(outside)
+        case "dangling":
+            path.symlink_to(outside / "none")
+        case _:
+            path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_folder_is_written_as_a_whole_or_refused(tmp_path: Path, planted: str) -> None:
+    kind, place, found = PLANTED[planted]
+    plant(kind, tmp_path / "top" / place, tmp_path / "outside")
+    before = tree(tmp_path)
+    with pytest.raises(InputError, match=found) as caught:
+        write_files(tmp_path / "top", {"first": "1", "a/b/file": "2", "last": b"3"})
+    assert "\n" not in str(caught.value)
+    assert tree(tmp_path) == before
+
+
+def test_a_folder_that_is_a_link_is_written(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "dangling").symlink_to("made")
+    write_files(tmp_path / "link", {"a/file": "1"})
+    write_files(tmp_path / "dangling", {"a/file": "2"})
+    assert [(tmp_path / name / "a" / "file").read_text() for name in ("real", "made")] == ["1", "2"]
+
+
+@pytest.mark.parametrize("name", ["../file", "/file", "a/../../file"])
+def test_a_name_that_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="found a path that leads out of"):
+        check_folder(tmp_path, ["a", name])
+
+
+def test_a_line_is_added_to_a_file(tmp_path: Path) -> None:
+    for line in (b"1\n", b"2\n"):
+        append(tmp_path / "new" / "file", line)
+    assert (tmp_path / "new" / "file").read_bytes() == b"1\n2\n"
+    with pytest.raises(InputError, match="found a pipe or a device, expected a regular file"):
+        append(Path("/dev/null"), b"1")

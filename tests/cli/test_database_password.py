@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import rich_click as click
 
 from ddefuzz.cli import doctor
 from ddefuzz.cli import main as program
-from ddefuzz.cli.main import COMMANDS
 from ddefuzz.cli.options import UrlType
 from ddefuzz.findings.database import Database
 from ddefuzz.formats.table import NAMES
+from tests.cli.every_command import commands
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, sighting
 from tests.findings.servers import new_database, running_server
 
@@ -65,14 +63,6 @@ WORDS = {
 
 SLOW = {"recompiles", "check-key", "ci versions", "matrix", "bisect", "sites"}
 """They import torch or start a process before they open the database."""
-
-
-def commands() -> Iterator[tuple[str, click.Command]]:
-    todo = [(name, importlib.import_module(f"ddefuzz.cli.{name.replace('-', '_')}").command) for name in COMMANDS]
-    while todo:
-        name, one = todo.pop(0)
-        yield name, one
-        todo += [(f"{name} {sub}", of) for sub, of in one.commands.items()] if isinstance(one, click.Group) else []
 
 
 Said = Callable[..., tuple[int, str]]
