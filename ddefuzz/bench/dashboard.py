@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import http.client
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 import msgspec
-import uvicorn
 from sqlalchemy import create_engine, insert, text
 
 from ddefuzz.errors import InputError
@@ -21,9 +18,8 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, Progress, stamp
 from ddefuzz.findings.schema import ProgressRow
 from ddefuzz.sweep.tasks import Failed, Swept
-from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
-from ddefuzz.web.serve import listen
+from ddefuzz.web.serve import answering
 
 PATHS: Final = (
     "/findings",
@@ -108,7 +104,7 @@ def measure(source: Database, findings: int, requests: int, folder: Path) -> Das
         _add_sweep(database, own)
         for torch in source.torch_versions():
             database.add_sites(torch, source.sites(torch))
-        with _served(database) as many, _served(nothing) as none:
+        with answering(database, Access()) as many, answering(nothing, Access()) as none:
             pages = tuple(
                 _cost(path, (many, path.format(id=own[0].id)), (none, path.partition("/{id}")[0]), requests)
                 for path in PATHS
@@ -189,21 +185,6 @@ def _add_sweep(database: Database, findings: Sequence[Finding]) -> None:
             if at % 3 == 0:
                 swept = msgspec.structs.replace(swept, explicit="dde", failures=failures)
             database.save_swept("sweep", op, msgspec.json.encode(swept).decode())
-
-
-@contextmanager
-def _served(database: Database) -> Iterator[int]:
-    """The port of a server in a thread of this process."""
-    with listen("127.0.0.1", 0) as bound:
-        config = uvicorn.Config(make_app(database, Access()), log_level="error", access_log=False)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-        thread.start()
-        try:
-            yield bound.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 def _cost(path: str, many: tuple[int, str], none: tuple[int, str], requests: int) -> PageCost:

@@ -33,6 +33,7 @@ PANELS = {
         "findings": "List, show and triage findings.",
         "triage": "Decide on findings in the terminal: one finding per screen, one key per decision.",
         "serve": "Show the findings in a browser, and decide on them there.",
+        "tokens": "Make, list and revoke the tokens with which people decide in the dashboard.",
         "minimize": "Shrink a program while it still fails in the same way.",
         "answers": "Try which answer of a guard would fix a data-dependent error.",
         "report": "Write findings in a format for other tools, or one finding as an issue or test for PyTorch.",

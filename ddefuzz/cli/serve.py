@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import secrets
 
 import rich_click as click
 
@@ -11,6 +10,7 @@ from ddefuzz.cli.decisions import who_option
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.findings import tokens
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 
@@ -57,13 +57,12 @@ def command(
     from ddefuzz.web.serve import listen, serve  # noqa: PLC0415
 
     needs_token = not read_only and (with_token or not is_loopback(host))
-    token = secrets.token_urlsafe(24) if needs_token else ""
     with Database.open(db, create=False) as database, listen(host, port) as bound:
         shown, used = bound.getsockname()[:2]
         access = Access(
             hosts=frozenset({"localhost", *(name.lower() for name in hosts)}),
             read_only=read_only,
-            token=token,
+            valid=(lambda: database.read(tokens.tokens)) if needs_token else None,
             by=who,
             cookie=f"ddefuzz-session-{used}",
         )
@@ -71,8 +70,8 @@ def command(
 
         def begun() -> None:
             click.echo(f"{database.url}{', read only' if read_only else ''}; Ctrl-C ends", err=True)
-            if token:
-                click.echo(f"token for decisions, to type at /login: {token}", err=True)
+            if access.valid is not None and not access.valid():
+                click.echo("decisions need a token, and there is none: `ddefuzz tokens add NAME` makes one", err=True)
             write_stdout(f"http://{address}:{used}/\n")
 
         serve(database, access, bound, begun)

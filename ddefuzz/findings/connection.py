@@ -20,7 +20,7 @@ from ddefuzz.errors import DatabaseError, InputError
 from ddefuzz.findings.url import DatabaseUrl
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0011"
+SCHEMA_REVISION = "0012"
 """The newest file in `migrations/versions`. Opening a database migrates it to this revision."""
 
 _LOCK = 0x64646566

@@ -209,6 +209,11 @@ class Database:
         with self._reading() as session:
             return question(session)
 
+    def write(self, change: Callable[[Session], Answer]) -> Answer:
+        """What a function of `findings.tokens` changes, in one transaction."""
+        with self._writing() as session:
+            return change(session)
+
     # Bringing in what another database knows
 
     def put(self, findings: Iterable[Finding]) -> None:

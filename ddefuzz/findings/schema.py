@@ -210,3 +210,13 @@ class ResultRow(Table):
     runs: Mapped[int]
     reason: Mapped[str]
     when: Mapped[str]
+
+
+class TokenRow(Table):
+    """`tokens.Token`."""
+
+    __tablename__ = "tokens"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[str]
+    made: Mapped[str]

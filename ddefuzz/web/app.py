@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -18,6 +19,7 @@ from ddefuzz import __version__
 from ddefuzz.errors import DatabaseError, DdefuzzError, InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import By
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import forms
 from ddefuzz.web.dashboard import Dashboard, Problem, answer, bad_values, dashboard_of, problem, static_files
@@ -48,7 +50,7 @@ def make_app(database: Database, access: Access) -> FastAPI:
         path = f"/findings/{{finding_id}}/{name}"
         app.add_api_route(path, _writer(action), methods=["POST"], summary=action.summary, **_WRITTEN)
     app.add_api_route("/login", _login_page, summary="Where to type the token", responses=_problems(), **_HTML)
-    app.add_api_route("/login", _log_in, methods=["POST"], summary="Allow this session to decide", **_WRITTEN)
+    app.add_api_route("/login", _log_in, methods=["POST"], summary="Allow this session to decide", **_LOGGED_IN)
     app.add_api_route("/logout", _log_out, methods=["POST"], summary="End this session", **_WRITTEN)
     app.add_api_route("/static/{name}", _static, include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -92,6 +94,10 @@ _WRITTEN: Final[dict[str, Any]] = {
     "response_class": Response,
     "responses": {303: {"description": "Done; the page of the finding follows"}, **_problems()},
 }
+_LOGGED_IN: Final[dict[str, Any]] = {
+    **_WRITTEN,
+    "responses": {**_WRITTEN["responses"], 429: {"description": "Too many attempts", "content": _TEXT}},
+}
 
 
 def _reader(page: Page) -> Callable[..., Response]:
@@ -121,9 +127,8 @@ def _writer(action: forms.Action) -> Callable[..., Response]:
     """The function behind a form of a finding."""
 
     def write(request: Request, finding_id: str, form: forms.Form) -> Response:
-        dashboard = dashboard_of(request)
-        _check_write(request, form)
-        forms.decide(dashboard.database, finding_id, action, form, forms.by_of(form, dashboard.access.by))
+        by = _by(request, form)
+        forms.decide(dashboard_of(request).database, finding_id, action, form, by)
         return RedirectResponse(f"/findings/{finding_id}", 303)
 
     kind = Parameter.KEYWORD_ONLY
@@ -138,9 +143,8 @@ def _writer(action: forms.Action) -> Callable[..., Response]:
 
 
 def _bulk(request: Request, form: Annotated[forms.BulkForm, FormFields()]) -> Response:
-    dashboard = dashboard_of(request)
-    _check_write(request, form)
-    done = forms.decide_all(dashboard.database, form, forms.by_of(form, dashboard.access.by))
+    by = _by(request, form)
+    done = forms.decide_all(dashboard_of(request).database, form, by)
     return answer(request, done, "bulk.html", "html")
 
 
@@ -151,8 +155,10 @@ def _login_page(request: Request) -> Response:
 def _log_in(request: Request, form: Annotated[LoginForm, FormFields()]) -> Response:
     access = dashboard_of(request).access
     _check_form(request, form.form_token)
+    address = request.client.host if request.client is not None else ""
+    renewed = log_in(access, access.session_of(request), form, address)
     response = RedirectResponse("/findings", 303)
-    access.send_session(response, log_in(access, access.session_of(request), form))
+    access.send_session(response, renewed)
     return response
 
 
@@ -170,14 +176,17 @@ def _check_form(request: Request, form_token: str) -> None:
         raise HTTPException(403, "found a form of an older session, expected one of this session: load the page again")
 
 
-def _check_write(request: Request, form: forms.Form) -> None:
-    """Raise an error unless this session may write and the form is its own."""
+def _by(request: Request, form: forms.Form) -> By:
+    """Who decides, when and why. Raises an error unless this session may write and the form is its own."""
     access = dashboard_of(request).access
     if access.read_only:
         raise HTTPException(403, "the server was started with --read-only: decisions are not possible")
     _check_form(request, form.form_token)
-    if not access.may_write(access.session_of(request)):
-        raise HTTPException(403, "found no token for writing, expected the one that `ddefuzz serve` printed: /login")
+    writer = access.writer(access.session_of(request))
+    if writer is None:
+        raise HTTPException(403, "found no token for writing, expected one that `ddefuzz tokens add` printed: /login")
+    typed = form.by.strip() if access.valid is None else ""
+    return By(typed or writer, datetime.now(UTC), form.why.strip())
 
 
 def _script(request: Request, finding_id: ID) -> Response:

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ddefuzz import __version__
+from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.database import Database
 from ddefuzz.view.guarded import highlighted
 from ddefuzz.web.security import Access
@@ -79,6 +80,10 @@ def answer(
         return Response(msgspec.json.encode(record), status, media_type="application/json")
     dashboard = dashboard_of(request)
     access, session = dashboard.access, dashboard.access.session_of(request)
+    try:
+        writer = access.writer(session)
+    except DatabaseError:
+        writer = None  # the page that says so has no forms
     text = (
         environment()
         .get_template(template)
@@ -87,9 +92,8 @@ def answer(
             menu=dashboard.menu,
             page=template.removesuffix(".html"),
             form_token=access.form_token(session),
-            may_write=access.may_write(session),
+            writer=writer,
             access=access,
-            logged_in=session in access.writers,
             **more,
         )
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -25,7 +24,8 @@ MOST_AT_ONCE = 500
 
 
 class Form(BaseModel):
-    """Fields of every form. `form_token` is in the page that has the form, `by` is the name for the history."""
+    """Fields of every form. `form_token` is in the page that has the form, `by` is the name for the history,
+    which the token gives where decisions need one."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -180,11 +180,6 @@ ACTIONS: dict[str, Action] = {
     "undo": Action(Form, _undo, "Reverse the latest decision"),
 }
 """The forms, by the last part of their path."""
-
-
-def by_of(form: Form, default: str) -> By:
-    """Who decides, when and why."""
-    return By(form.by.strip() or default, datetime.now(UTC), form.why.strip())
 
 
 def decide(database: Database, finding_id: str, action: Action, form: Form, by: By) -> Finding:

@@ -1,4 +1,4 @@
-"""The page where a person types the token that is needed for writing."""
+"""The page where people type the tokens that are needed for writing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from ddefuzz.web.rows import Line
-from ddefuzz.web.security import Access
+from ddefuzz.web.security import FROM_ALL_ADDRESSES, FROM_ONE_ADDRESS, WINDOW_SECONDS, Access
 
 
 class LoginForm(BaseModel):
-    """The token that `ddefuzz serve` printed."""
+    """The token that `ddefuzz tokens add` printed."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,12 +37,20 @@ class LoginPage(msgspec.Struct, frozen=True):
 
 def login_page(access: Access) -> LoginPage:
     """What the page says."""
-    return LoginPage(bool(access.token), access.read_only)
+    return LoginPage(access.valid is not None, access.read_only)
 
 
-def log_in(access: Access, session: str, form: LoginForm) -> str:
-    """A new session, which may write. Raises an error for a wrong token."""
+def log_in(access: Access, session: str, form: LoginForm, address: str) -> str:
+    """A new session, which may write. Raises an error for a wrong token, and for too many attempts."""
+    seconds = access.attempts.wait(address)
+    if seconds:
+        raise HTTPException(
+            429,
+            f"found too many attempts to log in, expected at most {FROM_ONE_ADDRESS} from one address and "
+            f"{FROM_ALL_ADDRESSES} in all within {WINDOW_SECONDS} s: try again in {seconds} s",
+            {"Retry-After": str(seconds)},
+        )
     renewed = access.log_in(session, form.token.strip())
     if renewed is None:
-        raise HTTPException(403, "token: found another one, expected the one that `ddefuzz serve` printed")
+        raise HTTPException(403, "token: found another one, expected one that `ddefuzz tokens add` printed: /login")
     return renewed

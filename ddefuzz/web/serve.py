@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.web.app import make_app
-from ddefuzz.web.security import Access
+from ddefuzz.web.security import HEADERS, Access
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -31,12 +35,50 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(database: Database, access: Access, bound: socket.socket, begun: Callable[[], None]) -> None:
     """Answer requests. Errors are logged to stderr; `begun` is called once before the first."""
+    begun()
+    server_of(database, access).run(sockets=[bound])
+
+
+def server_of(database: Database, access: Access) -> uvicorn.Server:
+    """A server of HTTP/1.1 alone. It does not depend on which of uvicorn's extras are installed."""
     config = uvicorn.Config(
         make_app(database, access),
-        log_level="warning",
+        http=Protocol,
+        ws="none",
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=2,
     )
-    begun()
-    uvicorn.Server(config).run(sockets=[bound])
+    return uvicorn.Server(config)
+
+
+@contextmanager
+def answering(database: Database, access: Access) -> Iterator[int]:
+    """The free port of this machine on which a thread of this process answers in the block."""
+    with listen("127.0.0.1", 0) as bound:
+        server = server_of(database, access)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            yield bound.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class Protocol(H11Protocol):
+    """uvicorn's own, which also sends our headers with the answer to bytes that are no request."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer and close the connection."""
+        headers = {**HEADERS, "Cache-Control": "no-store", "Content-Type": "text/plain", "Connection": "close"}
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        with suppress(h11.LocalProtocolError):  # an answer to the request before has begun
+            for event in (
+                h11.Response(status_code=400, headers=raw, reason=b"Bad Request"),
+                h11.Data(data=f"{msg}\n".encode()),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

@@ -1,4 +1,4 @@
-"""`ddefuzz serve` as a command: what it prints, and what it refuses."""
+"""`ddefuzz serve` and `ddefuzz tokens` as commands: what they print, and what they refuse."""
 
 from __future__ import annotations
 
@@ -7,41 +7,24 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from ddefuzz.cli.serve import command
-from ddefuzz.errors import DatabaseError, UnsupportedError
+from ddefuzz.cli.tokens import command as tokens_command
+from ddefuzz.errors import DatabaseError, InputError, UnsupportedError
+from ddefuzz.findings import tokens
 from ddefuzz.findings.database import Database
 
 SERVE = (sys.executable, "-c", "from ddefuzz.cli.main import main; main()", "serve", "--port", "0")
 
 
-def printed_token(server: subprocess.Popen[str]) -> str:
-    """What the server has printed up to its token."""
-    assert server.stderr is not None
-    said = ""
-    while "/login: " not in said:
-        said += server.stderr.readline()
-    return said
-
-
-def log_in_wrongly(address: str, said: str) -> None:
-    """Send the token without the form it belongs to."""
-    typed = said.rpartition("/login: ")[2].strip()
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{address}login", data=f"token={typed}".encode())
-    assert refused.value.code == 403
-    assert typed not in refused.value.read().decode()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "token"), [((), False), (("--token",), True), (("--host", "0.0.0.0"), True)])
-def test_it_prints_its_address_and_a_token_where_one_is_needed(
+def test_it_prints_its_address_and_whether_a_token_is_missing(
     tmp_path: Path, options: tuple[str, ...], token: bool
 ) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
@@ -54,18 +37,59 @@ def test_it_prints_its_address_and_a_token_where_one_is_needed(
             address = server.stdout.readline().strip()
             assert re.fullmatch(r"http://[\d.]+:\d+/", address), address
             with urllib.request.urlopen(address.replace("0.0.0.0", "127.0.0.1")) as answer:
-                assert b"<h1>Overview</h1>" in answer.read()
-            said = printed_token(server) if token else ""
-            if token:
-                log_in_wrongly(address.replace("0.0.0.0", "127.0.0.1"), said)
+                page = answer.read()
+            assert b"<h1>Overview</h1>" in page
+            assert (b"Log in to decide" in page) == token
             server.send_signal(signal.SIGINT)
-            said += server.communicate(timeout=60)[1]
+            said = server.communicate(timeout=60)[1]
         finally:
             server.kill()
-    assert ("token for decisions" in said) == token
+    assert ("`ddefuzz tokens add NAME` makes one" in said) == token
     assert "Traceback" not in said
-    assert all(said.count(found) == 1 for found in re.findall(r"/login: (\S+)", said)), "the token is printed once"
     assert server.returncode in (0, 130)
+
+
+def run_tokens(url: str, *words: str) -> Result:
+    return CliRunner().invoke(tokens_command, [*words, "--db", url], catch_exceptions=False)
+
+
+def test_a_token_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    Database.open(url).close()
+    assert "no tokens" in run_tokens(url, "list").stderr
+    made = [run_tokens(url, "add", name) for name in ("bo", "ada")]
+    ours = [one.stdout.strip() for one in made]
+    assert len(set(ours)) == 2
+    assert all(len(token) == 43 and made[at].output.count(token) == 1 for at, token in enumerate(ours))
+    listed = run_tokens(url, "list").stdout
+    assert [line.split()[0] for line in listed.splitlines()] == ["ada", "bo"]
+    assert not any(token.encode() in path.read_bytes() for path in tmp_path.iterdir() for token in ours)
+    with Database.open(url) as database:
+        valid = database.read(tokens.tokens)
+        assert [(found := tokens.of(valid, token)) and found.name for token in ours] == ["bo", "ada"]
+        assert tokens.of(valid, "") is tokens.of(valid, valid[0].digest) is tokens.of(valid, "\udc80") is None
+    run_tokens(url, "revoke", "bo")
+    assert "bo" not in run_tokens(url, "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "ada"), "found a token of 'ada' made 20"),
+        (("add", ""), "expected 1 to 80 printable characters"),
+        (("add", "a\nb"), "expected 1 to 80 printable characters"),
+        (("add", " ada"), "expected 1 to 80 printable characters"),
+        (("add", "x" * 81), "expected 1 to 80 printable characters"),
+        (("revoke", "bo"), "found no token of 'bo'"),
+    ],
+)
+def test_a_wrong_name_is_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    Database.open(url).close()
+    run_tokens(url, "add", "ada")
+    with pytest.raises(InputError, match=said):
+        run_tokens(url, *words)
+    assert len(run_tokens(url, "list").stdout.splitlines()) == 1
 
 
 def test_a_database_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -13,11 +13,18 @@ from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed, link, note, set_state
 from ddefuzz.findings.model import Finding, HistoryEntry, Note, stamp
+from ddefuzz.findings.tokens import Token, digest_of
 from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, failure_of, sighting
 
 BY = By("ada", START, "read the code")
+
+
+def ada(token: str = "secret") -> tuple[Token, ...]:
+    """The token of Ada, as `Access.valid` reads it."""
+    return (Token("ada", digest_of(token), stamp(START)),)
+
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
 """Text that would run if it were not escaped."""

@@ -5,24 +5,21 @@ security policy fails the test.
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Progress, stamp
 from ddefuzz.findings.results import Result
-from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
-from ddefuzz.web.serve import listen
+from ddefuzz.web.serve import answering
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START
-from tests.web.served import HOSTILE, hostile
+from tests.web.served import HOSTILE, ada, hostile
 
 pytestmark = pytest.mark.slow
 
@@ -44,17 +41,8 @@ def browser() -> Iterator[Browser]:
 @contextmanager
 def served(database: Database, access: Access | None = None) -> Iterator[str]:
     """The address of a server on a free port."""
-    bound = listen("127.0.0.1", 0)
-    app = make_app(database, access or Access(by="ada"))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, server_header=False))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        bound.close()
+    with answering(database, access or Access(by="ada")) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
@@ -363,7 +351,7 @@ def test_a_page_that_loads_itself_again_keeps_the_place(browser: Browser, databa
 
 
 def test_a_person_logs_in_with_the_token(browser: Browser, database: Database) -> None:
-    with served(database, Access(token="secret")) as address, opened(browser, address) as page:
+    with served(database, Access(valid=ada)) as address, opened(browser, address) as page:
         page.goto(f"/findings/{CHUNK.key}")
         expect(page.locator("form[method=post]")).to_have_count(0)
         page.get_by_role("link", name="Log in to decide").click()

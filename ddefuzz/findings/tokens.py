@@ -1,0 +1,72 @@
+"""The tokens with which people decide in the dashboard, one for each name. Functions for `Database.read` and `write`.
+
+The database has the SHA-256 of a token. A slow hash is for passwords, which can be guessed: a token is 32 random bytes,
+which cannot, so its hash tells nothing about it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from ddefuzz.errors import InputError
+from ddefuzz.findings.model import stamp
+from ddefuzz.findings.schema import TokenRow
+
+LONGEST_NAME = 80
+RANDOM_BYTES = 32
+
+
+class Token(msgspec.Struct, frozen=True):
+    """Whose token it is, the SHA-256 of it in hexadecimal digits, and when it was made."""
+
+    name: str
+    digest: str
+    made: str
+
+
+def add(session: Session, name: str, when: datetime) -> str:
+    """A new token for a name, which is not stored and cannot be read again. Raises `InputError`."""
+    if not name.isprintable() or not 0 < len(name.strip()) == len(name) <= LONGEST_NAME:
+        raise InputError(f"found the name {name[:100]!r}, expected 1 to {LONGEST_NAME} printable characters")
+    old = session.get(TokenRow, name)
+    if old is not None:
+        raise InputError(
+            f"found a token of {name!r} made {old.made}, expected another name, or `ddefuzz tokens revoke` first"
+        )
+    token = secrets.token_urlsafe(RANDOM_BYTES)
+    session.add(TokenRow(name=name, digest=digest_of(token), made=stamp(when)))
+    return token
+
+
+def tokens(session: Session) -> tuple[Token, ...]:
+    """All tokens that are valid now, by name."""
+    columns = select(TokenRow.name, TokenRow.digest, TokenRow.made).order_by(TokenRow.name)
+    return tuple(Token(str(name), str(digest), str(made)) for name, digest, made in session.execute(columns))
+
+
+def revoke(session: Session, name: str) -> None:
+    """Make the token of a name invalid. Raises `InputError` if it has none."""
+    row = session.get(TokenRow, name)
+    if row is None:
+        raise InputError(f"found no token of {name[:100]!r}, expected a name that `ddefuzz tokens list` shows")
+    session.delete(row)
+
+
+def digest_of(token: str) -> str:
+    """What the database has of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def of(valid: Iterable[Token], typed: str) -> Token | None:
+    """The token that somebody typed, None if it is not valid. The time that this takes does not tell how near it is."""
+    digest = digest_of(typed).encode()
+    found = [token for token in valid if hmac.compare_digest(token.digest.encode(), digest)]
+    return found[0] if found else None
