@@ -5,6 +5,7 @@ DdefuzzError                3  an internal error of ddefuzz, unless a subclass s
 │   └── ProgramError        2  a case file, with path, line, found, expected
 ├── UnsupportedError        4  this torch, this Python, this database schema
 │   └── DatabaseError       4  unreachable, read-only, corrupt, full, too new
+│       └── RowError        4  one row that does not fit the records
 └── NothingRanError         5  the selection was empty
 """
 
@@ -56,6 +57,10 @@ class UnsupportedError(DdefuzzError):
 
 class DatabaseError(UnsupportedError):
     """The findings database cannot be used."""
+
+
+class RowError(DatabaseError):
+    """One row of the findings database cannot be read. Others can."""
 
 
 class NothingRanError(DdefuzzError):

@@ -5,6 +5,7 @@ Every error is a `DatabaseError` of one line: which database, what was found, wh
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +67,10 @@ def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:
         parsed = parsed.set(drivername="postgresql+psycopg")  # the driver of the extra `postgres`
     _check_place(url, create=create)
     try:
-        engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S} if _is_sqlite(parsed) else {})
+        options = (
+            {"connect_args": {"timeout": BUSY_TIMEOUT_S}, "json_deserializer": _json} if _is_sqlite(parsed) else {}
+        )
+        engine = create_engine(parsed, **options)
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
         raise DatabaseError(f"findings database {url}: found no driver for this kind of database: {error}") from error
     except (exc.ArgumentError, ValueError) as error:  # it may quote the whole URL
@@ -104,9 +108,26 @@ def _check_place(url: DatabaseUrl, *, create: bool) -> None:
         raise DatabaseError(f"findings database {url}: its folder cannot be created: {error.strerror}") from error
 
 
+def _json(stored: Any) -> Any:
+    """What a JSON column has. What is no JSON stays as it is, and does not fit the record: one bad row ends no query."""
+    try:
+        return json.loads(stored)
+    except (ValueError, TypeError, RecursionError):
+        return stored
+
+
+def _text(stored: bytes) -> str | bytes:
+    """What a text column has. What is no UTF-8 stays as it is, for the same reason."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
 def _on_connect(connection: Any, _record: object) -> None:
     # `_on_begin` begins transactions. The driver would begin them later, and deferred.
     connection.isolation_level = None
+    connection.text_factory = _text
     # With WAL, committed data survives a kill of the process. With NORMAL, a power cut may lose the last commits.
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=NORMAL"):
         connection.execute(f"PRAGMA {pragma}").close()

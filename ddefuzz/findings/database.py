@@ -40,7 +40,7 @@ from ddefuzz.findings.model import (
 )
 from ddefuzz.findings.rescue import OpenFile, rescued
 from ddefuzz.findings.results import Result
-from ddefuzz.findings.rows import id_of, to_campaign, to_finding, to_json, to_occurrence_row, to_row, to_site
+from ddefuzz.findings.rows import id_of, readable, to_finding, to_json, to_occurrence_row, to_record, to_row
 from ddefuzz.findings.schema import (
     CampaignRow,
     FindingRow,
@@ -197,12 +197,13 @@ class Database:
             if row is not None:
                 return to_finding(row)
             rows = session.execute(select(FindingRow.id, FindingRow.former).order_by(FindingRow.id)).all()
-            return to_finding(_row(session, named(prefix, {name: tuple(former) for name, former in rows})))
+            ids = readable("finding", rows, lambda row: msgspec.convert(tuple(row), tuple[str, tuple[str, ...]]))
+            return to_finding(_row(session, named(prefix, dict(ids))))
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings, ordered by id."""
         with self._reading() as session:
-            return tuple(map(to_finding, session.scalars(select(FindingRow).order_by(FindingRow.id))))
+            return tuple(readable("finding", session.scalars(select(FindingRow).order_by(FindingRow.id)), to_finding))
 
     def read(self, question: Callable[[Session], Answer]) -> Answer:
         """What a function of `findings.listing` reads, in one transaction."""
@@ -287,7 +288,7 @@ class Database:
             rows = session.scalars(
                 select(CampaignRow).where(CampaignRow.finished.is_(False)).order_by(CampaignRow.id.desc())
             )
-            return tuple(map(to_campaign, rows))
+            return tuple(readable("campaign", rows, lambda row: to_record(row, Campaign)))
 
     # What `ddefuzz matrix` has run
 
@@ -316,13 +317,15 @@ class Database:
     def sites(self, torch: str) -> tuple[SiteRecord, ...]:
         """The guard sites reached under a version of torch, ordered by place."""
         with self._reading() as session:
-            rows = session.scalars(select(SiteRow).where(SiteRow.torch == torch))
-            return tuple(sorted(map(to_site, rows), key=lambda record: record.key))
+            rows = session.execute(select(*SiteRow.__table__.columns).where(SiteRow.torch == torch))
+            records = readable("guard site", rows, lambda row: to_record(row, SiteRecord))
+            return tuple(sorted(records, key=lambda record: record.key))
 
     def torch_versions(self) -> tuple[str, ...]:
         """The versions of torch for which guard sites are stored."""
         with self._reading() as session:
-            return tuple(sorted(session.scalars(select(SiteRow.torch).distinct())))
+            found = session.scalars(select(SiteRow.torch).distinct())
+            return tuple(sorted(readable("version of torch", found, lambda torch: msgspec.convert(torch, str))))
 
     def save_swept(self, key: str, op: str, result: str) -> None:
         """Save the result of a sweep of one op, as JSON. `key` has everything that decides the result."""

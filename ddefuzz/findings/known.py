@@ -26,6 +26,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.files import read_toml
 from ddefuzz.findings.lifecycle import ROWS, State, in_versions, recurs
 from ddefuzz.findings.model import Finding
+from ddefuzz.findings.typed import check_typed
 
 
 class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,11 +61,13 @@ def read_known(path: Path) -> dict[str, Known]:
 
 def _known(path: Path, name: str, table: object) -> Known:
     try:
-        return msgspec.convert(table, Known)
+        known = msgspec.convert(table, Known)
     except msgspec.ValidationError as error:
         states = ", ".join(state for state, row in ROWS.items() if row.decided)
         expected = f"a table with a state ({states}) and the fields {', '.join(Known.__struct_fields__[1:])}"
         raise InputError(f"{path}: [{name}]: found {error}; expected {expected}") from error
+    check_typed(f"{path}: [{name}]: ", (*known.versions, *known.fixed_in), filter(None, [known.url]))
+    return known
 
 
 def known_of(finding: Finding) -> Known:

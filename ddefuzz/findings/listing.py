@@ -7,26 +7,40 @@ and history: lists do not show them, and they are long.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from sqlalchemy import ColumnElement, RowMapping, Text, and_, case, cast, distinct, false, func, not_, or_, select, true
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    RowMapping,
+    Text,
+    and_,
+    case,
+    cast,
+    distinct,
+    false,
+    func,
+    not_,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.orm import Session
 
 from ddefuzz.findings.lifecycle import STATES, State, is_open
-from ddefuzz.findings.model import Campaign, Finding, Progress
-from ddefuzz.findings.rows import LISTED, to_campaign, to_finding, to_listed, to_progress
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.rows import LISTED, readable, to_finding, to_listed, to_record
 from ddefuzz.findings.schema import (
-    CampaignRow,
     FindingRow,
     LinkRow,
     NoteRow,
     OccurrenceRow,
-    ProgressRow,
     SiteRow,
     SweptRow,
 )
+from ddefuzz.findings.typed import checked_time
 from ddefuzz.oracles.table import kinds
 
 Sort: TypeAlias = Literal["id", "kind", "cause", "site", "state", "steps", "count", "first", "last"]
@@ -34,11 +48,6 @@ Sort: TypeAlias = Literal["id", "kind", "cause", "site", "state", "steps", "coun
 
 AboutData: TypeAlias = Literal["yes", "no", "all"]
 """`no`: the smallest program fails in the same way with static or backed sizes. `yes`: all others."""
-
-LATEST = 8
-"""The number of a campaign's latest counts that are always read. Campaigns save one every 10 seconds, and their rate is
-that of the last minute.
-"""
 
 _TORCH_SAYS_SO = tuple(kind for kind, row in kinds().items() if row.about_data)
 
@@ -110,7 +119,8 @@ class VersionCount(msgspec.Struct, frozen=True):
 
 def torch_versions(session: Session) -> tuple[str, ...]:
     """The versions of torch under which findings were seen."""
-    return tuple(sorted(session.scalars(select(OccurrenceRow.torch).distinct())))
+    found = session.scalars(select(OccurrenceRow.torch).distinct())
+    return tuple(sorted(readable("version of torch", found, lambda torch: msgspec.convert(torch, str))))
 
 
 def page(session: Session, query: Query, sort: Sort, *, descending: bool, first: int, most: int) -> Listed:
@@ -133,7 +143,8 @@ def selected(session: Session, query: Query, *, whole: bool) -> tuple[Finding, .
     condition = and_(_condition(session, query), _about_data(query.about_data))
     if not whole:
         return tuple(_shown(session, condition))
-    return tuple(map(to_finding, session.scalars(select(FindingRow).where(condition).order_by(FindingRow.id))))
+    rows = session.scalars(select(FindingRow).where(condition).order_by(FindingRow.id))
+    return tuple(readable("finding", rows, to_finding))
 
 
 def _shown(session: Session, condition: ColumnElement[bool]) -> Iterator[Finding]:
@@ -142,8 +153,8 @@ def _shown(session: Session, condition: ColumnElement[bool]) -> Iterator[Finding
     seen_of = select(*_OCCURRENCE_COLUMNS).where(OccurrenceRow.finding_id.in_(select(FindingRow.id).where(condition)))
     for seen in session.execute(seen_of).mappings():
         occurrences.setdefault(seen["finding_id"], []).append(seen)
-    for row in session.execute(select(*_FINDING_COLUMNS).where(condition).order_by(FindingRow.id)):
-        yield to_listed(row, occurrences.get(row.id, ()))
+    rows = session.execute(select(*_FINDING_COLUMNS).where(condition).order_by(FindingRow.id))
+    yield from readable("finding", rows, lambda row: to_listed(row, occurrences.get(row.id, ())))
 
 
 _FINDING_COLUMNS = (
@@ -197,7 +208,8 @@ def counts(session: Session) -> Counts:
 def first_sightings(session: Session) -> tuple[str, ...]:
     """The time of the first sighting of each finding, oldest first."""
     seen = _seen()
-    return tuple(session.scalars(select(seen.c.first).order_by(seen.c.first)))
+    rows = session.execute(select(seen.c.finding_id, seen.c.first).order_by(seen.c.first))
+    return tuple(readable("sighting of", rows, lambda row: checked_time(row.first)))
 
 
 def versions(session: Session) -> tuple[VersionCount, ...]:
@@ -205,22 +217,23 @@ def versions(session: Session) -> tuple[VersionCount, ...]:
     rows = session.execute(
         select(
             OccurrenceRow.torch,
-            func.count(distinct(OccurrenceRow.finding_id)),
-            func.sum(OccurrenceRow.count),
-            func.min(OccurrenceRow.first_seen),
-            func.max(OccurrenceRow.last_seen),
+            func.count(distinct(OccurrenceRow.finding_id)).label("findings"),
+            cast(func.sum(OccurrenceRow.count), BigInteger).label("sightings"),
+            func.min(OccurrenceRow.first_seen).label("first_seen"),
+            func.max(OccurrenceRow.last_seen).label("last_seen"),
         )
         .group_by(OccurrenceRow.torch)
         .order_by(OccurrenceRow.torch)
     )
-    return tuple(VersionCount(torch, found, int(seen), first, last) for torch, found, seen, first, last in rows)
+
+    return tuple(readable("sightings under torch", rows, lambda row: to_record(row, VersionCount)))
 
 
 def fixed_in(session: Session) -> dict[str, int]:
     """The number of fixed findings by the version of torch in which they are fixed. Empty: fixed in all versions."""
     found: dict[str, int] = {}
-    for named in session.scalars(select(FindingRow.fixed_in).where(FindingRow.state == "fixed")):
-        for version in named or [""]:
+    for _, versions_ in _fixed(session):
+        for version in versions_ or ("",):
             found[version] = found.get(version, 0) + 1
     return dict(sorted(found.items()))
 
@@ -235,42 +248,6 @@ def site_counts(session: Session) -> dict[str, int]:
 def sweeps(session: Session) -> dict[str, int]:
     """The keys of sweeps, and the number of ops that each has."""
     return _grouped(session, SweptRow.key)
-
-
-def campaigns(session: Session, most: int, first: int = 0) -> tuple[Campaign, ...]:
-    """`most` of the campaigns from the `first` (from 0) on, the latest first."""
-    rows = select(CampaignRow).order_by(CampaignRow.id.desc()).offset(first).limit(most)
-    return tuple(map(to_campaign, session.scalars(rows)))
-
-
-def campaign_number(session: Session) -> int:
-    """How many campaigns there are."""
-    return session.scalar(select(func.count(CampaignRow.id))) or 0
-
-
-def progress(session: Session, campaigns_: Iterable[int], most: int) -> dict[int, tuple[Progress, ...]]:
-    """The saved counts of campaigns, in order of time: about `most` of each, the first and the `LATEST` among them."""
-    wanted = list(campaigns_)
-    campaign = ProgressRow.campaign_id
-    numbered = (
-        select(
-            ProgressRow,
-            (func.row_number().over(partition_by=campaign, order_by=ProgressRow.when) - 1).label("at"),
-            func.count().over(partition_by=campaign).label("many"),
-        )
-        .where(campaign.in_(wanted))
-        .subquery()
-    )
-    at, many = numbered.c.at, numbered.c.many
-    rows = session.execute(
-        select(numbered)
-        .where(or_(at % (many // most + 1) == 0, at >= many - LATEST))
-        .order_by(numbered.c.campaign_id, numbered.c.when)
-    )
-    found: dict[int, list[Progress]] = {one: [] for one in wanted}
-    for row in rows:
-        found[row.campaign_id].append(to_progress(row))
-    return {one: tuple(points) for one, points in found.items()}
 
 
 def _grouped(session: Session, column: Any) -> dict[str, int]:
@@ -385,6 +362,11 @@ def _is_open(session: Session) -> ColumnElement[bool]:
     """Whether there is something left to do (`lifecycle.is_open`)."""
     states = [state for state in STATES if state != "fixed" and is_open(state, (), ())]
     tracked = torch_versions(session)
-    fixed = session.execute(select(FindingRow.id, FindingRow.fixed_in).where(FindingRow.state == "fixed"))
-    left = [name for name, versions_ in fixed if is_open("fixed", tuple(versions_), tracked)]
+    left = [name for name, versions_ in _fixed(session) if is_open("fixed", versions_, tracked)]
     return or_(FindingRow.state.in_(states), FindingRow.id.in_(left) if left else false())
+
+
+def _fixed(session: Session) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The fixed findings with the versions of torch that have the fix."""
+    rows = session.execute(select(FindingRow.id, FindingRow.fixed_in).where(FindingRow.state == "fixed"))
+    return readable("finding", rows, lambda row: msgspec.convert(tuple(row), tuple[str, tuple[str, ...]]))

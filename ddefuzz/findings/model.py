@@ -21,6 +21,7 @@ from ddefuzz.execute.protocol import ALL_STAGES, STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.title import title_of
+from ddefuzz.findings.typed import checked_date, checked_time
 from ddefuzz.oracles.program import kept
 
 SCHEMA = "ddefuzz.finding/3"
@@ -28,6 +29,9 @@ SCHEMA = "ddefuzz.finding/3"
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """The range of stored numbers. It is checked, because people edit the text form."""
 
+
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+"""A duration that is neither negative nor infinite."""
 
 MOST_OBSERVED = 48
 """The number of occurrences of one finding that keep their failure."""
@@ -76,6 +80,10 @@ class Occurrence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last_seen: str
     observed: Failure | None = None
 
+    def __post_init__(self) -> None:
+        checked_time(self.first_seen)
+        checked_time(self.last_seen)
+
     @property
     def order(self) -> tuple[str, str, str, str, str, int, str, str, bytes]:
         """The key for sorting, by place. It is a total order, so merging does not depend on which record came first."""
@@ -95,6 +103,9 @@ class Note(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     who: str
     text: str
 
+    def __post_init__(self) -> None:
+        checked_time(self.when)
+
 
 class HistoryEntry(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """One change: `field` went from `before` to `after`. `why` is the reason that a person gave, else empty."""
@@ -105,6 +116,9 @@ class HistoryEntry(msgspec.Struct, frozen=True, order=True, forbid_unknown_field
     before: str
     after: str
     why: str = ""
+
+    def __post_init__(self) -> None:
+        checked_time(self.when)
 
 
 Priority: TypeAlias = Literal["", "high", "medium", "low"]
@@ -153,6 +167,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     links: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     history: tuple[HistoryEntry, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.expires:
+            checked_date(self.expires)
 
     @property
     def signature(self) -> Signature:
@@ -255,11 +273,15 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     generator: str
     options: dict[str, object]
-    next_index: int
-    ahead: tuple[int, ...]
+    next_index: Number
+    ahead: tuple[Number, ...]
     finished: bool
     started: str
     updated: str
+
+    def __post_init__(self) -> None:
+        checked_time(self.started)
+        checked_time(self.updated)
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,12 +291,15 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     when: str
-    cases: int
-    seconds: float
-    cpu_seconds: float
-    fallback_sites: int
-    dde_sites: int
-    findings: int
+    cases: Number
+    seconds: Seconds
+    cpu_seconds: Seconds
+    fallback_sites: Number
+    dde_sites: Number
+    findings: Number
+
+    def __post_init__(self) -> None:
+        checked_time(self.when)
 
 
 def stamp(when: datetime) -> str:

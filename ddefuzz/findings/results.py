@@ -6,6 +6,8 @@ import msgspec
 from sqlalchemy import distinct, func, select
 from sqlalchemy.orm import Session
 
+from ddefuzz.findings.model import Number
+from ddefuzz.findings.rows import readable, to_record
 from ddefuzz.findings.schema import ResultRow
 
 
@@ -20,17 +22,17 @@ class Result(msgspec.Struct, frozen=True):
     torch: str
     program: str
     status: str
-    shows: int
-    runs: int
+    shows: Number
+    runs: Number
     reason: str
     when: str
 
 
 def results(session: Session, *cases: str) -> tuple[Result, ...]:
     """The results of these findings and cases, or of all. For `Database.read`."""
-    chosen = select(ResultRow).order_by(ResultRow.case, ResultRow.torch)
-    rows = session.scalars(chosen.where(ResultRow.case.in_(cases)) if cases else chosen)
-    return tuple(Result(**{name: getattr(row, name) for name in Result.__struct_fields__}) for row in rows)
+    chosen = select(*ResultRow.__table__.columns).order_by(ResultRow.case, ResultRow.torch)
+    rows = session.execute(chosen.where(ResultRow.case.in_(cases)) if cases else chosen)
+    return tuple(readable("result", rows, lambda row: to_record(row, Result)))
 
 
 def statuses(session: Session) -> dict[str, dict[str, int]]:
@@ -41,7 +43,8 @@ def statuses(session: Session) -> dict[str, dict[str, int]]:
         .order_by(ResultRow.torch, ResultRow.status)
     )
     found: dict[str, dict[str, int]] = {}
-    for torch, status, number in rows:
+    counts = readable("results of torch", rows, lambda row: msgspec.convert(tuple(row), tuple[str, str, int]))
+    for torch, status, number in counts:
         found.setdefault(torch, {})[status] = number
     return found
 

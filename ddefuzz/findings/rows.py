@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -12,22 +14,58 @@ from sqlalchemy import Row, RowMapping
 from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
-from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.errors import DatabaseError
-from ddefuzz.findings.codec import PackedError, packed, unpacked
-from ddefuzz.findings.model import Campaign, Confirmation, Finding, HistoryEntry, Note, Occurrence, Progress, normalized
+from ddefuzz.errors import RowError
+from ddefuzz.findings.codec import packed, unpacked
+from ddefuzz.findings.model import Finding, HistoryEntry, Note, Occurrence, normalized
 from ddefuzz.findings.schema import (
-    CampaignRow,
     FindingRow,
     HistoryRow,
     LinkRow,
     NoteRow,
     OccurrenceRow,
-    SiteRow,
     Table,
 )
 
 Stored = TypeVar("Stored", Failure, Answers)
+Given = TypeVar("Given")
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+Record = TypeVar("Record")
+
+_MISFITS = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
+"""What converting stored values raises: of another type, bad JSON, a packed value that is damaged."""
+
+_left_out: ContextVar[dict[str, None] | None] = ContextVar("left out", default=None)
+
+
+@contextmanager
+def leaving_out() -> Iterator[dict[str, None]]:
+    """In the block, `readable` leaves out rows that cannot be read, and notes which and why."""
+    noted: dict[str, None] = {}
+    token = _left_out.set(noted)
+    try:
+        yield noted
+    finally:
+        _left_out.reset(token)
+
+
+def readable(table: str, rows: Iterable[Given], convert: Callable[[Given], Record]) -> Iterator[Record]:
+    """The records of rows. A row that does not fit raises `RowError`, or is left out (`leaving_out`)."""
+    noted = _left_out.get()
+    for row in rows:
+        try:
+            record = convert(row)
+        except (RowError, *_MISFITS) as error:
+            wrong = error if isinstance(error, RowError) else _row_error(table, row, error)
+            if noted is None:
+                raise wrong from error
+            noted[str(wrong)] = None
+        else:
+            yield record
+
+
+def _row_error(table: str, row: Any, error: Exception) -> RowError:
+    key = row.id if hasattr(row, "id") else row[0] if isinstance(row, Row | tuple) else row
+    return RowError(f"{table} {str(key)[:80]!r} in the database: {' '.join(str(error).split())[:300]}")
 
 
 def id_of(key: str, sequence: int) -> str:
@@ -100,7 +138,7 @@ def to_occurrence_row(seen: Occurrence) -> OccurrenceRow:
 
 
 def to_finding(row: FindingRow) -> Finding:
-    """The record of a row. Raises `DatabaseError` if the stored values do not fit the model."""
+    """The record of a row. Raises `RowError` if the stored values do not fit the model."""
     return _to_finding(
         row,
         {
@@ -132,14 +170,14 @@ def _to_finding(row: FindingRow | Row[Any], more: dict[str, Any], decode: Callab
     fields = {
         **{name: getattr(row, name) for name in _SAME},
         "site": {"language": row.language, "module": row.module, "function": row.function},
-        "confirmed": None if row.confirmed_n is None else Confirmation(row.confirmed_k or 0, row.confirmed_n),
+        "confirmed": None if row.confirmed_n is None else {"k": row.confirmed_k or 0, "n": row.confirmed_n},
         "control": None if row.control_static is None else {"static": row.control_static, "backed": row.control_backed},
     }
     try:
         raw = {"failure": _from_json(row.failure, Failure), "shown": _from_json(row.shown, Failure), **decode()}
         finding = normalized(msgspec.convert({**fields, **more, **raw}, Finding, from_attributes=True))
-    except (msgspec.MsgspecError, PackedError) as error:
-        raise DatabaseError(f"finding {row.id!r} in the database: {error}") from error
+    except _MISFITS as error:
+        raise _row_error("finding", row, error) from error
     _check_id(finding)
     return finding
 
@@ -153,7 +191,7 @@ def _check_id(finding: Finding) -> int:
     """The sequence number in an id. The text form uses an id as folder name, so it must be one that `id_of` makes."""
     sequence = sequence_of(finding.id, finding.signature)
     if sequence is None:
-        raise DatabaseError(f"finding {finding.id!r}: not an id of its signature, expected {finding.signature.key}")
+        raise RowError(f"finding {finding.id!r}: not an id of its signature, expected {finding.signature.key}")
     return sequence
 
 
@@ -165,19 +203,9 @@ _SAME = (
 """Columns with the name of their field that need no conversion."""
 
 
-def to_campaign(row: CampaignRow) -> Campaign:
-    """The record of a campaign's row."""
-    return Campaign(**{**_fields(row, Campaign), "ahead": tuple(row.ahead)})
-
-
-def to_progress(row: Row[Any]) -> Progress:
-    """The record of a campaign's counts, of a row with the columns of `ProgressRow`."""
-    return Progress(**_fields(row, Progress))
-
-
-def to_site(row: SiteRow | Row[Any]) -> SiteRecord:
-    """The record of a site's row."""
-    return msgspec.convert(_fields(row, SiteRecord), SiteRecord)
+def to_record(row: Table | Row[Any], record: type[Struct]) -> Struct:
+    """The record of a row that has its fields as columns."""
+    return msgspec.convert(_fields(row, record), record)
 
 
 def _fields(row: Table | Row[Any], record: type[msgspec.Struct]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from sqlalchemy import Table, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.findings.rows import to_site
+from ddefuzz.findings.rows import to_record
 from ddefuzz.findings.schema import SiteRow
 
 AT_A_TIME = 200
@@ -29,7 +29,7 @@ def save_sites(
         some = {record.key: record for record in records[first : first + AT_A_TIME]}
         # A statement on the table, not the class: SQLAlchemy then does not refresh the session's loaded objects.
         rows = session.execute(select(table).where(table.c.torch == torch, tuple_(*keys).in_(list(some))))
-        known = {record.key: record for record in map(to_site, rows)}
+        known = {record.key: record for record in (to_record(row, SiteRecord) for row in rows)}
         saved = [{"torch": torch, **msgspec.to_builtins(both(known[key], some[key]))} for key in known]
         added = [{"torch": torch, **msgspec.to_builtins(some[key])} for key in some if key not in known]
         if saved:

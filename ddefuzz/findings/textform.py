@@ -25,11 +25,12 @@ from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_folder, is_there, read_bytes, read_toml, write_files
 from ddefuzz.findings.codec import PackedError, packed, unpacked
-from ddefuzz.findings.decisions import By, changed, link, parse_date
+from ddefuzz.findings.decisions import By, changed, link
 from ddefuzz.findings.known import Known, decided, fields_of, read_known
 from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normalized
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.rows import sequence_of
+from ddefuzz.findings.typed import check_typed
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.table import kinds
 from ddefuzz.program.text import read_text
@@ -55,6 +56,8 @@ class Observed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failure: Failure | None = None
     shown: Failure | None = None
 
+
+ID = re.compile(r"[a-z-]+-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
 
 _APART = ("attempts", "occurrences", "failure", "shown")
 
@@ -210,8 +213,10 @@ def read_finding(place: Path) -> Finding:
         expected = msgspec.json.decode(msgspec.json.encode(getattr(finding, name)))
         if found != expected and name != "title":  # the rules for titles may have changed
             raise InputError(f"{path}: found {name} {found!r}, expected {expected!r} as {OBSERVED} says")
-    if finding.expires:
-        parse_date(finding.expires, f"{path}: ")
+    versions = (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences))
+    check_typed(f"{path}: ", versions, finding.links)
+    if wrong := [former for former in finding.former if not ID.fullmatch(former)]:
+        raise InputError(f"{path}: found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
     if finding.id != place.name:
         raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
     if sequence_of(finding.id, finding.signature) is None:

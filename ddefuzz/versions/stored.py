@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
+from ddefuzz.findings.campaigns import campaigns
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.listing import campaigns
 from ddefuzz.findings.model import Campaign, Finding
 from ddefuzz.versions.diff import KINDS, Difference
 

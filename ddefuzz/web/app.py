@@ -16,18 +16,23 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ddefuzz import __version__
-from ddefuzz.errors import DatabaseError, DdefuzzError, InputError
+from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError
 from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
+from ddefuzz.findings.rows import leaving_out
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import forms
 from ddefuzz.web.dashboard import Dashboard, Problem, answer, bad_values, dashboard_of, problem, static_files
 from ddefuzz.web.login import LoginForm, LogoutForm, log_in, login_page
 from ddefuzz.web.pages import PAGES, Page
+from ddefuzz.web.rows import Unreadable
 from ddefuzz.web.security import Access, Guarded, add_headers
 
 ID: TypeAlias = Annotated[str, Path(max_length=80, pattern=r"^[A-Za-z0-9-]+$", description="The id of a finding.")]
+
+SHOWN: Final = 5
+"""How many of the rows that cannot be read a page names."""
 
 _TEXT: Final = {"text/html": {"schema": {"type": "string"}}}
 
@@ -105,12 +110,16 @@ def _reader(page: Page) -> Callable[..., Response]:
     in_path = "{finding_id}" in page.path
 
     def read(request: Request, asked: Any, finding_id: str = "") -> Response:
-        database = dashboard_of(request).database
-        if in_path:
-            found = database.resolve(finding_id).id
-            if found != finding_id:
-                return RedirectResponse(request.url.replace(path=page.path.format(finding_id=found)), 307)
-        record = page.make(database, *([finding_id] if in_path else []), asked)
+        dashboard = dashboard_of(request)
+        with leaving_out() as left_out:
+            if in_path:
+                found = dashboard.database.resolve(finding_id).id
+                if found != finding_id:
+                    return RedirectResponse(request.url.replace(path=page.path.format(finding_id=found)), 307)
+            record = page.make(dashboard.database, *([finding_id] if in_path else []), asked)
+        dashboard.log(left_out)
+        unreadable = Unreadable(len(left_out), tuple(left_out)[:SHOWN])
+        record = msgspec.structs.replace(record, unreadable=unreadable)
         return answer(request, record, page.template, asked.format, asked=asked, **page.more)
 
     kind = Parameter.KEYWORD_ONLY
@@ -219,6 +228,8 @@ def _http(request: Request, error: Exception) -> Response:
 
 def _failed(request: Request, error: Exception) -> Response:
     match error:
+        case RowError():
+            return problem(request, 404, str(error))
         case DatabaseError():
             return problem(request, 503, str(error))
         case InputError():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 from pydantic import Field
 
-from ddefuzz.errors import DatabaseError, InputError
+from ddefuzz.errors import InputError
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.rows import readable
 from ddefuzz.sweep.census import STATUSES, row_of
 from ddefuzz.sweep.tasks import Swept
-from ddefuzz.web.rows import Asked, Line
+from ddefuzz.web.rows import Asked, Line, Unreadable
 
 
 class CensusQuery(Asked):
@@ -40,6 +41,7 @@ class CensusPage(msgspec.Struct, frozen=True, kw_only=True):
     sweeps: dict[str, int]
     statuses: dict[str, int]
     ops: tuple[OpLine, ...]
+    unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.census/1"
 
 
@@ -51,10 +53,8 @@ def census_page(database: Database, asked: CensusQuery) -> CensusPage:
         raise InputError(f"sweep: found {asked.sweep!r}, expected a key that /census lists ({len(sweeps)} sweeps)")
     if asked.status and asked.status not in STATUSES:
         raise InputError(f"status: found {asked.status!r}, expected one of {', '.join(STATUSES)}")
-    try:
-        rows = [row_of(msgspec.json.decode(one, type=Swept)) for one in database.swept(wanted).values()]
-    except msgspec.MsgspecError as error:
-        raise DatabaseError(f"sweep {wanted!r} in the database: {error}") from error
+    stored = database.swept(wanted).items()
+    rows = list(readable("op of the sweep", stored, lambda one: row_of(msgspec.json.decode(one[1], type=Swept))))
     rows.sort(key=lambda row: (STATUSES.index(row.explicit), row.op))
     found = [row.explicit for row in rows]
     return CensusPage(

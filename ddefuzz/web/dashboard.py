@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -39,6 +40,10 @@ HTMX = {
 """htmx without anything that the content security policy forbids. Pages of errors are shown, too."""
 
 
+LOG = logging.getLogger("ddefuzz.web")
+
+MOST_LOGGED = 1_000
+
 SECRETS = frozenset({"token", "form_token"})
 """Fields whose values no page may show."""
 
@@ -58,6 +63,14 @@ class Dashboard:
     database: Database
     access: Access
     menu: tuple[Any, ...]
+    logged: set[str] = field(default_factory=set)
+
+    def log(self, left_out: Iterable[str]) -> None:
+        """Write what pages left out to the log, each row once. Pages load themselves again."""
+        for said in left_out:
+            if said not in self.logged and len(self.logged) < MOST_LOGGED:
+                self.logged.add(said)
+                LOG.warning("left out: %s", said)
 
 
 def dashboard_of(request: Request) -> Dashboard:

@@ -19,7 +19,7 @@ from ddefuzz.view.facts import facts_of
 from ddefuzz.view.meanings import VERDICTS
 from ddefuzz.view.source import similar, site_lines, snippet_of
 from ddefuzz.view.stack import stack_to_site
-from ddefuzz.web.rows import Asked, Row, row_of
+from ddefuzz.web.rows import Asked, Row, Unreadable, row_of
 from ddefuzz.web.versions import MatrixCell, cells_of
 
 MOST_NEAR = 60
@@ -94,6 +94,7 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     can_undo: bool
     matrix: dict[str, MatrixCell]
     similar: tuple[Row, ...]
+    unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.finding/1"
 
 

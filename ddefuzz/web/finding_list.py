@@ -17,7 +17,7 @@ from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import Priority
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.view.meanings import VERDICTS
-from ddefuzz.web.rows import Asked, Line, Row, row_of
+from ddefuzz.web.rows import Asked, Line, Row, Unreadable, row_of
 
 
 def _among(*values: str) -> tuple[AfterValidator, Any]:
@@ -117,6 +117,7 @@ class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
     descending: bool
     torch: tuple[str, ...]
     rows: tuple[Row, ...]
+    unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.findings/1"
 
 

@@ -12,7 +12,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import Counts, Query
 from ddefuzz.web.campaigns import CampaignLine, campaign_lines
 from ddefuzz.web.plot import thinned
-from ddefuzz.web.rows import Asked, Row, row_of
+from ddefuzz.web.rows import Asked, Row, Unreadable, row_of
 
 LATEST: Final = 8
 """How many of the newest findings are shown, and campaigns."""
@@ -39,6 +39,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     sites: dict[str, int]
     latest: tuple[Row, ...]
     campaigns: tuple[CampaignLine, ...]
+    unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.overview/1"
 
 

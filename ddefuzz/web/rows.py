@@ -21,6 +21,13 @@ class Asked(BaseModel):
     format: Literal["html", "json"] = Field(default="html", description="json: the same data as one document")
 
 
+class Unreadable(msgspec.Struct, frozen=True):
+    """How many rows of the database the page left out because they cannot be read, and what is wrong with the first."""
+
+    rows: int = 0
+    first: tuple[str, ...] = ()
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A finding in a list."""
 

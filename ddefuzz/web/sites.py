@@ -16,7 +16,7 @@ from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.view.guarded import Block, blocks_of
-from ddefuzz.web.rows import Asked, Line
+from ddefuzz.web.rows import Asked, Line, Unreadable
 
 WITHOUT_SOURCE: frozenset[Part] = frozenset({"c++", "user"})
 
@@ -61,6 +61,7 @@ class SitesPage(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals
     files: tuple[FileLine, ...]
     sites: tuple[GuardSite, ...]
+    unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.sites/1"
 
 
@@ -70,6 +71,7 @@ class SourcePage(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     torch: str
     sites: tuple[GuardSite, ...]
+    unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.source/1"
 
 

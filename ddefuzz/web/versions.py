@@ -15,9 +15,10 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import VersionCount
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.results import Result, result_page, results, statuses
+from ddefuzz.findings.rows import readable
 from ddefuzz.versions.kept import cell_of_result, program_key
 from ddefuzz.versions.model import Cell, Change, Line, Status, release
-from ddefuzz.web.rows import Asked
+from ddefuzz.web.rows import Asked, Unreadable
 
 ON_A_PAGE: Final = 50
 
@@ -77,6 +78,7 @@ class VersionsPage(msgspec.Struct, frozen=True, kw_only=True):
     sites: dict[str, int]
     fixed_in: dict[str, int]
     matrix: Matrix
+    unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.versions/1"
 
 
@@ -127,9 +129,9 @@ def matrix_cells(found: Iterable[Result], finding: Finding | None) -> dict[str, 
     by_torch: Mapping[str, Result] = {result.torch: result for result in found}
     program = "" if finding is None else program_key(finding)
     cells: dict[str, MatrixCell] = {}
-    for torch in in_order(by_torch):
-        result = by_torch[torch]
-        cell = cell_of_result(result)
+    known = dict(readable("result", by_torch.values(), lambda result: (result.torch, cell_of_result(result))))
+    for torch in in_order(known):
+        result, cell = by_torch[torch], known[torch]
         cells[torch] = MatrixCell(
             status=cell.status,
             shows=cell.shows,

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.control.model import Control
-from ddefuzz.findings import listing
+from ddefuzz.findings import campaigns, listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.listing import Query
@@ -164,8 +164,8 @@ def test_progress_is_kept_by_campaign(tmp_path: Path) -> None:
             for seed in (1, 2)
         ]
         database.add_progress(ids[0], point)
-        assert database.read(lambda session: listing.progress(session, ids, 200)) == {ids[0]: (point,), ids[1]: ()}
-        assert [one.seed for one in database.read(lambda session: listing.campaigns(session, 9))] == [2, 1]
+        assert database.read(lambda session: campaigns.progress(session, ids, 200)) == {ids[0]: (point,), ids[1]: ()}
+        assert [one.seed for one in database.read(lambda session: campaigns.campaigns(session, 9))] == [2, 1]
 
 
 def test_progress_of_a_long_campaign_is_thinned_by_the_database(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_progress_of_a_long_campaign_is_thinned_by_the_database(tmp_path: Path) 
                     findings=0,
                 ),
             )
-        points = database.read(lambda session: listing.progress(session, [campaign], 20))[campaign]
+        points = database.read(lambda session: campaigns.progress(session, [campaign], 20))[campaign]
     cases = [one.cases for one in points]
     assert cases[-8:] == list(range(492, 500))
     assert cases[:-8] == list(range(0, 492, 26))
