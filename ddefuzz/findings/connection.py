@@ -67,10 +67,8 @@ def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:
         parsed = parsed.set(drivername="postgresql+psycopg")  # the driver of the extra `postgres`
     _check_place(url, create=create)
     try:
-        options = (
-            {"connect_args": {"timeout": BUSY_TIMEOUT_S}, "json_deserializer": _json} if _is_sqlite(parsed) else {}
-        )
-        engine = create_engine(parsed, **options)
+        own: dict[str, Any] = {"connect_args": {"timeout": BUSY_TIMEOUT_S}, "json_deserializer": _json}
+        engine = create_engine(parsed, **own if _is_sqlite(parsed) else {})
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
         raise DatabaseError(f"findings database {url}: found no driver for this kind of database: {error}") from error
     except (exc.ArgumentError, ValueError) as error:  # it may quote the whole URL
@@ -109,7 +107,7 @@ def _check_place(url: DatabaseUrl, *, create: bool) -> None:
 
 
 def _json(stored: Any) -> Any:
-    """What a JSON column has. What is no JSON stays as it is, and does not fit the record: one bad row ends no query."""
+    """What a JSON column has. What is no JSON stays as it is, and does not fit its record. So it ends no query."""
     try:
         return json.loads(stored)
     except (ValueError, TypeError, RecursionError):

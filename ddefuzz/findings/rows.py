@@ -23,7 +23,6 @@ from ddefuzz.findings.schema import (
     LinkRow,
     NoteRow,
     OccurrenceRow,
-    Table,
 )
 
 Stored = TypeVar("Stored", Failure, Answers)
@@ -203,10 +202,10 @@ _SAME = (
 """Columns with the name of their field that need no conversion."""
 
 
-def to_record(row: Table | Row[Any], record: type[Struct]) -> Struct:
+def to_record(row: object, record: type[Struct]) -> Struct:
     """The record of a row that has its fields as columns."""
     return msgspec.convert(_fields(row, record), record)
 
 
-def _fields(row: Table | Row[Any], record: type[msgspec.Struct]) -> dict[str, Any]:
+def _fields(row: object, record: type[msgspec.Struct]) -> dict[str, Any]:
     return {name: getattr(row, name) for name in record.__struct_fields__}

@@ -45,6 +45,7 @@ OTHER_PROGRAM = PROGRAM.replace("chunk(x, 2)", "roll(x, 1)")
 
 # Any text that a database and TOML can hold: PostgreSQL takes no NUL, UTF-8 no surrogates.
 text = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
+urls = st.text("abc/?#%", max_size=9).map(lambda rest: f"https://example.org/{rest}")
 times = st.integers(0, 5).map(lambda hours: stamp(START + timedelta(hours=hours)))
 
 
@@ -153,7 +154,7 @@ def findings(draw: st.DrawFn, signatures: tuple[Signature, ...] = (CHUNK, ROLL),
             control=draw(st.none() | controls),
             answers=draw(st.none() | answers),
             former=tuple(draw(st.lists(st.sampled_from(["dde-0123456789", "dde-abcdef0123"]), max_size=2))),
-            links=tuple(draw(st.lists(text, max_size=2))),
+            links=tuple(draw(st.lists(urls, max_size=2))),
             notes=tuple(draw(st.lists(notes, max_size=2))),
             history=tuple(draw(st.lists(entries, max_size=2))),
         )

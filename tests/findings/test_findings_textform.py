@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tomllib
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,17 +11,18 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
+import tomli_w
 from hypothesis import given, settings
 
 from ddefuzz.errors import InputError
 from ddefuzz.findings.codec import PackedError, unpacked
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, set_state
-from ddefuzz.findings.model import Finding, Occurrence
+from ddefuzz.findings.model import Finding, Occurrence, stamp
 from ddefuzz.findings.textform import Observed, read_findings, write_findings
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
-SEEN = Occurrence("2.13.0", "export", "explicit", "torch.chunk", "open", 1, "2025", "2025")
+SEEN = Occurrence("2.13.0", "export", "explicit", "torch.chunk", "open", 1, stamp(START), stamp(START))
 
 
 def finding(signature: object = CHUNK) -> Finding:
@@ -95,7 +97,8 @@ DECISION = 'state = "triaged"\nreason = "as in #1"\nexpires = 2027-01-31\nurl = 
 Damage = Callable[[Path], object]
 OCCURRENCE = (
     '{"torch": "2.13.0", "stage": "export", "semantics": "explicit", "op": "torch.chunk", "verdict": "fails", '
-    '"count": 1, "first_seen": "2025", "last_seen": "2025"}'
+    '"count": 1, "first_seen": "2025-01-31T12:00:00.000000Z", '
+    '"last_seen": "2025-01-31T12:00:00.000000Z"}'
 )
 
 DAMAGES: tuple[tuple[str, Damage, str], ...] = (
@@ -154,6 +157,55 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
         "an expiry that is no date",
         lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "new"\nexpires = "soon"'),
         "finding.toml: found the date 'soon', expected one such as 2027-01-31",
+    ),
+    (
+        "a note of no day",
+        lambda place: append(
+            place / "finding.toml", '[[notes]]\nwhen = "2025-02-30T00:00:00.000000Z"\nwho = "a"\ntext = "b"'
+        ),
+        r"finding.toml: found the time '2025-02-30T00:00:00.000000Z', expected one such as .* - at `\$.notes",
+    ),
+    (
+        "a change at no time",
+        lambda place: append(
+            place / "finding.toml", '[[history]]\nwhen = "soon"\nwho = "a"\nfield = "b"\nbefore = ""\nafter = ""'
+        ),
+        r"finding.toml: found the time 'soon', expected one such as .* - at `\$.history",
+    ),
+    (
+        "a sighting at no time",
+        lambda place: sighted(place, OCCURRENCE.replace("-31T", "-32T")),
+        r"observed.json.gz: found the time '2025-01-32T12:00:00.000000Z', expected one such as .*occurrences",
+    ),
+    (
+        "a sighting under no version of torch",
+        lambda place: sighted(place, OCCURRENCE.replace("2.13.0", "new")),
+        "finding.toml: found 'new', expected a version of torch such as 2.14.0",
+    ),
+    (
+        "a version that is none",
+        lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "fixed"\nfixed_in = ["soon"]'),
+        "finding.toml: found 'soon', expected a version of torch such as 2.14.0",
+    ),
+    (
+        "a link that a browser would run",
+        lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "new"\nlinks = ["data:,x"]'),
+        r"finding.toml: URL: found 'data:,x', expected one that starts with https://",
+    ),
+    (
+        "a former id that is none",
+        lambda place: replace(place / "finding.toml", 'state = "new"', 'state = "new"\nformer = ["../x"]'),
+        "finding.toml: found the former id '../x', expected one such as dde-1937c0d9a9",
+    ),
+    (
+        "a decision with a link that is none",
+        lambda place: append(place.parent / "known.toml", f'[{CHUNK.key}]\nstate = "triaged"\nurl = "x:y"'),
+        rf"known.toml: \[{CHUNK.key}\]: URL: found 'x:y', expected one that starts with https://",
+    ),
+    (
+        "a decision for a version that is none",
+        lambda place: append(place.parent / "known.toml", f'[{CHUNK.key}]\nstate = "triaged"\nversions = ["x"]'),
+        rf"known.toml: \[{CHUNK.key}\]: found 'x', expected a version of torch such as 2.14.0",
     ),
     (
         "a duplicate of nothing",
@@ -248,6 +300,15 @@ def observed(place: Path, content: bytes | None = None) -> bytes:
     return (place / "observed.json.gz").read_bytes()
 
 
+def sighted(place: Path, occurrence: str) -> None:
+    """Replace what the campaign saw by one occurrence, and what follows from it."""
+    observed(place, gzip.compress(f'{{"schema": "ddefuzz.observed/1", "occurrences": [{occurrence}]}}'.encode()))
+    path = place / "finding.toml"
+    followed = ("expression", "stage", "data_dependent", "ops", "stages", "torch_versions")
+    fields = {name: value for name, value in tomllib.loads(path.read_text()).items() if name not in followed}
+    path.write_text(tomli_w.dumps(fields))
+
+
 def link(path: Path, target: str) -> None:
     path.unlink(missing_ok=True)
     path.symlink_to(target)
@@ -319,7 +380,7 @@ def test_counts_and_dates_change_no_file_that_people_read(tmp_path: Path) -> Non
     one = msgspec.structs.replace(finding(), occurrences=(SEEN,))
     write_findings([one], tmp_path)
     before = files(tmp_path)
-    again = msgspec.structs.replace(SEEN, count=9, last_seen="2026")
+    again = msgspec.structs.replace(SEEN, count=9, last_seen=stamp(START + timedelta(days=365)))
     write_findings([msgspec.structs.replace(one, attempts=7, occurrences=(again,))], tmp_path)
     changed = {name for name, content in files(tmp_path).items() if content != before[name]}
     assert changed == {f"{CHUNK.key}/observed.json.gz"}

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import JSON, LargeBinary
 
 from ddefuzz.answers.model import Answers
 from ddefuzz.classify.signature import Signature, Site
@@ -29,8 +28,8 @@ from tests.web.served import client_of, filled
 GOOD = Signature("dde", Site("C++", None, "at::native::undamaged"), "guard_int operator==")
 
 VALUES: tuple[object, ...] = (
-    *(None, -1, 2**62, 1e300, float("inf"), "", "x", "9" * 400, "a\nb", "<b>", "2025-02-30T25:00:00.000000Z"),
-    *("{", "[1, null]", "{}", "[" * 5_000, b"\x00\xff", "unknown state"),
+    *(None, -1, 2**62, float("inf"), "", "x", "2025-02-30T25:00:00.000000Z"),
+    *("{", "[1, null]", "{}", "[" * 5_000, b"\x00\xff"),
 )
 """Wrong types, bad JSON, NULL, invalid dates, unknown states, and bytes that are no UTF-8."""
 
@@ -64,26 +63,21 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-ANSWERS = Answers("confirmed", "export", "2.13.0", 1, (), None)
+ANSWERS = Answers("not a guard", "export", "2.13.0", 1, (), None)
 
-PATHS = [
-    "/sites/source?file=torch/_refs/__init__.py"
-    if page.path == "/sites/source"
-    else page.path.format(finding_id=CHUNK.key)
-    for page in PAGES
-]
-OWN = {"/sites/source?file=torch/_refs/__init__.py", f"/findings/{CHUNK.key}"}
+SOURCE = "/sites/source?file=torch/_refs/__init__.py"
+PATHS = [SOURCE if page.path == "/sites/source" else page.path.format(finding_id=CHUNK.key) for page in PAGES]
+OWN = {SOURCE, f"/findings/{CHUNK.key}"}
 """Pages of one thing, which may be lost with it."""
 
-COLUMNS = [(table.name, column) for table in Table.metadata.tables.values() for column in table.columns]
+COLUMNS = [(table.name, column.name) for table in Table.metadata.tables.values() for column in table.columns]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("table", "column"), [pytest.param(t, c, id=f"{t}.{c.name}") for t, c in COLUMNS])
-def test_every_page_survives_a_damaged_column(whole: Path, tmp_path: Path, table: str, column: object) -> None:
+@pytest.mark.parametrize(("table", "name"), COLUMNS)
+def test_every_page_survives_a_damaged_column(whole: Path, tmp_path: Path, table: str, name: str) -> None:
     path = tmp_path / "a.db"
     shutil.copy(whole, path)
-    name = column.name  # type: ignore[attr-defined]
     with closing(sqlite3.connect(path)) as connection:
         (row,) = connection.execute(f'SELECT min(rowid) FROM "{table}"').fetchone()
         with Database.open(f"sqlite:///{path}") as database:
@@ -95,18 +89,14 @@ def test_every_page_survives_a_damaged_column(whole: Path, tmp_path: Path, table
 
 
 def check_pages(client: TestClient, damage: str) -> None:
-    for page in PATHS:
-        for format_ in ("html", "json"):
-            answer = client.get(
-                page, params=None if format_ == "html" and page in OWN else {"format": format_} | SOURCE.get(page, {})
-            )
-            allowed = (200, 404) if page in OWN else (200,)
-            assert answer.status_code in allowed, (damage, page, answer.status_code, answer.text[-2_000:])
-            if page == "/findings" and format_ == "json":
-                assert GOOD.key in {one["id"] for one in answer.json()["rows"]}, (damage, "other rows are shown")
-
-
-SOURCE = {"/sites/source?file=torch/_refs/__init__.py": {"file": "torch/_refs/__init__.py"}}
+    for path in PATHS:
+        answer = client.get(path)
+        allowed = (200, 404) if path in OWN else (200,)
+        assert answer.status_code in allowed, (damage, path, answer.status_code, answer.text[-2_000:])
+        document = client.get(f"{path}{'&' if '?' in path else '?'}format=json")
+        assert document.status_code == answer.status_code, (damage, path, document.text[:2_000])
+        if path == "/findings":
+            assert GOOD.key in {one["id"] for one in document.json()["rows"]}, (damage, "other rows are shown")
 
 
 def test_what_is_left_out_is_counted_named_and_logged(
@@ -131,8 +121,3 @@ def test_what_is_left_out_is_counted_named_and_logged(
     assert (overview.status_code, "sighting of" in overview.text) == (200, True)
     own = client.get(f"/findings/{CHUNK.key}")
     assert (own.status_code, "Invalid enum value" in own.text) == (404, True)
-
-
-def test_types_of_columns_that_are_damaged() -> None:
-    """The damages above are meant for these."""
-    assert {type(column.type) for _, column in COLUMNS} >= {JSON, LargeBinary}

@@ -100,9 +100,8 @@ def test_a_decision_has_the_name_of_its_token_and_a_revoked_one_ends(database: D
     access = Access(by="server", valid=lambda: database.read(tokens.tokens))
     client, other = (client_at(database, access, "192.0.2.1") for _ in range(2))
     assert log_in(client, "anything") == 403
-    ours, theirs = (
-        database.write(lambda session, name=name: tokens.add(session, name, START)) for name in ("ada", "bo")
-    )
+    ours = database.write(lambda session: tokens.add(session, "ada", START))
+    theirs = database.write(lambda session: tokens.add(session, "bo", START))
     assert (log_in(client, ours), log_in(other, theirs)) == (303, 303)
     page = client.get(f"/findings/{FIRST}").text
     assert 'name="by"' not in page

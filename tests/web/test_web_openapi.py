@@ -47,7 +47,13 @@ def test_every_answer_is_declared(database: Database) -> None:
         drawn = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
 
         @given(case=drawn, own=st.booleans())
-        @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        )
         def check(case: Any, own: bool) -> None:
             if own and "finding_id" in case.path_parameters:
                 case.path_parameters = {"finding_id": CHUNK.key}
