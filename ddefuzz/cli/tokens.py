@@ -10,6 +10,7 @@ from ddefuzz.cli.options import db_option
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.findings import tokens
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.url import DatabaseUrl
 
 
 @click.group("tokens")
@@ -23,7 +24,7 @@ def command() -> None:
 @command.command("add")
 @click.argument("name")
 @db_option
-def add(name: str, db: str) -> None:
+def add(name: str, db: DatabaseUrl) -> None:
     """Make a token for NAME, and print it. It is not stored, so it cannot be shown again."""
     with Database.open(db, create=False) as database:
         token = database.write(lambda session: tokens.add(session, name, datetime.now(UTC)))
@@ -33,7 +34,7 @@ def add(name: str, db: str) -> None:
 
 @command.command("list")
 @db_option
-def list_(db: str) -> None:
+def list_(db: DatabaseUrl) -> None:
     """List the names that have a token, and when it was made."""
     with Database.open(db, create=False) as database:
         found = database.read(tokens.tokens)
@@ -46,7 +47,7 @@ def list_(db: str) -> None:
 @command.command("revoke")
 @click.argument("name")
 @db_option
-def revoke(name: str, db: str) -> None:
+def revoke(name: str, db: DatabaseUrl) -> None:
     """Make the token of NAME invalid. All sessions that logged in with it end at once, on all servers."""
     with Database.open(db, create=False) as database:
         database.write(lambda session: tokens.revoke(session, name))
