@@ -81,7 +81,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 COMMANDS = {
     "findings list": ["findings", "list", "--db", "{url}"],
     "report": ["report", "--db", "{url}"],
-    "corpus list": ["corpus", "list", "{corpus}"],
 }
 
 
@@ -89,10 +88,7 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_takes_an_output(command: str, tmp_path: Path, url: str) -> None:
     """The kinds of places, in one process each as a shell starts it."""
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    (corpus / "case.py").write_text(PROGRAM)
-    words = [word.format(url=url, corpus=corpus) for word in COMMANDS[command]]
+    words = [word.format(url=url) for word in COMMANDS[command]]
 
     def run(shell: str) -> subprocess.CompletedProcess[str]:
         made = [sys.executable, "-m", "ddefuzz", *words]
@@ -229,6 +225,7 @@ def test_the_folder_of_a_job_is_refused(
     assert tree(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", ["a link for a file", "a folder for a file", "a FIFO"])
 @pytest.mark.parametrize("name", [INDEX, NO_SOURCE])
 def test_the_pages_of_sites_are_refused(planted: str, name: str, tmp_path: Path, url: str) -> None:
