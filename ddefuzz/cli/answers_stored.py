@@ -13,6 +13,7 @@ from ddefuzz.answers.model import Answers, PatchEvidence
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.findings.model import Finding
+from ddefuzz.formats.escape import json_text, markdown_code, markdown_table, markdown_text
 
 SCHEMA = "ddefuzz.answers.stored/1"
 
@@ -69,29 +70,35 @@ def stored_document(findings: Sequence[Finding]) -> str:
         | {"answers": msgspec.to_builtins(found)}
         for finding, found in answered(findings)
     ]
-    return msgspec.json.encode({"schema": SCHEMA, "findings": len(findings), "rows": rows}).decode() + "\n"
+    return json_text({"schema": SCHEMA, "findings": len(findings), "rows": rows}) + "\n"
 
 
 def stored_markdown(findings: Sequence[Finding]) -> str:
     """The page for the docs: the totals, and a row for each finding."""
     causes, rows = _verdicts(findings)
     every = [
-        (finding.id, _code(f"{finding.site} [{finding.anchor}]"), finding.cause, found.verdict, _form(found))
+        (
+            markdown_text(finding.id),
+            markdown_code(f"{finding.site} [{finding.anchor}]"),
+            *map(markdown_text, (finding.cause, found.verdict, _form(found))),
+        )
         for finding, found in answered(findings)
     ]
     cells = [_patch_cells(*pair) for pair in most_useful(findings)]
-    useful = [(one[0], _code(one[1]), _code(one[2]), *one[3:]) for one in cells]
+    useful = [(markdown_text(id_), *map(markdown_code, (site, code)), *scores) for id_, site, code, *scores in cells]
     lines = [
         "# Answers for the findings",
         "",
         "Made by `ddefuzz answers --stored --output markdown=docs/answers-2.13.md`; do not edit. "
         "[answers.md](answers.md) says how answers are found.",
         "",
-        *(f"- {line}" for line in summary_lines(findings)),
+        *(f"- {markdown_text(line)}" for line in summary_lines(findings)),
         "",
         "## Verdicts by cause",
         "",
-        *_markdown(("verdict", "findings", *causes), rows),
+        markdown_table(
+            ("verdict", "findings", *map(markdown_text, causes)), (tuple(map(markdown_text, row)) for row in rows)
+        ),
         "",
         "A finding's cause may follow from its answers ([causes.md](causes.md)).",
         "",
@@ -100,11 +107,11 @@ def stored_markdown(findings: Sequence[Finding]) -> str:
         "With each of them nothing differs: neither what is captured, nor what eager does. Those come first with which "
         "most kept programs and samples of torch pass.",
         "",
-        *_markdown(PATCH_TITLES, useful),
+        markdown_table(PATCH_TITLES, useful),
         "",
         "## All",
         "",
-        *_markdown(("finding", "guard", "cause", "verdict", "patch"), every),
+        markdown_table(("finding", "guard", "cause", "verdict", "patch"), every),
     ]
     return "\n".join(lines) + "\n"
 
@@ -133,12 +140,3 @@ def _form(found: Answers) -> str:
     if found.patch is None:
         return ""
     return found.patch.form if found.patch.is_right else f"{found.patch.form}, and something differs"
-
-
-def _code(text: str) -> str:
-    return f"`{text}`"
-
-
-def _markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [titles, ["---"] * len(titles), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return [f"| {' | '.join(line)} |" for line in lines]

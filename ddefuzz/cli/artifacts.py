@@ -44,6 +44,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import json_text
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles import keys
 from ddefuzz.versions.model import Interpreter
@@ -174,7 +175,7 @@ def command(
 
 
 def _written(here: Artifacts, index: Path, format_: str, page: Page) -> str:
-    return msgspec.json.encode(here).decode() + "\n" if format_ == "json" else artifacts_text(here, index, page)
+    return json_text(here) + "\n" if format_ == "json" else artifacts_text(here, index, page)
 
 
 def _of_finding(target: str, db: DatabaseUrl) -> Finding | None:

@@ -20,6 +20,7 @@ from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.cli.sites_html import TEMPLATES, styles
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_folder, read_bytes, write_files
+from ddefuzz.formats.escape import block, html_value, json_text
 from ddefuzz.view.guarded import highlighted
 
 INDEX, DOCUMENT = "index.html", "artifacts.json"
@@ -73,7 +74,7 @@ def files_of(made: Artifacts) -> Iterator[tuple[str, str]]:
             yield diff.file, diff.text
     if made.broken is not None and made.broken.breaks:
         yield "graph-breaks.txt", "\n".join(f"{one.cause.line}\n{one.reason}\n" for one in made.broken.breaks)
-    yield DOCUMENT, msgspec.json.format(msgspec.json.encode(made), indent=2).decode() + "\n"
+    yield DOCUMENT, json_text(made, indent=True) + "\n"
 
 
 def place_of(made: Artifacts, stage: Made) -> str:
@@ -87,6 +88,7 @@ def html_page(made: Artifacts) -> str:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=html_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -111,7 +113,7 @@ def _marked(part: Part) -> list[Line]:
 
 def _lines(text: str, marked: frozenset[int] = frozenset(), *, python: bool = True) -> Iterator[Line]:
     lines = text.rstrip("\n").split("\n")
-    codes = highlighted(lines) if python else [Markup.escape(line) for line in lines]
+    codes = highlighted(lines) if python else [Markup.escape(block(line)) for line in lines]
     for number, code in enumerate(codes, 1):
         yield Line(number, code, "raised" if number in marked else "")
 
@@ -120,7 +122,7 @@ def _of_diff(text: str) -> Iterator[Line]:
     """The lines of a diff: what was added and removed is marked."""
     states = {"+": "fell", "-": "never"}
     for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
-        yield Line(number, Markup.escape(line), states.get(line[:1], "") if _PER_LINE.match(line) else "")
+        yield Line(number, Markup.escape(block(line)), states.get(line[:1], "") if _PER_LINE.match(line) else "")
 
 
 def title_of(made: Artifacts, stage: Made) -> str:

@@ -36,6 +36,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.oracles import capture, lowering
 from ddefuzz.oracles.program import Trial, judge_run
 
@@ -258,28 +259,34 @@ def compile_markdown(found: CompileBench) -> str:
     lines = [
         "# What unbacked sizes cost under torch.compile",
         "",
-        f"The tables are those of a run of `{found.command}` on {found.date}, with torch {found.torch}.",
+        f"The tables are those of a run of {markdown_code(found.command)} on {markdown_text(found.date)}, with torch "
+        f"{markdown_text(found.torch)}.",
         "Other work ran on the machine: compare ratios, not seconds.",
         "",
         _EXPLAINED,
     ]
     for title, titles, rows in _tables(found):
-        lines += ["", f"## {title}", "", *_markdown_table(titles, rows)]
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            markdown_table(titles, ([markdown_text(row[0]), *row[1:]] for row in rows)),
+        ]
     lines += ["", f"## {_listed_title(found)}", ""]
     for one in found.worse:
-        lines += [f"- **{one.program}** {one.kind}: {one.evidence}", *(f"  - `{guard}`" for guard in one.guards)]
+        lines.append(f"- **{markdown_text(one.program)}** {markdown_text(f'{one.kind}: {one.evidence}')}")
+        lines += [f"  - {markdown_code(guard)}" for guard in one.guards]
     lines += (
-        ["", "## Not measured, or not the result of eager", "", *(f"- {line}" for line in _problems(found))]
+        [
+            "",
+            "## Not measured, or not the result of eager",
+            "",
+            *(f"- {markdown_text(line)}" for line in _problems(found)),
+        ]
         if _problems(found)
         else []
     )
     return "\n".join(lines) + "\n"
-
-
-def _markdown_table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    yield f"| {' | '.join(titles)} |"
-    yield f"|{'---|' * len(titles)}"
-    yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 _EXPLAINED = f"""Each program of `ddefuzz/bench/compile_programs.py` is compiled three times: with its sizes unbacked,

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import msgspec
 import rich_click as click
 
 from ddefuzz.cli.layout import counted, folded
@@ -22,6 +21,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import json_text
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.program import Trial, judge_run
 from ddefuzz.speckey.case import KeyCase, print_key
@@ -83,7 +83,7 @@ def command(
         checked = checking.checked(target, options, examples, kinds, live.update)
         if database is not None:
             live.say(_recorded(database, checked))
-    document = msgspec.json.format(msgspec.json.encode(checked), indent=2).decode() + "\n"
+    document = json_text(checked, indent=True) + "\n"
     deliver({"text": lambda page: key_text(checked, page), "json": lambda _page: document}, format_, outputs)
     if any(one.violations for one in checked.properties):
         raise SystemExit(EXIT_FOUND)

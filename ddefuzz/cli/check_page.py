@@ -15,8 +15,8 @@ from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
-from ddefuzz.cli.streams import printable
 from ddefuzz.execute.protocol import APART
+from ddefuzz.formats.escape import visible
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import row_of
 from ddefuzz.report.chain import Caller
@@ -236,7 +236,7 @@ def _grid(facts: Iterable[tuple[str, str]], page: Page) -> RenderableType:
         # The widest name sets the column, also after code.
         grid.add_row(Text(name.ljust(INDENT - 4), style="dim"), plain(folded(words, page.width - INDENT), style=style))
         if code:
-            parts += [Padding(grid, (0, 0, 0, 2)), Text(printable(code), style=style, no_wrap=True, overflow="ignore")]
+            parts += [Padding(grid, (0, 0, 0, 2)), Text(visible(code), style=style, no_wrap=True, overflow="ignore")]
             grid = Table.grid(padding=(0, 2))
     return Group(*parts, Padding(grid, (0, 0, 0, 2)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from ddefuzz.cli.options import db_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK
 from ddefuzz.files import check_folder, write_atomically
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import shell_words
 
 REPORTS: Final = Path("ddefuzz-report")
 FORMATS: Final = {"sarif": "sarif", "junit": "xml", "markdown": "md", "html": "html", "jsonl": "jsonl"}
@@ -169,7 +169,7 @@ def _step(step: Step, stop: threading.Event) -> int:
     on_github = bool(os.environ.get("GITHUB_ACTIONS"))
     if step.reports and on_github:
         words += ["--output", f"github={REPORTS / f'{step.name}.annotations'}"]
-    click.echo(f"$ ddefuzz {shlex.join(words)}", err=True)
+    click.echo(f"$ ddefuzz {shell_words(words)}", err=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "ddefuzz", *words], start_new_session=True, env=os.environ | step.environment
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import rich_click as click
 
 from ddefuzz.campaign.corpus import expectation_of
@@ -22,6 +21,7 @@ from ddefuzz.findings.lookup import named
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import read_findings
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import json_text
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import digest, print_program, read_program
 
@@ -137,7 +137,7 @@ def prune(
     deliver(
         {
             "text": lambda _: "".join(f"{line}\n" for line in [*lines, total]),
-            "json": lambda _: msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n",
+            "json": lambda _: json_text(document, indent=True) + "\n",
             "markdown": lambda _: f"## ddefuzz corpus prune\n\n{total}\n\n" + "".join(f"- {line}\n" for line in lines),
         },
         format_,
@@ -174,7 +174,7 @@ def list_(corpora: tuple[Path, ...], format_: str, outputs: tuple[tuple[str, Pat
     deliver(
         {
             "text": lambda page: _list_page(files, page),
-            "json": lambda _: msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n",
+            "json": lambda _: json_text(document, indent=True) + "\n",
         },
         format_,
         outputs,

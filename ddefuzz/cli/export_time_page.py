@@ -11,6 +11,7 @@ from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.execute.growth import STEEP
 from ddefuzz.export_time.model import WORKLOADS, Growth, Point, Series, longest
+from ddefuzz.formats.escape import markdown_code, markdown_table, markdown_text
 
 
 def export_time_page(series: list[Series], page: Page) -> str:
@@ -63,37 +64,36 @@ def export_time_markdown(series: Sequence[Series], hottest: Mapping[str, Mapping
         "This page is written by `ddefuzz bench export-time`, from the JSON of one run for each version of torch "
         "(`--from`).",
         _MEASURED,
-        "| workload | what there are n of |\n|---|---|\n"
-        + "\n".join(f"| {name} | {meaning} |" for name, meaning in WORKLOADS.items()),
+        markdown_table(("workload", "what there are n of"), WORKLOADS.items()),
         "![CPU seconds by n](export-time.svg)",
         "## Time and evaluations",
         _SAID,
-        _table(_HEAD, map(_cells, default)),
+        markdown_table(_HEAD, map(_cells, default)),
         "## Counts",
         "Exponents of n with their 95% intervals. A count that is 0 or does not grow has none.",
         _counts(default),
         "## Expressions evaluated most",
         "At the largest n. Repeated: evaluated before in the same export, with the same answer. A perfect cache would "
         "save these.",
-        _table(("workload", "torch", "expression", "evaluated", "repeated"), _evaluated(default)),
+        markdown_table(("workload", "torch", "expression", "evaluated", "repeated"), _evaluated(default)),
         "## Functions that evaluate most",
         "Calls of `evaluate_expr` at the largest n, by the innermost Python function outside of shape reasoning.",
-        _table(("workload", "torch", "function", "calls"), _callers(default)),
+        markdown_table(("workload", "torch", "function", "calls"), _callers(default)),
     ]
     if hottest:
         rows = [
-            (name, f"`{function}`", f"{share:.0%}")
+            (markdown_text(name), markdown_code(function), f"{share:.0%}")
             for name, shares in hottest.items()
             for function, share in shares.items()
         ]
         parts += [
             "## Where the time goes",
             "Shares of the samples of one export (`--speedscope FILE` writes them all), by innermost function.",
-            _table(("export", "function", "time"), rows),
+            markdown_table(("export", "function", "time"), rows),
         ]
     knobs = [one for one in series if len({other.knobs for other in _same(one, series)}) > 1]
     if knobs:
-        parts += ["## Settings of torch", _KNOBS, _table(_KNOB_HEAD, _knob_rows(knobs))]
+        parts += ["## Settings of torch", _KNOBS, markdown_table(_KNOB_HEAD, _knob_rows(knobs))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -132,8 +132,7 @@ def _cells(one: Series) -> tuple[str, ...]:
     last = one.points[-1]
     asked = last.counts.get("evaluate_expr", 0)
     return (
-        one.workload,
-        one.torch,
+        *_of(one),
         str(last.n),
         f"{last.seconds:.2f}",
         _exponent(one, "seconds"),
@@ -141,9 +140,13 @@ def _cells(one: Series) -> tuple[str, ...]:
         _exponent(one, "evaluate_expr"),
         f"{last.counts.get('repeated', 0) / max(asked, 1):.0%}",
         f"{last.peak_mb:.0f}",
-        ", ".join(one.steep) or "-",
+        markdown_text(", ".join(one.steep)) or "-",
         "yes" if all(point.agrees for point in one.points) else "NO",
     )
+
+
+def _of(one: Series) -> tuple[str, str]:
+    return markdown_text(one.workload), markdown_text(one.torch)
 
 
 def _exponent(one: Series, of: str) -> str:
@@ -155,8 +158,8 @@ def _exponent(one: Series, of: str) -> str:
 
 def _counts(series: Sequence[Series]) -> str:
     names = list(dict.fromkeys(name for one in series for name in one.points[-1].counts))
-    rows = ((one.workload, one.torch, *(_counted(one, name) for name in names)) for one in series)
-    return _table(("workload", "torch", *names), rows)
+    rows = ((*_of(one), *(_counted(one, name) for name in names)) for one in series)
+    return markdown_table(("workload", "torch", *map(markdown_text, names)), rows)
 
 
 def _counted(one: Series, name: str) -> str:
@@ -167,13 +170,13 @@ def _counted(one: Series, name: str) -> str:
 def _evaluated(series: Iterable[Series]) -> Iterator[tuple[str, ...]]:
     for one in series:
         for expression, (number, again) in list(one.points[-1].patterns.items())[:3]:
-            yield one.workload, one.torch, f"`{expression}`", str(number), str(again)
+            yield *_of(one), markdown_code(expression), str(number), str(again)
 
 
 def _callers(series: Iterable[Series]) -> Iterator[tuple[str, ...]]:
     for one in series:
         for function, number in list(one.points[-1].askers.items())[:2]:
-            yield one.workload, one.torch, f"`{function}`", str(number)
+            yield *_of(one), markdown_code(function), str(number)
 
 
 def _same(one: Series, series: Iterable[Series]) -> list[Series]:
@@ -195,10 +198,9 @@ def _knob_rows(series: Sequence[Series]) -> Iterator[tuple[str, ...]]:
             continue
         here, there = one.points[-1], default.points[-1]
         yield (
-            one.workload,
-            one.torch,
+            *_of(one),
             str(here.n),
-            one.knobs,
+            markdown_text(one.knobs),
             f"{here.seconds:.2f}",
             f"{here.seconds / max(there.seconds, 1e-9):.2f}",
             str(here.counts.get("evaluate_expr", 0)),
@@ -211,8 +213,3 @@ def _difference(here: Point, there: Point) -> str:
     differs += [f"{here.assertions} assertions, not {there.assertions}"] if here.assertions != there.assertions else []
     differs += [] if here.agrees else ["another result than eager"]
     return ", ".join(differs) or "-"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(one.replace('|', chr(92) + '|') for one in cells)} |" for cells in lines)

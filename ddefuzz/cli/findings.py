@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
@@ -27,6 +26,7 @@ from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.results import results
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import shell_words
 from ddefuzz.oracles import table
 
 DEFAULT_TEXT = Path("findings")
@@ -110,7 +110,7 @@ def list_(
     documents = json_writers([as_document(one) for one in found]) if is_document else {}
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
     words = [word for option, values in typed.items() for value in values for word in (option, value)]
-    filters = shlex.join([*["--open"] * open_, *words])
+    filters = shell_words([*["--open"] * open_, *words])
     writers = {"text": lambda page: list_page(listed, page, left_out, filters, number), **documents}
     deliver(writers, format_, outputs)
 

@@ -15,11 +15,11 @@ from ddefuzz.cli.answers_page import evidence_parts
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
-from ddefuzz.cli.streams import printable
 from ddefuzz.execute.protocol import KEY
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.results import Result
+from ddefuzz.formats.escape import visible
 from ddefuzz.versions.kept import statuses
 from ddefuzz.view.facts import facts_of
 from ddefuzz.view.stack import MARK, stack_to_site
@@ -134,7 +134,7 @@ def _heading(title: str) -> Text:
 
 
 def _program(text: str) -> Syntax:
-    return Syntax(printable(text.rstrip()), "python", word_wrap=True, theme=_THEME)
+    return Syntax(visible(text.rstrip()), "python", word_wrap=True, theme=_THEME)
 
 
 def _found_with(finding: Finding) -> Iterator[RenderableType]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ddefuzz import __version__
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_folder, is_there, write_files
+from ddefuzz.formats.escape import shell_word
 
 CORPUS: Final = "corpora"
 
@@ -62,7 +62,7 @@ def command(folder: Path, ci: str, force: bool) -> None:
     write_files(folder, written)
     for name in written:
         click.echo(f"wrote {folder / name}", err=True)
-    there = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    there = "" if folder == Path() else f"cd {shell_word(str(folder))} && "
     click.echo(f"\nNext:\n  {there}ddefuzz ci pull-request --budget 1m", err=True)
 
 

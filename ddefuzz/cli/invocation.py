@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from click.core import ParameterSource
 
 from ddefuzz.cli.options import DEFAULT_DB
 from ddefuzz.findings.url import parse_url
+from ddefuzz.formats.escape import shell_word, shell_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Invocation:
     def command(self, *words: str, with_db: bool = True) -> str:
         """A command line of ddefuzz. `with_db` is for commands with the option `--db`."""
         db = ("--db", self.db) if with_db and self.db else ()
-        return f"{self.program} {shlex.join([*words, *db])}"
+        return f"{self.program} {shell_words([*words, *db])}"
 
 
 def current_invocation() -> Invocation:
@@ -50,7 +50,7 @@ def program_words(called: str, python: str, folder: Path, search: str) -> str:
         if not script.exists():
             return "ddefuzz"
     elif not script.is_absolute():
-        return shlex.quote(called)
+        return shell_word(called)
     return _shortest(script, folder, search)
 
 
@@ -61,7 +61,7 @@ def _shortest(program: Path, folder: Path, search: str) -> str:
     if on_path is not None and Path(on_path).parent.resolve() == program.parent.resolve():
         return program.name
     below = program.is_relative_to(folder)
-    return shlex.quote(str(program.relative_to(folder) if below else program))
+    return shell_word(str(program.relative_to(folder) if below else program))
 
 
 def typed_db(context: click.Context) -> str:

@@ -28,6 +28,7 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, KEY, CallableSubj
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import json_text
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
@@ -188,7 +189,7 @@ def command(
         f"after {counted(found.attempts, 'capture')}, shown in {confirmed} fresh processes{more}",
         err=True,
     )
-    line = msgspec.json.encode(outcome).decode() + "\n"
+    line = json_text(outcome) + "\n"
     writers: dict[str, Writer] = {"text": lambda _page: text, "json": lambda _page: line}
     deliver(writers, format_, outputs)
     if confirmed.k < confirmed.n:
@@ -216,7 +217,7 @@ def _report_json(one: Renewed) -> None:
         confirmed=Confirmation(int(one.shown is not None), 1),
         program=(result.program if result else finding.minimal or finding.original) or "",
     )
-    click.echo(msgspec.json.encode(outcome).decode())
+    click.echo(json_text(outcome))
 
 
 def _of_finding(finding: Finding, *, from_original: bool) -> Start:

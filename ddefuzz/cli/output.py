@@ -6,7 +6,6 @@ A format is a name and a function that makes text for a page. Each command has a
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,12 +14,14 @@ from typing import Any, TypeVar
 
 import rich_click as click
 from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
 from rich.text import Text
 
 from ddefuzz.cli.invocation import Invocation, current_invocation
-from ddefuzz.cli.streams import printable, write_stdout
+from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_writable, write_atomically
+from ddefuzz.formats.escape import json_text, visible
 
 FILE_WIDTH = 160
 """The width of text in files and pipes, in columns."""
@@ -134,11 +135,11 @@ def progress_console() -> Console:
 
 def plain(text: str, style: str = "") -> Text:
     """Text without markup, with control characters escaped."""
-    return Text(printable(text), style=style)
+    return Text(visible(text), style=style)
 
 
 def rendered(renderable: RenderableType, page: Page) -> str:
-    """The text of a rich renderable."""
+    """The text of a rich renderable. No text in it is markup, or reaches a terminal as a control character."""
     console = Console(
         file=io.StringIO(),
         width=page.width,
@@ -147,15 +148,17 @@ def rendered(renderable: RenderableType, page: Page) -> str:
         color_system="standard" if page.color else None,
         highlight=False,
         emoji=False,
+        markup=False,
     )
+    segments = [one if one.control else Segment(visible(one.text), one.style) for one in console.render(renderable)]
     with console.capture() as capture:
-        console.print(renderable, crop=False)  # code is not cut at the width
+        console.print(Segments(segments), crop=False)  # code is not cut at the width
     return "\n".join(line.rstrip() for line in capture.get().split("\n"))
 
 
 def json_writers(documents: list[dict[str, Any]]) -> dict[str, Writer]:
     """`json`: one array; `jsonl`: a line for each."""
     return {
-        "json": lambda _page: json.dumps(documents, indent=2, ensure_ascii=False) + "\n",
-        "jsonl": lambda _page: "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in documents),
+        "json": lambda _page: json_text(documents, indent=True) + "\n",
+        "jsonl": lambda _page: "".join(json_text(one) + "\n" for one in documents),
     }

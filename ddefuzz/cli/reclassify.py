@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.reclassify import Became, Reclassified, only_observed, reclassified
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import json_text
 from ddefuzz.oracles.capture import classify
 
 SCHEMA = "ddefuzz.reclassify/1"
@@ -82,8 +82,8 @@ def command(
     deliver(
         {
             "text": lambda page: _page(changes, counts, page, written=write),
-            "json": lambda _page: json.dumps({**document, "changes": rows}, indent=2, ensure_ascii=False) + "\n",
-            "jsonl": lambda _page: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
+            "json": lambda _page: json_text({**document, "changes": rows}, indent=True) + "\n",
+            "jsonl": lambda _page: "".join(json_text(row) + "\n" for row in rows),
         },
         format_,
         outputs,

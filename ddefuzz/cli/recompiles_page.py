@@ -12,6 +12,7 @@ from ddefuzz import __version__
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import Writer
 from ddefuzz.cli.reports import command_line, writers_of
+from ddefuzz.formats.escape import json_text, markdown_code, markdown_table, markdown_text
 from ddefuzz.formats.record import Outcome, Report, Result, Rule
 from ddefuzz.oracles import recompilation
 from ddefuzz.recompile.model import Form, Group, Recompilations, Row
@@ -23,7 +24,7 @@ def writers(found: Recompilations) -> dict[str, Writer]:
     return {
         **writers_of(report_of(found)),
         "text": lambda _page: recompiles_text(found),
-        "json": lambda _page: msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n",
+        "json": lambda _page: json_text(found, indent=True) + "\n",
         "markdown": lambda _page: recompiles_markdown(found),
     }
 
@@ -115,15 +116,15 @@ def recompiles_markdown(found: Recompilations) -> str:
             "",
             _COUNTED,
             "",
-            f"torch {found.torch}, sizes {sizes}: {len(counted_ops)} ops and modules counted, {len(with_out)} of them "
-            f"with `out=`, of which {len(above)} compile more often than allowed with `out=`. {len(found.dropped)} "
-            "could not be called at these sizes.",
+            f"torch {markdown_text(found.torch)}, sizes {sizes}: {len(counted_ops)} ops and modules counted, "
+            f"{len(with_out)} of them with `out=`, of which {len(above)} compile more often than allowed with `out=`. "
+            f"{len(found.dropped)} could not be called at these sizes.",
             "",
             "## Which code makes the guards",
             "",
             "For each op that compiles more often than allowed: the code that made the guard that failed.",
             "",
-            *_group_table(found.groups),
+            _group_table(found.groups),
             "",
             "### Where these guards come from",
             "",
@@ -133,7 +134,7 @@ def recompiles_markdown(found: Recompilations) -> str:
             "",
             "With the dims that differ marked unbacked, a function must compile once. These ops do not compile.",
             "",
-            *_group_table(found.refused),
+            _group_table(found.refused),
             "",
             "### Why these refuse them",
             "",
@@ -147,9 +148,10 @@ def recompiles_markdown(found: Recompilations) -> str:
             "",
             "## Methods, in-place methods, modules, and functions without `out=`",
             "",
-            *_form_table(found.rows, with_out),
+            _form_table(found.rows, with_out),
             "",
-            *_dropped_table(found.dropped),
+            _dropped_table(found.dropped),
+            "",
         ]
     )
 
@@ -161,38 +163,47 @@ are 0 or 1), and one more with default settings, because the first graph of a ke
 first one of the newest graph with the same key that is false for the arguments of the call."""
 
 
-def _group_table(groups: Iterable[Group]) -> list[str]:
+def _group_table(groups: Iterable[Group]) -> str:
     rows = [
-        f"| `{one.frame}` | {one.owner or '-'} | {len(one.ops)} | {_code(one.guards)} | {', '.join(one.ops)} |"
+        (
+            markdown_code(one.frame),
+            markdown_text(one.owner) or "-",
+            str(len(one.ops)),
+            ", ".join(markdown_code(text) for text in one.guards if text) or "-",
+            markdown_text(", ".join(one.ops)),
+        )
         for one in groups
     ]
-    return ["| frame that makes the guard | whose | ops | guards | which |", "|---|---|---|---|---|", *rows]
+    return markdown_table(("frame that makes the guard", "whose", "ops", "guards", "which"), rows)
 
 
 def _reviewed(groups: Iterable[Group]) -> list[str]:
     """A line for each group that was read in torch's source, the largest first."""
     known = REVIEWED | REFUSED
     read = [
-        f"- `{one.frame}` ({counted(len(one.ops), 'op')}): {known[one.frame]}" for one in groups if one.frame in known
+        f"- {markdown_code(one.frame)} ({counted(len(one.ops), 'op')}): {known[one.frame]}"
+        for one in groups
+        if one.frame in known
     ]
     return read or ["None of them was read."]
 
 
-def _form_table(rows: Iterable[Row], with_out: set[str]) -> list[str]:
+def _form_table(rows: Iterable[Row], with_out: set[str]) -> str:
     """How many of each form compile too often or end in an error, and those that compile too often."""
     forms: dict[str, list[Row]] = {}
     for row in rows:
         if row.form != "out" and not (row.form == "plain" and row.op in with_out):
             forms.setdefault("function without out=" if row.form == "plain" else row.form, []).append(row)
-    lines = ["| form | mode | counted | above allowed | error | above allowed are |", "|---|---|---|---|---|---|"]
+    lines = []
     for form, of_form in forms.items():
         for mode in dict.fromkeys(map(said_mode, of_form)):
             here = [row for row in of_form if said_mode(row) == mode]
             above = [row for row in here if row.is_above]
-            names = ", ".join(f"{row.op} ({row.compilations})" for row in above) or "-"
+            names = ", ".join(f"{row.op} ({row.compilations})" for row in above)
             errors = sum(bool(row.error) for row in here)
-            lines.append(f"| {form} | {mode} | {len(here)} | {len(above)} | {errors} | {names} |")
-    return lines
+            counts = (str(len(here)), str(len(above)), str(errors))
+            lines.append((markdown_text(form), markdown_text(mode), *counts, markdown_text(names) or "-"))
+    return markdown_table(("form", "mode", "counted", "above allowed", "error", "above allowed are"), lines)
 
 
 def _op_table(rows: Iterable[Row]) -> list[str]:
@@ -202,27 +213,27 @@ def _op_table(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         shown = f"**{row.compilations}**" if row.is_above else str(row.compilations)
         cells.setdefault(row.op, {}).setdefault(said_mode(row), []).append("error" if row.error else shown)
-    lines = [f"| op | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
-    for op, by_mode in cells.items():
-        lines.append(f"| {op} | {' | '.join(' / '.join(by_mode.get(column, [])) for column in columns)} |")
+    lines = (
+        (markdown_text(op), *(" / ".join(by_mode.get(column, [])) for column in columns))
+        for op, by_mode in cells.items()
+    )
     return [
         "Compilations without `out=` / with it, in bold above what is allowed; error: the sequence ended in one.",
         "",
-        *lines,
+        markdown_table(("op", *map(markdown_text, columns)), lines),
     ]
 
 
-def _dropped_table(dropped: dict[str, str]) -> list[str]:
+def _dropped_table(dropped: dict[str, str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for op, reason in dropped.items():
         by_reason.setdefault(reason, []).append(op)
-    rows = [f"| {reason} | {len(ops)} | {', '.join(ops)} |" for reason, ops in sorted(by_reason.items(), key=_size)]
-    return ["| not counted because | ops | which |", "|---|---|---|", *rows, ""]
+    rows = (
+        (markdown_text(reason), str(len(ops)), markdown_text(", ".join(ops)))
+        for reason, ops in sorted(by_reason.items(), key=_size)
+    )
+    return markdown_table(("not counted because", "ops", "which"), rows)
 
 
 def _size(item: tuple[str, list[str]]) -> Any:
     return -len(item[1]), item[0]
-
-
-def _code(texts: Iterable[str]) -> str:
-    return ", ".join(f"`{text}`" for text in texts if text) or "-"

@@ -18,12 +18,12 @@ from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import replay_scripts
 from ddefuzz.cli.reports import replay_report, writers_of
-from ddefuzz.cli.streams import printable
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import visible
 from ddefuzz.formats.table import NAMES
 
 SCHEMA = "ddefuzz.replay/1"
@@ -143,7 +143,7 @@ def _page(results: tuple[Replayed, ...], page: Page) -> str:
         for result in listed
     ]
     shown = rendered(Group(table(("status", "case"), rows, page.width), ""), page) if rows else ""
-    return shown + "\n".join([*_totals(results), *map(printable, _next(listed, page.invocation))]) + "\n"
+    return shown + "\n".join([*_totals(results), *map(visible, _next(listed, page.invocation))]) + "\n"
 
 
 def _totals(results: tuple[Replayed, ...]) -> list[str]:

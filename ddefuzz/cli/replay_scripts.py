@@ -13,13 +13,13 @@ from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, deliver, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import scripts_report, writers_of
-from ddefuzz.cli.streams import printable
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
 from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding, read_findings
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import visible
 from ddefuzz.repro.run import STATUSES, ScriptResult, Written, run_scripts, torch_of
 from ddefuzz.speckey.case import foreign_module
 
@@ -91,7 +91,7 @@ def _page(results: tuple[ScriptResult, ...], page: Page) -> str:
         for result in listed
     ]
     shown = rendered(Group(table(("status", "finding"), rows, page.width), ""), page) if rows else ""
-    return shown + "\n".join([_total(results), *map(printable, _next(listed, page))]) + "\n"
+    return shown + "\n".join([_total(results), *map(visible, _next(listed, page))]) + "\n"
 
 
 def _detail(result: ScriptResult) -> str:

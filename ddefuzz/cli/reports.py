@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from ddefuzz.cli.output import Writer
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import MINIMAL, ORIGINAL
 from ddefuzz.findings.url import without_passwords
+from ddefuzz.formats.escape import shell_words
 from ddefuzz.formats.record import Outcome, Report, Result, Rule
 from ddefuzz.formats.table import FORMATS
 from ddefuzz.oracles.table import kinds
@@ -37,7 +37,7 @@ def writers_of(report: Report) -> dict[str, Writer]:
 
 def command_line() -> str:
     """The command line of this process, without the passwords of databases."""
-    return shlex.join(["ddefuzz", *map(without_passwords, sys.argv[1:])])
+    return shell_words(["ddefuzz", *map(without_passwords, sys.argv[1:])])
 
 
 def rules() -> tuple[Rule, ...]:

@@ -19,6 +19,7 @@ from ddefuzz.cli.output import progress_console
 from ddefuzz.cli.sites_page import SitesPage, closing_lines, part_cells
 from ddefuzz.coverage.guard_sites import GuardSite
 from ddefuzz.files import check_folder, write_atomically
+from ddefuzz.formats.escape import html_value
 from ddefuzz.view.guarded import (
     STATES,
     blocks_of,
@@ -62,6 +63,7 @@ def write_pages(page: SitesPage, folder: Path | None, target: Path) -> Path:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=html_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

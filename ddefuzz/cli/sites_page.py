@@ -12,6 +12,7 @@ from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.estimate import Estimate
 from ddefuzz.coverage.guard_sites import GuardSite, PartCount, Totals
+from ddefuzz.formats.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.view.guarded import call_text, fell_back, old, place
 
 TITLES = ("part", "site", "function", "call", "fell back", "size-oblivious", "raised", "cases")
@@ -112,17 +113,13 @@ def markdown_page(page: SitesPage) -> str:
         rows = [row_cells(site, uncovered=page.uncovered) for site in page.sites]
         parts.append(_markdown_table(titles, rows, code=("site", "function", "call")) if rows else "no such sites\n")
     parts.append(_markdown_table(PART_TITLES, [part_cells(count) for count in page.totals.parts]))
-    parts.append("".join(f"- {line}\n" for line in closing_lines(page)))
+    parts.append("".join(f"- {markdown_text(line)}\n" for line in closing_lines(page)))
     return "\n".join(parts)
 
 
 def _markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]], code: Sequence[str] = ()) -> str:
-    lines = [_markdown_row(titles), _markdown_row(["---:" if title in RIGHT else "---" for title in titles])]
-    for row in rows:
-        cells = [f"`{cell}`" if title in code and cell else cell for title, cell in zip(titles, row, strict=True)]
-        lines.append(_markdown_row([cell.replace("|", "\\|") for cell in cells]))
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _markdown_row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    cells = (
+        [markdown_code(cell) if title in code else markdown_text(cell) for title, cell in zip(titles, row, strict=True)]
+        for row in rows
+    )
+    return markdown_table(titles, cells, RIGHT) + "\n"

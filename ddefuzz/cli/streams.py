@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from ddefuzz.errors import UnsupportedError, unsupported_by
+from ddefuzz.formats.escape import visible
 
 EXIT_BROKEN_PIPE: Final = 128 + 13
 """The exit code that a shell reports for a process ended by SIGPIPE."""
@@ -45,15 +46,10 @@ def write_stdout(text: str) -> None:
         raise unsupported_by(error, "stdout cannot be written") or error from error
 
 
-def printable(text: str) -> str:
-    """Text that is safe on a terminal: control characters other than newlines are escaped, as Python does."""
-    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
 def say(line: str) -> None:
     """Write a line to stderr if stderr can be written."""
     with suppress(OSError):
-        sys.stderr.write(f"{printable(line)}\n")
+        sys.stderr.write(f"{visible(line)}\n")
         sys.stderr.flush()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import rich_click as click
 
 from ddefuzz.cli.layout import counted
@@ -20,6 +19,7 @@ from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import json_text
 from ddefuzz.formats.table import NAMES as FORMAT_NAMES
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
@@ -116,7 +116,7 @@ def _writers(census: Census) -> dict[str, Writer]:
     return {
         **writers_of(sweep_report(census)),
         "text": lambda page: census_page(census, page),
-        "json": lambda _page: msgspec.json.format(msgspec.json.encode(census), indent=2).decode() + "\n",
+        "json": lambda _page: json_text(census, indent=True) + "\n",
         "markdown": lambda _page: markdown_page(census),
         "html": lambda _page: html_page(census),
     }

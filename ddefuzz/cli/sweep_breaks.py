@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import msgspec
 import rich_click as click
 from rich.console import Group, RenderableType
 
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, Writer, deliver, plain, rendered
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.cli.sweep_document import in_cell, markdown_table
 from ddefuzz.errors import EXIT_INTERRUPTED
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import json_text, markdown_code, markdown_table, markdown_text, shell_words
 from ddefuzz.sweep.breaks import PROGRAMS, BreakCensus, OpBreaks, sweep_breaks
 
 FORMATS = ("text", "json", "markdown")
@@ -51,7 +50,7 @@ def count_breaks(
 def _writers(census: BreakCensus) -> Mapping[str, Writer]:
     return {
         "text": lambda page: breaks_page(census, page),
-        "json": lambda _page: msgspec.json.format(msgspec.json.encode(census), indent=2).decode() + "\n",
+        "json": lambda _page: json_text(census, indent=True) + "\n",
         "markdown": lambda _page: markdown_page(census),
     }
 
@@ -84,18 +83,25 @@ def breaks_page(census: BreakCensus, page: Page) -> str:
 
 def markdown_page(census: BreakCensus) -> str:
     """The page for a repository: totals, sites by the number of ops, each op that breaks, and each that fails."""
-    words = ["ddefuzz sweep --breaks", *(f"--ops '{glob}'" for glob in census.selection)]
-    words += [f"--programs {census.programs}"] if census.programs != PROGRAMS else []
+    words = ["ddefuzz", "sweep", "--breaks", *(word for glob in census.selection for word in ("--ops", glob))]
+    words += ["--programs", str(census.programs)] if census.programs != PROGRAMS else []
     sites = (
-        (_quoted([one.site]), _quoted([one.anchor]), one.kind, one.cause, str(len(one.ops)), _quoted(one.ops))
+        (
+            markdown_code(one.site),
+            markdown_code(one.anchor),
+            markdown_text(one.kind),
+            markdown_text(one.cause),
+            str(len(one.ops)),
+            _quoted(one.ops),
+        )
         for one in census.groups
     )
     broken = (
         (
-            _quoted([row.op]),
-            row.source,
+            markdown_code(row.op),
+            markdown_text(row.source),
             f"{row.broken} of {row.programs}",
-            ", ".join(dict.fromkeys(site.cause.cause for site in row.sites)),
+            markdown_text(", ".join(dict.fromkeys(site.cause.cause for site in row.sites))),
             _quoted(site.cause.site for site in row.sites),
         )
         for row in census.rows
@@ -103,20 +109,20 @@ def markdown_page(census: BreakCensus) -> str:
     )
     failing = (
         (
-            f"`{in_cell(row.op)}`",
-            row.source,
-            "<br>".join(map(in_cell, [*row.errors, *([row.lost] if row.lost else [])])),
+            markdown_code(row.op),
+            markdown_text(row.source),
+            "<br>".join(map(markdown_text, [*row.errors, *([row.lost] if row.lost else [])])),
         )
         for row in census.rows
         if row.errors or row.lost
     )
     parts = [
-        f"# Graph breaks by op: torch {census.torch}",
-        f"This page is written by `{' '.join(words)} --output markdown=FILE`; do not edit.",
+        f"# Graph breaks by op: torch {markdown_text(census.torch)}",
+        f"This page is written by {markdown_code(shell_words([*words, '--output', 'markdown=FILE']))}; do not edit.",
         "Each op of torch's OpInfo database and of ddefuzz's catalogue is compiled by torch.compile with "
         f'`backend="eager", fullgraph=False`: up to {counted(census.programs, "sample")}, with all dims unbacked. A '
         "break is classified by the exception that ends the graph: [causes.md](causes.md) explains the causes.",
-        "\n".join(f"- {line}" for line in _totals(census).splitlines()),
+        "\n".join(f"- {markdown_text(line)}" for line in _totals(census).splitlines()),
         "## Where graphs break",
         markdown_table(("site", "anchor", "kind", "cause", "ops", "which"), sites),
         "## Ops that break",
@@ -130,7 +136,7 @@ def markdown_page(census: BreakCensus) -> str:
 
 def _quoted(names: Iterable[str]) -> str:
     """Each name once, as code."""
-    return ", ".join(dict.fromkeys(f"`{in_cell(name)}`" for name in names if name))
+    return ", ".join(dict.fromkeys(markdown_code(name) for name in names if name))
 
 
 def _said(row: OpBreaks) -> list[str]:

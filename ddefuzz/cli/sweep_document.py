@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 from jinja2 import Environment
 
 from ddefuzz.cli.sweep_page import summary_lines
+from ddefuzz.formats.escape import html_value, markdown_code, markdown_table, markdown_text, shell_words
 from ddefuzz.sweep.census import Census, Row, Upstream
 
 STATUSES = """\
@@ -18,17 +18,17 @@ trace; **none** no sample could be made. *size-oblivious* is the status with siz
 
 
 def _command(census: Census) -> str:
-    words = ["ddefuzz sweep", *(f"--ops '{glob}'" for glob in census.selection)]
-    return " ".join([*words, *(["--compare-upstream"] if census.upstream is not None else [])])
+    words = ["ddefuzz", "sweep", *(word for glob in census.selection for word in ("--ops", glob))]
+    return shell_words([*words, *(["--compare-upstream"] if census.upstream is not None else [])])
 
 
 def markdown_page(census: Census) -> str:
     """The Markdown page. An op that does not fail is only in the last list."""
     selection = f", ops {' '.join(census.selection)}" if census.selection else ""
     parts = [
-        f"# Census of data-dependent errors: torch {census.torch}{selection}",
-        f"Made by `{_command(census)} --output markdown=FILE`; do not edit.",
-        "\n".join(f"- {line}" for line in summary_lines(census)),
+        f"# Census of data-dependent errors: torch {markdown_text(census.torch + selection)}",
+        f"Made by {markdown_code(_command(census) + ' --output markdown=FILE')}; do not edit.",
+        "\n".join(f"- {markdown_text(line)}" for line in summary_lines(census)),
         STATUSES.rstrip(),
     ]
     if census.upstream is not None:
@@ -42,11 +42,12 @@ def markdown_page(census: Census) -> str:
     if wrong:
         pairs = [(row.op, one) for row in wrong for one in row.wrong]
         cells = (
-            [f"`{in_cell(op)}`", one.kind, f"`{in_cell(one.site)}`", f"`{in_cell(one.evidence)}`"] for op, one in pairs
+            [markdown_code(op), markdown_text(one.kind), markdown_code(one.site), markdown_code(one.evidence)]
+            for op, one in pairs
         )
         parts += ["## Ops whose captured programs are wrong", markdown_table(("op", "kind", "site", "evidence"), cells)]
     for status, title in (("ok", "Ops whose samples all trace"), ("none", "Ops without a sample")):
-        names = [f"`{in_cell(row.op)}`" for row in census.rows if row.explicit == status and row.source == "opinfo"]
+        names = [markdown_code(row.op) for row in census.rows if row.explicit == status and row.source == "opinfo"]
         if names:
             parts += [f"## {title} (OpInfo)", ", ".join(names)]
     return "\n\n".join(parts) + "\n"
@@ -56,15 +57,15 @@ _HEAD = ("op", "explicit", "size-oblivious", "cause", "call sites", "confirmed",
 
 
 def _cells(row: Row) -> list[str]:
-    sites = dict.fromkeys(f"`{in_cell(failure.site)}`" for failure in row.failures)
+    sites = dict.fromkeys(markdown_code(failure.site) for failure in row.failures)
     stages = dict.fromkeys(stage for failure in row.failures for stage in failure.confirmed)
     return [
-        f"`{in_cell(row.op)}`",
-        row.explicit,
-        row.size_oblivious,
-        row.cause,
-        "<br>".join([*sites, *row.lost]),
-        ", ".join(stages),
+        markdown_code(row.op),
+        markdown_text(row.explicit),
+        markdown_text(row.size_oblivious),
+        markdown_text(row.cause),
+        "<br>".join([*sites, *map(markdown_text, row.lost)]),
+        markdown_text(", ".join(stages)),
         str(row.samples),
         str(row.runs),
     ]
@@ -77,26 +78,17 @@ def _upstream(upstream: Upstream) -> list[str]:
         ("On upstream's list, and no data-dependent error here", upstream.only_upstream),
     ):
         if differences:
-            cells = ([f"`{one.op}`", one.reason, f"`{in_cell(one.evidence)}`"] for one in differences)
+            cells = (
+                [markdown_code(one.op), markdown_text(one.reason), markdown_code(one.evidence)] for one in differences
+            )
             parts += [f"## {title}", markdown_table(("op", "reason", "evidence"), cells)]
     if upstream.unaccounted:
-        parts += ["## On upstream's list, and no run says why", ", ".join(f"`{op}`" for op in upstream.unaccounted)]
+        parts += ["## On upstream's list, and no run says why", ", ".join(map(markdown_code, upstream.unaccounted))]
     return parts
-
-
-def markdown_table(head: tuple[str, ...], rows: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def in_cell(text: str) -> str:
-    """The text on one line, without what ends a cell or code."""
-    return " ".join(text.replace("|", "\\|").replace("`", "'").split())
 
 
 def html_page(census: Census) -> str:
     """The HTML page. It loads nothing, so it can be mailed and opened from disk."""
     source = files("ddefuzz.cli").joinpath("sweep.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(autoescape=True, finalize=html_value, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(source).render(census=census, lines=summary_lines(census)) + "\n"

@@ -14,7 +14,7 @@ from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import stdout_page
-from ddefuzz.cli.streams import printable, write_stdout
+from ddefuzz.cli.streams import write_stdout
 from ddefuzz.cli.triage_page import parts_of, screen
 from ddefuzz.errors import InputError
 from ddefuzz.findings import decisions, listing
@@ -24,6 +24,7 @@ from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.typed import checked_url
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import visible
 
 Ask = Callable[[str], str]
 Decide = Callable[[Database, Finding, By, Ask], Finding]
@@ -209,7 +210,7 @@ class Loop:
             except InputError as error:
                 click.echo(str(error), err=True)
                 continue
-            click.echo(f"found the key {printable(key)!r}, expected one of these:", err=True)
+            click.echo(f"found the key {visible(key)!r}, expected one of these:", err=True)
 
     def _advance(self, name: str, *, moves_on: bool) -> None:
         if moves_on:

@@ -14,9 +14,9 @@ from ddefuzz.classify.wording import question
 from ddefuzz.cli.findings_page import facts_grid
 from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.output import Page, plain, rendered
-from ddefuzz.cli.streams import printable
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
+from ddefuzz.formats.escape import visible
 from ddefuzz.view.facts import verdict_lines
 from ddefuzz.view.source import similar, site_lines, snippet_of
 
@@ -37,7 +37,7 @@ def screen(finding: Finding, others: Iterable[Finding], at: str, page: Page) -> 
         parts += [Text(""), plain(f"{source.path}:{source.line}", style="bold")]
         parts.append(
             Syntax(
-                printable(source.text),
+                visible(source.text),
                 "python",
                 line_numbers=True,
                 start_line=source.first,
@@ -83,4 +83,4 @@ def parts_of(text: str, lines: int) -> list[str]:
 
 
 def _python(text: str) -> Syntax:
-    return Syntax(printable(text.rstrip()), "python", word_wrap=True, theme="ansi_dark")
+    return Syntax(visible(text.rstrip()), "python", word_wrap=True, theme="ansi_dark")

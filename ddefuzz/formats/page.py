@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from ddefuzz.formats.escape import html_value
 from ddefuzz.formats.record import Report
 
 
@@ -12,6 +13,7 @@ def page(report: Report) -> str:
     environment = Environment(
         loader=PackageLoader("ddefuzz.formats", "templates"),
         autoescape=True,
+        finalize=html_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -7,10 +7,13 @@ location, because a viewer cannot open files outside of the repository.
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
+from ddefuzz.formats.escape import json_text, sarif_message
 from ddefuzz.formats.record import Report, Result, Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -92,7 +95,7 @@ def sarif(report: Report) -> str:
             }
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(log), indent=2).decode() + "\n"
+    return json_text(log, indent=True) + "\n"
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -110,7 +113,7 @@ def _result(result: Result, index: dict[str, int]) -> SarifResult:
         rule_id=result.rule,
         rule_index=index.get(result.rule, -1),
         level="error",
-        message=Text("\n".join(filter(None, [result.title, result.message]))),
+        message=Text(sarif_message("\n".join(filter(None, [result.title, result.message])))),
         locations=(_location(result),) if result.path else (),
         related_locations=_site(result),
         partial_fingerprints={FINGERPRINT: result.id},
@@ -131,12 +134,11 @@ def _site(result: Result) -> tuple[Location, ...]:
     if result.site_path:
         region = Region(result.site_line) if result.site_line else None
         place = PhysicalLocation(ArtifactLocation(_uri(result.site_path), "TORCH"), region)
-    return (Location(place, (LogicalLocation(result.site),), Text(f"call site in torch: {result.site}")),)
+    return (
+        Location(place, (LogicalLocation(result.site),), Text(sarif_message(f"call site in torch: {result.site}"))),
+    )
 
 
 def _uri(path: str) -> str:
-    """A relative path as the path of a URI (RFC 3986)."""
-    return "".join(
-        one if one.isascii() and (one.isalnum() or one in "-._~/") else "".join(f"%{b:02X}" for b in one.encode())
-        for one in path
-    )
+    """A relative path as the path of a URI (RFC 3986). Two slashes at its start would make a host of what follows."""
+    return quote(re.sub(r"^//+", "/", path), errors="surrogatepass")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
+from ddefuzz.formats.escape import json_text
 from ddefuzz.formats.github import github
 from ddefuzz.formats.junit import junit
 from ddefuzz.formats.markdown import markdown
@@ -25,11 +24,11 @@ class Format(NamedTuple):
 
 
 def _json(report: Report) -> str:
-    return msgspec.json.encode(report.document).decode() + "\n"
+    return json_text(report.document) + "\n"
 
 
 def _jsonl(report: Report) -> str:
-    return "".join(msgspec.json.encode(record).decode() + "\n" for record in report.records)
+    return "".join(json_text(record) + "\n" for record in report.records)
 
 
 FORMATS: tuple[Format, ...] = (

@@ -16,6 +16,16 @@ from ddefuzz.control.model import Control, ControlOutcome
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import APART, GROW, KEY, LOWER, Stage
 from ddefuzz.findings.model import Finding
+from ddefuzz.formats.escape import (
+    html_comment,
+    markdown_block,
+    markdown_code,
+    markdown_table,
+    markdown_text,
+    one_line,
+    python_comment,
+    python_docstring,
+)
 from ddefuzz.oracles.table import oracle_of, row_of
 from ddefuzz.repro.finding import expected_of
 from ddefuzz.repro.snippet import capture_snippet, finding_snippet
@@ -57,21 +67,21 @@ def issue(finding: Finding, environment: str = "", in_versions: str = "") -> str
     """An issue in the form that PyTorch asks for (`.github/ISSUE_TEMPLATE/bug-report.yml`). `environment` is the output
     of `python -m torch.utils.collect_env`, `in_versions` what the snippet does under other versions of torch.
     """
-    site = f"`{finding.site}`" if finding.site.module is None else f"`{finding.site}` (Python)"
+    site = markdown_code(str(finding.site)) + ("" if finding.site.module is None else " (Python)")
     asked = question(finding.expression)
     meaning = MEANINGS[finding.cause]
-    called = f"The call site is {site}" + (f", which evaluates `{asked}` on an unbacked size." if asked else ".")
+    called = f"The call site is {site}" + (
+        f", which evaluates {markdown_code(asked)} on an unbacked size." if asked else "."
+    )
     lines = [
-        f"<!-- title: {finding.title} -->",
+        f"<!-- title: {html_comment(finding.title)} -->",
         f"<!-- label: {LABEL} -->",
         "",
         "### 🐛 Describe the bug",
         "",
         _problem(finding),
         "",
-        "```python",
-        _snippet(finding).rstrip(),
-        "```",
+        markdown_block(_snippet(finding), "python"),
         "",
         *_error(finding),
         called if _is_failed_capture(finding) else _blame(finding, site),
@@ -80,12 +90,13 @@ def issue(finding: Finding, environment: str = "", in_versions: str = "") -> str
         "",
         *_control(finding),
         *_stages(finding),
-        *([f"This program by version of torch: {in_versions}.", ""] if in_versions else []),
-        f"Seen under torch {', '.join(finding.torch_versions)}. Found by ddefuzz ({finding.id}).",
+        *([f"This program by version of torch: {markdown_text(in_versions)}.", ""] if in_versions else []),
+        f"Seen under torch {markdown_text(', '.join(finding.torch_versions))}. "
+        f"Found by ddefuzz ({markdown_text(finding.id)}).",
         "",
         "### Versions",
         "",
-        *(["```", environment.rstrip(), "```"] if environment else [_ASK_ENVIRONMENT]),
+        markdown_block(environment) if environment else _ASK_ENVIRONMENT,
     ]
     return "\n".join(lines) + "\n"
 
@@ -101,7 +112,7 @@ def _is_failed_capture(finding: Finding) -> bool:
 
 def _problem(finding: Finding) -> str:
     """The sentence before the snippet: for a failed capture where it fails, for any other kind its meaning."""
-    stages = ", ".join(SAID.get(stage, stage) for stage in finding.stages)
+    stages = markdown_text(", ".join(SAID.get(stage, stage) for stage in finding.stages))
     if _is_failed_capture(finding):
         return f"Capturing this program fails in {stages}:"
     meaning = row_of(finding.kind).meaning
@@ -114,8 +125,12 @@ def _blame(finding: Finding, site: str) -> str:
     title, failure = row_of(finding.kind).title, finding.evidence
     if failure is None or not isinstance(title, str):
         return f"The call site is {site}."
-    evidence = " ".join(failure.evidence.split())
-    said = title.format(site=site, anchor=finding.anchor, stage=failure.observation.stage, evidence=evidence)
+    said = title.format(
+        site=site,
+        anchor=markdown_text(finding.anchor),
+        stage=markdown_text(failure.observation.stage),
+        evidence=markdown_text(failure.evidence),
+    )
     return f"{said.rstrip('.')}."
 
 
@@ -134,7 +149,8 @@ def _error(finding: Finding) -> list[str]:
         return []
     first = exceptions[0]
     message = first.message.strip().split("\n\n")[0].splitlines()
-    return ["Error:", "", "```", f"{first.type}: {message[0] if message else ''}", *message[1:6], "```", ""]
+    text = "\n".join([f"{first.type}: {message[0] if message else ''}", *message[1:6]])
+    return ["Error:", "", markdown_block(text), ""]
 
 
 def _experiment(finding: Finding) -> list[str]:
@@ -148,7 +164,7 @@ def _experiment(finding: Finding) -> list[str]:
     return (
         [said]
         if patch is None
-        else [said, f"With `{patch.code}` there, of the programs with this failure: {patch.kept}."]
+        else [said, f"With {markdown_code(patch.code)} there, of the programs with this failure: {patch.kept}."]
     )
 
 
@@ -172,8 +188,8 @@ def _stages(finding: Finding) -> list[str]:
     """The verdict of each stage: with and without explicit unbacked semantics."""
     if not finding.verdicts or not (_is_failed_capture(finding) or oracle_of(finding.kind).compares):
         return []
-    rows = [f"| {stage} | {verdict} |" for stage, verdict in finding.verdicts.items()]
-    return ["| capture | explicit unbacked semantics compared with size-oblivious |", "|---|---|", *rows, ""]
+    rows = [(markdown_text(stage), markdown_text(verdict)) for stage, verdict in finding.verdicts.items()]
+    return [markdown_table(("capture", "explicit unbacked semantics compared with size-oblivious"), rows), ""]
 
 
 def unit_test(finding: Finding) -> str:
@@ -195,7 +211,7 @@ def unit_test(finding: Finding) -> str:
         "",
         "",
         f"class Test{_words(finding, '').replace('_', '')}(TestCase):",
-        f"    @unittest.expectedFailure  # {finding.title}",
+        f"    @unittest.expectedFailure  {python_comment(finding.title)}",
         f"    def test_{name}(self):",
         indent(parts.definition, " " * 8),
         "",
@@ -231,7 +247,7 @@ def exportdb_example(finding: Finding) -> str:
         "",
         "",
         head,
-        indent(f'"""\n{finding.title}\n"""', "    "),
+        indent(python_docstring(f"\n{one_line(finding.title)}\n"), "    "),
         "",
         rest,
         "",

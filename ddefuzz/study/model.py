@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.advice.model import ChangeKind
+from ddefuzz.formats.escape import markdown_code, markdown_table, markdown_text
 
 SCHEMA = "ddefuzz.study/3"
 
@@ -108,12 +109,15 @@ def sections(rows: Iterable[Studied]) -> tuple[Section, ...]:
     )
 
 
+TITLES = ("group", "model", "check", "plain", "draft", "problems", "change", "passing", "held out", "ratio")
+
+
 def page(rows: Iterable[Studied], command: str, day: str) -> str:
     """The tables in Markdown, one for each torch and kind of sizes, with their totals."""
     lines = [
         "# Models",
         "",
-        f"What `ddefuzz check` makes of models. This page is what `{command}` printed on {day}.",
+        f"What `ddefuzz check` makes of models. This page is what {markdown_code(command)} printed on {day}.",
         "*plain* is `torch.export.export` without ddefuzz, *draft* is `torch.export.draft_export`: the issues that it",
         "reports. *problems* are those that check lists. *change* is the kind of the best change offered, *passing*",
         "how many changes pass, *held out* on how many other sets of inputs the best one agrees with eager.",
@@ -122,13 +126,11 @@ def page(rows: Iterable[Studied], command: str, day: str) -> str:
     for section in sections(rows):
         lines += [
             "",
-            f"## {section.title}",
+            f"## {markdown_text(section.title)}",
             "",
             *totals(section.rows),
             "",
-            "| group | model | check | plain | draft | problems | change | passing | held out | ratio |",
-            "|---|---|---|---|---|---|---|---|---|---|",
-            *map(_row, section.rows),
+            markdown_table(TITLES, map(_row, section.rows)),
         ]
     return "\n".join(lines) + "\n"
 
@@ -152,7 +154,7 @@ def totals(rows: tuple[Studied, ...]) -> tuple[str, ...]:
     )
 
 
-def _row(row: Studied) -> str:
+def _row(row: Studied) -> tuple[str, ...]:
     best = row.offered[0] if row.offered else None
     change = best.kind if best is not None else (f"none of {row.tried}" if row.tried else "")
     held = f"{best.agrees} of {best.agrees + best.differs}" if best is not None else ""
@@ -161,4 +163,4 @@ def _row(row: Studied) -> str:
     plain = "fails" if row.plain.error else "ok"
     passing = str(len(row.offered)) if row.offered else ""
     cells = (row.group, row.name, row.check, plain, draft, str(row.problems), change, passing, held, ratio)
-    return f"| {' | '.join(cells)} |"
+    return tuple(map(markdown_text, cells))

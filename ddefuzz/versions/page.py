@@ -10,7 +10,7 @@ from typing import Final, get_args
 
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.files import write_atomically
-from ddefuzz.formats.markdown import escaped
+from ddefuzz.formats.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
 
 
@@ -32,27 +32,28 @@ def write_page(path: Path, lines: Sequence[Line], interpreters: Sequence[Interpr
 def page(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: str, plot: str) -> str:
     """The Markdown: failures by version and category, the counts of each status, then every line that differs."""
     names = [one.name for one in interpreters]
+    shown = [markdown_text(name) for name in names]
     groups = sorted({group_of(line) for line in lines})
-    rows = [[group, *(_failing(lines, name, group) for name in names)] for group in groups]
+    rows = [[markdown_text(group), *(_failing(lines, name, group) for name in names)] for group in groups]
     differing = [line for line in lines if len({line.cells[name].status for name in names}) > 1]
     parts = [
         "# Findings and reported cases by version of torch",
-        f"Made by `{command}`. A number is how many fail, of those that the version can judge.",
+        f"Made by {markdown_code(command)}. A number is how many fail, of those that the version can judge.",
         f"![Failures by version of torch]({plot})",
-        _table(["", *(f"{one.name} (torch {one.torch})" for one in interpreters)], rows),
+        markdown_table(["", *(markdown_text(f"{one.name} (torch {one.torch})") for one in interpreters)], rows),
         *_by_scripts(lines, interpreters),
         "## Results by version",
         "`moved`: another failure shows, at another site or with another condition. `not judged`: this torch has no "
         "such op or stage, or eager raises for the program.",
-        _table(["", *names], [[what, *(_number(lines, what, name) for name in names)] for what in ROWS]),
+        markdown_table(["", *shown], [[what, *(_number(lines, what, name) for name in names)] for what in ROWS]),
         "## What differs",
         ", ".join(f"{number} {change}" for change, number in changes(lines).items())
         + ". `fixed` passes after a version in which it fails; `regressed` fails after one that passes; `new` could "
         "not be made in the oldest; `never` fails in none.",
-        _table(
-            ["case", *names, "change"],
+        markdown_table(
+            ["case", *shown, "change"],
             [
-                [f"`{line.id}`{_said(line)}", *(line.cells[name].status for name in names), line.change]
+                [f"{markdown_code(line.id)}{_said(line)}", *(line.cells[name].status for name in names), line.change]
                 for line in sorted(differing, key=lambda line: (CHANGES.index(line.change), group_of(line), line.id))
             ],
         ),
@@ -66,8 +67,8 @@ def _by_scripts(lines: Iterable[Line], interpreters: Iterable[Interpreter]) -> l
     if not names or all(line.finding for line in lines):
         return []
     return [
-        f"ddefuzz is not installed for {', '.join(names)}. Cases run there as stand-alone scripts, which compare the "
-        "kind of the failure and not its site."
+        f"ddefuzz is not installed for {markdown_text(', '.join(names))}. Cases run there as stand-alone scripts, "
+        "which compare the kind of the failure and not its site."
     ]
 
 
@@ -87,7 +88,7 @@ def _number(lines: Iterable[Line], what: str, name: str) -> str:
 
 
 def _said(line: Line) -> str:
-    return f" {escaped(line.title)}" if line.title else ""
+    return f" {markdown_text(line.title)}" if line.title else ""
 
 
 def _failing(lines: Iterable[Line], name: str, group: str) -> str:
@@ -95,11 +96,6 @@ def _failing(lines: Iterable[Line], name: str, group: str) -> str:
     judged = sum(counts.values()) - counts["not judged"]
     failing = judged - counts["passes"]
     return f"{failing} of {judged}" if judged else "-"
-
-
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
 PARTS: Final = {"findings": True, "cases": False}

@@ -15,6 +15,7 @@ from pygments.lexers.python import PythonLexer
 
 from ddefuzz.coverage.guard_sites import GuardSite
 from ddefuzz.errors import InputError
+from ddefuzz.formats.escape import block
 
 STATES = {"fell": "● fell back", "raised": "✕ raised an error", "never": "○ not reached"}
 """The CSS class of a line, and its meaning. A line with several sites has the last of these that applies."""
@@ -133,6 +134,6 @@ def _line(number: int, code: Markup, sites: Sequence[GuardSite]) -> Line:
 def highlighted(lines: Sequence[str]) -> list[Markup]:
     """The markup of each line. Every line needs its newline: pygments drops an empty last line without one."""
     lexer = PythonLexer(stripnl=False, ensurenl=False)
-    text = "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{block(line)}\n" for line in lines)
     marked = highlight(text, lexer, HtmlFormatter(nowrap=True)).removesuffix("\n").split("\n")
     return [Markup(line) for line in marked]

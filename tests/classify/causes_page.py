@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ddefuzz.classify.cause import CAUSES, PROOFS, RULES
 from ddefuzz.classify.reviewed import REVIEWED
+from ddefuzz.formats.escape import markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "causes.md"
@@ -88,10 +89,8 @@ def page() -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    cells = [titles, ["---"] * len(titles), *rows]
-    escaped = [[cell.replace("|", r"\|") for cell in row] for row in cells]
-    return "".join(f"| {' | '.join(row)} |\n" for row in escaped)
+    """A table whose cells are Markdown already."""
+    return markdown_table(titles, rows) + "\n"
 
 
 if __name__ == "__main__":
