@@ -26,7 +26,7 @@ from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.results import results
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import shell_words
+from ddefuzz.formats.escape import block, shell_words
 from ddefuzz.oracles import table
 
 DEFAULT_TEXT = Path("findings")
@@ -157,14 +157,14 @@ def show(
         # Imported here, because it imports black, which takes longer than the rest of the command.
         from ddefuzz.repro.finding import finding_script  # noqa: PLC0415
 
-        write_stdout(finding_script(finding, stage))
+        write_stdout(block(finding_script(finding, stage)))
     elif snippet:
         # Imported here for the same reason: it imports the table of ops.
         from ddefuzz.repro.snippet import finding_snippet  # noqa: PLC0415
 
-        write_stdout(finding_snippet(finding, stage))
+        write_stdout(block(finding_snippet(finding, stage)))
     elif minimal or original:
-        write_stdout(_program(finding, minimal=minimal))
+        write_stdout(block(_program(finding, minimal=minimal)))
     else:
         one_line = json_writers([as_document(finding)])["jsonl"]
         writers = {"text": lambda page: show_page(finding, page, by_version), "json": one_line}

@@ -19,7 +19,7 @@ from ddefuzz.execute.protocol import KEY
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.results import Result
-from ddefuzz.formats.escape import visible
+from ddefuzz.formats.escape import one_line, shell_word, visible
 from ddefuzz.versions.kept import statuses
 from ddefuzz.view.facts import facts_of
 from ddefuzz.view.stack import MARK, stack_to_site
@@ -38,7 +38,7 @@ class Column:
 COLUMNS: tuple[Column, ...] = (
     Column("id", lambda finding: finding.id),
     Column("cause", lambda finding: finding.cause),
-    Column("title", lambda finding: finding.title, folding=True),
+    Column("title", lambda finding: one_line(finding.title), folding=True),
     Column("stage", lambda finding: finding.stage or ""),
     Column("steps", lambda finding: "" if finding.steps is None else str(finding.steps), right=True),
     Column("confirmed", lambda finding: str(finding.confirmed or ""), right=True),
@@ -72,7 +72,9 @@ def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0, filter
     columns = [one for one in COLUMNS if page.width >= WIDE or one.title not in UNTIL_WIDE]
     if page.width < WIDE_FOR_TITLE:
         columns = [one for one in columns if not one.folding]
-        rows = [Detailed([plain(one.cell(found)) for one in columns], plain(found.title)) for found in findings]
+        rows = [
+            Detailed([plain(one.cell(found)) for one in columns], plain(one_line(found.title))) for found in findings
+        ]
     else:
         rows = [Detailed([plain(one.cell(found)) for one in columns]) for found in findings]
     shown = table(
@@ -95,7 +97,10 @@ def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0, filter
 
 def show_page(finding: Finding, page: Page, by_version: Iterable[Result] = ()) -> str:
     """Everything about one finding, with commands for what to do next. `by_version` are results of a matrix."""
-    parts: list[RenderableType] = [plain(folded(f"{finding.id}: {finding.title}", page.width), style="bold"), ""]
+    parts: list[RenderableType] = [
+        plain(folded(one_line(f"{finding.id}: {finding.title}"), page.width), style="bold"),
+        "",
+    ]
     parts.append(facts_grid([*facts_of(finding), ("matrix", statuses(finding, by_version))], page.width))
     if finding.minimal is not None:
         parts += [_heading("smallest program"), _program(finding.minimal)]
@@ -175,12 +180,12 @@ def facts_grid(facts: Iterable[tuple[str, str]], width: int) -> Table:
 def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
     name = finding.id
     show = ("findings", "show", name)
-    program = "--minimal" if finding.minimal else "--original"
+    program, file = "--minimal" if finding.minimal else "--original", f"{name}.py"
     replay = (
         f"{call.command(*show, '--repro')} > repro.py && {call.python} repro.py",
         f"{call.command(*show, '--snippet')}  # what to paste into an issue",
         *(
-            (f"{call.command(*show, program)} > {name}.py && {call.command('check', f'{name}.py', with_db=False)}",)
+            (f"{call.command(*show, program)} > {shell_word(file)} && {call.command('check', file, with_db=False)}",)
             if finding.stage != KEY
             else ()
         ),

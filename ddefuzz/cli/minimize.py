@@ -28,7 +28,7 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, KEY, CallableSubj
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import json_text
+from ddefuzz.formats.escape import json_text, visible
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
@@ -202,7 +202,7 @@ def _where(of: Signature) -> str:
 
 def _report_text(one: Renewed) -> None:
     captures = f" after {counted(one.result.attempts, 'capture')}" if one.result else ""
-    click.echo(f"{one.finding.id} {one.status}{captures}")
+    click.echo(visible(f"{one.finding.id} {one.status}{captures}"))
 
 
 def _report_json(one: Renewed) -> None:

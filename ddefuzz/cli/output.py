@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import rich_click as click
 from rich.console import Console, RenderableType
@@ -111,8 +112,19 @@ def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple
     for _, path in outputs:
         check_writable(path)
     for name, path in outputs:
-        write_atomically(path, writers[name](Page(FILE_WIDTH, invocation=current_invocation())))
-    write_stdout(writers[format_](stdout_page()))
+        write_atomically(path, _written(writers, name, Page(FILE_WIDTH, invocation=current_invocation())))
+    write_stdout(_written(writers, format_, stdout_page()))
+
+
+def _written(writers: Mapping[str, Writer], name: str, page: Page) -> str:
+    """The text in a format. In text for people, the only control characters are newlines and rich's colors."""
+    text = writers[name](page)
+    if name != "text":
+        return text
+    return "".join(part if page.color and part.startswith("\x1b[") else visible(part) for part in _COLOR.split(text))
+
+
+_COLOR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def stdout_page() -> Page:

@@ -208,7 +208,7 @@ class Loop:
                     self._advance(finding.id, moves_on=KEYS[key].moves_on)
                     return True
             except InputError as error:
-                click.echo(str(error), err=True)
+                click.echo(visible(str(error)), err=True)
                 continue
             click.echo(f"found the key {visible(key)!r}, expected one of these:", err=True)
 

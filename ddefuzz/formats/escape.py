@@ -46,8 +46,8 @@ def block(text: str) -> str:
 _MARKUP: Final = re.compile(
     r"""
     [\\`*\[\]<#~$]            # CommonMark, GitHub's strikethrough and formulas
-    | (?<![A-Za-z0-9_])_      # a run of _ is markup unless it is within a word
-    | _(?![A-Za-z0-9_])
+    | (?<![A-Za-z0-9])_       # not a single _ within a word
+    | _(?![A-Za-z0-9])
     | &(?=[#A-Za-z])          # an entity
     | ^[-+=:|>]               # a list, a heading, the line below the titles of a table, a quote
     """,
@@ -57,7 +57,7 @@ _MARKUP: Final = re.compile(
 _NUMBERED: Final = re.compile(r"^([0-9]{1,9})([.)])(?= |$)")
 """What begins an item of a numbered list."""
 
-_REFERENCE: Final = re.compile(r"@(?=\S)|\#(?=[0-9])|\bGH-(?=[0-9])|:(?=//)|\bwww(?=\.)", re.IGNORECASE)
+_REFERENCE: Final = re.compile(r"@(?=\S)|\#(?=[0-9])|\bGH-(?=[0-9])|:(?=//)|\bwww(?=\.)", re.IGNORECASE | re.ASCII)
 """What GitHub makes a mention or a link of, wherever it is in text: a user, an issue, an address."""
 
 
