@@ -57,7 +57,7 @@ _MARKUP: Final = re.compile(
 _NUMBERED: Final = re.compile(r"^([0-9]{1,9})([.)])(?= |$)")
 """What begins an item of a numbered list."""
 
-_REFERENCE: Final = re.compile(r"@(?=\S)|\#(?=[0-9])|\bGH-(?=[0-9])|:(?=//)|\bwww(?=\.)", re.IGNORECASE | re.ASCII)
+_REFERENCE: Final = re.compile(r"@(?! )|\#(?=[0-9])|\bGH-(?=[0-9])|:(?=//)|\bwww(?=\.)", re.IGNORECASE | re.ASCII)
 """What GitHub makes a mention or a link of, wherever it is in text: a user, an issue, an address."""
 
 

@@ -34,7 +34,7 @@ MARKDOWN = MarkdownIt("gfm-like", {"linkify": False})
 """CommonMark with GitHub's tables and strikethrough. Addresses that GitHub links are looked for with `REFERENCE`."""
 
 REFERENCE = re.compile(
-    r"(?<![\w`])@[A-Za-z0-9]|#[0-9]|\bGH-[0-9]|https?://|ftp://|\bwww\.|[\w.]@[\w.]", re.IGNORECASE | re.ASCII
+    r"(?<![\w`])@[A-Za-z0-9]|#[0-9]|\bGH-[0-9]|https?://|ftp://|\bwww\.|[\w.]@\w", re.IGNORECASE | re.ASCII
 )
 """What GitHub links in text that is not code."""
 
