@@ -16,6 +16,7 @@ from ddefuzz.campaign.replay import CASE_SECONDS, Replayed, arrived, compare, tr
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CallableSubject
+from ddefuzz.formats.escape import visible
 from ddefuzz.oracles.program import judge_run
 
 POOL = pytest.StashKey[Pool]()
@@ -59,7 +60,7 @@ class CaseItem(pytest.Item):
         super().__init__(**kwargs)  # type: ignore[arg-type]
         self.case = case
         if case.expect.kind is not None:
-            reason = case.finding or str(case.expect)
+            reason = visible(case.finding or str(case.expect))
             # Not strict: a known failure that is fixed shows as XPASS and is no error.
             self.add_marker(pytest.mark.xfail(reason=reason, raises=KnownFailure, strict=False))
 
@@ -78,7 +79,7 @@ class CaseItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
         """One line for a failure of the case; a traceback for any other error."""
         if isinstance(excinfo.value, KnownFailure | Mismatch):
-            return f"{excinfo.value}\nnext: {self._check_command()}"
+            return visible(f"{excinfo.value}\nnext: {self._check_command()}")
         return str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[Path, int, str]:

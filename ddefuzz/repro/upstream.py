@@ -235,7 +235,7 @@ def exportdb_example(finding: Finding) -> str:
             f"{finding.id}: found a finding that export does not show, expected one of export for ExportDB"
         )
     parts = parts_of(finding_snippet(finding, "export"))
-    name = _words(finding, "")
+    name = re.sub("^(?=[0-9])", "Op", _words(finding, ""))
     inputs = next(line for line in parts.body if line.startswith("inputs = "))
     definition = parts.definition.replace("class Program(", f"class {name}(", 1)
     head, _, rest = definition.partition("\n")
