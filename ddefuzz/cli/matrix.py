@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
@@ -29,6 +28,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.formats.escape import shell_word
 from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
 from ddefuzz.repro.case_script import case_script
@@ -210,7 +210,7 @@ def _without_paths(line: str, interpreters: tuple[Interpreter, ...], url: Databa
     """The command line without the machine's paths of interpreters and of the database."""
     for one in interpreters:
         line = line.replace(one.python, "PATH")
-    return line if url is None else line.replace(shlex.quote(str(url)), "URL")
+    return line if url is None else line.replace(shell_word(str(url)), "URL")
 
 
 def _selected(
