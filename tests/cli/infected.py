@@ -15,7 +15,7 @@ T = TypeVar("T")
 NOT_TEXT = frozenset(
     {"kind", "stage", "stages", "semantics", "state", "cause", "verdict", "verdicts", "outcome", "outcomes", "schema"}
     | {"status", "language", "oracle", "explicit", "size_oblivious", "confirmed", "strategies", "calls", "digests"}
-    | {"first_seen", "last_seen", "duplicate_of", "expires", "harm"}
+    | {"first_seen", "last_seen", "duplicate_of", "expires", "harm", "when"}
 )
 """Fields that are keys of tables or dates, whatever their type. Readers of records refuse other values in them."""
 

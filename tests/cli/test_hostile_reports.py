@@ -67,7 +67,7 @@ WHOLE = msgspec.structs.replace(
     fixed_in=("2.14",),
     former=("dde-2",),
     links=("https://example.org",),
-    notes=(Note("2026-01-31", "who", "text"),),
+    notes=(Note("2026-01-31T12:00:00.000000Z", "who", "text"),),
 )
 """A finding without an empty field."""
 
