@@ -1,6 +1,20 @@
 """What all tests need of their process."""
 
 import signal
+from collections.abc import Iterator
+
+import pytest
+
+from ddefuzz import internal
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and processes inherit that: those of tests, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def no_internal_error() -> Iterator[None]:
+    """A test that expects exceptions of ddefuzz itself takes their notes."""
+    internal.take()
+    yield
+    left = internal.take()
+    assert not left, "\n".join(map(str, left))

@@ -15,6 +15,7 @@ PACKAGE = ROOT / "ddefuzz"
 PACKAGES = (
     "errors",
     "files",
+    "internal",
     "selfcheck",
     "formats",
     "program",

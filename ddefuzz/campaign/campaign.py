@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from ddefuzz.campaign.guide import Guide
-from ddefuzz.campaign.lost import OwnError, lost_case, lost_in, shown_by_loss, smallest_so_far, undone_case, was_begun
+from ddefuzz.campaign.lost import lost_case, lost_in, shown_by_loss, smallest_so_far, was_begun
 from ddefuzz.campaign.pace import Pace
 from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming, confirm_seconds
 from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
@@ -36,11 +36,12 @@ from ddefuzz.campaign.tasks import (
     run_minimize,
 )
 from ddefuzz.control.model import NOT_JUDGED
-from ddefuzz.errors import DdefuzzError, UnsupportedError
+from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, Sighting
+from ddefuzz.internal import guarded
 from ddefuzz.oracles.program import Suspect, suspect_of
 from ddefuzz.oracles.table import row_of
 
@@ -216,6 +217,7 @@ class Campaign:
 
     def _send(
         self,
+        what: str,
         function: Callable[[Any], Any],
         task: Any,
         seconds: float,
@@ -223,23 +225,17 @@ class Campaign:
         *,
         cold: bool = False,
     ) -> None:
+        """Submit a task. A bug of ddefuzz that its result brings out must not end the campaign: it is noted."""
         self.out[cold] += 1
 
         def arrive(done: Future[Any]) -> None:
             self.out[cold] -= 1
-            take(self._result(done))
+            with guarded(what) as guard:
+                take(done.result())
+            self.events += [("lost", str(guard.error))] if guard.error else []
 
         future = self.workers.submit(function, task, seconds, cold=cold)
         future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
-
-    def _result(self, done: Future[Any]) -> Any:
-        """What a task returned, or what ended it. Raises only an error that every other task would raise too."""
-        try:
-            return done.result()
-        except UnsupportedError:
-            raise
-        except Exception as error:  # noqa: BLE001 a bug that one case brings out must not end the campaign
-            return OwnError(f"an error of ddefuzz, please report it: {type(error).__name__}: {error}")
 
     def _begin_case(self, index: int) -> None:
         case = None if self.guide is None else self.guide.take(index)
@@ -247,27 +243,31 @@ class Campaign:
 
     def _submit_case(self, task: CaseTask) -> None:
         self.begun[task.index] = task
-        self._send(run_case, task, self.plan.seconds_of(task), lambda result: self._end_case(task, result))
+        self._send(f"case {task.index}", run_case, task, self.plan.seconds_of(task), partial(self._end_case, task))
 
-    def _end_case(self, task: CaseTask, result: CaseResult | Lost | OwnError) -> None:
+    def _end_case(self, task: CaseTask, result: CaseResult | Lost) -> None:
         if isinstance(result, Lost):
-            if not was_begun(task.index, self.journal):
+            if result.outcome == "not-judged":
+                self.events.append(("lost", f"case {task.index}: {result.reason}"))
+            elif not was_begun(task.index, self.journal):
                 self._submit_again(task, result)
                 return
-            self.tally.lost += 1
+            else:
+                self.tally.lost += 1
             result = lost_case(task, result, self.journal, self.torch)
-        elif isinstance(result, OwnError):
-            self.events.append(("lost", f"case {task.index}: {result.reason}"))
-            result = undone_case(task, self.journal)
+        del self.begun[task.index]
         self.tally.add(result)
         if self.on_case is not None:
             self.on_case(result, self.tally)
         if self.guide is not None:
             self.guide.learn(result)
-        del self.begun[task.index]
         self.next_undone = min(self.begun, default=max(self.tally.digests) + 1)
         self.ahead = {index for index in (*self.ahead, task.index) if index >= self.next_undone}
-        for name in dict.fromkeys(map(self._record, result.sightings)):
+        names = dict[str, None]()
+        for sighting in result.sightings:
+            with guarded(str(sighting.signature)):
+                names.setdefault(self._record(sighting))
+        for name in names:
             self._update(name, cases=self.tally.findings[name].cases + 1)
         self.events.append(("case", ""))
 
@@ -275,7 +275,9 @@ class Campaign:
         """Submit a case again that was lost before any worker had begun it."""
         self.lost_before_begun += 1
         if self.lost_before_begun > LOST_BEFORE_BEGUN:
-            raise DdefuzzError(f"the workers end before they run any task: {lost.reason}; `ddefuzz doctor` says more")
+            raise UnsupportedError(
+                f"the workers end before they run any task: {lost.reason}; `ddefuzz doctor` says more"
+            )
         self._submit_case(task)
 
     def _record(self, sighting: Sighting) -> str:
@@ -319,9 +321,9 @@ class Campaign:
 
     def _minimize(self, name: str, task: MinimizeTask) -> None:
         self.minimizing[name] = task
-        self._send(run_minimize, task, MINIMIZE_SECONDS, lambda result: self._end_minimize(name, task, result))
+        self._send(name, run_minimize, task, MINIMIZE_SECONDS, partial(self._end_minimize, name, task))
 
-    def _end_minimize(self, name: str, task: MinimizeTask, result: MinimizeResult | Lost | OwnError) -> None:
+    def _end_minimize(self, name: str, task: MinimizeTask, result: MinimizeResult | Lost) -> None:
         suspect = task.suspect
         del self.minimizing[name]
         best = result if isinstance(result, MinimizeResult) else smallest_so_far(task, self.journal)
@@ -354,21 +356,21 @@ class Campaign:
 
     def _confirm(self, name: str, suspect: Suspect) -> None:
         take = partial(self._end_confirm, name, suspect)
-        self._send(run_confirm, suspect, confirm_seconds(suspect), take, cold=True)
+        self._send(name, run_confirm, suspect, confirm_seconds(suspect), take, cold=True)
 
-    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost | OwnError) -> None:
+    def _end_confirm(self, name: str, suspect: Suspect, result: ConfirmResult | Lost) -> None:
         match result:
             case ConfirmResult(shown=failure, cpu_seconds=seconds):
                 shown = failure is not None
                 self.tally.cpu_seconds["confirm"] += seconds
                 self.pace.followed(seconds)
-            case Lost():
-                failure = shown_by_loss(suspect, result)
-                shown = failure is not None
-            case OwnError(reason=reason):
+            case Lost(outcome="not-judged", reason=reason):
                 # A bug of ddefuzz says nothing about the finding, which stays unconfirmed.
                 self.events.append(("lost", f"{name}: {reason}"))
                 return
+            case Lost():
+                failure = shown_by_loss(suspect, result)
+                shown = failure is not None
         # Only now, because an unconfirmed finding is minimized again when the campaign is resumed.
         self._record_elsewhere(name)
         self.database.set_confirmed(name, int(shown), 1, failure)
@@ -382,9 +384,9 @@ class Campaign:
         if self.plan.minimize and program is not None and finding.shown is not None and finding.control is None:
             task = ControlTask(program, finding.shown, finding.shown_ops)
             take = partial(self._end_control, name)
-            self.to_minimize.append(lambda: self._send(run_control, task, CONFIRM_SECONDS, take))
+            self.to_minimize.append(lambda: self._send(name, run_control, task, CONFIRM_SECONDS, take))
 
-    def _end_control(self, name: str, result: ControlResult | Lost | OwnError) -> None:
+    def _end_control(self, name: str, result: ControlResult | Lost) -> None:
         if isinstance(result, ControlResult):
             self.tally.cpu_seconds["control"] += result.cpu_seconds
             self.pace.followed(result.cpu_seconds)

@@ -22,6 +22,7 @@ from ddefuzz.generate.make import program_of
 from ddefuzz.generate.opinfo import entries
 from ddefuzz.generate.origin import Draw
 from ddefuzz.instrument.torch_api import require
+from ddefuzz.internal import guarded
 from ddefuzz.oracles.program import Judged, judge_program
 from ddefuzz.program.model import functions_in
 from ddefuzz.program.text import digest, print_program
@@ -100,9 +101,12 @@ def seen_of(text: str, judged: Iterable[Judged]) -> Seen:
     sites: list[StageReached] = []
     for one in judged:
         outcomes += (_outcome(run, "" if run is one.second else one.verdict) for run in one[:2] if run is not None)
-        sightings += (sighting(failure, text, one.verdict, str(torch.__version__)) for failure in one.failures)
+        for failure in one.failures:
+            with guarded(one.observation.stage), guarded("recording"):
+                sightings.append(sighting(failure, text, one.verdict, str(torch.__version__)))
         if one.observation.semantics == EXPLICIT:
-            sites.append(StageReached(one.observation.stage, reached(one.observation, one.failures)))
+            with guarded(one.observation.stage), guarded("guard sites"):
+                sites.append(StageReached(one.observation.stage, reached(one.observation, one.failures)))
     return Seen(tuple(outcomes), tuple(sightings), tuple(sites))
 
 

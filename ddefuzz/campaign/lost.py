@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, MinimizeResult, MinimizeTask, StageOutcome
 from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import ProgramError
@@ -28,17 +26,12 @@ the signature.
 """
 
 
-class OwnError(msgspec.Struct, frozen=True):
-    """A task that ended with a bug of ddefuzz."""
-
-    reason: str
-
-
 def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResult:
     """The result of a case that ended its worker, with one sighting of the crash or hang.
 
-    A case that was still being drawn has no sighting: eager ended the process, and nothing was captured. A run with
-    forced answers, by which an oracle looks for the place to blame, says nothing of torch.
+    A case that an exception of ddefuzz ended is not judged. One that was still being drawn has no sighting: eager ended
+    the process, and nothing was captured. A run with forced answers, by which an oracle looks for the place to blame,
+    says nothing of torch.
     """
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
@@ -67,18 +60,6 @@ def shown_by_loss(suspect: Suspect, lost: Lost) -> Failure | None:
     run = Run(ProgramSubject(suspect.program), suspect.stage, suspect.semantics, calls=suspect.calls)
     found = tried_of(lost_observation(run, lost)).failures
     return next((one.failure for one in found if one.signature == suspect.signature), None)
-
-
-def undone_case(task: CaseTask, journal: Path) -> CaseResult:
-    """The result of a case that a bug of ddefuzz ended. It has no judgement, so it says nothing about torch."""
-    doing = _doing(task, journal)
-    stage, semantics = _run_of(task, doing)
-    return CaseResult(
-        task.index,
-        _digest(doing, "error"),
-        (StageOutcome(stage, str(semantics), "not-judged", "", 0.0),),
-        origin=task.origin or Draw(task.index),
-    )
 
 
 def _doing(task: CaseTask, journal: Path) -> Entry:

@@ -26,6 +26,7 @@ from ddefuzz.classify.op import failing_ops
 from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.model import Finding
+from ddefuzz.internal import guarded
 from ddefuzz.oracles.program import Suspect, suspect_of
 from ddefuzz.oracles.table import row_of
 
@@ -79,6 +80,11 @@ def renew(
 
     def ended() -> Renewed:
         finding, task, future = begun.popleft()
+        with guarded(finding.id):
+            return renewed(finding, task, future)
+        return Renewed(finding, "lost", None)
+
+    def renewed(finding: Finding, task: MinimizeTask, future: Future[Any]) -> Renewed:
         found = _renewed(finding, _minimized(task, future, workers, journal, timeout), workers, timeout)
         if found.status != "not shown" or finding.minimal is None or finding.original is None:
             return found

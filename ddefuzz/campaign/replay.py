@@ -13,6 +13,7 @@ from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, ProgramSubject, Run
+from ddefuzz.internal import guarded
 from ddefuzz.oracles.program import Trial, Tried, judge_run, tried_of
 
 CASE_SECONDS = 60.0
@@ -73,11 +74,14 @@ def replay(
         sent = [(case, pool.submit(judge_run, trial_of(case), CASE_SECONDS)) for case in cases]
         results = []
         for case, future in sent:
-            seen = arrived(case, future.result())
-            results.append(compare(case, seen))
-            if ledger is not None and seen.observation.semantics == EXPLICIT:
-                text = case.subject.text if isinstance(case.subject, ProgramSubject) else ""
-                ledger.add([(seen.observation.stage, reached(seen.observation, seen.failures))], text)
+            with guarded(case.id) as guard:
+                seen = arrived(case, future.result())
+                results.append(compare(case, seen))
+                if ledger is not None and seen.observation.semantics == EXPLICIT:
+                    text = case.subject.text if isinstance(case.subject, ProgramSubject) else ""
+                    ledger.add([(seen.observation.stage, reached(seen.observation, seen.failures))], text)
+            if guard.error is not None and (not results or results[-1].case is not case):
+                results.append(Replayed(case, "not judged", f"{case.expect.stage} not judged", guard.reason))
             listen(results[-1])
     return tuple(results)
 

@@ -30,6 +30,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.reclassify import with_cause
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.internal import guarded
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify
 from ddefuzz.program.text import print_program
@@ -136,9 +137,12 @@ def command(
         studied: dict[int, Answered] = {}
         for future in as_completed(sent):
             target, found = chosen[sent[future]], future.result()
+            if found is None:
+                continue
             studied[sent[future]] = Answered(target.name, found, target.finding is not None)
             if write and database is not None and target.finding is not None:
-                _save(database, target.finding, found, torch)
+                with guarded(target.name):
+                    _save(database, target.finding, found, torch)
             said = f"{len(studied)} of {counted(len(chosen), 'program')}: {target.name}: {found.experiment.verdict}"
             live.update(said, is_last=len(studied) == len(chosen))
     done = [studied[place] for place in sorted(studied)]
@@ -150,21 +154,25 @@ def _needs_database(names: tuple[str, ...]) -> bool:
     return not names or any(not Path(name).is_file() for name in names)
 
 
-def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> GuardResult:
+def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> GuardResult | None:
+    """The result for a target, None if a bug of ddefuzz ended it."""
+
     def made(request: SampleRequest) -> tuple[str, ...]:
         found = pool.submit(samples, request, SAMPLES_SECONDS).result()
         return () if isinstance(found, Lost) else found
 
     runners = Runners(partial(pool.observe, timeout=timeout), partial(pool.observe_patched, timeout=timeout), made)
-    return answer_guard(
-        target.own,
-        target.others,
-        target.functions,
-        target.stages,
-        None if target.finding is None else target.finding.signature,
-        runners,
-        patching=patching,
-    )
+    with guarded(target.name):
+        return answer_guard(
+            target.own,
+            target.others,
+            target.functions,
+            target.stages,
+            None if target.finding is None else target.finding.signature,
+            runners,
+            patching=patching,
+        )
+    return None
 
 
 def _save(database: Database, finding: Finding, found: GuardResult, torch: str) -> None:

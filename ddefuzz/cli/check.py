@@ -21,9 +21,10 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
 from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
 from ddefuzz.formats.table import NAMES
 from ddefuzz.instrument.events import Mechanism
+from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import OF_PROGRAMS, ORACLES
-from ddefuzz.report.check import Document, Offered, Problem, captures_of, failed, failures_of, problems_of
+from ddefuzz.report.check import Captured, Document, Offered, Problem, captures_of, failed, failures_of, problems_of
 from ddefuzz.report.owner import torch_itself
 
 DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
@@ -148,15 +149,19 @@ def command(
         advice = []
         capturing = tuple(stage for stage in wanted if stage in CAPTURE_STAGES)
         for one, of_case in zip(targets, runs, strict=True) if advising and key is None else ():
-            failures = [named for named in failures_of(of_case.tried) if named.failure.kind in KINDS]
-            failures = [named for named in failures if named.failure.observation.stage != "eager"]
-            if failures:
-                live.update(f"{one.case}: trying changes of your code")
-                advice.append((one.case, advise_case(pool, one, failures, capturing, Limits(timeout, budget))))
+            with guarded(one.case):
+                failures = [named for named in failures_of(of_case.tried) if named.failure.kind in KINDS]
+                failures = [named for named in failures if named.failure.observation.stage != "eager"]
+                if failures:
+                    live.update(f"{one.case}: trying changes of your code")
+                    advice.append((one.case, advise_case(pool, one, failures, capturing, Limits(timeout, budget))))
     if not runs:
         raise NothingRanError(f"{target}: found an empty list CASES, expected at least one case")
-    captures = [captured for one in runs for captured in captures_of(one)]
-    problems = [problem for one in runs for problem in problems_of(one)]
+    captures, problems = list[Captured](), list[Problem]()
+    for of_case in runs:
+        with guarded(of_case.case):
+            captures += captures_of(of_case)
+            problems += problems_of(of_case)
     document = Document(
         target,
         torch_itself().version,

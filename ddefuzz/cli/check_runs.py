@@ -24,6 +24,7 @@ from ddefuzz.execute.protocol import (
     Stage,
     Subject,
 )
+from ddefuzz.internal import guarded
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run, tried_of
@@ -113,8 +114,7 @@ def run_cases(
     ]
     tried: dict[str, list[Tried]] = {target.case: [] for target in targets}
     for one in planned:
-        found = _waited(one.future, lambda seconds, one=one: live.update(_doing(one, seconds)))  # type: ignore[misc]
-        seen = tried_of(lost_observation(one.run, found)) if isinstance(found, Lost) else found
+        seen = _tried(one, live)
         tried[one.target.case].append(seen)
         if one.run.stage != "eager":
             live.say(f"{one.target.case}: {one.run.stage} {_ended(seen.observation)}")
@@ -128,7 +128,21 @@ def run_cases(
         found = _waited(pool.submit(judge_run, Trial(run, others=()), timeout), update)
         return lost_observation(run, found) if isinstance(found, Lost) else found.observation
 
-    return [_explained(target, tuple(tried[target.case]), runner) for target in targets]
+    explained = []
+    for target in targets:
+        found = CaseRuns(target.case, tuple(tried[target.case]))
+        with guarded(target.case):
+            found = _explained(target, found.tried, runner)
+        explained.append(found)
+    return explained
+
+
+def _tried(planned: Planned, live: LiveLine) -> Tried:
+    run = planned.run
+    with guarded(planned.target.case) as guard:
+        found = _waited(planned.future, lambda seconds: live.update(_doing(planned, seconds)))
+        return tried_of(lost_observation(run, found)) if isinstance(found, Lost) else found
+    return Tried(Observation(run.stage, run.semantics, "not-judged", guard.reason))
 
 
 def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semantics, ...]) -> list[Run]:

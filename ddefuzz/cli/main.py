@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import tempfile
 import traceback
+from typing import Any
 
 import rich_click as click
 from rich_click import rich_click as help_pages
 
-from ddefuzz import __version__
+from ddefuzz import __version__, internal
 from ddefuzz.cli.interrupts import ends_by_exception, said_of
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, give_up_streams, say
-from ddefuzz.errors import EXIT_INTERNAL, EXIT_USAGE, DdefuzzError, unsupported_by
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, DdefuzzError, unsupported_by
 
 PANELS = {
     "Search PyTorch": {
@@ -93,6 +93,19 @@ class LazyGroup(click.RichGroup):
         ctx.default_map = {name: settings.default_map(command, settings.read())}
         return name, command, rest
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand. If ddefuzz itself failed for a part of what it ran, the exit code says so."""
+        internal.take()
+        try:
+            result = super().invoke(ctx)
+        except SystemExit as ended:
+            if ended.code not in (None, EXIT_OK, EXIT_FOUND) or not internal.noted():
+                raise
+            result = None
+        if internal.noted():
+            raise SystemExit(EXIT_INTERNAL)
+        return result
+
 
 @click.group(cls=LazyGroup, commands=[click.RichCommand(name=name, help=said) for name, said in COMMANDS.items()])
 @click.version_option(__version__, prog_name="ddefuzz")
@@ -109,6 +122,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line. An error prints one line on stderr and sets the exit code."""
+    internal.hiding[:] = [_without_passwords]
     try:
         check_streams()
         with ends_by_exception():
@@ -167,13 +181,7 @@ def _usage_line(error: click.ClickException) -> str:
 
 def _internal_line(error: Exception) -> str:
     """The error as one line. Its traceback is above it (DDEFUZZ_DEBUG=1), or in a file to send with a report."""
-    report = "".join(traceback.format_exception(error))
-    said = f"ddefuzz: internal error, a bug of ddefuzz: {type(error).__name__}: {' '.join(str(error).split())}"
     if os.environ.get("DDEFUZZ_DEBUG", "") not in ("", "0"):
-        return f"{report}{said}; please report it with this traceback"
-    try:
-        with tempfile.NamedTemporaryFile("w", prefix="ddefuzz-", suffix=".txt", delete=False, encoding="utf-8") as file:
-            file.write(_without_passwords(f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{report}"))
-    except OSError:  # a full disk may have caused the error
-        return f"{said}; please report it with what DDEFUZZ_DEBUG=1 shows"
-    return f"{said}; please report it with {file.name}"
+        report = "".join(traceback.format_exception(error))
+        return f"{report}ddefuzz: {internal.said_with(error, 'this traceback')}"
+    return f"ddefuzz: {internal.note(error).reason}"

@@ -13,6 +13,7 @@ from ddefuzz.campaign.renew import Renewed, can_be_minimized, renew
 from ddefuzz.campaign.workers import Workers
 from ddefuzz.cli.layout import counted
 from ddefuzz.findings.database import Database
+from ddefuzz.internal import guarded
 
 
 def minimize_all(
@@ -30,7 +31,8 @@ def minimize_all(
     try:
         with TemporaryDirectory(prefix="ddefuzz-") as journal, Workers(jobs, Path(journal)) as workers:
             for one in renew(findings, workers, Path(journal), max_attempts=max_attempts, timeout=timeout):
-                _save(database, one)
+                with guarded(one.finding.id):
+                    _save(database, one)
                 counts[one.status] += 1
                 done = one.finding.id
                 report(one)

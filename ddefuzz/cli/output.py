@@ -6,12 +6,13 @@ A format is a name and a function that makes text for a page. Each command has a
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import rich_click as click
 from rich.console import Console, RenderableType
@@ -22,7 +23,8 @@ from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_writable, write_atomically
-from ddefuzz.formats.escape import json_text, visible
+from ddefuzz.formats.escape import html_text, json_text, markdown_text, visible
+from ddefuzz.internal import InternalError, noted
 
 FILE_WIDTH = 160
 """The width of text in files and pipes, in columns."""
@@ -118,13 +120,60 @@ def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple
 
 def _written(writers: Mapping[str, Writer], name: str, page: Page) -> str:
     """The text in a format. In text for people, the only control characters are newlines and rich's colors."""
-    text = writers[name](page)
+    text = _with_errors(name, writers[name](page))
     if name != "text":
         return text
     return "".join(part if page.color and part.startswith("\x1b[") else visible(part) for part in _COLOR.split(text))
 
 
 _COLOR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def _with_errors(name: str, content: str) -> str:
+    """What is written, with a row for each exception of ddefuzz itself. The other formats have them as results."""
+    errors, add = noted(), _ROWS.get(name)
+    return add(content, errors) if errors and add is not None else content
+
+
+Errors: TypeAlias = tuple[InternalError, ...]
+
+
+def _text(content: str, errors: Errors) -> str:
+    return content + "".join(f"{one}\n" for one in errors)
+
+
+def _json(content: str, errors: Errors) -> str:
+    """`errors` of the document. A list has them as items."""
+    document = json.loads(content)
+    documents = [one.document() for one in errors]
+    if isinstance(document, dict):
+        document["errors"] = documents
+    else:
+        document += documents
+    return json_text(document, indent=True) + "\n"
+
+
+def _jsonl(content: str, errors: Errors) -> str:
+    return content + "".join(json_text(one.document()) + "\n" for one in errors)
+
+
+def _markdown(content: str, errors: Errors) -> str:
+    return f"{content}\n## Not judged\n\n" + "".join(f"- {markdown_text(str(one))}\n" for one in errors)
+
+
+def _html(content: str, errors: Errors) -> str:
+    rows = "".join(f"<li>{html_text(str(one))}</li>\n" for one in errors)
+    body, end, rest = content.rpartition("</body>")
+    return f"{body}<h2>not judged</h2>\n<ul>\n{rows}</ul>\n{end}{rest}"
+
+
+_ROWS: Final[dict[str, Callable[[str, Errors], str]]] = {
+    "text": _text,
+    "json": _json,
+    "jsonl": _jsonl,
+    "markdown": _markdown,
+    "html": _html,
+}
 
 
 def stdout_page() -> Page:

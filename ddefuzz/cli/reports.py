@@ -21,6 +21,7 @@ from ddefuzz.findings.url import without_passwords
 from ddefuzz.formats.escape import shell_words
 from ddefuzz.formats.record import Outcome, Report, Result, Rule
 from ddefuzz.formats.table import FORMATS
+from ddefuzz.internal import InternalError, noted
 from ddefuzz.oracles.table import kinds
 from ddefuzz.repro.run import ScriptResult
 
@@ -30,9 +31,31 @@ UNEXPECTED = Rule("replay", "a replayed case does not do what is expected of it"
 """The rule of a replayed case that is expected to pass."""
 
 
+INTERNAL = Rule("internal-error", "not judged, because an exception of ddefuzz itself ended it")
+"""The rule of what a bug of ddefuzz ended."""
+
+
 def writers_of(report: Report) -> dict[str, Writer]:
-    """A writer for each format of the table. They do not depend on the page."""
+    """A writer for each format of the table. They do not depend on the page.
+
+    Exceptions of ddefuzz itself are among the results.
+    """
+    errors = tuple(map(_of_error, noted()))
+    if errors:
+        rules_, results = (*report.rules, INTERNAL), (*report.results, *errors)
+        report = msgspec.structs.replace(report, rules=rules_, results=results)
     return {one.name: partial(lambda write, _page: write(report), one.write) for one in FORMATS}
+
+
+def _of_error(error: InternalError) -> Result:
+    return Result(
+        id=error.where or INTERNAL.id,
+        rule=INTERNAL.id,
+        outcome="error",
+        title=f"{error.where}: not judged",
+        message=error.reason,
+        facts=(("report", error.report),) if error.report else (),
+    )
 
 
 def command_line() -> str:

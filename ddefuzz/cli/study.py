@@ -24,6 +24,7 @@ from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage
 from ddefuzz.files import append, read_text
+from ddefuzz.internal import guarded, noted
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.report.check import failures_of, problems_of
 from ddefuzz.report.owner import package, torch_itself
@@ -112,19 +113,22 @@ def command(
             for number, one in enumerate(todo, 1):
                 live.update(f"{number} of {len(todo)}: {one.target.case}")
                 try:
-                    rows.append(_studied(pool, one, live))
+                    with guarded(one.target.case) as guard:
+                        rows.append(_studied(pool, one, live))
                 except InputError as error:  # of one model: the others are studied
                     refused.append(error)
                     live.say(f"{one.target.case}: {error}")
                     continue
-                if keep is not None:
+                if guard.error is not None:
+                    live.say(str(guard.error))
+                elif keep is not None:
                     append(keep, msgspec.json.encode(rows[-1]) + b"\n")
             interrupted = False
     if interrupted and not rows:
         raise KeyboardInterrupt
-    if not rows and refused:
+    if not rows and refused and not noted():
         raise refused[0]
-    if not rows:
+    if not rows and not noted():
         raise InputError(f"{models}: found no models, expected files with NAME and NAME_args")
     deliver(_writers(rows), format_, outputs)
     if interrupted:

@@ -28,6 +28,7 @@ from unittest.mock import patch
 import msgspec
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
+from ddefuzz import internal
 from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
 from ddefuzz.execute.calls import Call, Ended
@@ -85,9 +86,12 @@ class PoolContext(ForkServerContext):
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
-    """A task whose worker died or was killed at its time limit, and what it was doing in the run."""
+    """A task whose worker died or was killed at its time limit, and what it was doing in the run.
 
-    outcome: Literal["crash", "timeout"]
+    `not-judged` is a task that an exception of ddefuzz ended. Its worker lives.
+    """
+
+    outcome: Literal["crash", "timeout", "not-judged"]
     reason: str
     worker: int = 0
     left: Left = Left()
@@ -111,9 +115,9 @@ class Future(Generic[R]):
         self._future.add_done_callback(lambda _: callback(self))
 
     def result(self) -> R | Lost:
-        """Wait for the result; re-raises what the task itself raised. What the pool's end cancelled is lost, too.
+        """Wait for the result. What the pool's end cancelled is lost, and so is a task that a bug of ddefuzz ended.
 
-        Raises UnsupportedError where the worker could not write for want of space.
+        Raises what the task raises about what was handed in, and UnsupportedError about the environment.
         """
         try:
             encoded = self._future.result()
@@ -126,13 +130,7 @@ class Future(Generic[R]):
         except BrokenProcessPool as error:
             check_workers_can_start(error)
             return Lost("crash", f"no worker is left: {error}")
-        except OSError as error:
-            check_folders()
-            limited = unsupported_by(error, f"a worker could not use {gettempdir()}")
-            if limited is None:
-                raise
-            raise limited from error
-        result: R = msgspec.json.decode(encoded, type=self._kind)
+        result: R | Lost = _answered(encoded, self._kind)
         return result
 
 
@@ -246,12 +244,24 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
             return lost_observation(run, _ended(process.exitcode or 0, timeout, process.pid or 0, phases))
         if said.startswith(worker.REFUSED):
             raise InputError(said[1:].decode())
-        return msgspec.json.decode(said[1:], type=Observation)
+        found = _answered(said[1:], Observation)
+        return lost_observation(run, found) if isinstance(found, Lost) else found
     finally:
         process.kill()
         process.join()
         process.close()
         receiver.close()
+
+
+def _answered(encoded: bytes, kind: Any) -> Any:
+    """The result that a worker sent, or the loss of it. The exceptions of ddefuzz that the task met are noted."""
+    answer = msgspec.json.decode(encoded, type=worker.Answer)
+    if answer.result is None:
+        check_folders()
+    internal.add(answer.errors)
+    if answer.result is None:
+        return Lost("not-judged", answer.errors[-1].reason)
+    return msgspec.json.decode(answer.result, type=kind)
 
 
 def _after_clock(timeout: float) -> str:
@@ -297,18 +307,15 @@ def first_answer(future: Future[R], stopped: Stopped) -> R:
     return result
 
 
-def waited(future: Future[R], stopped: Stopped) -> R | Lost:
-    """The result, when it is there. Raises KeyboardInterrupt if stopped before, UnsupportedError if torch
-    cannot be used.
-    """
+def waited(future: Future[R], stopped: Stopped, what: str = "") -> R | Lost:
+    """The result, when it is there. Raises KeyboardInterrupt if stopped before. `what` names the task."""
     while not future.done():
         if stopped():
             raise KeyboardInterrupt
         time.sleep(0.02)
-    try:
+    with internal.guarded(what) as guard:
         return future.result()
-    except (ImportError, AttributeError) as error:
-        raise UnsupportedError(f"the workers cannot use this torch: {error}; `ddefuzz doctor` says more") from error
+    return Lost("not-judged", guard.reason)
 
 
 def _phases_file() -> Path:
@@ -326,7 +333,7 @@ def lost_observation(run: Run, lost: Lost) -> Observation:
     """
     if isinstance(run.subject, CallableSubject) and lost.reason.startswith(EXITED):
         return Observation(run.stage, run.semantics, "not-judged", f"the code ends its own process: {lost.reason}")
-    if lost.reason == NO_MEMORY:
+    if lost.reason == NO_MEMORY or lost.outcome == "not-judged":
         return Observation(run.stage, run.semantics, "not-judged", lost.reason)
     phase, stack = lost.left
     if phase.part in {"eager", "reading"}:
@@ -364,7 +371,7 @@ def fork_server(context: C, *, samples: bool = True) -> C:
     resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with patch.dict(os.environ, PYTHONHASHSEED="0", TMPDIR=scratch):
+        with patch.dict(os.environ, PYTHONHASHSEED="0", TMPDIR=scratch, **{internal.FOLDER: internal.folder()}):
             forkserver.ensure_running()
     except OSError as error:
         if error.errno is not None:

@@ -18,7 +18,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from ddefuzz.errors import DdefuzzError, UnsupportedError
+from ddefuzz import internal
+from ddefuzz.errors import DdefuzzError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, phase
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, PatchedRun, Run
@@ -40,6 +41,14 @@ stack).
 POLL_SECONDS = 1.0
 
 _PR_SET_PDEATHSIG = 1
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a task sends: its result, None if it ended with an exception of ddefuzz, and all of these that it met."""
+
+    result: msgspec.Raw | None = None
+    errors: tuple[internal.InternalError, ...] = ()
+
 
 _journal: Journal | None = None
 
@@ -72,42 +81,30 @@ def note(entry: Entry) -> None:
 def perform(
     function: Callable[[Any], Any], argument: bytes, phases: Path | None = None, cpu_seconds: float | None = None
 ) -> bytes:
-    """Run one task: decode its argument, call, encode its result. `phases` is the file for what it is doing.
+    """Run one task: decode its argument, call, encode its `Answer`. `phases` is the file for what it is doing.
 
     The process ends if the task takes more than `cpu_seconds`.
 
-    Raises UnsupportedError without a torch to use, and only what the campaign's process can unpickle.
+    Raises only a DdefuzzError about what was handed in or the environment, which the campaign's process can unpickle.
     """
+    internal.take()
+    result = None
     try:
         _keep_to_one_thread()
         kind, _ = signature(function)
         with phase.kept_in(phases), limit.limited(cpu_seconds):
-            result = function(msgspec.json.decode(argument, type=kind))
-        return msgspec.json.encode(result)
-    except DdefuzzError:
-        raise
+            result = msgspec.Raw(msgspec.json.encode(function(msgspec.json.decode(argument, type=kind))))
     except MemoryError:
         # What was interrupted may have left torch's modes on, and the next tasks would get no memory either.
         os._exit(OUT_OF_MEMORY)
-    except BaseException as error:  # noqa: BLE001 what is raised may be the user's, and must be sent all the same
-        raise _sendable(error).with_traceback(error.__traceback__) from None
-
-
-def _sendable(error: BaseException) -> Exception:
-    """The error if it is one of Python's own with plain arguments, else one of these that says it.
-
-    A class or a value of the user's code does not exist in the campaign's process. Pebble's thread that reads results
-    there ended when it met one, and no result was read after that.
-    """
-    plain = all(isinstance(one, str | bytes | int | float | None) for one in error.args)
-    if isinstance(error, OSError) and plain:
-        return OSError(error.errno, error.strerror, error.filename) if error.errno else OSError(*error.args)
-    if isinstance(error, Exception) and type(error).__module__ == "builtins" and plain:
-        return type(error)(*error.args)
-    try:
-        return RuntimeError(f"{type(error).__qualname__}: {error}".encode(errors="backslashreplace").decode())
-    except BaseException:  # noqa: BLE001 its own __str__ fails
-        return RuntimeError(type(error).__qualname__)
+    except BaseException as error:
+        if isinstance(error, DdefuzzError) and not internal.is_internal(error):
+            raise
+        limited = unsupported_by(error, f"a worker could not use {internal.folder()}")
+        if limited is not None:
+            raise limited from None
+        internal.note(error)
+    return msgspec.json.encode(Answer(result, internal.take()))
 
 
 def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:

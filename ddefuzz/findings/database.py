@@ -342,8 +342,8 @@ class Database:
     def _writing(self) -> Iterator[Session]:
         outer: Session | None = getattr(self._open, "session", None)
         if outer is not None:
-            yield outer
-            outer.flush()
+            with outer.begin_nested():  # what fails in it leaves nothing half-written
+                yield outer
             return
         with rescued(self._file, self.url, self.findings), errors_of(self.url), Session(self._engine) as session:
             self._open.session = session

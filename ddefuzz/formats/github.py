@@ -11,7 +11,7 @@ MOST = 10
 
 def github(report: Report) -> str:
     """An `::error` line for each failed result, at most `MOST` lines, then a notice with the counts."""
-    failed = report.of("failed")
+    failed = report.of("error", "failed")
     shown = failed if len(failed) <= MOST else failed[: MOST - 1]
     lines = [_error(result) for result in shown]
     if len(failed) > len(shown):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from ddefuzz.formats.escape import xml_text
 from ddefuzz.formats.record import Report, Result
@@ -38,6 +38,10 @@ def _case(result: Result) -> TestCase:
             case.result = [failure]
         case "known" | "skipped":
             case.result = [Skipped(xml_text(f"{result.outcome}: {result.title}"))]
+        case "error":
+            error = Error(xml_text(result.title), type_=xml_text(result.rule))
+            error.text = text
+            case.result = [error]
         case "passed":
             pass
         case other:

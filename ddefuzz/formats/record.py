@@ -6,12 +6,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-Outcome: TypeAlias = Literal["failed", "known", "passed", "skipped"]
+Outcome: TypeAlias = Literal["failed", "known", "passed", "skipped", "error"]
 """
 failed   counts against the run: a new finding, or a case that does not do what is expected
 known    a failure that is known or expected
 passed   the case passes, or fails no longer
 skipped  not judged: this torch has no such op or stage
+error    not judged: an exception of ddefuzz itself
 """
 
 

@@ -89,13 +89,23 @@ def sarif(report: Report) -> str:
                     },
                     "extensions": [{"name": "torch", "version": report.torch}],
                 },
-                "invocations": [{"commandLine": report.command, "executionSuccessful": True}],
+                "invocations": [_invocation(report)],
                 "columnKind": "unicodeCodePoints",
                 "results": [_result(result, index) for result in report.of("failed")],
             }
         ],
     }
     return json_text(log, indent=True) + "\n"
+
+
+def _invocation(report: Report) -> dict[str, Any]:
+    """The command. What an exception of ddefuzz itself ended is a notification (3.20.21)."""
+    errors = [
+        {"level": "error", "message": {"text": f"{one.title}: {one.message}"}, "descriptor": {"id": one.rule}}
+        for one in report.of("error")
+    ]
+    found = {"commandLine": report.command, "executionSuccessful": not errors}
+    return found | ({"toolExecutionNotifications": errors} if errors else {})
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

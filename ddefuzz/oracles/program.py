@@ -26,6 +26,7 @@ from ddefuzz.execute.protocol import (
     subject_of,
 )
 from ddefuzz.execute.worker import late
+from ddefuzz.internal import guarded
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.oracle import attributed
@@ -98,6 +99,17 @@ def kept(failure: Failure) -> Failure:
     return oracle_of(failure.kind).keep(failure)
 
 
+def safe(runner: Runner) -> Runner:
+    """The runner, whose own exceptions are observations: the run is not judged."""
+
+    def run_safely(run: Run) -> Observation:
+        with guarded(run.stage) as guard:
+            return runner(run)
+        return Observation(run.stage, run.semantics, "not-judged", guard.reason)
+
+    return run_safely
+
+
 class Judged(NamedTuple):
     """A program in one stage under one semantics.
 
@@ -154,11 +166,14 @@ def _judged(
     subject = ProgramSubject(text)
     example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
     run = Run(subject, stage, semantics, graph=compare, calls=calls or example)
-    (seen,) = look(run, runner, (SIZE_OBLIVIOUS,) if compare else (), sampled=sampled)
+    (seen,) = look(run, safe(runner), (SIZE_OBLIVIOUS,) if compare else (), sampled=sampled)
     failures = classified(seen, runner, oracles)
     compared = semantics.mechanism == "explicit" and compare
     compared = compared and (seen.second is not None or not needs_second_run(seen.observation))
-    return Judged(seen.observation, seen.second, verdict(seen.observation, seen.second) if compared else "", failures)
+    said: Verdict | Literal[""] = ""
+    with guarded(stage), guarded("the verdict"):
+        said = verdict(seen.observation, seen.second) if compared else ""
+    return Judged(seen.observation, seen.second, said, failures)
 
 
 def calls_in(
@@ -204,7 +219,7 @@ class Tried(msgspec.Struct, frozen=True):
 def judge_run(trial: Trial) -> Tried:
     """Run and judge, as a task of a worker."""
     runner: Runner = late("ddefuzz.execute.observe").observe
-    seen = look(trial.run, runner, trial.others if comparing(trial.oracles) else (), sampled=trial.sampled)
+    seen = look(trial.run, safe(runner), trial.others if comparing(trial.oracles) else (), sampled=trial.sampled)
     failures = [
         *classified(seen[0], runner, trial.oracles),
         *(one for more in seen[1:] for one in classified(more, runner, comparing(trial.oracles))),
@@ -214,4 +229,8 @@ def judge_run(trial: Trial) -> Tried:
 
 def tried_of(observation: Observation) -> Tried:
     """Judge an observation without calls, such as that of a lost worker."""
-    return Tried(observation, tuple(map(classify, capture.judge([observation]))))
+    found = list[Classified]()
+    for failure in capture.judge([observation]):
+        with guarded(observation.stage), guarded(failure.kind):
+            found.append(classify(failure))
+    return Tried(observation, tuple(found))

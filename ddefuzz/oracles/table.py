@@ -9,6 +9,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Runner
+from ddefuzz.internal import guarded
 from ddefuzz.oracles import (
     agreement,
     assertions,
@@ -87,7 +88,14 @@ def comparing(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def classified(seen: Seen, runner: Runner, names: Iterable[str] = NAMES) -> tuple[Classified, ...]:
-    """The failures that the named oracles report for one observation, each with its site."""
-    stage = seen.observation.stage
-    chosen = [oracle for oracle in ORACLES if oracle.name in set(names) and oracle.is_for(stage)]
-    return tuple(attributed(oracle, failure, seen, runner) for oracle in chosen for failure in oracle.judge(seen))
+    """The failures that the named oracles report for one observation, each with its site.
+
+    An exception of ddefuzz in one of them is noted, and leaves the failures of the others.
+    """
+    stage, found = seen.observation.stage, list[Classified]()
+    for oracle in (one for one in ORACLES if one.name in set(names) and one.is_for(stage)):
+        with guarded(stage), guarded(f"the oracle {oracle.name}"):
+            for failure in oracle.judge(seen):
+                with guarded(failure.kind):
+                    found.append(attributed(oracle, failure, seen, runner))
+    return tuple(found)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
+from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
 from ddefuzz.files import append, read_text
 from ddefuzz.findings.model import Sighting
 from ddefuzz.recompile.model import (
@@ -67,11 +67,13 @@ def recompiles(
         interrupted = False
         for task, future in futures:
             try:
-                done[task.op] = _result(task, future, stopped)
+                result = waited(future, stopped, task.op)
             except KeyboardInterrupt:
                 interrupted = True
                 break
-            _append(keep, _Kept(described.torch, task, done[task.op]))
+            done[task.op] = _of_lost(task, result) if isinstance(result, Lost) else result
+            if not (isinstance(result, Lost) and result.outcome == "not-judged"):  # else it is to be counted again
+                _append(keep, _Kept(described.torch, task, done[task.op]))
             tell(len(done), len(ops), done[task.op])
     made = document(described.torch, asked.sizes, done.values(), interrupted=interrupted)
     return Ran(made, tuple(seen for op in sorted(done) for seen in done[op].sightings))
@@ -89,11 +91,8 @@ def selected(described: Described, globs: Iterable[str]) -> tuple[str, ...]:
     return tuple(op for op in described.ops if not patterns or any(fnmatchcase(op, one) for one in patterns))
 
 
-def _result(task: RecompileTask, future: Future[Recompiled], stopped: Stopped) -> Recompiled:
-    result = waited(future, stopped)
-    if isinstance(result, Lost):
-        return Recompiled(task.op, dropped=f"{result.outcome}: {result.reason}")
-    return result
+def _of_lost(task: RecompileTask, lost: Lost) -> Recompiled:
+    return Recompiled(task.op, dropped=f"{lost.outcome}: {lost.reason}")
 
 
 def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Recompiled]:

@@ -19,6 +19,7 @@ from ddefuzz.execute.calls import Agreement, Call, Difference
 from ddefuzz.execute.protocol import APART, EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation, Outcome, Stage
 from ddefuzz.findings.by_key import KnownFinding
 from ddefuzz.instrument.events import Answered, Frame
+from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Tried
 from ddefuzz.oracles.table import oracle_of, row_of
@@ -176,7 +177,11 @@ def failures_of(tried: Sequence[Tried]) -> tuple[Classified, ...]:
     observations = [one.observation for one in tried]
     if _refused(observations) is not None:
         return ()
-    named = [classify(failure) for failure in judge(observations) if failure.observation.semantics == EXPLICIT]
+    named = list[Classified]()
+    for failure in judge(observations):
+        if failure.observation.semantics == EXPLICIT:
+            with guarded(failure.observation.stage), guarded(failure.kind):
+                named.append(classify(failure))
     wrong = [one for tried_one in tried for one in tried_one.failures if one.failure.kind not in KINDS]
     return (*named, *wrong)
 

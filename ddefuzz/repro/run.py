@@ -19,6 +19,7 @@ from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute.protocol import Outcome
 from ddefuzz.files import write_atomically
 from ddefuzz.findings.model import Finding
+from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import IN_CALL
 from ddefuzz.repro.call_script import CALLING
 from ddefuzz.repro.finding import finding_script
@@ -113,7 +114,10 @@ def run_scripts(
 
         def result_of(one: Finding | Written) -> ScriptResult:
             written = one if isinstance(one, Written) else Written(one.id, one.kind, partial(finding_script, one))
-            result = _result_of(written, processes, place, seconds)
+            with guarded(written.name) as guard:
+                result = _result_of(written, processes, place, seconds)
+            if guard.error is not None:
+                result = ScriptResult(written.name, "not judged", reason=guard.reason)
             with lock:
                 listen(result)
             return result

@@ -149,7 +149,7 @@ def key_of(versions: Versions, programs: int) -> str:
 
 
 def _result(op: Op, future: Future[OpBreaks], stopped: Stopped) -> OpBreaks:
-    found = waited(future, stopped)
+    found = waited(future, stopped, op.name)
     if isinstance(found, Lost):
         return OpBreaks(op.name, op.source, lost=f"{found.outcome}: {found.reason}")
     return found

@@ -18,12 +18,13 @@ import msgspec
 
 from ddefuzz.campaign.lost import sightings_of
 from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.errors import InputError
 from ddefuzz.execute.journal import last_of_case
 from ddefuzz.execute.pool import Future, Lost, lost_observation
 from ddefuzz.execute.protocol import ALL_STAGES, EXPLICIT, SIZE_OBLIVIOUS, ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
+from ddefuzz.internal import guarded
 from ddefuzz.ops.catalogue import OPS, parse
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec
@@ -183,7 +184,10 @@ class Sweep:
 
         def arrive(done: Future[Any]) -> None:
             self.out -= 1
-            self._end(op, task, done, lost)
+            with guarded(op.name) as guard:
+                self._end(op, task, done.result(), lost)
+            if guard.error is not None:
+                self._give_up(op, (*lost, guard.reason))
 
         future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
 
@@ -194,14 +198,13 @@ class Sweep:
             return
         take()
 
-    def _end(self, op: Op, task: SweepTask, done: Future[Any], lost: tuple[str, ...]) -> None:
-        try:
-            result = done.result()
-        except UnsupportedError:
-            raise
-        except Exception as error:  # noqa: BLE001 a bug that one op brings out must not end the sweep
-            reason = f"an error of ddefuzz, please report it: {type(error).__name__}: {error}"
-            self._done(op, _given_up(op, (*lost, reason)), reason)  # not saved: the next sweep tries it again
+    def _give_up(self, op: Op, reasons: tuple[str, ...]) -> None:
+        """Count an op that a bug of ddefuzz ended. It is not saved: the next sweep tries it again."""
+        self._done(op, _given_up(op, reasons), reasons[-1])
+
+    def _end(self, op: Op, task: SweepTask, result: SweepResult | Lost, lost: tuple[str, ...]) -> None:
+        if isinstance(result, Lost) and result.outcome == "not-judged":
+            self._give_up(op, (*lost, result.reason))
             return
         if isinstance(result, Lost):
             self._lost(op, task, result, lost)
@@ -231,10 +234,11 @@ class Sweep:
 
     def _record(self, sightings: Iterable[Sighting], sites: Iterable[SiteRecord]) -> None:
         for sighting in sightings:
-            recorded = self.database.record(sighting, self.now())
-            self.findings.add(recorded.finding_id)
-            if recorded.is_new:
-                self.new.add(recorded.finding_id)
+            with guarded(str(sighting.signature)):
+                recorded = self.database.record(sighting, self.now())
+                self.findings.add(recorded.finding_id)
+                if recorded.is_new:
+                    self.new.add(recorded.finding_id)
         self.database.add_sites(self.versions.torch, sites)
 
     def _keep(self, op: Op, result: SweepResult, note: str = "") -> None:

@@ -1,0 +1,182 @@
+"""Exceptions of ddefuzz itself: one ends what it was raised in, and is a row beside the other results.
+
+`guarded` stands where one case is handled, one stage is run, one oracle judges. What it catches is noted in this
+process, and a worker's result takes its notes along. The command prints them, and ends with the exit code 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from ddefuzz import __version__
+from ddefuzz.errors import EXIT_INTERNAL, DdefuzzError, InputError, unsupported_by
+from ddefuzz.files import write_atomically
+
+FOLDER: Final = "_DDEFUZZ_REPORTS"
+"""The environment variable by which workers know the folder of reports: their folder of temporary files is removed."""
+
+_FOLDER: Final = os.environ.get(FOLDER, "")
+"""Read at import, because the user's code in a worker may change the environment."""
+
+SCHEMA: Final = "ddefuzz.error/1"
+
+MOST_SAID: Final = 500
+"""How many characters of an exception a row has. The report has all."""
+
+_PASSWORD: Final = re.compile(r"(://[^:/@\s]*:)[^\s]*@")
+
+hiding: list[Callable[[str], str]] = []
+"""What else takes passwords out of reports."""
+
+_noted: list[InternalError] = []
+"""What was caught in this process, or arrived with results of workers, and was not taken yet."""
+
+_where: ContextVar[tuple[str, ...]] = ContextVar("_where", default=())
+
+
+class InternalError(msgspec.Struct, frozen=True):
+    """An exception of ddefuzz itself.
+
+    `where` names the case, the stage and the oracle, as far as they are known. `report` is the file with the traceback,
+    empty if it could not be written.
+    """
+
+    where: str
+    error: str
+    report: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why there is no result here."""
+        return _line(self.error, self.report or "what DDEFUZZ_DEBUG=1 shows")
+
+    def document(self) -> dict[str, str]:
+        """The row of a machine-readable output."""
+        return {"schema": SCHEMA, "status": "not judged", **msgspec.structs.asdict(self)}
+
+    def __str__(self) -> str:
+        return f"{self.where}: not judged: {self.reason}" if self.where else f"not judged: {self.reason}"
+
+
+class guarded:  # noqa: N801 a context manager is written as a function is
+    """Notes an exception of ddefuzz that is raised in the block, and ends the block only.
+
+    `error` is what was noted. Other exceptions pass: what the user handed in, what the environment lacks, an
+    interruption.
+    """
+
+    def __init__(self, what: object) -> None:
+        self._what = str(what)
+        self.error: InternalError | None = None
+
+    def __enter__(self) -> guarded:
+        self._token = _where.set((*_where.get(), self._what))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        try:
+            if not isinstance(error, Exception) or not is_internal(error):
+                return False
+            self.error = note(error)
+            return True
+        finally:
+            _where.reset(self._token)
+
+    @property
+    def reason(self) -> str:
+        """Why the block has no result."""
+        return "" if self.error is None else self.error.reason
+
+
+def _line(error: str, report: str) -> str:
+    return f"internal error, a bug of ddefuzz: {error}; please report it with {report}"
+
+
+def said_with(error: BaseException, report: str) -> str:
+    """The line about an exception whose report is elsewhere."""
+    return _line(_said(error), report)
+
+
+def is_internal(error: BaseException) -> bool:
+    """Whether an exception is a bug of ddefuzz."""
+    if isinstance(error, DdefuzzError):
+        return error.exit_code == EXIT_INTERNAL
+    return not isinstance(error, BrokenPipeError) and unsupported_by(error, "") is None
+
+
+def note(error: BaseException) -> InternalError:
+    """Note an exception, and write its report."""
+    where = ": ".join(filter(None, _where.get()))
+    found = InternalError(where, _said(error), written(error, where))
+    _keep(found)
+    return found
+
+
+def add(errors: Iterable[InternalError]) -> None:
+    """Note what arrived with a worker's result. The names of the blocks around this call go before its own."""
+    for one in errors:
+        _keep(msgspec.structs.replace(one, where=": ".join(filter(None, [*_where.get(), one.where]))))
+
+
+def _keep(error: InternalError) -> None:
+    if error not in _noted:
+        _noted.append(error)
+
+
+def _said(error: BaseException) -> str:
+    """An exception in one line."""
+    try:
+        text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+    except Exception:  # noqa: BLE001 its own __str__ fails
+        text = type(error).__name__
+    return " ".join(text.split())[:MOST_SAID]
+
+
+def noted() -> tuple[InternalError, ...]:
+    """What was noted and not taken yet."""
+    return tuple(_noted)
+
+
+def take() -> tuple[InternalError, ...]:
+    """The same, and forget it."""
+    found = noted()
+    _noted.clear()
+    return found
+
+
+def folder() -> str:
+    """The folder of reports."""
+    return _FOLDER or tempfile.gettempdir()
+
+
+def written(error: BaseException, where: str = "") -> str:
+    """The path of the report of an exception, empty if it cannot be written, as on a full disk.
+
+    An exception that is raised at the same place again has the same report: that of the last one.
+    """
+    trace = traceback.TracebackException.from_exception(error)
+    place = "".join(f"{one.filename}:{one.lineno}\n" for one in trace.stack) + type(error).__qualname__
+    name = f"ddefuzz-error-{hashlib.sha256(place.encode(errors='replace')).hexdigest()[:12]}.txt"
+    text = f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{where}\n{''.join(trace.format())}"
+    for hide in (lambda said: _PASSWORD.sub(r"\1***@", said), *hiding):
+        text = hide(text)
+    try:
+        path = Path(folder()) / name
+        write_atomically(path, text.encode(errors="backslashreplace"))
+    except (InputError, OSError):
+        return ""
+    return str(path)
