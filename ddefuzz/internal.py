@@ -27,7 +27,7 @@ from ddefuzz.files import write_atomically
 FOLDER: Final = "_DDEFUZZ_REPORTS"
 """The environment variable by which workers know the folder of reports: their folder of temporary files is removed."""
 
-_FOLDER: Final = os.environ.get(FOLDER, "")
+PLACE: Final = os.environ.get(FOLDER, "")
 """Read at import, because the user's code in a worker may change the environment."""
 
 SCHEMA: Final = "ddefuzz.error/1"
@@ -140,7 +140,8 @@ def _keep(error: InternalError) -> None:
 def _said(error: BaseException) -> str:
     """An exception in one line."""
     try:
-        text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+        said = str(error).encode(errors="backslashreplace").decode()
+        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     except Exception:  # noqa: BLE001 its own __str__ fails
         text = type(error).__name__
     return " ".join(text.split())[:MOST_SAID]
@@ -160,7 +161,7 @@ def take() -> tuple[InternalError, ...]:
 
 def folder() -> str:
     """The folder of reports."""
-    return _FOLDER or tempfile.gettempdir()
+    return PLACE or tempfile.gettempdir()
 
 
 def written(error: BaseException, where: str = "") -> str:

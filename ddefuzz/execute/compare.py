@@ -104,9 +104,9 @@ def aliases(result: Any, inputs: Mapping[str, Any]) -> frozenset[tuple[str, str]
     """Which tensors of a result share memory with each other or with inputs, by name."""
     named = [(f"input {name}", value) for name, value in inputs.items()] + list(tensors_in(result, "result"))
     memory = [
-        (name, value.untyped_storage().data_ptr())
+        (name, where)
         for name, value in named
-        if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.numel()
+        if isinstance(value, torch.Tensor) and value.numel() and (where := _address(value))
     ]
     return frozenset(
         (one, other)
@@ -114,6 +114,19 @@ def aliases(result: Any, inputs: Mapping[str, Any]) -> frozenset[tuple[str, str]
         for other, same in memory[place + 1 :]
         if address == same and other.startswith("result")
     )
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Where the tensor's memory is. 0 for one without memory of its own: sparse, of a subclass, of torch.func, fake."""
+    try:
+        return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
+    except RuntimeError:
+        return 0
+
+
+def is_fake(value: Any) -> bool:
+    """Whether a tensor in a result has no values: a constant may be one that tracing made."""
+    return any(hasattr(tensor, "fake_mode") for _, tensor in tensors_in(value, ""))
 
 
 def tensors_in(value: Any, where: str) -> Iterator[tuple[str, torch.Tensor]]:

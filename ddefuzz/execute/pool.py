@@ -256,10 +256,10 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
 def _answered(encoded: bytes, kind: Any) -> Any:
     """The result that a worker sent, or the loss of it. The exceptions of ddefuzz that the task met are noted."""
     answer = msgspec.json.decode(encoded, type=worker.Answer)
-    if answer.result is None:
+    if not answer.is_done:
         check_folders()
     internal.add(answer.errors)
-    if answer.result is None:
+    if not answer.is_done:
         return Lost("not-judged", answer.errors[-1].reason)
     return msgspec.json.decode(answer.result, type=kind)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from itertools import count
 
 import torch
 from torch.fx import GraphModule
 
 from ddefuzz.execute.stages import Capture, graph_text
+
+_UNREAD = count()
 
 
 def digest_of(capture: Capture) -> str:
@@ -31,8 +34,16 @@ def _read_by(graph: GraphModule) -> Iterator[object]:
 
 
 def _shown(value: object) -> str:
+    """A value as text. One that cannot be read (a tensor of torch.func, a subclass) is like no other."""
     if not isinstance(value, torch.Tensor):
         return type(value).__name__
+    try:
+        return _read(value)
+    except RuntimeError:
+        return f"{type(value).__name__} {next(_UNREAD)}"
+
+
+def _read(value: torch.Tensor) -> str:
     plain_kind = type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided
     if not plain_kind or value.is_quantized or value.device.type != "cpu":
         return str(value)

@@ -43,10 +43,17 @@ POLL_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a task sends: its result, None if it ended with an exception of ddefuzz, and all of these that it met."""
+NOTHING = msgspec.Raw(b"null")
 
-    result: msgspec.Raw | None = None
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a task sends: its result, if it has one, and the exceptions of ddefuzz that it met.
+
+    Without a result the last one ended it.
+    """
+
+    result: msgspec.Raw = NOTHING
+    is_done: bool = False
     errors: tuple[internal.InternalError, ...] = ()
 
 
@@ -88,12 +95,13 @@ def perform(
     Raises only a DdefuzzError about what was handed in or the environment, which the campaign's process can unpickle.
     """
     internal.take()
-    result = None
+    answer = Answer()
     try:
         _keep_to_one_thread()
         kind, _ = signature(function)
         with phase.kept_in(phases), limit.limited(cpu_seconds):
-            result = msgspec.Raw(msgspec.json.encode(function(msgspec.json.decode(argument, type=kind))))
+            result = msgspec.json.encode(function(msgspec.json.decode(argument, type=kind)))
+        answer = Answer(msgspec.Raw(result), is_done=True)
     except MemoryError:
         # What was interrupted may have left torch's modes on, and the next tasks would get no memory either.
         os._exit(OUT_OF_MEMORY)
@@ -104,7 +112,7 @@ def perform(
         if limited is not None:
             raise limited from None
         internal.note(error)
-    return msgspec.json.encode(Answer(result, internal.take()))
+    return msgspec.json.encode(msgspec.structs.replace(answer, errors=internal.take()))
 
 
 def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:

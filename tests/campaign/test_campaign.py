@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from ddefuzz import internal
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event
 from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
@@ -231,6 +232,8 @@ def test_an_error_of_its_own_is_no_confirmation_that_failed(tmp_path: Path) -> N
     _, database, events = run(tmp_path, Confirming(lambda task: ValueError("ours")), Budget(cases=1))
     assert [finding.confirmed for finding in database.findings()] == [None]
     assert any(kind == "lost" and "ValueError: ours" in line for kind, line in events)
+    (error,) = internal.take()
+    assert error.where == database.findings()[0].id
 
 
 def test_what_is_known_is_not_minimized_again(tmp_path: Path) -> None:

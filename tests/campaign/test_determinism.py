@@ -132,12 +132,12 @@ def test_a_case_is_in_the_journal_before_it_is_drawn_and_its_program_before_it_i
 
     def observing(run: object) -> Observation:
         happened.append("observe")
-        raise InterruptedError
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(case_module, "note", note)
     monkeypatch.setattr(case_module, "program_of", drawing)
     monkeypatch.setattr(case_module, "observe", observing)
-    with pytest.raises(InterruptedError):
+    with pytest.raises(KeyboardInterrupt):
         run_case(CaseTask("default", 7, 3, ("export",)))
     assert happened[:2] == ["note 3 draw", "draw 3"]
     assert happened[-2:] == ["note 3 export", "observe"]

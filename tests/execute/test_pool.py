@@ -17,10 +17,11 @@ import pebble
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from ddefuzz import internal
 from ddefuzz.errors import InputError
 from ddefuzz.execute import journal, worker
 from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.pool import Lost, Pool, exit_reason
+from ddefuzz.execute.pool import Lost, Pool, exit_reason, lost_observation
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
 from ddefuzz.oracles.program import tried_of
 
@@ -83,6 +84,10 @@ def fail(message: str) -> str:
     raise ValueError(message)
 
 
+def refuse(message: str) -> str:
+    raise InputError(message)
+
+
 def crash_in_case(case: int) -> str:
     worker.note(journal.Entry(case, "draw", step=1))
     worker.note(journal.Entry(case, "export", "the program", step=2))
@@ -128,9 +133,21 @@ def test_strings_have_the_same_hash_in_every_campaign(pool: Pool) -> None:
     assert pool.submit(hash_of, "ij", SECONDS).result() == int(expected.stdout)
 
 
-def test_what_a_task_raises_is_raised_here(pool: Pool) -> None:
-    with pytest.raises(ValueError, match="said there"):
-        pool.submit(fail, "said there", SECONDS).result()
+def test_a_task_that_a_bug_ends_is_lost_and_its_report_has_the_traceback(pool: Pool) -> None:
+    found = pool.submit(fail, "said there", SECONDS).result()
+    (error,) = internal.take()
+    assert found == Lost("not-judged", error.reason)
+    assert error.error == "ValueError: said there"
+    report = Path(error.report).read_text()
+    assert "in fail\n" in report
+    assert report.endswith("ValueError: said there\n")
+    observed = lost_observation(Run(ProgramSubject(""), "export"), Lost("not-judged", error.reason))
+    assert (observed.outcome, observed.reason) == ("not-judged", error.reason)
+
+
+def test_what_a_task_raises_about_what_was_handed_in_is_raised_here(pool: Pool) -> None:
+    with pytest.raises(InputError, match="said there"):
+        pool.submit(refuse, "said there", SECONDS).result()
 
 
 def test_a_crash_is_reported_with_the_last_journal_entry(pool: Pool, folder: Path) -> None:

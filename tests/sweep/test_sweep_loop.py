@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from ddefuzz import internal
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
@@ -162,7 +163,9 @@ def test_a_bug_of_ours_ends_one_op(database: Database, tmp_path: Path) -> None:
     sweep, told = begin(database, tmp_path, ByHand(lambda task: ValueError("x") if task.op == "add" else found(task)))
     sweep.run()
     assert len(sweep.done) == 3
-    assert [now.note for now in told if now.note] == ["add: an error of ddefuzz, please report it: ValueError: x"]
+    (error,) = internal.take()
+    assert (error.where, error.error) == ("add", "ValueError: x")
+    assert [now.note for now in told if now.note] == [f"add: {error.reason}"]
     assert sorted(database.swept(key_of(VERSIONS, Caps()))) == ["opinfo:chunk", "opinfo:unsafe_chunk"]
 
 
