@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -28,6 +29,8 @@ _running: list[str] = []
 def kept_intact(path: str) -> Iterator[None]:
     """Run user code of the file `path`. Raises `InputError` if it removes or replaces a part of ddefuzz.
 
+    `tempfile.tempdir`, which decides where ddefuzz writes, is what it was afterwards.
+
     What was removed is restored first, so that the worker can report it. If the code sends a signal to its worker, or
     to the processes that started it, `RuntimeError` is raised in the code. Otherwise the end of the worker would look
     like a crash of PyTorch.
@@ -37,10 +40,12 @@ def kept_intact(path: str) -> Iterator[None]:
     own = {name: module for name, module in modules.items() if name.partition(".")[0] == OWN}
     functions = {name: _functions(module) for name, module in own.items()}
     _running.append(path)
+    temporary = tempfile.tempdir
     try:
         yield
     finally:
         _running.pop()
+        tempfile.tempdir = temporary
         harmed = [name for name, module in own.items() if sys.modules.get(name) is not module]
         if harmed:
             sys.modules.update(modules)

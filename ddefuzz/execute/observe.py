@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import partial
+from typing import IO
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -24,6 +25,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute import limit, phase
 from ddefuzz.execute.at_sizes import at_sizes, refusal
 from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import forms_of
 from ddefuzz.execute.growing import grown
@@ -57,6 +59,9 @@ from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.modules import module_in
 from ddefuzz.instrument.recorder import Recorder
 from ddefuzz.instrument.truth import holds
+
+FOLDER = tempfile.gettempdir()
+"""Where output is captured, read before user code runs."""
 
 OUTPUT_TAIL = 2000
 """Characters kept of what a run prints."""
@@ -354,8 +359,8 @@ def captured_output() -> Iterator[io.StringIO]:
     Python's streams.
     """
     text = io.StringIO()
-    with tempfile.TemporaryFile() as file:
-        saved = [os.dup(1), os.dup(2)]
+    with _temporary_file() as file:
+        saved = [out_of_reach(os.dup(1)), out_of_reach(os.dup(2))]
         _flush()
         try:
             os.dup2(file.fileno(), 1)
@@ -377,6 +382,12 @@ def captured_output() -> Iterator[io.StringIO]:
             file.seek(max(0, size - 4 * OUTPUT_TAIL))
             text.write(file.read().decode(errors="replace"))
             text.seek(0)
+
+
+def _temporary_file() -> IO[bytes]:
+    """A file that user code cannot reach. The code may have set `tempfile.tempdir`."""
+    with tempfile.TemporaryFile(dir=FOLDER) as file:
+        return os.fdopen(out_of_reach(os.dup(file.fileno())), "w+b")
 
 
 def _flush() -> None:

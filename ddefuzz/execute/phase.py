@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.program.sizes import CallSize
 
 Part: TypeAlias = Literal["capture", "eager", "captured", "reading"]
@@ -67,7 +68,7 @@ def kept_in(path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    descriptor = out_of_reach(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
     before = faulthandler.is_enabled()
     faulthandler.enable(descriptor, all_threads=False)
     _open.append(descriptor)

@@ -18,7 +18,6 @@ from itertools import count
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
-from multiprocessing.synchronize import RLock
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
@@ -32,6 +31,7 @@ from ddefuzz import internal
 from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
 from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.channel import PoolContext
 from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.phase import Left, left_by
 from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run
@@ -61,28 +61,13 @@ EXITED = "exit code"
 NO_MEMORY = "the process had no memory left"
 """The reason for the loss of a process in which Python could not allocate."""
 
+NO_CHANNEL = "the code closes the descriptors of ddefuzz, or writes to them"
+"""The reason for the loss of a process whose channel or files user code has spoiled."""
+
 _TASKS = count()
 
 SOCKET_FOLDER_BYTES = 89
 """How long the path of the folder of a socket may be: of the 107 bytes of the socket's own, 18 are its name."""
-
-
-class PoolContext(ForkServerContext):
-    """A context whose locks outlive the pool's workers.
-
-    Pebble deletes its locks, and so their names, before it stops the workers. A worker that was still starting
-    then printed a traceback, because it found no lock of that name.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.locks: list[RLock] = []
-
-    def RLock(self) -> RLock:  # noqa: N802
-        """A new lock, kept until this context is deleted."""
-        lock = super().RLock()
-        self.locks.append(lock)
-        return lock
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
@@ -100,11 +85,13 @@ class Lost(msgspec.Struct, frozen=True, tag=True):
 class Future(Generic[R]):
     """The future result of a task."""
 
-    def __init__(self, future: ProcessFuture[bytes], kind: Any, timeout: float, phases: Path) -> None:
-        self._future = future
+    def __init__(self, schedule: Callable[[], ProcessFuture[bytes]], kind: Any, timeout: float, phases: Path) -> None:
+        self._schedule = schedule
+        self._future = schedule()
         self._kind = kind
         self._timeout = timeout
         self._phases = phases
+        self._is_repeated = False
 
     def done(self) -> bool:
         """Whether `result` returns at once."""
@@ -129,9 +116,18 @@ class Future(Generic[R]):
             return Lost("crash", "its workers were stopped")
         except BrokenProcessPool as error:
             check_workers_can_start(error)
-            return Lost("crash", f"no worker is left: {error}")
+            return self._again(error)
         result: R | Lost = _answered(encoded, self._kind)
         return result
+
+    def _again(self, error: BrokenProcessPool) -> R | Lost:
+        """The result after a worker has spoiled the channel, which all tasks share: this one runs once more, alone."""
+        if self._is_repeated:
+            spoiled = isinstance(error.__cause__, OSError)
+            return Lost("crash", NO_CHANNEL if spoiled else f"no worker is left: {error}", left=left_by(self._phases))
+        self._is_repeated = True
+        self._future = self._schedule()
+        return self.result()
 
 
 class Pool:
@@ -191,7 +187,9 @@ class Pool:
         _, kind = worker.signature(function)
         phases = _phases_file()
         arguments = (function, msgspec.json.encode(argument), phases, timeout)
-        clock = clock_seconds(timeout)
+        return Future(partial(self._scheduled, arguments, clock_seconds(timeout)), kind, timeout, phases)
+
+    def _scheduled(self, arguments: tuple[Any, ...], clock: float) -> ProcessFuture[bytes]:
         try:
             future = self._pool.schedule(worker.perform, args=arguments, timeout=clock)
         except RuntimeError:
@@ -205,7 +203,7 @@ class Pool:
                 raise UnsupportedError(f"no worker can be started: {error.__cause__ or error}") from error
         self._outstanding.add(future)
         future.add_done_callback(self._outstanding.discard)
-        return Future(future, kind, timeout, phases)
+        return future
 
     def observe(self, run: Run, timeout: float) -> Observation:
         """One run in a warm worker."""
@@ -333,7 +331,7 @@ def lost_observation(run: Run, lost: Lost) -> Observation:
     """
     if isinstance(run.subject, CallableSubject) and lost.reason.startswith(EXITED):
         return Observation(run.stage, run.semantics, "not-judged", f"the code ends its own process: {lost.reason}")
-    if lost.reason == NO_MEMORY or lost.outcome == "not-judged":
+    if lost.reason in {NO_MEMORY, NO_CHANNEL} or lost.outcome == "not-judged":
         return Observation(run.stage, run.semantics, "not-judged", lost.reason)
     phase, stack = lost.left
     if phase.part in {"eager", "reading"}:
@@ -350,6 +348,8 @@ def exit_reason(code: int) -> str:
     """A process's exit code in words: `SIGSEGV (Segmentation fault)`, `exit code 3`."""
     if code == worker.OUT_OF_MEMORY:
         return NO_MEMORY
+    if code == worker.SPOILED:
+        return NO_CHANNEL
     if code >= 0:
         return f"{EXITED} {code}"
     name = next((known.name for known in signal.Signals if known == -code), f"signal {-code}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -21,6 +22,7 @@ import msgspec
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, phase
+from ddefuzz.execute.channel import leave_fork_server, out_of_reach
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, PatchedRun, Run
 
@@ -29,6 +31,9 @@ DONE, REFUSED = b"+", b"-"
 
 OUT_OF_MEMORY = 78
 """The exit code of a process in which Python has no memory left."""
+
+SPOILED = 79
+"""The exit code of a process whose descriptors user code has closed."""
 
 SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 """The environment variable that selects how torch names C++ addresses. torch reads it once, at the first stack."""
@@ -108,6 +113,8 @@ def perform(
     except BaseException as error:
         if isinstance(error, DdefuzzError) and not internal.is_internal(error):
             raise
+        if isinstance(error, OSError) and error.errno == errno.EBADF:
+            os._exit(SPOILED)
         limited = unsupported_by(error, f"a worker could not use {internal.folder()}")
         if limited is not None:
             raise limited from None
@@ -170,6 +177,7 @@ def _confine(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    leave_fork_server()
     threading.Thread(target=_follow_campaign, daemon=True).start()
 
 
@@ -190,6 +198,10 @@ def _follow_campaign() -> None:
     """
     campaign = multiprocessing.parent_process()
     if campaign is not None:
-        while not multiprocessing.connection.wait([campaign.sentinel], POLL_SECONDS):
-            limit.check_children()
+        sentinel = out_of_reach(os.dup(campaign.sentinel))
+        try:
+            while not multiprocessing.connection.wait([sentinel], POLL_SECONDS):
+                limit.check_children()
+        except (OSError, ValueError):  # it is closed: nothing would end this process with the campaign
+            os._exit(SPOILED)
         signal.raise_signal(signal.SIGKILL)  # `os.kill` is refused while user code runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -30,7 +31,7 @@ from tests.in_process import InProcess
 
 CASES = (
     "import torch\n\ndef call(x):\n    return x + 1\n\n"
-    'CASES = [{"id": name, "fn": call, "args": (torch.ones(3),)} for name in "abc"]\n'
+    'CASES = [{"id": name, "fn": call, "args": lambda: (torch.ones(3),)} for name in "abc"]\n'
 )
 
 HEADER = "# ddefuzz program v1\n# inputs: x = normal\n"
@@ -191,7 +192,7 @@ def test_every_format_of_check_has_the_row(runs: pytest.MonkeyPatch, cases: str,
     assert report in notification["message"]["text"]
     assert run["invocations"][0]["executionSuccessful"] is False
     assert "::error title=internal-error b%3A export" in written["github"]
-    assert [row["outcome"] for row in csv.DictReader((tmp_path / "csv").open())].count("error") == 1
+    assert [row["outcome"] for row in csv.DictReader(io.StringIO(written["csv"]))].count("error") == 1
     last = json.loads(written["jsonl"].splitlines()[-1])
     assert (last["schema"], last["status"], last["where"]) == ("ddefuzz.error/1", "not judged", "b: export")
 

@@ -1,0 +1,122 @@
+"""The descriptors of a worker that user code must not reach: its channel to the campaign, and its files.
+
+User code may close descriptors, or write to them: a daemon closes all that it did not open. So those of ddefuzz have
+high numbers, and what is read from the channel is not trusted: a message begins with a token of the pool.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from multiprocessing.reduction import DupFd, ForkingPickler
+from multiprocessing.synchronize import RLock
+from pickle import UnpicklingError
+from typing import Any, Final
+
+LOWEST: Final = 512
+"""The lowest number of a descriptor out of reach. Code that closes all descriptors begins with the first ones."""
+
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""The largest message."""
+
+TOKEN_BYTES: Final = 16
+
+
+def out_of_reach(descriptor: int) -> int:
+    """The same open file under a high number. Where so many descriptors are not allowed, it stays as it is."""
+    try:
+        high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LOWEST)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EMFILE):
+            raise
+        return descriptor
+    os.close(descriptor)
+    return high
+
+
+def leave_fork_server() -> None:
+    """Close this worker's end of the fork server's pipe, because a byte in it ends the server. Keep the tracker's."""
+    server, tracker = vars(forkserver)["_forkserver"], vars(resource_tracker)["_resource_tracker"]
+    if vars(server)["_forkserver_alive_fd"] is not None:
+        os.close(vars(server)["_forkserver_alive_fd"])
+        vars(server)["_forkserver_alive_fd"] = None
+    if vars(tracker)["_fd"] is not None:
+        vars(tracker)["_fd"] = out_of_reach(vars(tracker)["_fd"])
+
+
+class Channel(Connection):
+    """One end of a pipe whose messages begin with a token. `recv` raises OSError for anything else."""
+
+    token: bytes
+
+    def send(self, obj: Any) -> None:
+        """Send an object."""
+        message = ForkingPickler.dumps(obj)
+        self.send_bytes(self.token)
+        self.send_bytes(message)
+
+    def recv(self) -> Any:
+        """Receive an object. Only what has the token is unpickled."""
+        if self.recv_bytes(TOKEN_BYTES) != self.token:
+            raise OSError(errno.EBADMSG, "found a message of another writer")
+        try:
+            return ForkingPickler.loads(self.recv_bytes(MOST_BYTES))
+        except (UnpicklingError, ValueError) as error:
+            raise OSError(errno.EBADMSG, str(error)) from error
+
+
+def channel_of(connection: Connection, token: bytes) -> Channel:
+    """The connection as a channel. It is not used afterwards."""
+    readable, writable, descriptor = connection.readable, connection.writable, os.dup(connection.fileno())
+    connection.close()
+    return _rebuilt(descriptor, readable, writable, token)
+
+
+def _rebuilt(descriptor: int, readable: bool, writable: bool, token: bytes) -> Channel:
+    channel = Channel(out_of_reach(descriptor), readable, writable)
+    channel.token = token
+    return channel
+
+
+def _unpacked(duplicate: Any, readable: bool, writable: bool, token: bytes) -> Channel:
+    return _rebuilt(duplicate.detach(), readable, writable, token)
+
+
+def _packed(channel: Channel) -> tuple[Callable[..., Channel], tuple[Any, ...]]:
+    return _unpacked, (DupFd(channel.fileno()), channel.readable, channel.writable, channel.token)
+
+
+ForkingPickler.register(Channel, _packed)
+
+
+def pipe(reader: Connection, writer: Connection) -> tuple[Channel, Channel]:
+    """The ends of a pipe as channels."""
+    token = os.urandom(TOKEN_BYTES)
+    return channel_of(reader, token), channel_of(writer, token)
+
+
+class PoolContext(ForkServerContext):
+    """A context whose locks outlive the pool's workers.
+
+    Pebble deletes its locks, and so their names, before it stops the workers. A worker that was still starting
+    then printed a traceback, because it found no lock of that name.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks: list[RLock] = []
+
+    def RLock(self) -> RLock:  # noqa: N802
+        """A new lock, kept until this context is deleted."""
+        lock = super().RLock()
+        self.locks.append(lock)
+        return lock
+
+    def Pipe(self, duplex: bool = True) -> tuple[Any, Any]:  # noqa: N802
+        """A pipe that user code in a worker cannot spoil unnoticed."""
+        return super().Pipe(duplex) if duplex else pipe(*super().Pipe(duplex))
