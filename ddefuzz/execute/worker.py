@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
+import psutil  # type: ignore[import-untyped]
 
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, UnsupportedError, unsupported_by
@@ -203,5 +204,7 @@ def _follow_campaign() -> None:
             while not multiprocessing.connection.wait([sentinel], POLL_SECONDS):
                 limit.check_children()
         except (OSError, ValueError):  # it is closed: nothing would end this process with the campaign
+            os._exit(SPOILED)
+        if campaign.pid is not None and psutil.pid_exists(campaign.pid):  # user code has put another file there
             os._exit(SPOILED)
         signal.raise_signal(signal.SIGKILL)  # `os.kill` is refused while user code runs
