@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -16,8 +17,26 @@ from typing import Any, Final
 
 from ddefuzz.errors import InputError
 
-MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_BYTES: Final = 16 * 2**20
 """The largest file that is read, unless its reader has a limit of its own."""
+
+MAX_TOML: Final = 2**20
+"""The largest TOML file. Python's parser needs up to a CPU second for it."""
+
+MAX_KEY_PARTS: Final = 20
+"""How many parts a dotted key of TOML may have. The parser's time grows with the square of them."""
+
+MAX_PROGRAM: Final = 256 * 2**10
+"""The largest program."""
+
+MAX_UNPACKED: Final = 32 * 2**20
+"""How much JSON a gzip file may have. The largest of the known findings has 0.4 MB."""
+
+MAX_OCCURRENCES: Final = 10_000
+"""How many occurrences a finding of the text form may have."""
+
+_LONG_KEY: Final = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}")
+"""In time that grows with the text: it tries no place inside of a part, and gives nothing back."""
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
@@ -42,9 +61,12 @@ def read_start(path: Path, size: int) -> bytes:
         # A FIFO that nobody writes to would block here already.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+            found = os.fstat(descriptor)
+            kind = stat.S_IFMT(found.st_mode)
             if kind != stat.S_IFREG:
                 raise InputError(f"{path}: found {_KINDS[kind]}, expected a regular file")
+            if _is_of_kernel(found):
+                raise InputError(f"{path}: found a file of the kernel, expected a regular file")
             return file.read(size)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}, expected a regular file") from error
@@ -60,10 +82,13 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
         raise InputError(f"{path}: found the byte {error.object[error.start]:#04x}, expected text in UTF-8") from error
 
 
-def read_toml(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """The table in a TOML file; raises `InputError`."""
+    text = read_text(path, MAX_TOML)
+    if _LONG_KEY.search(text):
+        raise InputError(f"{path}: found a key of more than {MAX_KEY_PARTS} parts, expected at most that many")
     try:
-        return tomllib.loads(read_text(path, limit))
+        return tomllib.loads(text)
     except RecursionError as error:
         raise InputError(
             f"{path}: found values nested too deeply, expected TOML of at most some tens of levels"
@@ -71,6 +96,11 @@ def read_toml(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:
     except ValueError as error:  # that of a syntax error too; Python refuses to read integers of thousands of digits
         said = " ".join(str(error).partition(";")[0].split())
         raise InputError(f"{path}: found an unreadable file ({said}), expected a table in TOML") from error
+
+
+def _is_of_kernel(found: os.stat_result) -> bool:
+    """Whether a file is in /proc or /sys. Reading one may block (/proc/kmsg), or change something."""
+    return found.st_dev in {place.stat().st_dev for place in (Path("/proc"), Path("/sys")) if place.is_dir()}
 
 
 _KINDS: Final = {

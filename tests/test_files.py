@@ -20,6 +20,8 @@ import pytest
 from ddefuzz.errors import InputError
 from ddefuzz.files import (
     MAX_BYTES,
+    MAX_KEY_PARTS,
+    MAX_TOML,
     append,
     check_folder,
     check_writable,
@@ -422,3 +424,25 @@ def test_a_line_is_added_to_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "file").read_bytes() == b"1\n2\n"
     with pytest.raises(InputError, match="found a pipe or a device, expected a regular file"):
         append(Path("/dev/null"), b"1")
+
+
+@pytest.mark.parametrize("name", ["/proc/self/mem", "/proc/kmsg", "/proc/self/environ", "/dev/zero", "/dev/null"])
+def test_a_link_to_a_file_of_the_kernel_is_not_read(tmp_path: Path, name: str) -> None:
+    if not Path(name).exists():
+        pytest.skip(f"no {name} here")
+    path = tmp_path / "finding.toml"
+    path.symlink_to(name)
+    with pytest.raises(InputError, match="expected a regular file"):
+        read_toml(path)
+
+
+def test_toml_has_its_own_limits(tmp_path: Path) -> None:
+    path = tmp_path / "finding.toml"
+    path.write_text(f'title = "{"x" * MAX_TOML}"\n')
+    with pytest.raises(InputError, match=f"found a file of more than {MAX_TOML} bytes"):
+        read_toml(path)
+    path.write_text(".".join("a" * (MAX_KEY_PARTS + 1)) + " = 1\n")
+    with pytest.raises(InputError, match=f"found a key of more than {MAX_KEY_PARTS} parts"):
+        read_toml(path)
+    path.write_text(".".join("a" * MAX_KEY_PARTS) + " = 1\n")
+    assert list(read_toml(path)) == ["a"]

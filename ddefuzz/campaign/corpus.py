@@ -250,6 +250,8 @@ def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
     except msgspec.ValidationError as error:
         raise InputError(f"{listed}: {error}") from error
     for module in trusted.module:
+        if "\0" in module.path:
+            raise InputError(f"{listed}: found the module {module.path!r}, expected a path")
         path, expected = listed.parent / module.path, listed.parent / module.expected
         if not path.resolve().is_relative_to(listed.parent.resolve()):
             raise InputError(f"{listed}: found the module {module.path!r}, expected one below the folder of the list")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -56,7 +57,7 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...
     for key in dict.fromkeys(keys):
         path, decision = folder / key / FINDING, decisions.get(key)
         if path.is_file() or decision is not None:
-            fields = read_toml(path) if path.is_file() else {"title": decision.title if decision is not None else ""}
+            fields = _shown_in(path) if path.is_file() else {"title": decision.title if decision is not None else ""}
             found.append(
                 KnownFinding(
                     key,
@@ -68,3 +69,12 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...
                 )
             )
     return tuple(found)
+
+
+def _shown_in(path: Path) -> dict[str, Any]:
+    """A finding.toml, of which the lists are checked that are used here."""
+    fields = read_toml(path)
+    for name in ("fixed_in", "links", "ops"):
+        if not isinstance(value := fields.get(name, []), list):
+            raise InputError(f"{path}: found {name} = {value!r}, expected a list")
+    return fields

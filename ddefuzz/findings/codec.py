@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-Record = TypeVar("Record")
+from ddefuzz.files import MAX_UNPACKED
 
-MOST_BYTES = 256 * 2**20
-"""The limit for unpacked JSON: ten times the size of 48 observations with a deep stack."""
+Record = TypeVar("Record")
 
 _GZIP = 16 + zlib.MAX_WBITS
 """The number by which `zlib` selects the gzip format. The header that it writes has no name and no time."""
@@ -31,7 +30,7 @@ def packed(record: msgspec.Struct | tuple[Any, ...]) -> bytes:
     return compressor.compress(msgspec.json.encode(record)) + compressor.flush()
 
 
-def unpacked(data: bytes, type_: type[Record], most: int = MOST_BYTES) -> Record:
+def unpacked(data: bytes, type_: type[Record], most: int = MAX_UNPACKED) -> Record:
     """The record given to `packed`. Raises `PackedError` for other bytes, and for more than `most` bytes of JSON."""
     decompressor = zlib.decompressobj(_GZIP)
     try:

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import tomli_w
@@ -23,7 +23,7 @@ import tomli_w
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
-from ddefuzz.files import check_folder, is_there, read_bytes, read_toml, write_files
+from ddefuzz.files import MAX_OCCURRENCES, check_folder, is_there, read_bytes, read_toml, write_files
 from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.decisions import By, changed, link
 from ddefuzz.findings.known import Known, decided, fields_of, read_known
@@ -52,7 +52,7 @@ class Observed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     schema: Literal["ddefuzz.observed/1"] = "ddefuzz.observed/1"
     attempts: Number | None = None
-    occurrences: tuple[Occurrence, ...] = ()
+    occurrences: Annotated[tuple[Occurrence, ...], msgspec.Meta(max_length=MAX_OCCURRENCES)] = ()
     failure: Failure | None = None
     shown: Failure | None = None
 
@@ -187,7 +187,7 @@ def read_finding(place: Path) -> Finding:
         raise InputError(f"{path}: found schema {schema!r}, expected {SCHEMA!r}")
     if "cause" in fields and (cause := fields["cause"]) not in get_args(Cause):
         raise InputError(f"{path}: found the cause {cause!r}, expected one of {', '.join(get_args(Cause))}")
-    if "kind" in fields and (kind := fields["kind"]) not in kinds():
+    if "kind" in fields and (kind := fields["kind"]) not in tuple(kinds()):
         raise InputError(f"{path}: found the kind {kind!r}, expected one of {', '.join(kinds())}")
     for name, file in {"minimal": MINIMAL, "original": ORIGINAL, **dict.fromkeys(_APART, OBSERVED)}.items():
         if name in fields:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from ddefuzz.errors import ProgramError
-from ddefuzz.files import read_start
+from ddefuzz.files import MAX_PROGRAM, read_start
 from ddefuzz.program.expressions import (
     EVERYTHING,
     Scope,
@@ -50,7 +50,7 @@ _HEADERS_OF_ANY_VERSION: Final = ("# ddefuzz program v", "# ddefuzz key v")
 """Those of programs, and of cases of key functions (`speckey.case`)."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
-MAX_BYTES: Final = 256 * 1024
+MAX_BYTES: Final = MAX_PROGRAM
 MAX_LINE: Final = 32 * 1024
 MAX_DEPTH: Final = 60
 MAX_STEPS: Final = 2_000
