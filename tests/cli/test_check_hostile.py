@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE
 from tests.campaign.real_campaign import DDEFUZZ, PATIENCE_SECONDS, environment
 
 pytestmark = pytest.mark.slow
@@ -70,3 +71,50 @@ def test_an_interrupt_that_the_code_itself_raises_is_what_it_does(tmp_path: Path
     done = check(tmp_path, "user.py:f")
     assert done.returncode == 1, done.stderr
     assert "KeyboardInterrupt: own" in done.stdout
+
+
+DESCRIPTORS = {
+    "closes": "os.closerange(3, 64)",
+    "closes all": "os.closerange(3, 65536)",
+    "writes": "for one in range(3, 64):\n    with suppress(OSError): os.write(one, b'garbage!' * 9)",
+    "writes all": "for one in range(3, 1024):\n    with suppress(OSError): os.write(one, b'\\0\\0\\0\\5')",
+    "replaces": "for one in range(4, 64): os.dup2(os.open(os.devnull, os.O_RDWR), one)",
+}
+
+SPOILED = "the code closes the descriptors of ddefuzz, or writes to them"
+
+
+@pytest.mark.parametrize("when", ["import", "forward"])
+@pytest.mark.parametrize("how", DESCRIPTORS)
+def test_code_that_spoils_descriptors_ends_its_own_run_only(tmp_path: Path, how: str, when: str) -> None:
+    body = f"def spoil():\n    {DESCRIPTORS[how].replace(chr(10), chr(10) + '    ')}\n"
+    at_import = "spoil()\n" if when == "import" else ""
+    call = "    spoil()\n" if when == "forward" else ""
+    (tmp_path / "user.py").write_text(
+        f"import os, torch\nfrom contextlib import suppress\n{body}{at_import}def spoils(x):\n{call}    return x + 1\n"
+        "def fine(x):\n    return x + 2\n"
+        'CASES = [{"id": one.__name__, "fn": one, "args": lambda: (torch.ones(3),)} for one in (spoils, fine)]\n'
+    )
+    done = check(tmp_path, "user.py", "--no-advice", "--timeout", "20")
+    if when == "import" and done.returncode == EXIT_USAGE:
+        assert "found a module whose import ends in " in done.stderr.splitlines()[-1]
+        assert SPOILED in done.stderr or "exit code 9" in done.stderr
+        return
+    assert done.returncode == EXIT_OK, done.stderr
+    if when == "forward":
+        assert "fine exports: captured in export." in done.stdout
+        assert SPOILED in done.stdout or "spoils exports: captured in export." in done.stdout
+
+
+@pytest.mark.parametrize("value", ["'/nonexistent'", "None", "'relative'", "5"])
+@pytest.mark.parametrize("when", ["import", "forward"])
+def test_code_that_sets_the_folder_of_temporary_files(tmp_path: Path, value: str, when: str) -> None:
+    text = SUBJECT.format(body=f"tempfile.tempdir = {value}" if when == "forward" else "pass")
+    text = text.replace(
+        "import torch", f"import torch, tempfile\n{'' if when == 'forward' else f'tempfile.tempdir = {value}'}", 1
+    )
+    (tmp_path / "user.py").write_text(text)
+    done = check(tmp_path, "user.py:f", "--no-advice", "--stage", "compile")
+    assert done.returncode in (EXIT_OK, EXIT_FOUND), done.stderr
+    assert "f exports: captured in export" in done.stdout
+    assert "internal error" not in done.stdout + done.stderr
