@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect
 
 from ddefuzz.errors import DatabaseError, InputError
-from ddefuzz.findings.schema import DamagedError
 from ddefuzz.findings.url import DatabaseUrl
 
 BUSY_TIMEOUT_S = 30.0
@@ -52,10 +50,6 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
         yield
     except exc.IntegrityError:
         raise  # a bug of ddefuzz, not of the database
-    except (JSONDecodeError, DamagedError) as error:
-        raise DatabaseError(
-            f"findings database {url}: found a damaged value ({error}), expected JSON of its kind"
-        ) from error
     except alembic.util.CommandError as error:
         said = " ".join(str(error).split())
         raise DatabaseError(f"findings database {url}: its schema version cannot be read: {said}") from error

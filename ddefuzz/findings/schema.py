@@ -4,32 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import msgspec
-from sqlalchemy import JSON, BigInteger, Dialect, ForeignKey, Index, LargeBinary, Text, TypeDecorator
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, LargeBinary, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
-
-
-class DamagedError(ValueError):
-    """A value in a column is not of its kind."""
-
-
-class Json(TypeDecorator[Any]):
-    """A column of JSON, checked when it is read."""
-
-    impl = JSON
-    cache_ok = True
-
-    def __init__(self, kind: Any) -> None:
-        super().__init__()
-        self.kind = kind
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        """The value, if it is of the kind."""
-        del dialect
-        try:
-            return msgspec.convert(value, self.kind | None)
-        except msgspec.ValidationError as error:
-            raise DamagedError(str(error)) from error
 
 
 class Table(DeclarativeBase):
@@ -38,9 +14,9 @@ class Table(DeclarativeBase):
     type_annotation_map: ClassVar = {
         str: Text,
         bytes: LargeBinary,
-        dict[str, Any]: Json(dict[str, Any]),
-        list[str]: Json(list[str]),
-        list[int]: Json(list[int]),
+        dict[str, Any]: JSON,
+        list[str]: JSON,
+        list[int]: JSON,
     }
 
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from ddefuzz.formats.table import NAMES as FORMATS
 from ddefuzz.oracles import table
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.repro.run import ScriptResult
+from ddefuzz.study.model import Plain, Studied
 from tests.findings.arbitrary_findings import ROLL, failure_of
 from tests.in_process import InProcess
 
@@ -97,6 +100,12 @@ def only_b(seen: Callable[..., str], function: Callable[..., Any]) -> Callable[.
         return function(*args, **kwargs)
 
     return replaced
+
+
+def replace(runs: pytest.MonkeyPatch, path: str, change: Callable[[Any], Any]) -> None:
+    """Put a changed function in the place of one."""
+    module, _, name = path.rpartition(".")
+    runs.setattr(path, change(getattr(import_module(module), name)))
 
 
 def invoke(*words: str) -> Result:
@@ -247,15 +256,11 @@ def test_a_script_that_cannot_be_written(runs: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def in_a_run_of_the_campaign(runs: pytest.MonkeyPatch) -> None:
-    from ddefuzz.campaign import case  # noqa: PLC0415
-
-    runs.setattr(case, "observe", call_only(2, case.observe))
+    replace(runs, "ddefuzz.campaign.case.observe", partial(call_only, 2))
 
 
 def in_the_drawing(runs: pytest.MonkeyPatch) -> None:
-    from ddefuzz.campaign import case  # noqa: PLC0415
-
-    runs.setattr(case, "program_of", call_only(2, case.program_of))
+    replace(runs, "ddefuzz.campaign.case.program_of", partial(call_only, 2))
 
 
 def in_the_recording(runs: pytest.MonkeyPatch) -> None:
@@ -263,9 +268,7 @@ def in_the_recording(runs: pytest.MonkeyPatch) -> None:
 
 
 def in_the_minimizer(runs: pytest.MonkeyPatch) -> None:
-    from ddefuzz.campaign import follow_up  # noqa: PLC0415
-
-    runs.setattr(follow_up, "minimize", call_only(1, follow_up.minimize))
+    replace(runs, "ddefuzz.campaign.follow_up.minimize", partial(call_only, 1))
 
 
 def call_only(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -304,10 +307,8 @@ def test_run(plant: Callable[[pytest.MonkeyPatch], None], runs: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_sweep(runs: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from ddefuzz.sweep import worker as sweeper  # noqa: PLC0415
-
-    runs.setattr(sweeper, "chosen", only_b(lambda task, _: "b" if task.op == "cos" else "", sweeper.chosen))
-    runs.setattr(sweeper, "observe", lambda run: Observation(run.stage, run.semantics, "ok"))
+    replace(runs, "ddefuzz.sweep.worker.chosen", partial(only_b, lambda task, _: "b" if task.op == "cos" else ""))
+    runs.setattr("ddefuzz.sweep.worker.observe", lambda run: Observation(run.stage, run.semantics, "ok"))
     words = ["--ops", "sin", "--ops", "cos", "--ops", "tan", "--jobs", "1", "--db", f"sqlite:///{tmp_path}/s.db"]
     done = invoke("sweep", *words, "--format", "json", "--output", f"html={tmp_path / 'page.html'}")
     report = check_report(done)
@@ -319,12 +320,10 @@ def test_sweep(runs: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_study(runs: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from ddefuzz.cli import study  # noqa: PLC0415
-
     def studied(_: object, one: Any, __: object) -> Any:
-        return study.Studied(one.group, one.target.case, one.settings, "ok", study.Plain(), study.Plain())
+        return Studied(one.group, one.target.case, one.settings, "ok", Plain(), Plain())
 
-    runs.setattr(study, "_studied", only_b(lambda _, one, __: str(one.target.case), studied))
+    runs.setattr("ddefuzz.cli.study._studied", only_b(lambda _, one, __: str(one.target.case), studied))
     models = tmp_path / "models"
     models.mkdir()
     (models / "all.py").write_text("".join(f"{name}_args = ()\n" for name in "abc"))
