@@ -254,7 +254,7 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
 def _answered(encoded: bytes, kind: Any) -> Any:
     """The result that a worker sent, or the loss of it. The exceptions of ddefuzz that the task met are noted."""
     answer = msgspec.json.decode(encoded, type=worker.Answer)
-    if not answer.is_done:
+    if answer.errors:
         check_folders()
     internal.add(answer.errors)
     if not answer.is_done:
