@@ -1,4 +1,4 @@
-"""The descriptors of a worker that user code must not reach: its channel to the campaign, and its files.
+"""What connects a worker to the campaign, and user code must not reach: its channel with the locks, and its files.
 
 User code may close descriptors, or write to them: a daemon closes all that it did not open. So those of ddefuzz have
 high numbers, and what is read from the channel is not trusted: a message begins with a token of the pool.
@@ -14,9 +14,12 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd, ForkingPickler
-from multiprocessing.synchronize import RLock
 from pickle import UnpicklingError
+from tempfile import TemporaryFile
 from typing import Any, Final
+from weakref import finalize
+
+from ddefuzz.execute.scratch import scratch_folder
 
 LOWEST: Final = 512
 """The lowest number of a descriptor out of reach. Code that closes all descriptors begins with the first ones."""
@@ -100,22 +103,51 @@ def pipe(reader: Connection, writer: Connection) -> tuple[Channel, Channel]:
     return channel_of(reader, token), channel_of(writer, token)
 
 
-class PoolContext(ForkServerContext):
-    """A context whose locks outlive the pool's workers.
+class FileLock:
+    """A reentrant POSIX lock on a file without a name. The kernel releases it when the process that holds it ends.
 
-    Pebble deletes its locks, and so their names, before it stops the workers. A worker that was still starting
-    then printed a traceback, because it found no lock of that name.
+    multiprocessing's locks are semaphores with a name in /dev/shm. After a `kill -9` of the campaign, Python's resource
+    tracker removes them and prints a warning. A semaphore also stays taken when the worker that holds it dies.
+    A process must not share a lock among threads.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.locks: list[RLock] = []
+        with TemporaryFile(dir=scratch_folder()) as file:
+            self._own(os.dup(file.fileno()))
 
-    def RLock(self) -> RLock:  # noqa: N802
-        """A new lock, kept until this context is deleted."""
-        lock = super().RLock()
-        self.locks.append(lock)
-        return lock
+    def __getstate__(self) -> Any:
+        return DupFd(self._descriptor)
+
+    def __setstate__(self, duplicate: Any) -> None:
+        self._own(duplicate.detach())
+
+    def _own(self, descriptor: int) -> None:
+        self._descriptor, self._depth = out_of_reach(descriptor), 0
+        finalize(self, os.close, self._descriptor)
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        """Take the lock. It waits without a limit, because a holder that ends releases it."""
+        if not self._depth:
+            try:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX if block else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                return False
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        """Give it back as often as it was taken."""
+        self._depth -= 1
+        if not self._depth:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+
+
+class PoolContext(ForkServerContext):
+    """A context with the locks and pipes that pebble makes for a pool."""
+
+    def RLock(self) -> FileLock:  # type: ignore[override]  # noqa: N802
+        """A new lock."""
+        return FileLock()
 
     def Pipe(self, duplex: bool = True) -> tuple[Any, Any]:  # noqa: N802
         """A pipe that user code in a worker cannot spoil unnoticed."""

@@ -177,7 +177,6 @@ class Pool:
     def _stop(self) -> None:
         self._pool.stop()  # type: ignore[no-untyped-call]
         self._pool.join()
-        self._context.locks.clear()
 
     def submit(self, function: Callable[[A], R], argument: A, timeout: float) -> Future[R]:
         """Run `function(argument)` in a worker, for at most `timeout` CPU seconds, and `clock_seconds` of these.

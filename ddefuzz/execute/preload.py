@@ -9,10 +9,8 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import sys
 from collections.abc import Iterable
 
-from ddefuzz.execute.starting import print_error
 from ddefuzz.instrument import torch_api
 
 UNSET = ("TORCH_LOGS", "TORCH_LOGS_OUT", "TORCH_TRACE", "TORCH_COMPILE_DEBUG", "TORCH_SYMBOLIZE_MODE")
@@ -44,4 +42,3 @@ def preload(modules: Iterable[str]) -> None:
 
 
 preload(MODULES)
-sys.excepthook = print_error

@@ -6,6 +6,8 @@ import os
 import resource
 import signal
 import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,44 @@ def counts(database: Path) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
         seen = {f"{f.id} {one.place}": one.count for f in opened.findings() for one in f.occurrences}
         sites = {str(site.key): (site.cases, site.raised, *site.fallbacks.values()) for site in opened.sites(torch)}
         return seen, sites
+
+
+MOMENTS: dict[str, Callable[[int, Path], bool]] = {
+    "starting": lambda campaign, _: len(processes(campaign)) > 1,
+    "capturing": lambda _, folder: any(entry.stage in STAGES for entry in journal(folder)),
+    "minimizing": lambda _, folder: any(entry.stage == TAKEN for entry in journal(folder)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "signals", [(signal.SIGKILL,), (signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)]
+)
+def test_a_campaign_that_is_ended_leaves_no_semaphore(
+    tmp_path: Path, moment: str, signals: tuple[signal.Signals, ...]
+) -> None:
+    with begun(tmp_path, tmp_path / "ddefuzz.db", *FINDS_AT_ONCE) as campaign:
+        wait_until(lambda: MOMENTS[moment](campaign.pid, tmp_path))
+        started = processes(campaign.pid)
+        named = shared_memory([campaign.pid, *(process.pid for process in started)])
+        for number in signals:
+            os.kill(campaign.pid, number)
+        _, stderr = campaign.communicate(timeout=PATIENCE_SECONDS)
+        wait_until(lambda: all_gone(started))
+    assert "leaked" not in stderr
+    assert "Traceback" not in stderr
+    assert not named
+
+
+def shared_memory(processes: list[int]) -> set[str]:
+    """The files in /dev/shm that these processes use, as a semaphore with a name is one."""
+    found = set()
+    for number in processes:
+        with suppress(OSError):
+            lines = Path(f"/proc/{number}/maps").read_text().splitlines()
+            found |= {line[line.index("/dev/shm/") :] for line in lines if "/dev/shm/" in line}
+    return {name for name in found if not name.endswith("(deleted)")}
 
 
 @pytest.mark.slow

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import msgspec
-import pebble
 import psutil  # type: ignore[import-untyped]
 import pytest
 
@@ -21,7 +21,8 @@ from ddefuzz import internal
 from ddefuzz.errors import InputError
 from ddefuzz.execute import journal, worker
 from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.pool import Lost, Pool, exit_reason, lost_observation
+from ddefuzz.execute.channel import FileLock
+from ddefuzz.execute.pool import Lost, Pool, exit_reason, fork_server, lost_observation
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
 from ddefuzz.oracles.program import tried_of
 
@@ -310,19 +311,25 @@ def test_leaving_the_block_stops_what_runs(subject: str) -> None:
     assert not psutil.pid_exists(warm[1]) or psutil.Process(warm[1]).status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_worker_that_is_still_starting_finds_its_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    there: list[bool] = []
-    stop_process = pebble.pool.process.stop_process  # type: ignore[attr-defined]
+def test_a_lock_excludes_other_processes_until_its_holder_ends() -> None:
+    lock, context = FileLock(), fork_server(ForkServerContext())
+    receiver, sender = context.Pipe(duplex=False)
+    holder = context.Process(target=take_and_wait, args=(lock, sender))
+    holder.start()
+    assert receiver.recv_bytes() == b"taken"
+    assert not lock.acquire(block=False)
+    holder.kill()
+    holder.join()
+    assert lock.acquire(block=False)
 
-    def stop(stopped: BaseProcess) -> None:
-        there.extend(Path(f"/dev/shm/sem.{name.lstrip('/')}").exists() for name in names)
-        stop_process(stopped)
 
-    monkeypatch.setattr("pebble.pool.process.stop_process", stop)
-    with Pool(2) as started:
-        started.submit(add, Sum(0, 0), SECONDS).result()
-        names = [lock._semlock.name for lock in started._context.locks]  # type: ignore[attr-defined]
-    assert there == 2 * 2 * [True]
+def take_and_wait(lock: FileLock, sender: Connection) -> None:
+    """Take a lock twice and give it back once, in another process."""
+    assert lock.acquire()
+    assert lock.acquire()
+    lock.release()
+    sender.send_bytes(b"taken")
+    time.sleep(600)
 
 
 def test_what_an_end_cuts_short_is_lost_and_not_an_error(subject: str) -> None:
