@@ -49,6 +49,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.recompiling import count
+from ddefuzz.execute.residue import removed
 from ddefuzz.execute.same import digest_of
 from ddefuzz.execute.stages import Capture, StageFunction, eager, graph_text, stage_function
 from ddefuzz.execute.subject import prepare
@@ -340,6 +341,7 @@ def clean_slate(stage: Stage = "compile") -> Iterator[None]:
         torch.set_grad_enabled(True)
         torch_api.bound(torch_api.DYNAMO_PATCHER)()
         torch_api.bound(torch_api.DYNAMO_RESET)()
+        stack.enter_context(removed())
         if stage not in APART:
             stack.enter_context(
                 torch_api.bound(torch_api.DYNAMO_CONFIG)(

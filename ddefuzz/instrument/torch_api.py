@@ -205,11 +205,19 @@ PYTHON_DISPATCHER = Api(
     "the fake stage runs an op as every capture does: by its decomposition, not by a C++ kernel with int parameters",
 )
 SHAPE_ENV = Api(f"{_SHAPES}:ShapeEnv", "the fake stage")
+SHAPE_ENV_INIT = Api(f"{_SHAPES}:ShapeEnv.__init__", "hooked: which are made in a run")
+CACHING = (_SHAPES, "torch.fx.experimental._size_hinting")
+"""The modules with functions whose lru_cache keeps a ShapeEnv, or has no limit."""
+INSTALL_GLOBAL = Api(
+    "torch._dynamo.utils:CleanupHook.create", "hooked: the globals that dynamo adds", ("scope", "name")
+)
+GRAPH_SOURCES = Api("torch.fx.graph_module:_loader.eval_cache", "the source of each graph, by the name of its file")
 SYMBOLIC_CONTEXT = Api(f"{_SHAPES}:StatelessSymbolicContext", "unbacked inputs in the fake stage", ("dynamic_sizes",))
-DIM_UNBACKED = Api(f"{_SHAPES}:DimDynamic.UNBACKED", "unbacked inputs in the fake stage")
-DIM_DYNAMIC = Api(f"{_SHAPES}:DimDynamic.DYNAMIC", "backed inputs in the fake stage, for control runs")
+DIM_UNBACKED, DIM_DYNAMIC, DIM_STATIC = (
+    Api(f"{_SHAPES}:DimDynamic.{kind}", "a dim of an input in the fake stage")
+    for kind in ("UNBACKED", "DYNAMIC", "STATIC")
+)
 FREE_UNBACKED = Api(f"{_SHAPES}:free_unbacked_symbols", "which values have sizes that data decides, for control runs")
-DIM_STATIC = Api(f"{_SHAPES}:DimDynamic.STATIC", "the other dims of the fake stage")
 CONSTANT_SOURCE = Api("torch._dynamo.source:ConstantSource", "names the inputs of the fake stage", ("source_name",))
 
 PRELOADED = (
@@ -335,9 +343,7 @@ INDUCTOR_GUARDS = tuple(
     Api(f"torch._inductor.sizevars:SizeVarAllocator.{method}", "calls evaluate_expr for its caller")
     for method in ("evaluate_expr", "guard_or_false", "guard_or_true")
 )
-"""The functions of that file that pass a guard on for their caller. Its other functions evaluate guards of their
-own.
-"""
+"""The functions of that file that pass a guard on for their caller. Its others evaluate guards of their own."""
 SIZES_FOR_CXX = TorchFile(
     "torch/_subclasses/fake_tensor.py",
     "gives C++ a tensor's sizes as plain ints (`_DISPATCH_META_HANDLERS`): a guard here belongs to C++",
@@ -363,7 +369,9 @@ def check(without: frozenset[Api] = frozenset()) -> list[Check]:
     rows = (row for row in table() if row not in without)
     found = [Check(row.path, not (problem := row.problem()), problem or row.purpose) for row in rows]
     absent = [name for name in PRELOADED if not _is_there(name)]
-    return [*found, Check("modules imported before a first capture", True, _preloaded(absent))]
+    lacking = f"; this torch has no {', '.join(absent)}: it starts slower" if absent else ""
+    there = f"{len(PRELOADED) - len(absent)} of {len(PRELOADED)}{lacking}"
+    return [*found, Check("modules imported before a first capture", True, there)]
 
 
 def _is_there(module: str) -> bool:
@@ -371,14 +379,6 @@ def _is_there(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # the package that contains it is missing
         return False
-
-
-def _preloaded(absent: list[str]) -> str:
-    if not absent:
-        return f"all {len(PRELOADED)}"
-    return (
-        f"{len(PRELOADED) - len(absent)} of {len(PRELOADED)}; this torch has no {', '.join(absent)}: it starts slower"
-    )
 
 
 def require() -> None:
