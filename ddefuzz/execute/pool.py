@@ -171,8 +171,8 @@ class Pool:
         self._watchdog.end()
 
     def _start(self) -> None:
-        self._context = fork_server(PoolContext(), samples=self._samples)
-        self._pool = self._new_pool(context=self._context)
+        context: Any = fork_server(PoolContext(), samples=self._samples)  # its locks are of another class
+        self._pool = self._new_pool(context=context)
 
     def _stop(self) -> None:
         self._pool.stop()  # type: ignore[no-untyped-call]

@@ -240,9 +240,7 @@ PRELOADED = (
     "torch.distributed.tensor.experimental",
     "torch.fx.experimental.validator",
 )
-"""The modules of torch that the first captures import. They were found by comparing `sys.modules` before and after;
-modules that others of the list import are left out. One that a torch does not have costs time, and nothing else.
-"""
+"""What the first captures import (the difference of `sys.modules`), without what others of the list import."""
 
 # Specialization keys (speckey/).
 HAS_SYMBOLIC_SIZES = Api(
@@ -369,9 +367,11 @@ def check(without: frozenset[Api] = frozenset()) -> list[Check]:
     rows = (row for row in table() if row not in without)
     found = [Check(row.path, not (problem := row.problem()), problem or row.purpose) for row in rows]
     absent = [name for name in PRELOADED if not _is_there(name)]
-    lacking = f"; this torch has no {', '.join(absent)}: it starts slower" if absent else ""
-    there = f"{len(PRELOADED) - len(absent)} of {len(PRELOADED)}{lacking}"
-    return [*found, Check("modules imported before a first capture", True, there)]
+    said = (
+        f"{len(PRELOADED) - len(absent)} of {len(PRELOADED)}; this torch has no {', '.join(absent)}: it starts slower"
+    )
+    said = said if absent else f"all {len(PRELOADED)}"
+    return [*found, Check("modules imported before a first capture", True, said)]
 
 
 def _is_there(module: str) -> bool:
