@@ -1,4 +1,4 @@
-"""Removes what a run leaves in torch that dynamo's `reset` does not drop. Without it a worker grows by 0.5 MB a run.
+"""Removes what a run leaves in torch that dynamo's `reset` does not drop.
 
 A ShapeEnv keeps its fake inputs, which keep it through C++, where the garbage collector cannot see it. Functions with
 an `lru_cache` keep the ShapeEnvs of their arguments. Graphs stay in the globals of the code that was compiled (dynamo
