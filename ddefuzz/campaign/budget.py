@@ -46,9 +46,9 @@ class Shard:
     index: int = 1
     total: int = 1
 
-    def cases(self, budget: Budget, start: int = 0) -> Iterator[int]:
-        """The indices of this shard's cases from `start` on, in order."""
-        for index in count(start):
+    def cases(self, budget: Budget) -> Iterator[int]:
+        """The indices of this shard's cases, in order."""
+        for index in count():
             if budget.cases is not None and index >= budget.cases:
                 return
             if index % self.total == self.index - 1:

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,7 @@ from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.lost import lost_case, lost_in, shown_by_loss, smallest_so_far, was_begun
 from ddefuzz.campaign.pace import Pace
 from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming, confirm_seconds
-from ddefuzz.campaign.summary import Seen, Summary, Tally, minimized
+from ddefuzz.campaign.summary import Seen, Step, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
@@ -30,6 +30,7 @@ from ddefuzz.campaign.tasks import (
     ControlTask,
     MinimizeResult,
     MinimizeTask,
+    Workers,
     run_case,
     run_confirm,
     run_control,
@@ -38,6 +39,7 @@ from ddefuzz.campaign.tasks import (
 from ddefuzz.control.model import NOT_JUDGED
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
+from ddefuzz.findings.codec import packed, unpacked
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, Sighting
@@ -58,15 +60,6 @@ LOST_BEFORE_BEGUN = 20
 
 GRACE_SECONDS = 2.0
 """How long to wait for the last results after the end of a time budget."""
-
-
-class Workers(Protocol):
-    """Runs tasks in a warm worker, or in a process that has captured nothing yet."""
-
-    def submit(
-        self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
-    ) -> Future[Any]:
-        """Run `function(argument)`."""
 
 
 Event: TypeAlias = tuple[Literal["case", "found", "smaller", "confirmed", "lost"], str]
@@ -115,6 +108,7 @@ class Campaign:
     pace: Pace = field(init=False)
     next_undone: int = 0
     start_seconds: float = 0.0
+    spent_before: float = 0.0
     ahead: set[int] = field(default_factory=set)
     elsewhere: dict[str, tuple[Sighting, ...]] = field(default_factory=dict)
     interrupted: bool = False
@@ -124,12 +118,10 @@ class Campaign:
 
     def run(self) -> Summary:
         """Work until the budget is spent or a stop is requested. Everything found is saved."""
-        cases = Upcoming(self.plan.cases())
-        self.ahead = set(self.plan.ahead)
-        self.next_undone = self.plan.start
+        self._restore()
+        done = frozenset(self.tally.digests)
+        cases = Upcoming(index for index in self.plan.shard.cases(self.plan.budget) if index not in done)
         self.start_seconds = self.clock.seconds()
-        if self.plan.start:
-            self._resume_follow_ups()
         while self._submit_work(cases) or self.out.total():
             self._save_results()
             self.interrupted = self.stopped()
@@ -175,13 +167,17 @@ class Campaign:
 
     def _over(self, limit: float | None, grace: float = 0.0) -> bool:
         cpu = self.plan.budget.cpu_seconds
-        spent = cpu is not None and self.tally.total_cpu_seconds() > cpu
+        spent = cpu is not None and self._spent() > cpu
         return spent or (limit is not None and self.clock.seconds() > limit + grace)
+
+    def _spent(self) -> float:
+        """CPU seconds of the workers since the campaign was started or resumed."""
+        return self.tally.total_cpu_seconds() - self.spent_before
 
     def _submit_work(self, cases: Upcoming) -> bool:
         """Fill the queue with cases and follow-ups. False if nothing is left to submit."""
         in_time = not self._over(self.plan.budget.seconds)
-        spent = self.tally.total_cpu_seconds()
+        spent = self._spent()
         waiting = 2 * len(self.to_minimize) + len(self.minimizing) + len(self.to_confirm) + self.out[COLD]
         drawing = cases.index is not None and self.pace.may_draw(self.clock.seconds(), spent, waiting)
         following = in_time and (not drawing or self.pace.is_turn_of_follow_ups(spent))
@@ -211,6 +207,8 @@ class Campaign:
                 take()
             self.database.add_sites(self.torch, self.tally.ledger.drain())
             self.database.advance(self.number, self.next_undone, self.clock.now(), self.ahead)
+            if step := self.tally.drain():
+                self.database.add_step(self.number, packed(step))
         for event in self.events:
             self.listen(event, self.tally)
         self.events.clear()
@@ -288,18 +286,22 @@ class Campaign:
             expired = name in self.plan.known.expired
             is_new = expired or (recorded.is_new and name not in self.plan.known.known)
             seen = Seen(name, sighting.signature, sighting.cause, is_new, seconds, expired=expired)
-            self.tally.findings[name] = msgspec.structs.replace(seen, data_dependent=finding.data_dependent)
+            self.tally.see(msgspec.structs.replace(seen, data_dependent=finding.data_dependent))
             self.events.append(("found", name))
             self._follow(finding)
         return name
 
-    def _resume_follow_ups(self) -> None:
-        """Follow up all open findings that are not confirmed, of this campaign before an interruption or of another
-        one.
-
-        A finding counts as seen by this campaign only if a case shows it.
-        """
-        for finding in self.database.findings():
+    def _restore(self) -> None:
+        """Count again what this campaign counted before it was cut short, and queue the follow-ups that it lacks."""
+        for counted in self.database.steps(self.number):
+            for result in self.tally.restore(unpacked(counted, Step)):
+                if self.guide is not None:
+                    self.guide.take(result.index)
+                    self.guide.learn(result)
+        self.ahead = set(self.tally.digests)
+        self.spent_before = self.tally.total_cpu_seconds()
+        for name in self.tally.findings:
+            finding = self.database.get(name)
             self._follow(finding)
             self._control(finding)
 
@@ -333,14 +335,17 @@ class Campaign:
             what = f"its smallest program was lost in {stage}" if stage else "minimizing was cut short"
             self.events.append(("lost", f"{name}: {what}: {result.reason}; {kept} is kept"))
         if best is not None:
-            self.tally.cpu_seconds["minimize"] += best.cpu_seconds
-            self.pace.followed(best.cpu_seconds)
+            self._followed("minimize", best.cpu_seconds)
             self.database.set_minimal(name, best.program, steps=best.steps, attempts=best.attempts)
             self._update(name, steps=best.steps)
             self.events.append(("smaller", name))
             self.elsewhere[name] = best.sightings
             suspect = msgspec.structs.replace(suspect, program=best.program)
         self.to_confirm.append(lambda: self._confirm(name, suspect))
+
+    def _followed(self, what: str, cpu_seconds: float) -> None:
+        self.tally.cpu_seconds[what] += cpu_seconds
+        self.pace.followed(cpu_seconds)
 
     def _record_elsewhere(self, name: str) -> None:
         """Save the failures of the smallest program of a finding in other stages."""
@@ -362,8 +367,7 @@ class Campaign:
         match result:
             case ConfirmResult(shown=failure, cpu_seconds=seconds):
                 shown = failure is not None
-                self.tally.cpu_seconds["confirm"] += seconds
-                self.pace.followed(seconds)
+                self._followed("confirm", seconds)
             case Lost(outcome="not-judged", reason=reason):
                 # A bug of ddefuzz says nothing about the finding, which stays unconfirmed.
                 self.events.append(("lost", f"{name}: {reason}"))
@@ -388,13 +392,11 @@ class Campaign:
 
     def _end_control(self, name: str, result: ControlResult | Lost) -> None:
         if isinstance(result, ControlResult):
-            self.tally.cpu_seconds["control"] += result.cpu_seconds
-            self.pace.followed(result.cpu_seconds)
+            self._followed("control", result.cpu_seconds)
         self.database.set_control(name, result.control if isinstance(result, ControlResult) else NOT_JUDGED)
         self._update(name, data_dependent=self.database.get(name).data_dependent)
 
     def _update(self, name: str, **changes: object) -> None:
         """Update the counts of a finding, if this campaign has seen it."""
-        seen = self.tally.findings.get(name)
-        if seen is not None:
-            self.tally.findings[name] = msgspec.structs.replace(seen, **changes)
+        if seen := self.tally.findings.get(name):
+            self.tally.see(msgspec.structs.replace(seen, **changes))

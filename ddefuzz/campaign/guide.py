@@ -97,8 +97,7 @@ class Guide:
     """The state of one campaign's search with the strategies `allowed`.
 
     `samples` are the ops that torch has samples of. `sites_in` returns the lines of the guard sites in a file of torch.
-    The cases before `start`, and those in `ahead`, are done: a resumed campaign continues after them. It does not know
-    their results, so its records start empty. `called_case` returns a case that is captured and called
+    `called_case` returns a case that is captured and called
     without the fake stage, and `calling` chooses its program.
     """
 
@@ -106,8 +105,6 @@ class Guide:
     allowed: tuple[str, ...] = STRATEGIES
     samples: tuple[str, ...] = ()
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
-    start: int = 0
-    ahead: frozenset[int] = frozenset()
     called_case: Callable[[int], CalledCase | None] = lambda index: None
     ledger: Ledger = field(default_factory=Ledger)
     kept: list[Kept] = field(default_factory=list)
@@ -131,18 +128,9 @@ class Guide:
 
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.samples, tuple(TEMPLATES), self.seed)
-        self._reset()
-        self._plan()
-        self._plan()
-        for index in (*range(self.start), *sorted(self.ahead)):
-            self.take(index)
-            self.learn(CaseResult(index, ""))
-        if self.start:
-            self._reset()
-
-    def _reset(self) -> None:
         self.strategies = {name: Yield() for name in self.allowed}
-        self.sampler.reset()
+        self._plan()
+        self._plan()
 
     def ready(self, index: int) -> bool:
         """Whether the case is chosen."""

@@ -38,10 +38,13 @@ def start(plan: Plan, database: Database, listen: Listener, stopped: Stopped, on
 
 
 def resume(plan: Plan, entry: CampaignEntry, database: Database, listen: Listener, stopped: Stopped) -> Summary:
-    """Continue a campaign at its first case that was not done. Raises InputError if it would draw other cases."""
-    return _launch(
-        replace(plan, start=entry.next_index, ahead=frozenset(entry.ahead)), database, listen, stopped, entry
-    )
+    """Do the cases of a campaign that were not done. Raises InputError if it would draw other cases."""
+    if entry.next_index and not database.steps(entry.id):
+        raise InputError(
+            f"--resume: campaign {entry.id} was begun by an older ddefuzz, which saved no results of its cases; "
+            "its findings are kept; start a new campaign"
+        )
+    return _launch(plan, database, listen, stopped, entry)
 
 
 def options_of(plan: Plan) -> dict[str, object]:
@@ -120,8 +123,6 @@ def _launch(
                 strategies,
                 versions.samples,
                 partial(lines_in, Path(versions.package)),
-                plan.start,
-                plan.ahead,
                 plan.called_case,
             )
         summary = campaign.run()

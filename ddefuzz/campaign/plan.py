@@ -56,8 +56,7 @@ The first use costs 2.5 CPU seconds in every process.
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The options of a campaign. `start` is the first case, for a resumed campaign. Later cases in `ahead` are done
-    already.
+    """The options of a campaign.
 
     With `in_turn` each case is run in one of the stages, by its index, else in all of them. With `screen` a case is
     captured only if it fails in the fake stage; every `SAMPLED`-th case is captured in any case. With `guided` the
@@ -75,8 +74,6 @@ class Plan:
     stages: tuple[Stage, ...]
     semantics: tuple[Semantics, ...]
     shard: Shard = WHOLE
-    start: int = 0
-    ahead: frozenset[int] = frozenset()
     minimize: bool = True
     case_seconds: float = CASE_SECONDS
     in_turn: bool = False
@@ -84,10 +81,6 @@ class Plan:
     guided: bool = False
     oracles: tuple[str, ...] = CAPTURE
     known: Now = NONE
-
-    def cases(self) -> Iterator[int]:
-        """The indices of the cases to do, in order."""
-        return (index for index in self.shard.cases(self.budget, self.start) if index not in self.ahead)
 
     def is_sampled(self, index: int) -> bool:
         """Whether a case is captured independently of the fake stage. Each stage is sampled equally."""

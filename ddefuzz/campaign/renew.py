@@ -6,9 +6,9 @@ A finding keeps that program if no smaller one shows its signature.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ddefuzz.campaign.tasks import (
     ControlTask,
     MinimizeResult,
     MinimizeTask,
+    Workers,
     run_confirm,
     run_control,
     run_minimize,
@@ -52,15 +53,6 @@ class Renewed(NamedTuple):
     result: MinimizeResult | None
     shown: Failure | None = None
     control: Control = NOT_JUDGED
-
-
-class Workers(Protocol):
-    """Runs tasks in a warm worker, or in a process that has captured nothing yet."""
-
-    def submit(
-        self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
-    ) -> Future[Any]:
-        """Run `function(argument)`."""
 
 
 def can_be_minimized(finding: Finding) -> bool:

@@ -60,10 +60,6 @@ class Sampler:
     def __post_init__(self) -> None:
         self._unopened = Random(f"samples:{self.seed}").sample(self.first, len(self.first))
         self.without_out = frozenset(op for op in (*self.first, *self.others) if not takes_out(op))
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset the yields of forms and ops."""
         self.forms = {form: Yield() for form in UNBACKED_FORMS}
         self.of_ops = {op: Yield() for op in (*self.first, *self.others)}
 

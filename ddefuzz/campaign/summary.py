@@ -11,9 +11,10 @@ import msgspec
 
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.cause import FRAMEWORK_CAUSES
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import Ledger, SiteCount
-from ddefuzz.execute.protocol import APART, EXPLICIT, STAGES, Stage
+from ddefuzz.execute.protocol import APART, EXPLICIT, STAGES, Observation, Stage
 from ddefuzz.generate.origin import name_of
 from ddefuzz.oracles.table import row_of
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -151,9 +152,37 @@ class Summary(msgspec.Struct, frozen=True):
     schema: str = SCHEMA
 
 
+class Step(msgspec.Struct, frozen=True):
+    """What was counted at once: results of cases, and what is now known of findings. `lost` and `cpu_seconds`, which
+    are those of follow-ups, are totals of the campaign.
+    """
+
+    cases: tuple[CaseResult, ...]
+    findings: tuple[Seen, ...]
+    lost: int
+    cpu_seconds: dict[str, float]
+
+
+FOLLOW_UPS = ("minimize", "confirm", "control")
+"""The names of the follow-ups of findings in `cpu_seconds`."""
+
+
+def _countable(result: CaseResult) -> CaseResult:
+    """The result with the signatures of its sightings only: the database has the failures, with their findings."""
+    sightings = []
+    for one in result.sightings:
+        run = one.failure.observation
+        failure = Failure(one.failure.kind, Observation(run.stage, run.semantics, run.outcome), "")
+        sightings.append(msgspec.structs.replace(one, failure=failure, program=None))
+    return msgspec.structs.replace(result, sightings=tuple(sightings))
+
+
 @dataclass(slots=True)
 class Tally:
-    """The counts so far. Results may arrive in any order."""
+    """The counts so far. Results may arrive in any order.
+
+    `unsaved` are the results of cases, and `changed` the findings, since the last step.
+    """
 
     digests: dict[int, str] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
@@ -166,9 +195,38 @@ class Tally:
     findings: dict[str, Seen] = field(default_factory=dict)
     peak_rss_mb: float = 0.0
     lost: int = 0
+    unsaved: list[CaseResult] = field(default_factory=list)
+    changed: dict[str, Seen] = field(default_factory=dict)
+
+    def see(self, seen: Seen) -> None:
+        """Save what is now known of a finding."""
+        self.findings[seen.finding] = self.changed[seen.finding] = seen
+
+    def drain(self) -> Step | None:
+        """What was counted since the last call, None if there is nothing."""
+        if not self.unsaved and not self.changed:
+            return None
+        seconds = {name: self.cpu_seconds[name] for name in FOLLOW_UPS if name in self.cpu_seconds}
+        step = Step(tuple(map(_countable, self.unsaved)), tuple(self.changed.values()), self.lost, seconds)
+        self.unsaved.clear()
+        self.changed.clear()
+        return step
+
+    def restore(self, step: Step) -> tuple[CaseResult, ...]:
+        """Count again what a step has counted. Returns its cases."""
+        for result in step.cases:
+            self.add(result)
+        for seen in step.findings:
+            self.see(seen)
+        self.lost = step.lost
+        self.cpu_seconds.update(step.cpu_seconds)
+        self.ledger.drain()
+        self.drain()
+        return step.cases
 
     def add(self, result: CaseResult) -> None:
         """Count one case."""
+        self.unsaved.append(result)
         stages = [(one.stage, one.reached) for one in result.reached]
         novel = self.ledger.add(stages, result.program)
         strategy = self.strategies.get(name := name_of(result.origin), StrategyCount())

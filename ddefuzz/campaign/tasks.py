@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
 import msgspec
 
 from ddefuzz.classify.failure import Failure
 from ddefuzz.control.model import Control
 from ddefuzz.coverage.reach import Reached
+from ddefuzz.execute.pool import Future
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Semantics, Stage
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
 from ddefuzz.generate.origin import Draw, Origin
 from ddefuzz.oracles.program import CAPTURE, Suspect
 from ddefuzz.program.sizes import CallSize
+
+
+class Workers(Protocol):
+    """Runs tasks in a warm worker, or in a process that has captured nothing yet."""
+
+    def submit(
+        self, function: Callable[[Any], Any], argument: Any, timeout: float, *, cold: bool = False
+    ) -> Future[Any]:
+        """Run `function(argument)`."""
 
 
 class CaseTask(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from ddefuzz.errors import DatabaseError, InputError
 from ddefuzz.findings.url import DatabaseUrl
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0012"
+SCHEMA_REVISION = "0013"
 """The newest file in `migrations/versions`. Opening a database migrates it to this revision."""
 
 _LOCK = 0x64646566

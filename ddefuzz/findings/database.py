@@ -50,6 +50,7 @@ from ddefuzz.findings.schema import (
     ProgressRow,
     ResultRow,
     SiteRow,
+    StepRow,
     SweptRow,
 )
 from ddefuzz.findings.sites import save_sites
@@ -276,11 +277,23 @@ class Database:
         with self._writing() as session:
             session.merge(ProgressRow(campaign_id=campaign, **asdict(progress)))
 
+    def add_step(self, campaign: int, counted: bytes) -> None:
+        """Save what a campaign has counted since its last step. It is kept until the campaign has ended."""
+        with self._writing() as session:
+            session.add(StepRow(campaign_id=campaign, counted=counted))
+
+    def steps(self, campaign: int) -> tuple[bytes, ...]:
+        """What an unfinished campaign has counted, in order."""
+        with self._reading() as session:
+            rows = select(StepRow.counted).where(StepRow.campaign_id == campaign).order_by(StepRow.id)
+            return tuple(session.scalars(rows))
+
     def finish_campaign(self, campaign: int, when: datetime) -> None:
         """Save that a campaign has ended and cannot be resumed."""
         with self._writing() as session:
             row = session.get_one(CampaignRow, campaign)
             row.finished, row.updated = True, stamp(when)
+            session.execute(delete(StepRow).where(StepRow.campaign_id == campaign))
 
     def unfinished(self) -> tuple[Campaign, ...]:
         """The campaigns that can be resumed, the latest first."""

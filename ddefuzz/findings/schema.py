@@ -167,6 +167,16 @@ class ProgressRow(Table):
     findings: Mapped[int]
 
 
+class StepRow(Table):
+    """What an unfinished campaign has counted at once, as JSON, compressed (`codec`)."""
+
+    __tablename__ = "steps"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    campaign_id: Mapped[int] = mapped_column(ForeignKey("campaigns.id", ondelete="CASCADE"), index=True)
+    counted: Mapped[bytes]
+
+
 class SiteRow(Table):
     """`coverage.ledger.SiteRecord`, under one version of torch."""
 

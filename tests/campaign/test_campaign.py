@@ -36,6 +36,7 @@ from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.phase import Left, Phase
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
+from ddefuzz.findings.codec import packed
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.known import NONE, Now
 from ddefuzz.findings.model import Sighting
@@ -132,8 +133,7 @@ def run(
     *,
     stopped: Callable[[], bool] = lambda: False,
     shard: Shard = WHOLE,
-    start: int = 0,
-    ahead: frozenset[int] = frozenset(),
+    number: int | None = None,
     stages: tuple[Stage, ...] = ("export",),
     look: Callable[[Event], None] = lambda _: None,
     known: Now = NONE,
@@ -149,7 +149,7 @@ def run(
         events.append(event)
 
     campaign = Campaign(
-        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, start, ahead, known=known),
+        plan=Plan("default", 7, budget, 2, stages, (EXPLICIT,), shard, known=known),
         database=database,
         workers=workers,
         clock=Clock(lambda: workers.seconds, lambda: epoch + timedelta(seconds=workers.seconds)),
@@ -158,7 +158,8 @@ def run(
         generator="generator=1",
         listen=listen,
         stopped=stopped,
-        number=database.start_campaign(profile="default", seed=7, generator="generator=1", options={}, when=epoch),
+        number=number
+        or database.start_campaign(profile="default", seed=7, generator="generator=1", options={}, when=epoch),
     )
     return campaign.run(), database, events
 
@@ -374,31 +375,37 @@ def test_what_is_stopped_can_be_resumed_where_it_was(tmp_path: Path) -> None:
     (entry,) = database.unfinished()
     assert 0 < entry.next_index <= summary.cases
     again = Workers(("at::native::chunk",))
-    resumed, _, _ = run(tmp_path, again, Budget(cases=50), start=entry.next_index)
+    resumed, _, _ = run(tmp_path, again, Budget(cases=50), number=entry.id)
     assert next(name for name in again.done if "case" in name) == f"case {entry.next_index}"
-    assert resumed.cases == 50 - entry.next_index
+    whole, other, _ = run(tmp_path / "undisturbed", Workers(("at::native::chunk",)), Budget(cases=50))
+    assert counts(resumed) == counts(whole)
+    assert database.findings()[0].count == other.findings()[0].count == 50
+    assert database.steps(entry.id) == ()
+
+
+def counts(summary: Summary) -> dict[str, object]:
+    """The counts of a summary: all but seconds, and the number of the campaign."""
+    found = msgspec.to_builtins(summary)
+    for name in ("seconds", "start_seconds", "cpu_seconds", "growth", "peak_rss_mb", "minimized", "campaign"):
+        del found[name]
+    return {**found, "findings": [{**seen, "first_seconds": 0} for seen in found["findings"]]}
 
 
 def test_what_was_done_ahead_of_a_slower_case_is_not_done_again(tmp_path: Path) -> None:
-    workers = Workers(("",))
-    summary, _, _ = run(tmp_path, workers, Budget(cases=10), start=4, ahead=frozenset({5, 8}))
-    assert [name for name in workers.done if "case" in name] == [f"case {index}" for index in (4, 6, 7, 9)]
-    assert summary.cases == 4
-
-
-def test_what_another_campaign_left_is_followed_up_once_and_counts_when_it_is_seen(tmp_path: Path) -> None:
     tmp_path.mkdir(exist_ok=True)
     database = Database.open(f"sqlite:///{tmp_path / 'campaign.db'}")
-    for site in ("at::native::chunk", "at::native::roll"):
-        database.record(sighting(site, "avoidable"), datetime(2025, 1, 1, tzinfo=UTC))
-    workers = Workers(("at::native::chunk",))
-    summary, database, _ = run(tmp_path, workers, Budget(cases=9), start=2)
-    assert [str(seen.signature.site) for seen in summary.findings] == ["at::native::chunk"]
-    assert sorted(name for name in workers.done if "minimize" in name) == [
-        "minimize at::native::chunk",
-        "minimize at::native::roll",
-    ]
-    assert all(finding.confirmed for finding in database.findings())
+    epoch = datetime(2025, 1, 1, tzinfo=UTC)
+    number = database.start_campaign(profile="default", seed=7, generator="generator=1", options={}, when=epoch)
+    tally = Tally()
+    for index in (0, 3, 1):
+        tally.add(CaseResult(index, f"digest {index}"))
+        step = tally.drain()
+        assert step is not None
+        database.add_step(number, packed(step))
+    workers = Workers(("",))
+    summary, _, _ = run(tmp_path, workers, Budget(cases=6), number=number)
+    assert [name for name in workers.done if "case" in name] == [f"case {index}" for index in (2, 4, 5)]
+    assert summary.digests == tuple(f"digest {index}" for index in range(6))
 
 
 def test_events_are_sent_after_results_are_saved(tmp_path: Path) -> None:

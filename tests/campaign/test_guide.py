@@ -113,16 +113,6 @@ def test_two_rounds_are_ready_at_once_and_no_more() -> None:
     assert not guide.ready(2 * ROUND)
 
 
-def test_a_resumed_campaign_goes_on_after_what_was_done() -> None:
-    samples = tuple(f"op{number}" for number in range(100))  # all of it within the opening, which nothing decides
-    whole = origins(Guide(7, samples=samples), range(4 * ROUND), 4 * ROUND)
-    resumed = Guide(7, samples=samples, start=ROUND + 5)
-    assert not resumed.ready(ROUND + 4)
-    assert [resumed.take(index).origin for index in range(ROUND + 5, 3 * ROUND)] == [
-        whole[index] for index in range(ROUND + 5, 3 * ROUND)
-    ]
-
-
 def test_called_cases_are_chosen_by_what_earlier_cases_reached() -> None:
     def called_case(index: int) -> CalledCase | None:
         return CalledCase(Draw(index, profile=CAPTURES), "aot") if index % 7 == 0 else None
