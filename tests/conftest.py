@@ -19,3 +19,11 @@ def no_internal_error(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     yield
     left = internal.take()
     assert not left, "\n".join(map(str, left))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the fault matrix."""
+    parser.addoption("--all-moments", action="store_true", help="faults: each moment, not only the one in the middle")
+    parser.addoption(
+        "--write-faults", action="store_true", help="faults: write what is seen to tests/faults/results.json"
+    )

@@ -41,23 +41,32 @@ def running_server() -> Iterator[str]:
     if user is not None:
         shutil.chown(folder, user)
 
-    def run(*words: str | Path) -> None:
-        group = None if user is None else pwd.getpwnam(user).pw_gid
-        subprocess.run(
-            words, check=True, user=user, group=group, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-
-    data = folder / "data"
     try:
-        run(tools / "initdb", "-D", data, "-A", "trust", "-U", name, "--no-sync", "-E", "UTF8")
+        _run(folder, tools / "initdb", "-D", "data", "-A", "trust", "-U", name, "--no-sync", "-E", "UTF8")
         options = f"-k {folder} -c listen_addresses= -c fsync=off"
-        run(tools / "pg_ctl", "-D", data, "-w", "-t", "120", "-l", folder / "log", "-o", options, "start")
+        _run(folder, tools / "pg_ctl", "-D", "data", "-w", "-t", "120", "-l", "log", "-o", options, "start")
         try:
             yield f"postgresql://{name}@/{{}}?host={folder}"
         finally:
-            run(tools / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+            _run(folder, tools / "pg_ctl", "-D", "data", "-w", "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def restart(server: str) -> None:
+    """Restart the server of this URL: its connections are closed."""
+    tools = programs()
+    assert tools is not None
+    _run(
+        Path(server.rpartition("host=")[2]), tools / "pg_ctl", "-D", "data", "-w", "-m", "fast", "-l", "log", "restart"
+    )
+
+
+def _run(folder: Path, *words: str | Path) -> None:
+    user = USER if os.getuid() == 0 else None
+    group = None if user is None else pwd.getpwnam(user).pw_gid
+    nowhere = subprocess.DEVNULL
+    subprocess.run(words, check=True, user=user, group=group, cwd=folder, stdout=nowhere, stderr=nowhere)
 
 
 def new_database(server: str) -> str:

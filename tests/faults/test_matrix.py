@@ -1,0 +1,71 @@
+"""The fault matrix: each cell is a real command that is disturbed at one moment.
+
+By default the cells in the middle are run; `pytest -m faults --all-moments` runs all. What is seen is compared with
+`results.json`, of which docs/faults.md is made. `--write-faults` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.faults.commands import COMMANDS, Place
+from tests.faults.matrix import FAULTS, RESTARTED, Cell, cells, drawn
+from tests.faults.page import PAGE, page, results, save
+from tests.faults.trial import outcome_of, undisturbed
+from tests.findings.servers import new_database, running_server
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    with running_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """What each command does if nothing happens."""
+
+    @cache
+    def of(name: str) -> tuple[dict[str, str], dict[str, int]]:
+        folder = tmp_path_factory.mktemp(name)
+        return undisturbed(COMMANDS[name], Place(folder, f"sqlite:///{folder / 'ddefuzz.db'}"))
+
+    return of
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The cells that were asked for."""
+    if "cell" in metafunc.fixturenames:
+        chosen = cells() if metafunc.config.getoption("--all-moments") else drawn(cells())
+        metafunc.parametrize("cell", chosen, ids=[one.name.replace(" / ", "-").replace(" ", "_") for one in chosen])
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+def test_a_fault_is_one_clear_line_and_loses_nothing(
+    cell: Cell, tmp_path: Path, whole: object, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue("server") if cell.fault.name == RESTARTED else ""
+    url = new_database(server) if server else f"sqlite:///{tmp_path / 'ddefuzz.db'}"
+    assert callable(whole)
+    seen = outcome_of(cell, Place(tmp_path, url), server, whole(cell.command.name))
+    if request.config.getoption("--write-faults"):
+        save(cell.name, seen)
+    assert seen == results().get(cell.name)
+
+
+def test_the_page_is_made_of_the_results() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(results()), "run `python -m tests.faults.page`"
+
+
+def test_there_is_a_result_of_each_cell() -> None:
+    assert set(results()) == {one.name for one in cells()}
+
+
+def test_each_fault_says_why_it_is_not_done_elsewhere() -> None:
+    for fault in FAULTS:
+        assert (len(fault.commands) == len(COMMANDS) and len(fault.moments) == 3) == (not fault.elsewhere), fault.name
