@@ -37,7 +37,10 @@ _CAUSES = (
     ("file is not a database", "the file is not an SQLite database", "one, or no file at all"),
     ("malformed", "the file is corrupt", "an intact database (`findings import` makes a new one of the text form)"),
     ("is locked", "another process holds it locked", f"it to be free within {BUSY_TIMEOUT_S:.0f} s"),
-    ("unable to open database file", "it cannot be opened", "a folder that exists and can be written"),
+    (
+        *("unable to open database file", "it cannot be opened"),
+        "a folder that exists and can be written, and open files left (such as `ulimit -n 1024`)",
+    ),
     ("connection refused", "no server answers", "a running server at this address"),
 )
 """Rows of (text in the driver's message, what was found, what was expected)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ def listen(host: str, port: int) -> socket.socket:
         bound.bind(address)
         bound.listen(128)
     except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise  # which says by itself what is expected
         raise UnsupportedError(f"{host}:{port}: {error.strerror}, expected an address that is free (--port)") from error
     return bound
 

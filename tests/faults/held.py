@@ -111,7 +111,7 @@ time.time = lambda: _time() - (HOUR if (FOLDER / "back").exists() else 0.0)
 dates.datetime = Date  # type: ignore[misc]
 if __name__ == "__main__":
     in_command()
-    from ddefuzz.cli.main import main  # noqa: PLC0415
+    from ddefuzz.cli.main import main
 
     main()
 else:
