@@ -108,8 +108,8 @@ def in_command() -> None:
 
 
 time.time = lambda: _time() - (HOUR if (FOLDER / "back").exists() else 0.0)
-dates.datetime = Date  # type: ignore[misc]
 if __name__ == "__main__":
+    dates.datetime = Date  # type: ignore[misc] workers import numpy, which does not bear that
     in_command()
     from ddefuzz.cli.main import main
 

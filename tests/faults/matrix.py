@@ -215,13 +215,13 @@ FAULTS: Final = (
     ),
     Fault(
         "the database is read-only",
-        "`?mode=ro` in its URL",
+        "its URL ends with ?mode=ro",
         *(WITH_DATABASE, ("start",), _nothing),
         f"{NO_DATABASE}; a database that is open stays writable",
     ),
     Fault(
         "the server of the database is restarted",
-        "PostgreSQL, `pg_ctl restart -m fast`",
+        "PostgreSQL, which closes all connections",
         *(WITH_DATABASE, MOMENTS, _restart, NO_DATABASE),
     ),
     Fault(
@@ -230,7 +230,7 @@ FAULTS: Final = (
     ),
     Fault(
         "eight workers on two cores",
-        "`-j 8`, and only two cores may be used",
+        "the option -j 8, and only two cores may be used",
         *(("run", "sweep", "check"), ("start",), _nothing),
         "it is a choice at the start; study has one worker, and serve, import and merge have none",
         words=("-j", "8"),

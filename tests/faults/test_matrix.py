@@ -6,9 +6,11 @@ By default the cells in the middle are run; `pytest -m faults --all-moments` run
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import pytest
 
@@ -18,6 +20,8 @@ from tests.faults.page import PAGE, page, results, save
 from tests.faults.trial import outcome_of, undisturbed
 from tests.findings.servers import new_database, running_server
 
+Whole: TypeAlias = Callable[[str], tuple[dict[str, str], dict[str, int]]]
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
@@ -25,14 +29,21 @@ def server() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One with a short path: below it is the socket of a fork server."""
+    with TemporaryDirectory(prefix="fault-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> object:
+def whole() -> Whole:
     """What each command does if nothing happens."""
 
     @cache
     def of(name: str) -> tuple[dict[str, str], dict[str, int]]:
-        folder = tmp_path_factory.mktemp(name)
-        return undisturbed(COMMANDS[name], Place(folder, f"sqlite:///{folder / 'ddefuzz.db'}"))
+        with TemporaryDirectory(prefix="fault-", dir="/tmp") as folder:
+            return undisturbed(COMMANDS[name], Place(Path(folder), f"sqlite:///{folder}/ddefuzz.db"))
 
     return of
 
@@ -47,12 +58,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.slow
 @pytest.mark.faults
 def test_a_fault_is_one_clear_line_and_loses_nothing(
-    cell: Cell, tmp_path: Path, whole: object, request: pytest.FixtureRequest
+    cell: Cell, folder: Path, whole: Whole, request: pytest.FixtureRequest
 ) -> None:
     server = request.getfixturevalue("server") if cell.fault.name == RESTARTED else ""
-    url = new_database(server) if server else f"sqlite:///{tmp_path / 'ddefuzz.db'}"
-    assert callable(whole)
-    seen = outcome_of(cell, Place(tmp_path, url), server, whole(cell.command.name))
+    url = new_database(server) if server else f"sqlite:///{folder / 'ddefuzz.db'}"
+    seen = outcome_of(cell, Place(folder, url), server, whole(cell.command.name))
     if request.config.getoption("--write-faults"):
         save(cell.name, seen)
     assert seen == results().get(cell.name)

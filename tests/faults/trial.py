@@ -70,7 +70,7 @@ def outcome_of(cell: Cell, place: Place, server: str, whole: tuple[dict[str, str
     rescued = next(place.folder.glob("*-rescued"), None)
     if fault.name != DEADLY:
         assert "leaked" not in ended.stderr, ended.stderr
-        assert not list(place.temporary.iterdir()), "temporary files are left behind"
+        assert _left(place) == []
     fault.undo(place)
     if rescued is not None:
         assert set(before) - {name for name in before if "/" in name} <= {
@@ -91,7 +91,7 @@ def outcome_of(cell: Cell, place: Place, server: str, whole: tuple[dict[str, str
     again = _finished(command, place, again=True)
     assert again.exit in (0, 1), again.stderr
     assert _same((command.results(place, again.stdout), place.recorded() if command.has_database else {}), whole)
-    assert not list(place.temporary.iterdir()), "temporary files are left behind"
+    assert _left(place) == []
     return Outcome(ended.exit, said, BEFORE if before else NOTHING, ended.answers)
 
 
@@ -222,6 +222,11 @@ def _finished(command: Command, place: Place, *, again: bool = False) -> Ended:
         answers = asking.answers_after("")
         stdout, stderr = asking.communicate()
         return Ended(_exit(process), stdout, stderr, answers)
+
+
+def _left(place: Place) -> list[str]:
+    """The temporary files and folders that are left behind."""
+    return [str(path.relative_to(place.temporary)) for path in place.temporary.rglob("*")]
 
 
 def _held(place: Place) -> int:
