@@ -42,6 +42,8 @@ _CAUSES = (
         "a folder that exists and can be written, and open files left (such as `ulimit -n 1024`)",
     ),
     ("connection refused", "no server answers", "a running server at this address"),
+    ("terminating connection", "the server ended the connection", "a server that keeps running"),
+    ("server closed the connection", "the server ended the connection", "a server that keeps running"),
 )
 """Rows of (text in the driver's message, what was found, what was expected)."""
 
@@ -75,7 +77,8 @@ def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:
     _check_place(url, create=create)
     try:
         own: dict[str, Any] = {"connect_args": {"timeout": BUSY_TIMEOUT_S}, "json_deserializer": _json}
-        engine = create_engine(parsed, **own if _is_sqlite(parsed) else {})
+        # A server may have been restarted since the last transaction: its old connections are not used.
+        engine = create_engine(parsed, **own if _is_sqlite(parsed) else {"pool_pre_ping": True})
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
         raise DatabaseError(f"findings database {url}: found no driver for this kind of database: {error}") from error
     except (exc.ArgumentError, ValueError) as error:  # it may quote the whole URL

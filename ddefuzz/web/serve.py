@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ddefuzz.errors import UnsupportedError
+from ddefuzz.errors import UnsupportedError, unsupported_by
 from ddefuzz.findings.database import Database
 from ddefuzz.web.app import make_app
 from ddefuzz.web.security import HEADERS, Access
@@ -53,6 +54,7 @@ def server_of(database: Database, access: Access) -> uvicorn.Server:
         server_header=False,
         timeout_graceful_shutdown=2,
     )
+    logging.getLogger("asyncio").addFilter(_in_one_line)
     return uvicorn.Server(config)
 
 
@@ -85,3 +87,11 @@ class Protocol(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Log what the environment lacks without a traceback. asyncio tries again after a second."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and (limited := unsupported_by(error, "no connection can be accepted")):
+        record.msg, record.args, record.exc_info = f"ddefuzz: {limited}", (), None
+    return True

@@ -19,8 +19,10 @@ import msgspec
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.study.model import Studied
-from tests.campaign.real_campaign import PATIENCE_SECONDS
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
+
+ANSWER_SECONDS: Final = 20.0
+"""How long a person waits for a page."""
 
 HELD: Final = (sys.executable, "-m", "tests.faults.held")
 
@@ -233,7 +235,7 @@ class Browser:
 
     def _ask(self, path: str, data: bytes | None = None) -> tuple[int, str]:
         try:
-            with self._opener.open(self.address + path, data, PATIENCE_SECONDS) as answer:
+            with self._opener.open(self.address + path, data, ANSWER_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

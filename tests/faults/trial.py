@@ -70,7 +70,7 @@ def outcome_of(cell: Cell, place: Place, server: str, whole: tuple[dict[str, str
     rescued = next(place.folder.glob("*-rescued"), None)
     if fault.name != DEADLY:
         assert "leaked" not in ended.stderr, ended.stderr
-        assert _left(place) == []
+        assert not _left(place), _left(place)
     fault.undo(place)
     if rescued is not None:
         assert set(before) - {name for name in before if "/" in name} <= {
@@ -91,7 +91,7 @@ def outcome_of(cell: Cell, place: Place, server: str, whole: tuple[dict[str, str
     again = _finished(command, place, again=True)
     assert again.exit in (0, 1), again.stderr
     assert _same((command.results(place, again.stdout), place.recorded() if command.has_database else {}), whole)
-    assert _left(place) == []
+    assert not _left(place), _left(place)
     return Outcome(ended.exit, said, BEFORE if before else NOTHING, ended.answers)
 
 
