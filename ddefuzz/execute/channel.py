@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd, ForkingPickler
 from pickle import UnpicklingError
 from tempfile import TemporaryFile
@@ -140,15 +139,3 @@ class FileLock:
         self._depth -= 1
         if not self._depth:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
-
-
-class PoolContext(ForkServerContext):
-    """A context with the locks and pipes that pebble makes for a pool."""
-
-    def RLock(self) -> FileLock:  # type: ignore[override]  # noqa: N802
-        """A new lock."""
-        return FileLock()
-
-    def Pipe(self, duplex: bool = True) -> tuple[Any, Any]:  # noqa: N802
-        """A pipe that user code in a worker cannot spoil unnoticed."""
-        return super().Pipe(duplex) if duplex else pipe(*super().Pipe(duplex))

@@ -17,9 +17,10 @@ from functools import partial
 from itertools import count
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from tempfile import gettempdir
+from threading import Lock
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from unittest.mock import patch
@@ -31,7 +32,7 @@ from ddefuzz import internal
 from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
 from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.channel import PoolContext
+from ddefuzz.execute.channel import FileLock, pipe
 from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.phase import Left, left_by
 from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run
@@ -66,8 +67,28 @@ NO_CHANNEL = "the code closes the descriptors of ddefuzz, or writes to them"
 
 _TASKS = count()
 
+_STARTING = Lock()
+"""Held while the environment is changed for the fork server: the pool starts workers in a thread of its own."""
+
 SOCKET_FOLDER_BYTES = 89
 """How long the path of the folder of a socket may be: of the 107 bytes of the socket's own, 18 are its name."""
+
+
+class PoolContext(ForkServerContext):
+    """The context of a pool: its locks and pipes, and a fork server that is always started by `start_server`."""
+
+    def RLock(self) -> FileLock:  # type: ignore[override]  # noqa: N802
+        """A new lock."""
+        return FileLock()
+
+    def Pipe(self, duplex: bool = True) -> tuple[Any, Any]:  # noqa: N802
+        """A pipe that user code in a worker cannot spoil unnoticed."""
+        return super().Pipe(duplex) if duplex else pipe(*super().Pipe(duplex))
+
+    def Process(self, *args: Any, **named: Any) -> ForkServerProcess:  # type: ignore[override]  # noqa: N802
+        """A new process. multiprocessing would start a server that has died without what workers need."""
+        start_server()
+        return ForkServerProcess(*args, **named)
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
@@ -356,13 +377,19 @@ def exit_reason(code: int) -> str:
 
 
 def fork_server(context: C, *, samples: bool = True) -> C:
-    """The context. Its server starts here and imports torch once.
+    """The context. Its server starts here and imports torch once."""
+    context.set_forkserver_preload([PRELOAD_SAMPLES if samples else PRELOAD, "__main__"])
+    start_server()
+    return context
+
+
+def start_server() -> None:
+    """Start the fork server, unless it runs.
 
     The server and its forks block Ctrl-C: a terminal sends it to every process, and the campaign decides when
     they end. Strings have the same hash in all of them, because torch iterates over sets of strings (the
     samples of `meshgrid`).
     """
-    context.set_forkserver_preload([PRELOAD_SAMPLES if samples else PRELOAD, "__main__"])
     scratch = str(scratch_folder())
     if len(os.fsencode(scratch)) <= SOCKET_FOLDER_BYTES:
         # Else multiprocessing makes a folder of its own for the server's socket, which a kill leaves behind.
@@ -370,7 +397,8 @@ def fork_server(context: C, *, samples: bool = True) -> C:
     resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with patch.dict(os.environ, PYTHONHASHSEED="0", TMPDIR=scratch, **{internal.FOLDER: internal.folder()}):
+        started = {"PYTHONHASHSEED": "0", "TMPDIR": scratch, internal.FOLDER: internal.folder()}
+        with _STARTING, patch.dict(os.environ, started):
             forkserver.ensure_running()
     except OSError as error:
         if error.errno is not None:
@@ -381,4 +409,3 @@ def fork_server(context: C, *, samples: bool = True) -> C:
         ) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return context

@@ -14,6 +14,7 @@ from ddefuzz.campaign.guide import ROUND
 from ddefuzz.campaign.lost import TAKEN
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.errors import EXIT_INTERRUPTED, EXIT_UNSUPPORTED
+from ddefuzz.execute.protocol import STAGES
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.program.text import is_program

@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.errors import EXIT_OK, EXIT_UNSUPPORTED
-from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Finding
 from tests.campaign.real_campaign import (
     DDEFUZZ,
     PATIENCE_SECONDS,
     arguments,
     environment,
-    url,
 )
 
 pytestmark = pytest.mark.slow
@@ -37,11 +34,6 @@ def leaves_nowhere(x):
     return x
 fine_args = removes_args = leaves_nowhere_args = (torch.ones(3),)
 """
-
-
-def findings(database: Path) -> tuple[Finding, ...]:
-    with Database.open(url(database), create=False) as opened:
-        return opened.findings()
 
 
 def check(folder: Path, name: str, place: Path | None = None) -> subprocess.CompletedProcess[str]:
