@@ -20,6 +20,10 @@ Polls are counted, not seconds, because Ctrl-Z in a terminal stops this process 
 """
 
 
+UNREADABLE: Final = (psutil.Error, OSError)
+"""What is raised if a process has ended, or if no descriptor is left to read about it."""
+
+
 class Watchdog:
     """Watches from a thread of its own until `end` is called."""
 
@@ -47,19 +51,19 @@ def _fork_server() -> psutil.Process | None:
     number = getattr(vars(forkserver)["_forkserver"], "_forkserver_pid", None)
     try:
         return psutil.Process(number) if number is not None else None
-    except psutil.Error:
+    except UNREADABLE:
         return None
 
 
 def _is_stopped(server: psutil.Process | None) -> bool:
     try:
         return server is not None and server.status() == psutil.STATUS_STOPPED
-    except psutil.Error:
+    except UNREADABLE:
         return False
 
 
 def _send(server: psutil.Process, number: signal.Signals) -> None:
     try:
         server.send_signal(number)
-    except psutil.Error:
+    except UNREADABLE:
         return
