@@ -69,7 +69,8 @@ def in_worker() -> None:
         if entry.stage in ALL_STAGES:
             hold(doing)
 
-    worker.perform, Journal.note = perform_and_hold, note_and_hold  # type: ignore[method-assign]
+    worker.perform = perform_and_hold  # type: ignore[assignment]
+    Journal.note = note_and_hold  # type: ignore[method-assign]
 
 
 def in_command() -> None:
@@ -103,13 +104,14 @@ def in_command() -> None:
             hold("saved")
         closed(self)
 
-    Database.__init__, Database.put = open_and_hold, put_and_hold  # type: ignore[method-assign]
-    Database.decide, Database.close = decide_and_hold, hold_and_close  # type: ignore[method-assign]
+    for name, function in (("__init__", open_and_hold), ("put", put_and_hold), ("decide", decide_and_hold)):
+        setattr(Database, name, function)
+    Database.close = hold_and_close  # type: ignore[method-assign]
 
 
 time.time = lambda: _time() - (HOUR if (FOLDER / "back").exists() else 0.0)
 if __name__ == "__main__":
-    dates.datetime = Date  # type: ignore[misc] workers import numpy, which does not bear that
+    dates.datetime = Date  # type: ignore[misc]  # not in workers: numpy does not bear it
     in_command()
     from ddefuzz.cli.main import main
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from tests.faults.matrix import FAULTS, MOMENTS, Fault
+from tests.faults.commands import MOMENTS
+from tests.faults.matrix import FAULTS, Fault
 from tests.faults.trial import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
