@@ -40,7 +40,7 @@ def results() -> dict[str, Outcome]:
 
 def save(cell: str, outcome: Outcome) -> None:
     """Save what was seen of a cell. Several processes may do so at once."""
-    with RESULTS.with_suffix(".lock").open("w") as lock:
+    with PAGE.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = results() | {cell: outcome}
         text = msgspec.json.format(msgspec.json.encode(dict(sorted(known.items()))), indent=1)
