@@ -315,17 +315,13 @@ class Database:
 
     def add_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
         """Add the guard sites reached under a version of torch to the stored ones."""
-        self._save_sites(torch, records, together)
+        with self._writing() as session:
+            save_sites(session, torch, tuple(records), together)
 
     def merge_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
         """Merge guard sites from another database into the stored ones (`merge.merged_site`)."""
-        self._save_sites(torch, records, merged_site)
-
-    def _save_sites(
-        self, torch: str, records: Iterable[SiteRecord], both: Callable[[SiteRecord, SiteRecord], SiteRecord]
-    ) -> None:
         with self._writing() as session:
-            save_sites(session, torch, tuple(records), both)
+            save_sites(session, torch, tuple(records), merged_site)
 
     def sites(self, torch: str) -> tuple[SiteRecord, ...]:
         """The guard sites reached under a version of torch, ordered by place."""

@@ -78,13 +78,14 @@ def in_command() -> None:
     from ddefuzz.execute import pool  # noqa: PLC0415
     from ddefuzz.findings import connection  # noqa: PLC0415
     from ddefuzz.findings.database import Database  # noqa: PLC0415
+    from ddefuzz.findings.url import DatabaseUrl  # noqa: PLC0415
 
     if clock := os.environ.get("FAULT_CLOCK_SECONDS"):
         pool.clock_seconds = lambda seconds: float(clock)  # type: ignore[attr-defined]
     connection.BUSY_TIMEOUT_S = 1.0
     opened, put, decide, closed = Database.__init__, Database.put, Database.decide, Database.close
 
-    def open_and_hold(self: Database, url: str, **more: bool) -> None:
+    def open_and_hold(self: Database, url: DatabaseUrl, **more: bool) -> None:
         opened(self, url, **more)
         hold("opened")
 
@@ -100,7 +101,7 @@ def in_command() -> None:
         return decide(self, name, decided)
 
     def hold_and_close(self: Database) -> None:
-        if "other.db" not in self.url:  # which `merge` reads in the middle
+        if "other.db" not in str(self.url):  # which `merge` reads in the middle
             hold("saved")
         closed(self)
 
