@@ -13,7 +13,7 @@ from ddefuzz.answers.edits import Source
 def source_of(file: str) -> Source | None:
     """The source of a file named as in frames (`torch/_refs/__init__.py`); None if it is no file of torch."""
     found = find_spec("torch")
-    if found is None or found.origin is None or not file.startswith("torch/"):
+    if found is None or found.origin is None or not file.startswith("torch/") or ".." in file:
         return None
     path = Path(found.origin).parents[1] / file
     return Source(path.read_text(encoding="utf-8")) if path.is_file() else None

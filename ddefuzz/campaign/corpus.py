@@ -34,7 +34,7 @@ from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import read_program
-from ddefuzz.speckey.case import foreign_module, is_key, parse_key
+from ddefuzz.speckey.case import is_key, parse_key, untrusted_function
 
 TRUSTED = "trusted.toml"
 """The file name of a list of user modules that replay may execute."""
@@ -135,7 +135,8 @@ def _calls_of(kind: str | None) -> tuple[CallSize, ...]:
 def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:
     """All cases at or below the paths, sorted by id. Raises `InputError` for a path or a case that cannot be read.
 
-    Cases of user modules are included only with `trust`, because a downloaded folder can contain a list.
+    Cases of user modules are included only with `trust`, because a downloaded folder can contain a list. Cases of other
+    key functions than `KEY_FUNCTIONS` are included without it, but they do not run.
     """
     found: dict[str, KeptCase] = {}
     for path in paths:
@@ -143,15 +144,15 @@ def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase,
             raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
         for file in filterfalse(Path.is_dir, files):
-            found |= {case.id: case for case in program_cases(file)}
+            found |= {case.id: case for case in program_cases(file, trust=trust)}
         for listed in trusted_lists(path) if trust else ():
             found |= {case.id: case for case in trusted_cases(listed)}
     return tuple(found[key] for key in sorted(found))
 
 
-def user_module(case: KeptCase) -> str:
-    """The module of the user that a case of a key function executes. Empty for torch's, and for other cases."""
-    return foreign_module(case.subject.text) if isinstance(case.subject, KeySubject) else ""
+def user_function(case: KeptCase) -> str:
+    """The function that a case of a key function calls only with --trust. Empty for other cases."""
+    return untrusted_function(case.subject.text) if isinstance(case.subject, KeySubject) else ""
 
 
 def trusted_lists(path: Path) -> list[Path]:
@@ -164,10 +165,11 @@ def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(module for path in paths for listed in trusted_lists(path) for module, _ in _read_trusted(listed))
 
 
-def program_cases(file: Path) -> Iterator[KeptCase]:
+def program_cases(file: Path, *, trust: bool = False) -> Iterator[KeptCase]:
     """The cases of a program file. Other files have none.
 
-    The expectation comes from the finding in the same folder, else from the `# expect:` lines.
+    The expectation comes from the finding in the same folder, else from the `# expect:` lines. With `trust`, any key
+    function is called.
     """
     text = read_program(file)
     if text is None:
@@ -177,7 +179,7 @@ def program_cases(file: Path) -> Iterator[KeptCase]:
     if file.name in (MINIMAL, ORIGINAL) and is_there(folder_finding):
         finding = read_finding(file.parent)
         seen = finding.evidence if file.name == MINIMAL else finding.failure
-        yield KeptCase(str(file), subject_of(text), expectation_of(finding, seen), finding.id)
+        yield KeptCase(str(file), subject_of(text, trust=trust), expectation_of(finding, seen), finding.id)
         return
     if not expectations:
         raise InputError(f"{file}: found no line '# expect: …', expected one, such as '# expect: export/explicit ok'")
@@ -194,7 +196,7 @@ def _checked(text: str, where: str) -> tuple[str, ...]:
     return catalogue.parse(text, where).expect
 
 
-def finding_cases(findings: Iterable[Finding], database: str) -> tuple[KeptCase, ...]:
+def finding_cases(findings: Iterable[Finding], database: str, *, trust: bool = False) -> tuple[KeptCase, ...]:
     """The smallest and the original program of each finding of a database, sorted by id.
 
     A finding in the user's own code has no program and so no case. Raises `InputError` for an invalid program.
@@ -208,7 +210,8 @@ def finding_cases(findings: Iterable[Finding], database: str) -> tuple[KeptCase,
             if text is not None:
                 case = f"{finding.id}/{name}"
                 _checked(text, case)
-                cases.append(KeptCase(case, subject_of(text), expectation_of(finding, seen), finding.id, database))
+                subject = subject_of(text, trust=trust)
+                cases.append(KeptCase(case, subject, expectation_of(finding, seen), finding.id, database))
     return tuple(sorted(cases, key=lambda case: case.id))
 
 

@@ -249,7 +249,7 @@ def _elsewhere(
             program = Path(folder, "program.py")
             program.write_text(text, encoding="utf-8")
             target = str(program)
-        words = [interpreter.python, "-m", "ddefuzz", "artifacts", target, "--format", "json", "--output", folder]
+        words = [interpreter.python, "-P", "-m", "ddefuzz", "artifacts", target, "--format", "json", "--output", folder]
         words += ["--timeout", str(timeout), "--unbacked", unbacked, *(("--case", case) if case is not None else ())]
         words += [word for stage in stages for word in ("--stage", stage)]
         words += [word for one in mechanisms for word in ("--semantics", one)]

@@ -10,7 +10,7 @@ import rich_click as click
 
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.interpreters import interpreters_of, pythons_option
-from ddefuzz.cli.options import db_option
+from ddefuzz.cli.options import db_option, trust_option
 from ddefuzz.cli.output import deliver, json_writers, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
@@ -25,10 +25,16 @@ SCHEMA = "ddefuzz.bisect/1"
 @click.command("bisect")
 @click.argument("finding_id", metavar="ID")
 @pythons_option
+@trust_option
 @db_option
 @output_options("text", "json", "jsonl")
 def command(
-    finding_id: str, pythons: tuple[str, ...], db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]
+    finding_id: str,
+    pythons: tuple[str, ...],
+    trust: bool,
+    db: DatabaseUrl,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
 ) -> None:
     """Find the two versions of torch between which a finding was fixed, moved or appeared.
 
@@ -45,7 +51,7 @@ def command(
         def listen(interpreter: Interpreter, cell: Cell) -> None:
             live.say(f"{interpreter.name}: {cell.status}")
 
-        document = {"schema": SCHEMA, **bisected(finding, interpreters, listen)}
+        document = {"schema": SCHEMA, **bisected(finding, interpreters, listen, trust=trust)}
     plain: dict[str, Any] = msgspec.to_builtins(document)
     deliver({"text": lambda _page: bisect_page(plain), **json_writers([plain])}, format_, outputs)
 

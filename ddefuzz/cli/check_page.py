@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
@@ -75,7 +76,10 @@ def _case(document: Document, case: str, page: Page) -> Iterator[RenderableType]
             facts = [*advice_facts(msgspec.structs.replace(advice, changes=offered), problems)]
             if not offered and any(problem.owner.kind == "PyTorch" for problem in problems):
                 facts.append(
-                    ("report", f"`ddefuzz minimize {document.target}` makes a small program of PyTorch's part")
+                    (
+                        "report",
+                        f"`ddefuzz minimize {shlex.quote(document.target)}` makes a small program of PyTorch's part",
+                    )
                 )
             yield _grid(facts, page)
             yield ""

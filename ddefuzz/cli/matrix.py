@@ -16,7 +16,7 @@ from ddefuzz import __version__
 from ddefuzz.campaign.corpus import KeptCase, kept_cases
 from ddefuzz.cli.interpreters import interpreters_of, pythons_option
 from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.options import URL, jobs_option
+from ddefuzz.cli.options import URL, jobs_option, trust_option
 from ddefuzz.cli.output import OutputFile, Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import findings_in
@@ -33,6 +33,7 @@ from ddefuzz.formats.record import Outcome, Report, Result
 from ddefuzz.formats.table import NAMES
 from ddefuzz.repro.case_script import case_script
 from ddefuzz.repro.run import Written
+from ddefuzz.speckey.case import untrusted_function
 from ddefuzz.versions.kept import Kept, files_key
 from ddefuzz.versions.model import Cell, Change, Interpreter, Line, Status, changes
 from ddefuzz.versions.page import write_page
@@ -73,7 +74,7 @@ OUTCOMES: dict[Change, Outcome] = {
     show_default=True,
     help="How often to run a finding again whose failure does not show, each time in a new process.",
 )
-@click.option("--trust", is_flag=True, help="Execute the Python modules that trusted.toml files below PATH list.")
+@trust_option
 @click.option(
     "--page",
     type=OutputFile(),
@@ -115,7 +116,9 @@ def command(
                 under = cells[interpreter.name]
                 kept = None if database is None else Kept(database, interpreter.torch)
                 if findings:
-                    under |= _findings(interpreter, findings, kept, live, runs=runs, jobs=jobs, fresh=fresh)
+                    under |= _findings(
+                        interpreter, findings, kept, live, runs=runs, jobs=jobs, trust=trust, fresh=fresh
+                    )
                 if cases:
                     under |= _cases(interpreter, cases, kept, live, jobs=jobs, trust=trust, fresh=fresh)
     lines = lines_of(cells, {one.id: one.title for one in findings}, [one.id for one in findings])
@@ -135,6 +138,7 @@ def _findings(
     *,
     runs: int,
     jobs: int,
+    trust: bool,
     fresh: bool,
 ) -> dict[str, Cell]:
     """The cells of the findings under one interpreter, kept ones first."""
@@ -145,13 +149,13 @@ def _findings(
 
     def listen(finding: Finding, cell: Cell) -> None:
         cells[finding.id] = cell
-        if kept is not None:
+        if kept is not None and (trust or not untrusted_function(finding.minimal or finding.original or "")):
             kept.save(finding, cell, datetime.now(UTC))
         done = len(cells)
         live.update(f"{interpreter.name}: {done} of {counted(len(findings), 'finding')}", is_last=done == len(findings))
 
     if left:
-        findings_under(interpreter, left, runs, jobs, listen)
+        findings_under(interpreter, left, runs, jobs, listen, trust=trust)
     return cells
 
 

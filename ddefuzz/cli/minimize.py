@@ -19,7 +19,7 @@ from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.minimize_all import minimize_all
-from ddefuzz.cli.options import db_option, jobs_option
+from ddefuzz.cli.options import db_option, jobs_option, trust_option
 from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.errors import EXIT_FOUND, InputError
@@ -37,7 +37,7 @@ from ddefuzz.oracles.program import Suspect, judge_program, kept, shows, suspect
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program
-from ddefuzz.speckey.case import is_key
+from ddefuzz.speckey.case import check_trust, is_key
 
 SCHEMA = "ddefuzz.minimize/1"
 
@@ -100,6 +100,7 @@ class Outcome(msgspec.Struct, frozen=True):
     help="Limit of one capture (with --all: of one finding): CPU seconds of its process, and five times as many "
     "seconds by the clock.",
 )
+@trust_option
 @db_option
 @output_options("text", "json")
 def command(
@@ -111,6 +112,7 @@ def command(
     from_original: bool,
     max_attempts: int,
     timeout: float,
+    trust: bool,
     db: DatabaseUrl,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
@@ -134,8 +136,10 @@ def command(
       ddefuzz minimize model.py:make_model
     """
     if everything:
-        if target is not None or stage or from_original:
-            raise click.UsageError("found --all with ID|FILE, --stage or --from-original, expected --all without them")
+        if target is not None or stage or from_original or trust:
+            raise click.UsageError(
+                "found --all with ID|FILE, --stage, --from-original or --trust, expected --all without them"
+            )
         with Database.open(db, create=False) as database:
             report = _report_text if format_ == "text" else _report_json
             minimize_all(database, after, jobs, max_attempts, timeout, report)
@@ -153,7 +157,7 @@ def command(
         pool = stack.enter_context(Pool(1))
         observe = partial(pool.observe, timeout=timeout)
         if finding is not None:
-            start = _of_finding(finding, from_original=from_original)
+            start = _of_finding(finding, from_original=from_original, trust=trust)
         elif own is not None:
             start = _of_code(own, stage, pool, timeout)
         else:
@@ -220,7 +224,7 @@ def _report_json(one: Renewed) -> None:
     click.echo(json_text(outcome))
 
 
-def _of_finding(finding: Finding, *, from_original: bool) -> Start:
+def _of_finding(finding: Finding, *, from_original: bool, trust: bool) -> Start:
     text = finding.original if from_original or finding.minimal is None else finding.minimal
     if text is None:
         raise InputError(
@@ -231,7 +235,8 @@ def _of_finding(finding: Finding, *, from_original: bool) -> Start:
         raise InputError(
             f"{finding.id}: found no failure stored with this finding, expected one: it says what to minimize for"
         )
-    return Start(suspect_of(text, finding.signature, failure), f"{finding.id}.py", finding.ops)
+    check_trust(text, trust=trust)
+    return Start(suspect_of(text, finding.signature, failure, trust=trust), f"{finding.id}.py", finding.ops)
 
 
 def _of_file(path: Path, stage: Stage | None, observe: Runner) -> Start:

@@ -86,6 +86,12 @@ db_option = click.option(
     "--db", "db", type=URL, default=DEFAULT_DB, show_default=True, help="URL of the findings database."
 )
 
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    help="Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.",
+)
+
 stages_option = click.option(
     "--stage",
     "stages",

@@ -9,11 +9,11 @@ from pathlib import Path
 import rich_click as click
 from rich.console import Group
 
-from ddefuzz.campaign.corpus import KeptCase, finding_cases, kept_cases, trusted_modules, user_module
+from ddefuzz.campaign.corpus import KeptCase, finding_cases, kept_cases, trusted_modules, user_function
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, replay, statuses, statuses_of_findings
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.options import URL, jobs_option
+from ddefuzz.cli.options import URL, jobs_option, trust_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import replay_scripts
@@ -35,12 +35,7 @@ DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
 @click.command("replay")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
 @click.option("--db", "known", type=URL, help="Also replay the findings of this database.")
-@click.option(
-    "--trust",
-    is_flag=True,
-    help="Execute the Python modules that are listed in trusted.toml files below PATH, and the modules of key "
-    "functions that are not torch's.",
-)
+@trust_option
 @click.option("--scripts", is_flag=True, help="Run the stand-alone scripts of the findings instead, one process each.")
 @click.option("--python", metavar="PATH", help="With --scripts: the interpreter, of any torch (default: this one).")
 @click.option("--sites", "url", type=URL, help="Save the guard sites that the cases reach in this database.")
@@ -75,27 +70,29 @@ def command(
     if python is not None and not scripts:
         raise click.UsageError("found --python without --scripts, expected both")
     if scripts:
-        if trust or url is not None:
-            raise click.UsageError("found --trust or --sites with --scripts, expected --scripts without them")
+        if url is not None:
+            raise click.UsageError("found --sites with --scripts, expected one of them")
         folders = paths or (DEFAULT_FINDINGS if known is None else ())
-        replay_scripts(folders, known, python or sys.executable, jobs, format_, outputs)
+        replay_scripts(folders, known, python or sys.executable, jobs, format_, outputs, trust=trust)
         return
     # A downloaded folder may contain a list. So only the project's own lists are trusted by default.
     if not paths and known is None:
         trust, paths = True, tuple(path for path in DEFAULT_PATHS if path.exists())
     cases = kept_cases(paths, trust=trust)
     if known is not None:
-        cases = (*cases, *_cases_of(known))
+        cases = (*cases, *_cases_of(known, trust=trust))
     done = 0
 
     with LiveLine(f"replaying {counted(len(cases), 'case')}") as live:
-        # Name the user modules that are executed, or would be with --trust.
-        said = "executing the user module" if trust else "not executed without --trust: the user module"
-        keyed = {name for case in cases if (name := user_module(case))}
-        for module in (*trusted_modules(paths), *sorted(keyed)):
-            live.say(f"{said} {module}")
+        # Name the user's code that is executed, or would be with --trust.
+        said = "executing" if trust else "not executed without --trust:"
+        keyed = {name for case in cases if (name := user_function(case))}
+        for module in trusted_modules(paths):
+            live.say(f"{said} the user module {module}")
+        for name in sorted(keyed):
+            live.say(f"{said} the key function {name}")
         if not trust:
-            cases = tuple(case for case in cases if not user_module(case))
+            cases = tuple(case for case in cases if not user_function(case))
         if not cases:
             raise NothingRanError(_nothing(paths, known))
 
@@ -128,9 +125,9 @@ def _nothing(paths: tuple[Path, ...], known: DatabaseUrl | None) -> str:
     return f"found no case to replay in {places}, expected programs there"
 
 
-def _cases_of(url: DatabaseUrl) -> tuple[KeptCase, ...]:
+def _cases_of(url: DatabaseUrl, *, trust: bool) -> tuple[KeptCase, ...]:
     with Database.open(url, create=False) as database:
-        return finding_cases(database.findings(), str(url))
+        return finding_cases(database.findings(), str(url), trust=trust)
 
 
 def _page(results: tuple[Replayed, ...], page: Page) -> str:

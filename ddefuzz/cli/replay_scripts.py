@@ -20,8 +20,7 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding, read_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.formats.escape import visible
-from ddefuzz.repro.run import STATUSES, ScriptResult, Written, run_scripts, torch_of
-from ddefuzz.speckey.case import foreign_module
+from ddefuzz.repro.run import STATUSES, ScriptResult, run_scripts, torch_of
 
 SCHEMA = "ddefuzz.scripts/1"
 
@@ -33,6 +32,8 @@ def replay_scripts(
     jobs: int,
     format_: str,
     outputs: tuple[tuple[str, Path], ...],
+    *,
+    trust: bool,
 ) -> None:
     """Run the scripts of the findings below the paths and in the database. Exits with 1 if one fails otherwise."""
     findings = findings_in(paths, url)
@@ -48,23 +49,13 @@ def replay_scripts(
             if result.status == "fails otherwise":
                 live.say(f"{result.status}: {result.finding}")
 
-        results = run_scripts(map(_safe, findings), python, jobs, listen)
+        results = run_scripts(findings, python, jobs, listen, trust=trust)
         if format_ != "text":
             live.say(_total(results))
     report = scripts_report(results, findings, torch_of(python), SCHEMA)
     deliver({"text": lambda page: _page(results, page), **writers_of(report)}, format_, outputs)
     if any(result.status == "fails otherwise" for result in results):
         raise SystemExit(EXIT_FOUND)
-
-
-def _safe(finding: Finding) -> Finding | Written:
-    """The finding, or a script that cannot be written: that of a key function executes its module."""
-    module = foreign_module(finding.minimal or finding.original or "")
-
-    def refused() -> str:
-        raise InputError(f"found a key function of the user's module {module}, which --scripts does not execute")
-
-    return Written(finding.id, finding.kind, refused) if module else finding
 
 
 def findings_in(paths: Iterable[Path], url: DatabaseUrl | None) -> list[Finding]:

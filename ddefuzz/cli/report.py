@@ -102,7 +102,7 @@ def _upstream(finding: Finding, environment_: str, in_versions: str) -> dict[str
 
 def environment() -> str:
     """What `python -m torch.utils.collect_env` prints. Raises `UnsupportedError`."""
-    words = [sys.executable, "-m", "torch.utils.collect_env"]
+    words = [sys.executable, "-P", "-m", "torch.utils.collect_env"]
     try:
         ran = subprocess.run(words, capture_output=True, text=True, check=True, timeout=ENVIRONMENT_SECONDS)
     except (subprocess.SubprocessError, OSError) as error:

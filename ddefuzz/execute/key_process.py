@@ -27,7 +27,7 @@ def in_another_process(target: str, tensors: Sequence[Drawn]) -> list[str]:
     """The texts of the tensors' keys, made in a new process where texts have other hashes."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", __name__, target],
+        [sys.executable, "-P", "-W", "ignore", "-m", __name__, target],
         input=msgspec.json.encode(list(tensors)),
         capture_output=True,
         check=False,

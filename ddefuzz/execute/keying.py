@@ -6,11 +6,12 @@ from ddefuzz.execute.key_process import key_function
 from ddefuzz.execute.keyed import Keyed
 from ddefuzz.keycheck.definition import defined
 from ddefuzz.keycheck.properties import violation
-from ddefuzz.speckey.case import parse_key
+from ddefuzz.speckey.case import check_trust, parse_key
 
 
-def keyed(text: str) -> Keyed:
-    """What the key function of a case does. Raises InputError if there is no such function."""
+def keyed(text: str, *, trust: bool) -> Keyed:
+    """What the key function of a case does. Raises InputError if there is no such function, or it needs `trust`."""
+    check_trust(text, trust=trust)
     case = parse_key(text, "<key>")
     function = key_function(case.function, case.options)
     place = defined(function.key, case.function)

@@ -225,7 +225,7 @@ def _keyed(run: Run) -> Observation:
     if not isinstance(run.subject, KeySubject):
         return _not_judged(run, "it is not a case of a key function")
     try:
-        return Observation(run.stage, run.semantics, "ok", keyed=keyed(run.subject.text))
+        return Observation(run.stage, run.semantics, "ok", keyed=keyed(run.subject.text, trust=run.subject.trust))
     except InputError as error:
         return _not_judged(run, str(error)[:OUTPUT_TAIL])
 

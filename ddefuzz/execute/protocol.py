@@ -114,17 +114,20 @@ class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):
 
 
 class KeySubject(msgspec.Struct, frozen=True, tag="key"):
-    """A case of a key function, by its text form (`speckey.case`). The module of the function is executed."""
+    """A case of a key function, by its text form (`speckey.case`). The module of the function is executed. Without
+    `trust`, only a function of `KEY_FUNCTIONS` is called.
+    """
 
     text: str
+    trust: bool = False
 
 
 Subject: TypeAlias = ProgramSubject | CallableSubject | KeySubject
 
 
-def subject_of(text: str) -> ProgramSubject | KeySubject:
+def subject_of(text: str, *, trust: bool = False) -> ProgramSubject | KeySubject:
     """The subject that a stored text is: a program, or a case of a key function."""
-    return KeySubject(text) if is_key(text) else ProgramSubject(text)
+    return KeySubject(text, trust) if is_key(text) else ProgramSubject(text)
 
 
 class Run(msgspec.Struct, frozen=True):

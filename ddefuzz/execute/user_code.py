@@ -118,7 +118,8 @@ def _executed(path: str) -> ModuleType:
     before = set(sys.modules)
     try:
         with kept_intact(path):
-            _make_importable(Path.cwd())
+            if path.partition(".")[0] not in ("torch", "ddefuzz"):
+                _make_importable(Path.cwd())
             return importlib.import_module(path) if named else _import_file(file.resolve())
     except DdefuzzError:
         raise

@@ -46,26 +46,30 @@ only in memory formats. A second capture costs as much as the first, and guards 
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A program that should show a signature in a stage under a semantics, when it is called at the given sizes."""
+    """A program that should show a signature in a stage under a semantics, when it is called at the given sizes.
+
+    `trust` is that of the subject.
+    """
 
     program: str
     signature: Signature
     stage: Stage
     semantics: Semantics = EXPLICIT
     calls: tuple[CallSize, ...] = ()
+    trust: bool = False
 
 
-def suspect_of(program: str, signature: Signature, failure: Failure) -> Suspect:
+def suspect_of(program: str, signature: Signature, failure: Failure, *, trust: bool = False) -> Suspect:
     """A program that should show a signature in the way of an observed failure: the same stage, semantics and
     sizes.
     """
     seen = failure.observation
-    return Suspect(program, signature, seen.stage, seen.semantics, tuple(call.size for call in seen.calls))
+    return Suspect(program, signature, seen.stage, seen.semantics, tuple(call.size for call in seen.calls), trust)
 
 
 def shows(suspect: Suspect, text: str, runner: Runner) -> Failure | None:
     """The failure by which a program shows the suspected signature; None if it does not."""
-    run = Run(subject_of(text), suspect.stage, suspect.semantics, calls=suspect.calls)
+    run = Run(subject_of(text, trust=suspect.trust), suspect.stage, suspect.semantics, calls=suspect.calls)
     oracle = oracle_of(suspect.signature.kind)
     seen = look(run, runner, (SIZE_OBLIVIOUS,) if oracle.compares else ())[0]
     of_kind = (failure for failure in oracle.judge(seen) if failure.kind == suspect.signature.kind)

@@ -6,12 +6,14 @@ has one worker. So a crash or a hang is one failed item.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ddefuzz.campaign.corpus import TRUSTED, KeptCase, program_cases, trusted_cases, user_module
+from ddefuzz.campaign.corpus import TRUSTED, KeptCase, program_cases, trusted_cases, user_function
 from ddefuzz.campaign.replay import CASE_SECONDS, Replayed, arrived, compare, trial_of
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.pool import Pool
@@ -44,12 +46,13 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterator[CaseItem]:
         """The cases, sorted: one for each stage with an expectation."""
-        cases_of: Callable[[Path], Iterator[KeptCase]] = trusted_cases if self.path.name == TRUSTED else program_cases
+        programs = partial(program_cases, trust=self.is_trusted)
+        cases_of: Callable[[Path], Iterator[KeptCase]] = trusted_cases if self.path.name == TRUSTED else programs
         try:
             cases = sorted(cases_of(self.path), key=lambda case: case.id)
         except DdefuzzError as error:
             raise self.CollectError(str(error)) from error
-        for case in cases if self.is_trusted else (one for one in cases if not user_module(one)):
+        for case in cases if self.is_trusted else (one for one in cases if not user_function(one)):
             yield CaseItem.from_parent(self, name=_name(case), case=case)
 
 
@@ -89,9 +92,9 @@ class CaseItem(pytest.Item):
     def _check_command(self) -> str:
         match self.case.subject:
             case CallableSubject(path=path, case=case) if case is not None:
-                return f"ddefuzz check {path} --case {case}"
+                return shlex.join(["ddefuzz", "check", path, "--case", case])
             case _:
-                return f"ddefuzz check {self.path}"
+                return shlex.join(["ddefuzz", "check", str(self.path)])
 
 
 def _name(case: KeptCase) -> str:

@@ -110,7 +110,7 @@ $subject
 $marking
 $capture
 
-EXPECTED = {"kind": "$kind"}
+EXPECTED = {"kind": $kind}
 
 KINDS = $kinds
 
@@ -171,7 +171,7 @@ def case_script(subject: Subject, stage: Stage, kind: str, title: str) -> str:
         subject=text,
         marking=marking,
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
-        kind=kind,
+        kind=repr(kind),
         kinds=repr(tuple((tuple(sorted(names)), kind) for names, kind in KINDS)),
         eager=eager,
         stage=stage,

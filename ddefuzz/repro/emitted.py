@@ -7,6 +7,7 @@ from typing import Final
 
 import black
 
+from ddefuzz.formats.escape import one_line
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_function
 from ddefuzz.repro.arguments import body_of, fresh, parameters_of, values_of
@@ -45,8 +46,9 @@ MARKER: Final = "# ---\n"
 
 
 def emitted(script: Template, title: str, **parts: object) -> str:
-    """The text of a script."""
-    text = script.substitute(title=title.replace("\\", "\\\\").replace('"', "'"), **parts)
+    """The text of a script. `parts` are code: values in them are written by `repr`."""
+    # No quote and no backslash can end the docstring that begins with the title.
+    text = script.substitute(title=one_line(title).replace("\\", "\\\\").replace('"', "'"), **parts)
     return black.format_str(text, mode=black.Mode(line_length=WIDTH))
 
 

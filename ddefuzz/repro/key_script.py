@@ -19,14 +19,14 @@ _IMPORTED: Final = """
 def key_function():
     from importlib import import_module
 
-    return getattr(import_module("$module"), "$name")
+    return getattr(import_module($module), $name)
 """
 
 _OF_FILE: Final = """
 def key_function():
     from runpy import run_path
 
-    return run_path("$module")["$name"]
+    return run_path($module)[$name]
 """
 
 _OWN_TENSOR: Final = """
@@ -238,7 +238,7 @@ def key_script(case: KeyCase, expected: Expected, title: str) -> str:
         _SCRIPT,
         title,
         imports="\n".join(f"import {one}" for one in modules),
-        key=Template(_OF_FILE if is_file else _IMPORTED).substitute(module=place, name=name),
+        key=Template(_OF_FILE if is_file else _IMPORTED).substitute(module=repr(place), name=repr(name)),
         tensors="\n".join([*_needed(case), tensors]),
         expected=repr(expected.seen),
         check=_CHECKS[case.violates].strip(),

@@ -24,6 +24,7 @@ from ddefuzz.oracles.capture import IN_CALL
 from ddefuzz.repro.call_script import CALLING
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.repro.processes import Cold, Forked
+from ddefuzz.speckey.case import check_trust
 
 SECONDS: Final = 120.0
 """The time limit of one script. Most take 5 s, of which 4 s are the import of torch."""
@@ -38,11 +39,14 @@ not judged       eager raises for the program, this torch has no such op or stag
 
 
 class Written(NamedTuple):
-    """A script to run: the finding or case that it shows, and the kind of its failure. `text` may raise InputError."""
+    """A script to run: the finding or case that it shows, and the kind of its failure. `text` may raise InputError.
+    `stored` is the case that it is written from.
+    """
 
     name: str
     kind: str
     text: Callable[[], str]
+    stored: str = ""
 
 
 class ScriptResult(msgspec.Struct, frozen=True):
@@ -81,7 +85,13 @@ def torch_of(python: str) -> str:
     code = "import torch; print(torch.__version__)"
     try:
         done = subprocess.run(
-            [python, "-c", code], capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
+            [located(python), "-c", code],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=SECONDS,
+            cwd="/",  # `-c` imports from the current folder
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         what = "one that does not answer" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
@@ -100,11 +110,12 @@ def run_scripts(
     seconds: float = SECONDS,
     *,
     forked: bool = False,
+    trust: bool = False,
 ) -> tuple[ScriptResult, ...]:
     """Run the scripts of findings, or scripts that are written when they run. Return the results in order.
 
     `listen` is called with each as soon as it is known. With `forked` each runs in a child of a process that has
-    imported torch (`fork_server`), else in a new process.
+    imported torch (`fork_server`), else in a new process. One that executes the user's code runs only with `trust`.
     """
     lock = Lock()
     with tempfile.TemporaryDirectory(prefix="ddefuzz-scripts-") as folder, ThreadPoolExecutor(jobs) as threads:
@@ -113,9 +124,9 @@ def run_scripts(
         processes = Forked(path, place, jobs, seconds) if forked else Cold(path, place, seconds)
 
         def result_of(one: Finding | Written) -> ScriptResult:
-            written = one if isinstance(one, Written) else Written(one.id, one.kind, partial(finding_script, one))
+            written = one if isinstance(one, Written) else _written(one)
             with guarded(written.name) as guard:
-                result = _result_of(written, processes, place, seconds)
+                result = _result_of(written, processes, place, seconds, trust)
             if guard.error is not None:
                 result = ScriptResult(written.name, "not judged", reason=guard.reason)
             with lock:
@@ -131,8 +142,14 @@ def run_scripts(
             processes.stop()
 
 
-def _result_of(written: Written, processes: Cold | Forked, folder: Path, seconds: float) -> ScriptResult:
+def _written(finding: Finding) -> Written:
+    stored = finding.minimal or finding.original or ""
+    return Written(finding.id, finding.kind, partial(finding_script, finding), stored)
+
+
+def _result_of(written: Written, processes: Cold | Forked, folder: Path, seconds: float, trust: bool) -> ScriptResult:
     try:
+        check_trust(written.stored, trust=trust)
         script = written.text()
     except InputError as error:
         return ScriptResult(written.name, "not judged", reason=str(error))

@@ -8,7 +8,6 @@ otherwise, and 4 if that cannot be judged.
 from __future__ import annotations
 
 import inspect
-import json
 from string import Template
 from typing import Final
 
@@ -170,7 +169,8 @@ _NATIVE_FRAMES: Final = """os.environ["TORCH_SYMBOLIZE_MODE"] = "fast"  # names 
             torch.fx.experimental._config.extended_debug_cpp = True  # C++ frames in the message
             """
 
-_PLACE: Final = "the place of the table of internal names"
+_PLACE: Final = "INTERNAL = ()\n"
+"""A line that no text of a finding can be, because each is within one line."""
 
 _RECOGNIZERS: Final = {"by_python": by_python, "by_native": by_native, "by_message": by_message}
 
@@ -197,7 +197,7 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
         marking=marking,
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
         expected=repr(expected.seen),
-        internal=f'INTERNAL = "{_PLACE}"\n' if "INTERNAL" in arguments else "",
+        internal=_PLACE if "INTERNAL" in arguments else "",
         known=", ".join(arguments),
         last="len(chain) - 1" if expected.is_root else 'names.index(EXPECTED["exception"])',
         recognizer=recognizer,
@@ -206,7 +206,7 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
         stage=stage,
     )
     # A table that black would give a line for each name.
-    return script.replace(f'"{_PLACE}"', _table(expected.internal))
+    return script.replace(f"\n{_PLACE}", f"\nINTERNAL = {_table(expected.internal)}\n", 1)
 
 
 def marking_of(program: Program, stage: str) -> str:
@@ -216,11 +216,16 @@ def marking_of(program: Program, stage: str) -> str:
     return Template(_MARKING).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else ""
 
 
+def _quoted(text: str) -> str:
+    """A text as black writes it."""
+    return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
+
+
 def _table(names: tuple[str, ...]) -> str:
     """The source of a tuple of names, with several names a line."""
     lines: list[str] = []
     for name in names:
-        item = f"{json.dumps(name)},"
+        item = f"{_quoted(name)},"
         if lines and len(f"    {lines[-1]} {item}") <= WIDTH:
             lines[-1] += f" {item}"
         else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
 import math
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -31,8 +32,23 @@ HEADER: Final = "# ddefuzz key v1"
 _NAMES: Final = ("function", "violates", "options", "tensors")
 """The names that a text assigns, in this order."""
 
-OWN_MODULES: Final = ("torch", "ddefuzz")
-"""The packages whose modules are executed for a stored case. Any other module is executed only with --trust."""
+KEY_FUNCTIONS: Final = frozenset(
+    (
+        "ddefuzz.speckey.key:key",
+        *(
+            f"ddefuzz.keycheck.planted:{name}"
+            for name in (
+                *("asks_sizes", "forgets_strides", "hashes_text"),
+                *("keeps_tensor", "returns_list", "tells_offset"),
+            )
+        ),
+        "torch._dynamo.guards:extract_tensor_metadata",
+        "torch._inductor.codecache:extract_tensor_metadata_for_cache_key",
+        "torch._subclasses.fake_tensor:extract_tensor_metadata",
+        "torch.fx.passes.shape_prop:_extract_tensor_metadata",
+    )
+)
+"""The functions that are called for a stored case. Any other, also one of torch, is called only with --trust."""
 
 
 def _expression(api: torch_api.Api) -> str:
@@ -95,8 +111,8 @@ KINDS: Final = tuple(_TEXTS)
 
 
 class KeyCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A case. `function` is MODULE:FUNCTION or FILE:FUNCTION. The sizes of the tensor for `adds-no-guard` are those of
-    an example: all of them are unbacked.
+    """A case. `function` is MODULE:FUNCTION, or FILE:FUNCTION as `check-key --db` was given it. The sizes of the tensor
+    for `adds-no-guard` are those of an example: all of them are unbacked.
     """
 
     function: str
@@ -110,12 +126,21 @@ def is_key(text: str) -> bool:
     return text.startswith("# ddefuzz key v")
 
 
-def foreign_module(text: str) -> str:
-    """The module of a case's function if it is the user's code. Empty if it is torch's or ddefuzz's, or no case."""
-    if not is_key(text):
-        return ""
-    module = parse_key(text, "<key>").function.rpartition(":")[0]
-    return "" if module.partition(".")[0] in OWN_MODULES and not module.endswith(".py") else module
+def untrusted_function(text: str) -> str:
+    """The function of a stored case that is called only with --trust. Empty for one of `KEY_FUNCTIONS`, and for a text
+    that is no case of a key function.
+    """
+    function = parse_key(text, "<key>").function if is_key(text) else ""
+    return "" if function in KEY_FUNCTIONS else function
+
+
+def check_trust(text: str, *, trust: bool) -> None:
+    """Raise InputError if a stored case executes code that needs `trust`. All runs of stored cases pass here, in a
+    worker (`execute.keying`) and as a stand-alone script (`repro.run`).
+    """
+    function = "" if trust else untrusted_function(text)
+    if function:
+        raise InputError(f"found the key function {function}, which is executed only with --trust")
 
 
 def print_key(case: KeyCase) -> str:
@@ -168,9 +193,9 @@ def parse_key(text: str, path: str) -> KeyCase:
     if wrong is not None:
         raise InputError(f"{path}: found {str(wrong)[:300]}, expected a tensor of at most {_MOST} elements")
     wanted = TENSORS[case.violates]
-    if len(case.tensors) != wanted or ":" not in case.function:
+    if len(case.tensors) != wanted or not _is_function(case.function):
         raise InputError(
-            f"{path}: found {len(case.tensors)} tensors and the function {case.function!r}, "
+            f"{path}: found {len(case.tensors)} tensors and the function {case.function[:300]!r}, "
             f"expected {wanted} and MODULE:FUNCTION"
         )
     return case
@@ -187,6 +212,17 @@ _MOST: Final = 1 << 20
 
 def _name(one: ast.Assign) -> str:
     return ", ".join(map(ast.unparse, one.targets))
+
+
+def _is_function(text: str) -> bool:
+    """Whether a text is MODULE:FUNCTION, or FILE:FUNCTION for a file of Python."""
+    place, _, name = text.rpartition(":")
+    is_file = place.endswith(".py") and place.isprintable()
+    return all(map(_is_identifier, (name,) if is_file else (*place.split("."), name)))
+
+
+def _is_identifier(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def _is_tensor(one: Drawn) -> bool:

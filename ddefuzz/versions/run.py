@@ -52,6 +52,8 @@ def findings_under(
     runs: int,
     jobs: int,
     listen: Callable[[Finding, Cell], None],
+    *,
+    trust: bool,
 ) -> None:
     """Call `listen` with the cell of each finding, as soon as it is known.
 
@@ -67,7 +69,7 @@ def findings_under(
         else:
             again.append(by_id[result.finding])
 
-    run_scripts(findings, interpreter.python, jobs, once, forked=True)
+    run_scripts(findings, interpreter.python, jobs, once, forked=True, trust=trust)
     results: dict[str, list[ScriptResult]] = {finding.id: [] for finding in again}
 
     def cold(result: ScriptResult) -> None:
@@ -76,7 +78,7 @@ def findings_under(
         if len(ran) == runs:
             listen(by_id[result.finding], cell_of([one.status for one in ran], [_reason(one) for one in ran]))
 
-    run_scripts([finding for finding in again for _ in range(runs)], interpreter.python, jobs, cold)
+    run_scripts([finding for finding in again for _ in range(runs)], interpreter.python, jobs, cold, trust=trust)
 
 
 def _reason(result: ScriptResult) -> str:
@@ -88,7 +90,18 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, *, t
 
     Raises `UnsupportedError` if that ddefuzz does not end, or prints something else.
     """
-    words = [interpreter.python, "-m", "ddefuzz", "replay", *map(str, paths), "-j", str(jobs), "--format", "jsonl"]
+    words = [
+        interpreter.python,
+        "-P",
+        "-m",
+        "ddefuzz",
+        "replay",
+        *map(str, paths),
+        "-j",
+        str(jobs),
+        "--format",
+        "jsonl",
+    ]
     words += ["--trust"] if trust else []
     replay = f"--python {interpreter.python}: its `ddefuzz replay`"
     try:
@@ -156,7 +169,7 @@ def lines_of(cells: Mapping[str, Mapping[str, Cell]], titles: Mapping[str, str],
 
 
 def bisected(
-    finding: Finding, interpreters: Sequence[Interpreter], listen: Callable[[Interpreter, Cell], None]
+    finding: Finding, interpreters: Sequence[Interpreter], listen: Callable[[Interpreter, Cell], None], *, trust: bool
 ) -> dict[str, Any]:
     """The two neighbours between which the finding's status changes, by binary search over versions in order.
 
@@ -166,7 +179,7 @@ def bisected(
 
     def status(at: int) -> Status:
         if at not in cells:
-            findings_under(interpreters[at], [finding], 1, 1, lambda _, cell: cells.update({at: cell}))
+            findings_under(interpreters[at], [finding], 1, 1, lambda _, cell: cells.update({at: cell}), trust=trust)
             listen(interpreters[at], cells[at])
         return cells[at].status
 

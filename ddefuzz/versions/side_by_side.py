@@ -99,7 +99,7 @@ class _Process:
         self._python = interpreter.python
         self._errors = TemporaryFile()  # noqa: SIM115 closed with the process
         self._process = subprocess.Popen(
-            [interpreter.python, "-m", "ddefuzz.versions.see", str(jobs)],
+            [interpreter.python, "-P", "-m", "ddefuzz.versions.see", str(jobs)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -126,7 +126,7 @@ CASES = """\
 import sys
 if sys.argv[1] == "-c":
     print("2.13.0")
-elif sys.argv[1] == "-m":
+elif sys.argv[2] == "-m":
     {replay}
 """
 

@@ -130,7 +130,6 @@ def test_an_interpreter_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_what_does_not_go_together(tmp_path: Path) -> None:
-    assert scripts(tmp_path, "--trust").exit_code == 2
     assert scripts(tmp_path, "--sites", "sqlite:///x.db").exit_code == 2
     assert CliRunner().invoke(command, [str(tmp_path), "--python", "python"]).exit_code == 2
     (tmp_path / "empty").mkdir()

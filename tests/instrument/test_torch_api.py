@@ -32,6 +32,7 @@ ALLOWED = {
     "oracles/verdict.py": SOURCE_DATA,
     "coverage/unreached.py": SOURCE_DATA,
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
+    "speckey/case.py": "the key functions of torch that a stored case may call; tests call them",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/call_script.py": "as repro/script.py",
     "repro/case_script.py": "as repro/script.py",

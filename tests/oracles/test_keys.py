@@ -94,14 +94,16 @@ def test_a_violation_is_stored_shown_replayed_and_minimized(tmp_path: Path, monk
         assert expected in run("report", name, "--db", db, "--format", form).stdout
 
     refused = run("replay", "--db", db)
-    assert "not executed without --trust: the user module mine.py" in refused.stderr
+    assert "not executed without --trust: the key function mine.py:key" in refused.stderr
     assert "found no case to replay" in str(refused.exception)
     assert run("replay", "--db", db, "--trust").exit_code == 0
     assert "1 of 1 runs" not in shown
-    assert run("minimize", name, "--db", db).exit_code == 0
+    assert "executed only with --trust" in str(run("minimize", name, "--db", db).exception)
+    assert run("minimize", name, "--db", db, "--trust").exit_code == 0
     assert "3 of 3 runs" in run("findings", "show", name, "--db", db).stdout
     assert run("findings", "export", "out", "--db", db).exit_code == 0
     assert "not judged" in run("replay", "out", "--scripts").stdout, "the module is not torch's"
+    assert "1 shows" in run("replay", f"out/{name}", "--scripts", "--trust").stdout
     Path("mine.py").write_text("def key(tensor):\n    return tensor.dtype, tuple(tensor.shape), tensor.stride()\n")
     assert "gone" in run("replay", "out", "--trust").stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,16 @@ import pytest
 from ddefuzz.errors import InputError
 from ddefuzz.findings.textform import read_finding, read_findings
 from ddefuzz.program.text import is_program
-from ddefuzz.speckey.case import Drawn, KeyCase, foreign_module, is_key, parse_key, print_key
+from ddefuzz.speckey.case import (
+    KEY_FUNCTIONS,
+    Drawn,
+    KeyCase,
+    check_trust,
+    is_key,
+    parse_key,
+    print_key,
+    untrusted_function,
+)
 from ddefuzz.speckey.options import Options
 from ddefuzz.view.facts import facts_of
 from ddefuzz.view.source import site_lines
@@ -56,6 +66,13 @@ def test_a_case_is_a_text_and_back() -> None:
         ('"kind": "meta"', '"colour": "red"', "Object contains unknown field `colour`"),
         (TEXT[TEXT.index("    {") : TEXT.index("    {", 200)], "", "found 1 tensors"),
         ("guards:extract", "guards.extract", "expected 2 and MODULE:FUNCTION"),
+        ("torch._dynamo", "torch.x;import os", "expected 2 and MODULE:FUNCTION"),
+        ("torch._dynamo", "torch.import", "expected 2 and MODULE:FUNCTION"),
+        ("torch._dynamo", "torch..guards", "expected 2 and MODULE:FUNCTION"),
+        ("_metadata", "_metadata.f", "expected 2 and MODULE:FUNCTION"),
+        ("_metadata", "_metadata()", "expected 2 and MODULE:FUNCTION"),
+        ("torch._dynamo.guards", "evil\\n.py", "expected 2 and MODULE:FUNCTION"),
+        ("torch._dynamo.guards", "/evil.txt", "expected 2 and MODULE:FUNCTION"),
         ("tensors = [", "tensors = [[", "expected assignments of literals"),
     ],
 )
@@ -65,12 +82,33 @@ def test_another_text_is_one_line(old: str, new: str, said: str) -> None:
         parse_key(TEXT.replace(old, new, 1), "case.py")
 
 
-def test_only_modules_of_torch_are_executed_for_a_stored_case() -> None:
-    assert not foreign_module(TEXT)
-    assert foreign_module(TEXT.replace("torch._dynamo", "subprocess")) == "subprocess.guards"
-    assert foreign_module(TEXT.replace("torch._dynamo.guards", "torch.py")) == "torch.py"
-    assert foreign_module(TEXT.replace("torch._dynamo.guards", "torchy")) == "torchy"
-    assert not foreign_module("def program(x): ...")
+@pytest.mark.parametrize(
+    "function",
+    [
+        "subprocess:run",
+        "torch.py:f",
+        "torchy:f",
+        "torch:os",
+        "torch.hub:urlopen",
+        "torch.utils.collect_env:run",
+        "/x/y.py:f",
+    ],
+)
+def test_only_listed_functions_are_called_for_a_stored_case(function: str) -> None:
+    assert not untrusted_function(TEXT)
+    other = TEXT.replace(CASE.function, function)
+    assert untrusted_function(other) == function
+    with pytest.raises(InputError, match=f"^found the key function {function}, which is executed only with --trust$"):
+        check_trust(other, trust=False)
+    check_trust(other, trust=True)
+    check_trust("def program(x): ...", trust=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", sorted(KEY_FUNCTIONS))
+def test_a_listed_function_is_of_its_module(function: str) -> None:
+    module, _, name = function.partition(":")
+    assert getattr(import_module(module), name).__module__ == module
 
 
 def test_a_damaged_case_in_a_folder_of_findings_is_one_line(tmp_path: Path) -> None:
