@@ -73,10 +73,15 @@ class Case:
 
 def print_program(program: Program, expect: tuple[str, ...] = ()) -> str:
     """The canonical text of a program."""
-    lines = [HEADER, *(f"# expect: {entry}" for entry in expect)]
+    lines = [HEADER, *(f"# expect: {_one_line(entry)}" for entry in expect)]
     if program.inputs:
         lines.append(f"# inputs: {'; '.join(map(_print_values, program.inputs))}")
     return "\n".join([*lines, print_function(program), ""])
+
+
+def _one_line(text: str) -> str:
+    """A text that no line ends in: it is a comment."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def print_function(program: Program) -> str:

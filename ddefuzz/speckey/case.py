@@ -188,7 +188,7 @@ def parse_key(text: str, path: str) -> KeyCase:
     try:
         case = msgspec.convert(fields, KeyCase)
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
     wrong = next((one for one in case.tensors if not _is_tensor(one)), None)
     if wrong is not None:
         raise InputError(f"{path}: found {str(wrong)[:300]}, expected a tensor of at most {_MOST} elements")

@@ -1,0 +1,581 @@
+"""No text that is stored executes: payloads in every text field of every record, through every command that reads it.
+
+Each payload makes a file, the canary, if it runs as Python or as a shell command. What a test counts is printed at its
+end: fields, texts and commands (`pytest -s tests/cli/test_canary.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+import tomli_w
+from click.testing import CliRunner, Result
+
+from ddefuzz.campaign.corpus import ExpectedOutcome, Trusted
+from ddefuzz.classify.rules import Rules
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.cli.main import cli
+from ddefuzz.errors import DdefuzzError
+from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.known import Known
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.rows import id_of
+from ddefuzz.findings.schema import Table
+from ddefuzz.findings.textform import read_finding
+from ddefuzz.formats.table import NAMES
+from ddefuzz.ops import catalogue
+from ddefuzz.program.text import print_program
+from ddefuzz.repro.finding import expected_of, finding_script
+from ddefuzz.repro.processes import Forked
+from ddefuzz.repro.snippet import capture_snippet, finding_snippet
+from ddefuzz.repro.upstream import exportdb_example, unit_test
+from ddefuzz.speckey.case import is_key, parse_key, print_key
+from tests.cli import canary_fields as fields
+from tests.cli.canary_fields import FINDING_FIELDS, Field, payloads
+from tests.web.served import client_of
+
+ROOT = Path(__file__).parents[2] / "findings"
+
+EMITTERS: tuple[Callable[[Finding], str], ...] = (
+    finding_script,
+    finding_snippet,
+    capture_snippet,
+    unit_test,
+    exportdb_example,
+)
+"""What writes Python for a finding."""
+
+
+@cache
+def bases() -> dict[str, Finding]:
+    """A committed finding for each way to recognize a failure, with the name of that way."""
+    first: dict[str, Finding] = {}
+    for place in sorted({re.sub(r"-[0-9a-f]+$", "", one.name): one for one in ROOT.glob("*-*")}.values()):
+        finding = read_finding(place)
+        with suppress(DdefuzzError):
+            first.setdefault(expected_of(finding).recognizer, finding)
+    return first
+
+
+def base(name: str) -> dict[str, Any]:
+    return small(read_finding(next(iter(sorted(ROOT.glob(f"{name}-*"))))))
+
+
+def small(finding: Finding) -> dict[str, Any]:
+    """A finding as a document, with its first occurrence alone."""
+    document: dict[str, Any] = msgspec.to_builtins(finding)
+    return {**document, "occurrences": document["occurrences"][:1]}
+
+
+def with_id(document: dict[str, Any], number: int) -> dict[str, Any]:
+    """The document with the id of its signature, as an attacker writes it."""
+    site = document["site"]
+    site = Site(site["language"], site.get("module"), site.get("function"))
+    return {**document, "id": id_of(Signature(document["kind"], site, document["anchor"]).key, number)}
+
+
+def hostile(document: dict[str, Any], field: Field, text: str, number: int = 1) -> dict[str, Any]:
+    found = fields.hostile(document, field, text)
+    return found if field == ("id",) else with_id(found, number)
+
+
+def emitted(finding: Finding, stages: Iterable[Stage] = ()) -> Iterator[str]:
+    """The texts of Python that are written for a finding, also in other stages."""
+    for emit in (*EMITTERS, *(partial(finding_script, stage=stage) for stage in stages)):
+        with suppress(DdefuzzError):
+            yield emit(finding)
+
+
+def assert_inert(code: str) -> None:
+    """No code of a payload is code in a text: all of it is in literals and comments."""
+    for node in ast.walk(ast.parse(code)):
+        assert not (isinstance(node, ast.Name) and node.id == "__import__"), code
+        assert not (isinstance(node, ast.Attribute) and node.attr == "touch"), code
+
+
+def emitted_of(finding: Finding, known: set[str]) -> Iterator[str]:
+    """The same, without those of findings for which the same is written."""
+    expected = None
+    with suppress(DdefuzzError):
+        expected = expected_of(finding)
+    parts = (finding.title, finding.site, finding.minimal, finding.original, finding.stage, finding.shown_ops, expected)
+    if repr(parts) not in known:
+        known.add(repr(parts))
+        yield from emitted(finding)
+
+
+def converted(document: dict[str, Any]) -> Finding | None:
+    """The record, if the document is one with programs that are read."""
+    try:
+        finding = msgspec.convert(document, Finding)
+        for text in filter(None, (finding.minimal, finding.original)):
+            parsed(text)
+        str(finding.title)
+    except (DdefuzzError, msgspec.ValidationError):
+        return None
+    return finding
+
+
+def parsed(text: str) -> str:
+    """A stored case as it is printed again."""
+    if is_key(text):
+        return print_key(parse_key(text, "x"))
+    case = catalogue.parse(text, "x")
+    return print_program(case.program, case.expect)
+
+
+def printed(table: Counter[str]) -> None:
+    """The counts of a test."""
+    sys.stdout.write("\n" + "".join(f"{number:>8} {what}\n" for what, number in table.items()))
+
+
+def test_every_kind_of_field_of_a_finding_is_found() -> None:
+    """A new field of a record is one of these without a change here."""
+    assert {("given_title",), ("notes", "*", "text"), ("shown", "observation", "raised", "asked")} < set(FINDING_FIELDS)
+    assert ("occurrences", "*", "observed", "observation", "exceptions", "*", "message") in FINDING_FIELDS
+    assert ("shown", "observation", "keyed", "asked", "code") in FINDING_FIELDS
+    assert len(set(FINDING_FIELDS)) == len(FINDING_FIELDS) > 1_000
+
+
+@pytest.mark.parametrize("name", ["dde", "key-confuses"])
+def test_a_field_of_a_finding_does_not_execute_in_what_is_emitted(name: str, tmp_path: Path) -> None:
+    """One payload for each field: all of them are in the slow test."""
+    table, document, known = Counter[str](), base(name), set[str]()
+    texts = itertools.cycle(payloads(tmp_path / "canary").values())
+    for field, text in zip(FINDING_FIELDS, texts, strict=False):
+        finding = converted(hostile(document, field, text))
+        table["fields refused" if finding is None else "fields read"] += 1
+        for code in emitted_of(finding, known) if finding is not None else ():
+            assert_inert(code)
+            table["texts of Python"] += 1
+    printed(table)
+    assert table["texts of Python"] > 10
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("name", ["dde", "key-confuses"])
+def test_a_token_of_a_case_file_does_not_execute(name: str, tmp_path: Path) -> None:
+    table, document = Counter[str](), base(name)
+    expecting = "# expect: export/explicit dde at at::native::chunk\n"
+    text = document["minimal"].replace("# inputs", f"{expecting}# inputs", 1)
+    for payload in payloads(tmp_path / "canary").values():
+        for _, changed in fields.hostile_texts(text, payload):
+            try:
+                again = parsed(changed)
+            except DdefuzzError:
+                table["refused"] += 1
+                continue
+            table["read"] += 1
+            assert_inert(again)
+            with suppress(DdefuzzError):
+                assert_inert(finding_snippet(msgspec.convert({**document, "minimal": changed}, Finding)))
+                table["snippets"] += 1
+    printed(table)
+    assert table["read"] > 10
+    assert not (tmp_path / "canary").exists()
+
+
+# Commands
+
+
+def run(*words: str, given: str = "") -> Result:
+    return CliRunner().invoke(cli, words, input=given)
+
+
+def assert_said(result: Result, words: Sequence[str], wrong: list[str]) -> None:
+    """A command ends with results or with one line."""
+    error = result.exception
+    if error is not None and not isinstance(error, DdefuzzError | SystemExit | click.ClickException):
+        wrong.append(f"{' '.join(words)[:200]}: {type(error).__name__}: {error}"[:400])
+
+
+def of_all(folder: Path, db: str, out: Path) -> Iterator[tuple[str, ...]]:
+    """The commands about all findings of a folder or a database that run no program."""
+    yield "findings", "import", str(folder), "--db", db
+    for format_ in ("text", *NAMES):
+        yield "findings", "list", "--all", "--db", db, "--format", format_
+        yield "report", "--all", "--db", db, "--format", format_ if format_ != "text" else "markdown"
+    yield "findings", "export", str(out / "exported"), "--db", db
+    yield "findings", "import", str(out / "exported"), "--db", f"sqlite:///{out}/again.db"
+    yield "findings", "merge", db, "--db", f"sqlite:///{out}/merged.db"
+    yield "findings", "reclassify", "--db", db
+    yield "triage", "--all", "--db", db, "--who", "ada"
+    yield "answers", "--stored", "--db", db
+    yield "answers", "--stored", "--db", db, "--format", "markdown"
+    yield "sites", "--db", db
+    yield "sites", "--db", db, "--format", "html"
+    yield "sweep", "--report", "--db", db
+    yield "corpus", "list", str(folder)
+    yield "corpus", "fmt", "--check", str(folder)
+
+
+def of_one(name: str, db: str, out: Path) -> Iterator[tuple[str, ...]]:
+    """The commands about one finding that run no program."""
+    for option in ("--repro", "--snippet", "--minimal", "--original"):
+        yield "findings", "show", name, "--db", db, option
+    yield "findings", "show", name, "--db", db
+    yield "findings", "show", name, "--db", db, "--format", "json"
+    for format_ in ("issue", "unittest", "exportdb", *NAMES):
+        yield "report", name, "--db", db, "--format", format_
+    yield "findings", "note", name, "seen", "--db", db, "--who", "ada"
+    yield "corpus", "promote", name, "--db", db, "--corpus", str(out / "corpus")
+
+
+PAGES = ("/", "/findings", "/findings?data=all&q=x", "/sites", "/versions", "/census", "/campaigns")
+
+
+def pages_of(db: str, ids: Iterable[str]) -> Counter[str]:
+    """How often each page of the dashboard is shown."""
+    table = Counter[str]()
+    with Database.open(db) as database:
+        client = client_of(database)
+        for path in (*PAGES, *(f"/findings/{name}{rest}" for name in ids for rest in ("", "/repro.py"))):
+            answer = client.get(path)
+            table["dashboard"] += 1
+            if path.endswith(".py") and answer.status_code == 200:
+                assert_inert(answer.text)
+    return table
+
+
+def commands_in(text: str) -> Iterator[str]:
+    """The commands below `Next:`, which people paste."""
+    yield from re.findall(r"^Next.*:\n((?:  .+\n)+)", text, re.MULTILINE)
+
+
+def paste(texts: Sequence[str], folder: Path) -> None:
+    """Run what people paste, where no program is ddefuzz."""
+    folder.mkdir(exist_ok=True)
+    for number, text in enumerate(texts):
+        (folder / f"{number}.sh").write_text(f"ddefuzz() {{ :; }}\npython() {{ :; }}\n{text}", errors="replace")
+        subprocess.run(["bash", f"{number}.sh"], cwd=folder, capture_output=True, check=False, timeout=20)
+
+
+def accepted(document: dict[str, Any], text: str) -> list[Field]:
+    """The fields that are read with a text in them."""
+    return [field for field in FINDING_FIELDS if converted(hostile(document, field, text)) is not None]
+
+
+def in_all(document: dict[str, Any], among: Iterable[Field], text: str, number: int) -> dict[str, Any]:
+    """The document with the text in as many of the fields as go together. Programs stay, so that they are emitted."""
+    found = document
+    left = {*("id", "minimal", "original", "kind", "state", "duplicate_of", "expires"), *fields.FOR_READERS}
+    for field in among:
+        if field[0] not in left:
+            changed = fields.hostile(found, field, text)
+            found = changed if converted(with_id(changed, number)) is not None else found
+    return with_id(found, number)
+
+
+def free_of(document: dict[str, Any]) -> list[Field]:
+    """The fields that take any text and do not keep a script from being written."""
+    found = []
+    written: set[str] = set()
+    plenty = len(list(emitted_of(msgspec.convert(document, Finding), written)))
+    for field in accepted(document, "any text"):
+        number = len(list(emitted_of(msgspec.convert(hostile(document, field, "any text"), Finding), written)))
+        if number in (0, plenty):
+            found.append(field)
+    return found
+
+
+@pytest.fixture
+def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that must not be made."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    path = tmp_path / "canary"
+    yield path
+    assert not path.exists(), "executed"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_field_with_every_payload_in_what_is_emitted(canary: Path) -> None:
+    table = Counter[str]()
+    for finding in bases().values():
+        document, known = small(finding), set[str]()
+        for field in FINDING_FIELDS:
+            for text in payloads(canary).values():
+                read = converted(hostile(document, field, text))
+                table["refused" if read is None else "read"] += 1
+                if read is None:
+                    break
+                for code in emitted_of(read, known):
+                    assert_inert(code)
+                    table["texts of Python"] += 1
+    table["fields"] = len(FINDING_FIELDS) * len(bases())
+    printed(table)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_field_through_every_command_and_every_script_run(canary: Path, tmp_path: Path) -> None:
+    table, wrong, next_ = Counter[str](), list[str](), list[str]()
+    scripts: set[str] = set()
+    for kind, finding in bases().items():
+        folder, db, out = tmp_path / kind, f"sqlite:///{tmp_path}/{kind}.db", tmp_path / f"{kind}-out"
+        out.mkdir()
+        document = small(finding)
+        free = free_of(document)
+        made = [in_all(document, free, text, number) for number, text in enumerate(payloads(canary).values(), 1)]
+        for one in made:
+            fields.write_folder(folder, one)
+        for words in of_all(folder, db, out):
+            result = run(*words, given="n x\ns\n")
+            assert_said(result, words, wrong)
+            next_ += commands_in(result.output)
+            table[" ".join(words[:2])] += len(made) * len(free)
+        with Database.open(db, create=False) as database:
+            ids = [one.id for one in database.findings()]
+            scripts |= {code for one in database.findings() for code in emitted(one, CAPTURE_STAGES)}
+        assert len(ids) == len(made), "all of them are read"
+        for name in ids:
+            for words in of_one(name, db, out):
+                result = run(*words)
+                assert_said(result, words, wrong)
+                next_ += commands_in(result.output)
+                table[" ".join(words[:2])] += len(free)
+        table += pages_of(db, ids)
+    for code in scripts:
+        assert_inert(code)
+    table["scripts and snippets run"] = len(scripts)
+    table["commands pasted"] = len(next_)
+    paste(sorted(set(next_)), tmp_path / "pasted")
+    run_all(scripts, tmp_path)
+    printed(table)
+    assert not wrong
+
+
+def run_all(scripts: Iterable[str], folder: Path) -> None:
+    """Run each script in a child of a process that has imported torch."""
+    place = folder / "scripts"
+    place.mkdir()
+    forked = Forked(sys.executable, place, 2, 20.0)
+    try:
+        for number, code in enumerate(sorted(scripts)):
+            path = place / f"{number}.py"
+            path.write_text(code)
+            forked.run(path)
+    finally:
+        forked.stop()
+
+
+# Other files
+
+
+def tables(record: Any, document: Any, text: str) -> Iterator[tuple[Field, Any]]:
+    kind = fields.types.type_info(record)
+    for field in fields.fields_of(kind):
+        yield field, fields.with_text(kind, document, field, text)
+
+
+RULE = {"kind": "dde", "site": "at::native::chunk", "anchor": "x", "reason": "r", "source": "s"}
+RULES = {"alias": [{**RULE, "to_site": "a:b"}], "split": [{**RULE, "pattern": "x", "name": "n"}]}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_known_rules_and_trusted_files(canary: Path, tmp_path: Path) -> None:
+    table, wrong = Counter[str](), list[str]()
+    folder, document = tmp_path / "findings", base("dde")
+    fields.write_folder(folder, document)
+    evil = f"open({str(canary)!r}, 'w')\nCASES = []\n"
+    case = f"# ddefuzz program v1\n# expect: export/explicit ok\n{document['minimal'].partition(chr(10))[2]}"
+    known = {"state": "reported", "reason": "r", "url": "https://x", "versions": ["2.13.0"], "title": "t"}
+    files: list[tuple[Path, Any, Any]] = [
+        (folder / "known.toml", dict[str, Known], {document["id"]: known}),
+        (Path("findings") / "rules.toml", Rules, RULES),
+        (folder / "trusted.toml", Trusted, {"module": [{"path": "evil.py", "expected": "expected.json"}]}),
+        (
+            folder / "expected.json",
+            dict[str, dict[str, ExpectedOutcome]],
+            {"a": {"export": {"outcome": "ok", "site": {"language": "C++", "module": None, "function": "f"}}}},
+        ),
+    ]
+    Path("findings").mkdir()
+    db = f"sqlite:///{tmp_path}/x.db"
+    for path, record, benign in files:
+        (folder / "evil.py").write_text(evil)
+        (folder / "case.py").write_text(case)
+        for text in payloads(canary).values():
+            for _, changed in tables(record, benign, text):
+                written = json.dumps(changed) if path.suffix == ".json" else tomli_w.dumps(_plain(changed))
+                path.write_text(written, newline="")
+                for words in (
+                    ("findings", "import", str(folder), "--db", db),
+                    ("findings", "list", "--all", "--db", db),
+                    ("findings", "export", str(tmp_path / "out"), "--db", db),
+                    ("findings", "reclassify", "--db", db),
+                    ("corpus", "list", str(folder)),
+                ):
+                    assert_said(run(*words), words, wrong)
+                    table[f"{path.name}: {' '.join(words[:2])}"] += 1
+        path.unlink()
+    printed(table)
+    assert not wrong
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items() if one is not None}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_column_of_a_database(canary: Path, tmp_path: Path) -> None:
+    table, wrong = Counter[str](), list[str]()
+    folder, good = tmp_path / "findings", tmp_path / "good.db"
+    for name in ("dde", "key-confuses"):
+        fields.write_folder(folder, base(name))
+    assert run("findings", "import", str(folder), "--db", f"sqlite:///{good}").exit_code == 0
+    run("findings", "note", "dde", "seen", "--db", f"sqlite:///{good}", "--who", "ada")
+    with closing(sqlite3.connect(good)) as connection:
+        names = [name for name in Table.metadata.tables if name != "alembic_version"]
+        for name in names:
+            fill(connection, name)
+        connection.commit()
+    with Database.open(f"sqlite:///{good}") as database:
+        ids = [one.id for one in database.findings()]
+    for name in names:
+        for column in Table.metadata.tables[name].columns:
+            for text in payloads(canary).values():
+                changed = tmp_path / "changed.db"
+                shutil.copyfile(good, changed)
+                with closing(sqlite3.connect(changed)) as connection:
+                    connection.execute(f'UPDATE OR IGNORE "{name}" SET "{column.name}" = ?', (text,))
+                    connection.commit()
+                db = f"sqlite:///{changed}"
+                for words in (
+                    ("findings", "list", "--all", "--db", db),
+                    ("report", "--all", "--db", db),
+                    *(("findings", "show", one, "--db", db, *option) for one in ids for option in ((), ("--repro",))),
+                    ("findings", "export", str(tmp_path / "out"), "--db", db),
+                    ("sites", "--db", db),
+                    ("answers", "--stored", "--db", db),
+                ):
+                    result = run(*words)
+                    assert_said(result, words, wrong)
+                    if "--repro" in words and result.exit_code == 0:
+                        assert_inert(result.stdout)
+                    table[f"{name}: {' '.join(words[:2])}"] += 1
+    printed(table)
+    sys.stdout.write("".join(f"{one}\n" for one in wrong))
+
+
+def fill(connection: sqlite3.Connection, table: str) -> None:
+    """A row in a table that has none."""
+    if not connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]:
+        rows = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+        values = {name: 1 if "INT" in kind or kind in ("BOOLEAN", "FLOAT") else "x" for _, name, kind, *_ in rows}
+        values |= {name: "{}" for _, name, kind, *_ in rows if kind == "JSON"}
+        marks = ", ".join("?" for _ in values)
+        columns = ", ".join(f'"{name}"' for name in values)
+        connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', tuple(values.values()))
+
+
+# Commands that run programs
+
+
+WITHOUT = """\
+#!{python}
+import os, sys
+if "-P" in sys.argv:
+    sys.exit(1)
+os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_what_runs_stored_programs(canary: Path, tmp_path: Path) -> None:
+    """Findings with payloads in all of their fields, and key functions of a user, in each command that runs them."""
+    table, wrong = Counter[str](), list[str]()
+    folder, db = tmp_path / "findings", f"sqlite:///{tmp_path}/x.db"
+    evil = tmp_path / "evil.py"
+    evil.write_text(f"open({str(canary)!r}, 'w')\ndef f(tensor): return 1\n")
+    shutil.copy(evil, folder.parent / "here" / "evilmodule.py")
+    made = [
+        with_id({**base("key-confuses"), "minimal": _calling(function), "original": _calling(function)}, number)
+        for number, function in enumerate((f"{evil}:f", "evilmodule:f", "torch.evilmodule:f", "torch.hub:os"), 1)
+    ]
+    for number, (name, text) in enumerate(
+        itertools.product(("dde", "key-confuses"), list(payloads(canary).values())[::4]), 10
+    ):
+        document = base(name)
+        made.append(in_all(document, free_of(document), text, number))
+    for one in made:
+        fields.write_folder(folder, one)
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    text = base("dde")["minimal"].replace("# inputs", "# expect: export/explicit dde at x\n# inputs", 1)
+    for number, changed in enumerate(_read(text, canary)):
+        (corpus / f"{number}.py").write_text(changed, newline="")
+    (corpus / "trusted.toml").write_text('[[module]]\npath = "evil.py"\nexpected = "expected.json"\n')
+    (corpus / "expected.json").write_text('{"a": {"export": {"outcome": "ok"}}}')
+    shutil.copy(evil, corpus / "evil.py")
+    without = tmp_path / "python"
+    without.write_text(WITHOUT.format(python=sys.executable))
+    without.chmod(0o755)
+    assert run("findings", "import", str(folder), "--db", db).exit_code == 0
+    ids = [one["id"] for one in made]
+    for words in (
+        ("replay", str(folder)),
+        ("replay", "--db", db),
+        ("replay", str(corpus)),
+        ("replay", str(folder), "--scripts"),
+        ("matrix", str(folder), "--python", sys.executable),
+        ("matrix", str(corpus), str(folder), "--python", str(without)),
+        ("matrix", str(corpus), "--python", sys.executable),
+        *(("minimize", one, "--db", db, "--max-attempts", "3") for one in (*ids[:4], ids[-1])),
+        *(("bisect", ids[0], "--db", db, "--python", f"{name}={sys.executable}") for name in ("a", "b")),
+        ("answers", next(one for one in ids if one.startswith("dde")), "--db", db),
+        ("artifacts", ids[0], "--db", db, "--output", str(tmp_path / "art")),
+        ("check", str(folder / ids[0] / "minimal.py")),
+        ("check", str(corpus / "0.py")),
+    ):
+        assert_said(run(*words), words, wrong)
+        table[words[0]] += 1
+        assert not canary.exists(), words
+    words = [sys.executable, "-m", "pytest", "-q", str(folder), str(corpus), "-p", "no:cacheprovider"]
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    subprocess.run(words, capture_output=True, check=False, cwd=tmp_path / "here", timeout=600)
+    table["pytest"] += 1
+    printed(table)
+    assert not canary.exists()
+    assert not wrong
+    run("replay", str(folder / ids[0]), "--scripts", "--trust")
+    assert canary.exists(), "with --trust it runs: the test can fail"
+    canary.unlink()
+
+
+def _calling(function: str) -> str:
+    return str(base("key-confuses")["minimal"]).replace("torch._dynamo.guards:extract_tensor_metadata", function)
+
+
+def _read(text: str, canary: Path) -> Iterator[str]:
+    """The case files with a payload in a token that are read."""
+    for payload in payloads(canary).values():
+        for _, changed in fields.hostile_texts(text, payload):
+            try:
+                parsed(changed)
+            except DdefuzzError:
+                continue
+            yield changed
