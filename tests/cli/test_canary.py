@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ import msgspec
 import pytest
 import tomli_w
 from click.testing import CliRunner, Result
+from msgspec import inspect as types
 
 from ddefuzz.campaign.corpus import ExpectedOutcome, Trusted
 from ddefuzz.classify.rules import Rules
@@ -100,9 +101,12 @@ def hostile(document: dict[str, Any], field: Field, text: str, number: int = 1) 
 
 def emitted(finding: Finding, stages: Iterable[Stage] = ()) -> Iterator[str]:
     """The texts of Python that are written for a finding, also in other stages."""
-    for emit in (*EMITTERS, *(partial(finding_script, stage=stage) for stage in stages)):
+    for emit in EMITTERS:
         with suppress(DdefuzzError):
             yield emit(finding)
+    for stage in stages:
+        with suppress(DdefuzzError):
+            yield finding_script(finding, stage)
 
 
 def assert_inert(code: str) -> None:
@@ -396,7 +400,7 @@ def run_all(scripts: Iterable[str], folder: Path) -> None:
 
 
 def tables(record: Any, document: Any, text: str) -> Iterator[tuple[Field, Any]]:
-    kind = fields.types.type_info(record)
+    kind = types.type_info(record)
     for field in fields.fields_of(kind):
         yield field, fields.with_text(kind, document, field, text)
 
@@ -568,9 +572,9 @@ def test_what_runs_stored_programs(canary: Path, tmp_path: Path) -> None:
         assert_said(run(*words), words, wrong)
         table[words[0]] += 1
         assert not canary.exists(), words
-    words = [sys.executable, "-m", "pytest", "-q", str(folder), str(corpus), "-p", "no:cacheprovider"]
+    collected = [sys.executable, "-m", "pytest", "-q", str(folder), str(corpus), "-p", "no:cacheprovider"]
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    subprocess.run(words, capture_output=True, check=False, cwd=tmp_path / "here", timeout=600)
+    subprocess.run(collected, capture_output=True, check=False, cwd=tmp_path / "here", timeout=600)
     table["pytest"] += 1
     printed(table)
     assert not canary.exists()
