@@ -34,7 +34,6 @@ from ddefuzz.classify.rules import Rules
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.main import cli
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.known import Known
 from ddefuzz.findings.model import Finding
@@ -99,14 +98,11 @@ def hostile(document: dict[str, Any], field: Field, text: str, number: int = 1) 
     return found if field == ("id",) else with_id(found, number)
 
 
-def emitted(finding: Finding, stages: Iterable[Stage] = ()) -> Iterator[str]:
-    """The texts of Python that are written for a finding, also in other stages."""
+def emitted(finding: Finding) -> Iterator[str]:
+    """The texts of Python that are written for a finding."""
     for emit in EMITTERS:
         with suppress(DdefuzzError):
             yield emit(finding)
-    for stage in stages:
-        with suppress(DdefuzzError):
-            yield finding_script(finding, stage)
 
 
 def assert_inert(code: str) -> None:
