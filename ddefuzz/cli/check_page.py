@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
@@ -17,7 +16,7 @@ from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.execute.protocol import APART
-from ddefuzz.formats.escape import visible
+from ddefuzz.formats.escape import shell_word, visible
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import row_of
 from ddefuzz.report.chain import Caller
@@ -78,7 +77,7 @@ def _case(document: Document, case: str, page: Page) -> Iterator[RenderableType]
                 facts.append(
                     (
                         "report",
-                        f"`ddefuzz minimize {shlex.quote(document.target)}` makes a small program of PyTorch's part",
+                        f"`ddefuzz minimize {shell_word(document.target)}` makes a small program of PyTorch's part",
                     )
                 )
             yield _grid(facts, page)

@@ -25,6 +25,7 @@ from typing import Final
 
 from ddefuzz.errors import ProgramError
 from ddefuzz.files import MAX_PROGRAM, read_start
+from ddefuzz.formats.escape import one_line
 from ddefuzz.program.expressions import (
     EVERYTHING,
     Scope,
@@ -73,15 +74,10 @@ class Case:
 
 def print_program(program: Program, expect: tuple[str, ...] = ()) -> str:
     """The canonical text of a program."""
-    lines = [HEADER, *(f"# expect: {_one_line(entry)}" for entry in expect)]
+    lines = [HEADER, *(f"# expect: {one_line(entry)}" for entry in expect)]
     if program.inputs:
         lines.append(f"# inputs: {'; '.join(map(_print_values, program.inputs))}")
     return "\n".join([*lines, print_function(program), ""])
-
-
-def _one_line(text: str) -> str:
-    """A text that no line ends in: it is a comment."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def print_function(program: Program) -> str:

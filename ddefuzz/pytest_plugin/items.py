@@ -6,7 +6,6 @@ has one worker. So a crash or a hang is one failed item.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from ddefuzz.campaign.replay import CASE_SECONDS, Replayed, arrived, compare, tr
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CallableSubject
-from ddefuzz.formats.escape import visible
+from ddefuzz.formats.escape import shell_words, visible
 from ddefuzz.oracles.program import judge_run
 
 POOL = pytest.StashKey[Pool]()
@@ -92,9 +91,9 @@ class CaseItem(pytest.Item):
     def _check_command(self) -> str:
         match self.case.subject:
             case CallableSubject(path=path, case=case) if case is not None:
-                return shlex.join(["ddefuzz", "check", path, "--case", case])
+                return shell_words(["ddefuzz", "check", path, "--case", case])
             case _:
-                return shlex.join(["ddefuzz", "check", str(self.path)])
+                return shell_words(["ddefuzz", "check", str(self.path)])
 
 
 def _name(case: KeptCase) -> str:
