@@ -12,6 +12,7 @@ import rich_click as click
 from ddefuzz.classify.signature import Cause
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.options import db_option
+from ddefuzz.cli.streams import say
 from ddefuzz.errors import InputError
 from ddefuzz.findings import decisions
 from ddefuzz.findings.database import Database
@@ -241,7 +242,7 @@ def _decided(db: DatabaseUrl, finding_id: str, decision: Callable[[Finding], Fin
 
 
 def _say(finding_id: str, what: str) -> None:
-    click.echo(f"{finding_id}: {what}", err=True)
+    say(f"{finding_id}: {what}")
 
 
 DECISIONS: tuple[click.Command, ...] = (set_, note, dup, undup, link, undo)

@@ -150,12 +150,12 @@ def main() -> None:
             give_up_streams()
             _say(f"ddefuzz: {limited}")
             sys.exit(limited.exit_code)
-        _say(_internal_line(error))
+        _say(_internal_line(error), kept="\n")
         sys.exit(EXIT_INTERNAL)
 
 
-def _say(text: str) -> None:
-    say(_without_passwords(text))
+def _say(text: str, kept: str = "") -> None:
+    say(_without_passwords(text), kept)
 
 
 def _without_passwords(text: str) -> str:

@@ -46,10 +46,10 @@ def write_stdout(text: str) -> None:
         raise unsupported_by(error, "stdout cannot be written") or error from error
 
 
-def say(line: str) -> None:
-    """Write a line to stderr if stderr can be written."""
+def say(line: str, kept: str = "") -> None:
+    """Write a line to stderr if stderr can be written. Other control characters than those in `kept` are escaped."""
     with suppress(OSError):
-        sys.stderr.write(f"{visible(line)}\n")
+        sys.stderr.write(f"{visible(line, kept)}\n")
         sys.stderr.flush()
 
 

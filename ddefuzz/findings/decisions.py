@@ -72,6 +72,7 @@ def link(finding: Finding, url: str, by: By) -> Finding:
 
 def note(finding: Finding, text: str, by: By) -> Finding:
     """Add a note."""
+    _check_text(finding.id, by.who, text)
     return normalized(msgspec.structs.replace(finding, notes=(*finding.notes, Note(stamp(by.when), by.who, text))))
 
 
@@ -119,7 +120,15 @@ def changed(finding: Finding, by: By, **fields: Any) -> Finding:
     )
     if not history:
         return finding
+    _check_text(finding.id, by.who, by.why, *(entry.after for entry in history))
     return normalized(msgspec.structs.replace(finding, **fields, history=(*finding.history, *history)))
+
+
+def _check_text(finding_id: str, *texts: str) -> None:
+    """Raise `InputError` for what databases cannot store: a byte of the command line that is no UTF-8, and NUL."""
+    for text in texts:
+        if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+            raise InputError(f"{finding_id}: found {text[:80]!a}, expected text in UTF-8 without NUL")
 
 
 def _written(name: str, before: Any, after: Any) -> Iterable[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import socket
@@ -55,6 +56,7 @@ def server_of(database: Database, access: Access) -> uvicorn.Server:
         timeout_graceful_shutdown=2,
     )
     logging.getLogger("asyncio").addFilter(_in_one_line)
+    logging.getLogger("uvicorn.error").addFilter(_not_cancelled)
     return uvicorn.Server(config)
 
 
@@ -95,3 +97,9 @@ def _in_one_line(record: logging.LogRecord) -> bool:
     if error is not None and (limited := unsupported_by(error, "no connection can be accepted")):
         record.msg, record.args, record.exc_info = f"ddefuzz: {limited}", (), None
     return True
+
+
+def _not_cancelled(record: logging.LogRecord) -> bool:
+    """Log no request that the end of the server cancels: its client has not sent all of it."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, asyncio.CancelledError) and "timeout graceful shutdown" not in record.getMessage()

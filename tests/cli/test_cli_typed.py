@@ -147,7 +147,7 @@ def test_help_shows_the_default_that_holds(tmp_path: Path) -> None:
     ("words", "code"),
     [
         (["findings", "list", "--db", "sqlite:///none.db"], 4),
-        (["findings", "list", "--db", "none"], 4),
+        (["findings", "list", "--db", "none"], 2),
         (["check", "none.py"], 2),
         (["replay"], 5),
         (["--version"], 0),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, write_stdout
+from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, say, write_stdout
 from ddefuzz.errors import EXIT_UNSUPPORTED, UnsupportedError
 from tests.campaign.real_campaign import DDEFUZZ, environment
 
@@ -85,3 +85,8 @@ def test_a_reader_that_is_gone_ends_it_without_a_word(tmp_path: Path) -> None:
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (EXIT_BROKEN_PIPE, "")
+
+
+def test_an_error_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture[str]) -> None:
+    say("no\n::error::b.py: \x1b[31mfound")
+    assert capsys.readouterr().err == "no\\n::error::b.py: \\x1b[31mfound\n"

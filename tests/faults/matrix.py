@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -274,3 +274,11 @@ def drawn(all_: tuple[Cell, ...]) -> tuple[Cell, ...]:
         if key not in chosen or one.moment == "middle":
             chosen[key] = one
     return tuple(chosen.values())
+
+
+def one_command_each(cells: Sequence[Cell]) -> list[Cell]:
+    """A cell of each fault. The command differs from fault to fault."""
+    by_fault: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_fault.setdefault(cell.fault.name, []).append(cell)
+    return [of_fault[number % len(of_fault)] for number, of_fault in enumerate(by_fault.values())]

@@ -1,7 +1,7 @@
 """The fault matrix: each cell is a real command that is disturbed at one moment.
 
-By default the cells in the middle are run; `pytest -m faults --all-moments` runs all. What is seen is compared with
-`results.json`, of which docs/faults.md is made. `--write-faults` writes it.
+By default each fault is tried on one command; `pytest -m faults` tries it on each command at one moment, and with
+`--all-moments` at all. What is seen is compared with `results.json`, of which docs/faults.md is made. `--write-faults` writes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.faults.commands import COMMANDS, Place
-from tests.faults.matrix import FAULTS, RESTARTED, Cell, cells, drawn
+from tests.faults.matrix import FAULTS, RESTARTED, Cell, cells, drawn, one_command_each
 from tests.faults.page import PAGE, page, results, save
 from tests.faults.trial import outcome_of, undisturbed
 from tests.findings.servers import new_database, running_server
@@ -52,6 +52,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The cells that were asked for."""
     if "cell" in metafunc.fixturenames:
         chosen = cells() if metafunc.config.getoption("--all-moments") else drawn(cells())
+        if "faults" not in metafunc.config.getoption("markexpr"):
+            chosen = one_command_each(chosen)
         metafunc.parametrize("cell", chosen, ids=[one.name.replace(" / ", "-").replace(" ", "_") for one in chosen])
 
 

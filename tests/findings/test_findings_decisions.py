@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddefuzz.errors import InputError
-from ddefuzz.findings.decisions import By, changed, link, set_state, undo
+from ddefuzz.findings.decisions import By, changed, link, note, set_state, undo
 from ddefuzz.findings.known import Known, known_now, read_known
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, HistoryEntry, normalized, stamp
@@ -132,3 +132,14 @@ def test_a_wrong_list_says_where(tmp_path: Path, damage: str, expected: str) -> 
 
 def test_an_empty_decision_is_left_out() -> None:
     assert known_now({"dde-1": Known("new")}, "2.13.0", date(2027, 1, 1)) == (frozenset(), frozenset())
+
+
+@given(findings(), st.sampled_from(["\0", "\udcff", "a\ud800b"]))
+def test_what_no_database_can_store_is_refused(finding: Finding, word: str) -> None:
+    for decide in (
+        lambda: changed(finding, by(1), owner=word),
+        lambda: changed(finding, By(word, START), owner=f"{finding.owner}x"),
+        lambda: note(finding, word, by(1)),
+    ):
+        with pytest.raises(InputError, match=r"found '.*', expected text in UTF-8 without NUL"):
+            decide()
