@@ -95,6 +95,8 @@ def _parsed(text: str) -> tuple[URL | None, str]:
     # An @, / or : of a password that is not encoded would make a part of it the host, the port or the database.
     if text.count("@") > (url.username is not None):
         return None, ", which has an @ of its own (in a user, a password or a database @ is %40, / is %2F, : is %3A)"
+    if re.search(r"[/?#]", text.partition("://")[2].rpartition("@")[0]):
+        return None, ", which has a / or ? before its @ (in a user or a password / is %2F, ? is %3F)"
     return url, ""
 
 

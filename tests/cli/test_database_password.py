@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ddefuzz import internal
 from ddefuzz.cli import doctor
 from ddefuzz.cli import main as program
 from ddefuzz.cli.options import UrlType
@@ -44,6 +45,9 @@ WORDS = {
     "findings reclassify": "",
     "triage": "",
     "serve": "--port 0",
+    "tokens add": "ada",
+    "tokens list": "",
+    "tokens revoke": "ada",
     "minimize": ID,
     "answers": ID,
     "report": ID,
@@ -142,7 +146,9 @@ def test_a_wrong_value_in_the_settings(value: str, ddefuzz: Said, tmp_path: Path
 
 
 @pytest.mark.parametrize("debug", ["", "1"])
-def test_an_internal_error(debug: str, ddefuzz: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error(debug: str, ddefuzz: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(internal, "PLACE", str(tmp_path))
+
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"it broke at {UNREACHABLE} and psycopg://x:{WORD}/w@h/d, sslpassword={WORD}")
 
@@ -151,6 +157,7 @@ def test_an_internal_error(debug: str, ddefuzz: Said, monkeypatch: pytest.Monkey
     code, said = ddefuzz("findings", "list", "--db", UNREACHABLE)
     assert (code, "it broke at postgresql://ada:***@127.0.0.1:1/x" in said, "Traceback" in said) == (3, True, True)
     assert WORD not in said
+    internal.take()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """The fault matrix: each cell is a real command that is disturbed at one moment.
 
 By default each fault is tried on one command; `pytest -m faults` tries it on each command at one moment, and with
-`--all-moments` at all. What is seen is compared with `results.json`, of which docs/faults.md is made. `--write-faults` writes it.
+`--all-moments` at all. What is seen is compared with `results.json`, of which docs/faults.md is made. `--write-faults`
+writes it.
 """
 
 from __future__ import annotations

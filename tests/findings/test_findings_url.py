@@ -8,7 +8,7 @@ import traceback
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ddefuzz.errors import DatabaseError, InputError
@@ -79,6 +79,7 @@ def test_a_password_is_never_shown(place: str) -> None:
 @given(st.sampled_from(PLACES), st.text("aZ09@:/?#&=%+ [](){}<>'\"\\$*!|;,.~`^-_äß☃", max_size=8), st.booleans())
 def test_a_hostile_password_is_never_shown(place: str, middle: str, encoded: bool) -> None:
     password = f"{WORD}{middle}{WORD}"
+    assume(encoded or "@" not in middle or place != "postgresql://ada:{}")  # what is behind the @ is a host then
     shown = everything(place.format(*[quote(password, safe="") if encoded else password] * 2))
     assert WORD not in shown
     assert quote(password, safe="") not in shown
