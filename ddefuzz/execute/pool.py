@@ -51,10 +51,8 @@ Stopped: TypeAlias = Callable[[], bool]
 MEMORY_BYTES = 4_000_000_000
 """What a worker may allocate (RLIMIT_DATA). Above it, torch's allocator raises, as on a full machine."""
 
-TASKS_PER_WORKER = 1000
-"""A worker is replaced after this many tasks. torch keeps up to 0.9 MB of each captured case, and few cases are
-captured.
-"""
+TASKS_PER_WORKER = 500
+"""A worker is replaced after this many tasks, so that its private memory stays below 400 MB (docs/measurements.md)."""
 
 EXITED = "exit code"
 """How the reason begins if a process ended without a signal."""
