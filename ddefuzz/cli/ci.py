@@ -171,7 +171,7 @@ def _step(step: Step, stop: threading.Event) -> int:
         words += ["--output", f"github={REPORTS / f'{step.name}.annotations'}"]
     click.echo(f"$ ddefuzz {shell_words(words)}", err=True)
     process = subprocess.Popen(
-        [sys.executable, "-m", "ddefuzz", *words], start_new_session=True, env=os.environ | step.environment
+        [sys.executable, "-P", "-m", "ddefuzz", *words], start_new_session=True, env=os.environ | step.environment
     )
     code = _waited(process, step, stop)
     if step.reports and on_github:

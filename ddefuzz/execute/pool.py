@@ -386,24 +386,25 @@ def start_server() -> None:
 
     The server and its forks block Ctrl-C: a terminal sends it to every process, and the campaign decides when
     they end. Strings have the same hash in all of them, because torch iterates over sets of strings (the
-    samples of `meshgrid`).
+    samples of `meshgrid`). The server and the resource tracker import nothing from the current folder, which
+    `python -c` would search first.
     """
     scratch = str(scratch_folder())
     if len(os.fsencode(scratch)) <= SOCKET_FOLDER_BYTES:
         # Else multiprocessing makes a folder of its own for the server's socket, which a kill leaves behind.
         vars(multiprocessing.current_process())["_config"].setdefault("tempdir", scratch)
-    resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        started = {"PYTHONHASHSEED": "0", "TMPDIR": scratch, internal.FOLDER: internal.folder()}
-        with _STARTING, patch.dict(os.environ, started):
+    started = {"PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0", "TMPDIR": scratch, internal.FOLDER: internal.folder()}
+    with _STARTING, patch.dict(os.environ, started):
+        resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             forkserver.ensure_running()
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise UnsupportedError(
-            f"the fork server cannot be started with its socket below {gettempdir()}: {error}, "
-            "expected TMPDIR to name a folder whose path has at most 70 bytes"
-        ) from error
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise UnsupportedError(
+                f"the fork server cannot be started with its socket below {gettempdir()}: {error}, "
+                "expected TMPDIR to name a folder whose path has at most 70 bytes"
+            ) from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -13,8 +13,10 @@ from collections.abc import Iterable
 
 from ddefuzz.instrument import torch_api
 
-UNSET = ("TORCH_LOGS", "TORCH_LOGS_OUT", "TORCH_TRACE", "TORCH_COMPILE_DEBUG", "TORCH_SYMBOLIZE_MODE")
-"""torch's environment variables that change what a run prints, or stop torch from being imported (`TORCH_LOGS=""`)."""
+UNSET = ("TORCH_LOGS", "TORCH_LOGS_OUT", "TORCH_TRACE", "TORCH_COMPILE_DEBUG", "TORCH_SYMBOLIZE_MODE", "PYTHONSAFEPATH")
+"""torch's environment variables that change what a run prints, or stop torch from being imported (`TORCH_LOGS=""`). And
+that by which the server is started without the current folder: it is not for the processes of user code.
+"""
 
 SINGLE_THREADED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
 """A campaign runs one worker per core. A thread of the server would not survive its forks."""

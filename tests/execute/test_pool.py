@@ -379,6 +379,18 @@ def _descendants(pid: int, at_least: int) -> list[psutil.Process]:
     raise AssertionError("the workers did not start")
 
 
+@pytest.mark.slow
+def test_the_current_folder_is_not_searched_for_modules(tmp_path: Path) -> None:
+    for name in ("torch", "socket", "signal"):
+        (tmp_path / f"{name}.py").write_text("from os import abort\nabort()\n")
+    (tmp_path / "sibling.py").write_text("def double(x):\n    return x + x\n")
+    (tmp_path / "model.py").write_text("from sibling import double as f\nimport torch\nf_args = (torch.ones(2),)\n")
+    words = [sys.executable, "-P", "-m", "ddefuzz", "check", "model.py:f", "--stage", "export"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Fatal Python error" not in done.stderr
+
+
 def test_exit_codes_in_words() -> None:
     assert exit_reason(-11) == "SIGSEGV (Segmentation fault)"
     assert exit_reason(-35) == f"signal 35 ({signal.strsignal(35)})"
