@@ -170,7 +170,12 @@ def cold_main(
 
 
 def _confine(memory_bytes: int) -> None:
-    """Limit memory, end at once on request, and end when the campaign or the fork server ends."""
+    """Limit memory, end at once on request, and end when the campaign or the fork server ends.
+
+    A process group of its own: a signal that user code sends to its group below Python reaches no other process of
+    ddefuzz.
+    """
+    os.setpgid(0, 0)
     # Semaphores of this method have no name that a killed worker would leave behind (tqdm makes one at import).
     multiprocessing.set_start_method("fork", force=True)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -63,6 +63,10 @@ def asks(x):
         time.sleep(600)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+def ends_group_below_python(x):
+    assert os.getpgrp() == os.getpid()
+    ctypes.CDLL(None).kill(0, signal.SIGTERM)
+    time.sleep(600)
 example_args = (1,)
 """
 SECONDS = 60.0
@@ -259,6 +263,12 @@ def test_code_that_ends_its_own_processes_is_no_crash_of_torch(
     seen = pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
     assert seen.outcome == "fail"
     assert seen.exceptions[0].message.startswith(said)
+    assert pool.submit(add, Sum(1, 1), SECONDS).result() is not None
+
+
+def test_a_signal_to_the_group_of_a_worker_reaches_it_alone(pool: Pool, subject: str) -> None:
+    seen = pool.observe(Run(CallableSubject(subject, name="ends_group_below_python"), "eager"), SECONDS)
+    assert seen.reason == "SIGTERM (Terminated)"
     assert pool.submit(add, Sum(1, 1), SECONDS).result() is not None
 
 
