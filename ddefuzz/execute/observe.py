@@ -361,6 +361,7 @@ def captured_output() -> Iterator[io.StringIO]:
     Python's streams.
     """
     text = io.StringIO()
+    _reopen_standard()  # first, because a new file gets the lowest number
     with _temporary_file() as file:
         saved = [out_of_reach(os.dup(1)), out_of_reach(os.dup(2))]
         _flush()
@@ -384,6 +385,15 @@ def captured_output() -> Iterator[io.StringIO]:
             file.seek(max(0, size - 4 * OUTPUT_TAIL))
             text.write(file.read().decode(errors="replace"))
             text.seek(0)
+
+
+def _reopen_standard() -> None:
+    """Open those of the descriptors 0, 1 and 2 that user code has closed at its import."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _temporary_file() -> IO[bytes]:

@@ -24,6 +24,7 @@ from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.channel import FileLock
 from ddefuzz.execute.pool import Lost, Pool, exit_reason, fork_server, lost_observation
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
+from ddefuzz.execute.user_code import load_module
 from ddefuzz.oracles.program import tried_of
 
 PROGRAM = (
@@ -69,6 +70,15 @@ def ends_group_below_python(x):
     time.sleep(600)
 example_args = (1,)
 """
+CLOSING = """\
+import os
+for number in range(3):
+    os.close(number)
+def f(x):
+    os.system("echo said")
+    return x
+example_args = (1,)
+"""
 SECONDS = 60.0
 
 
@@ -97,6 +107,10 @@ def crash_in_case(case: int) -> str:
     worker.note(journal.Entry(case, "draw", step=1))
     worker.note(journal.Entry(case, "export", "the program", step=2))
     return str(ctypes.string_at(0))
+
+
+def ids_of(path: str) -> list[str]:
+    return [name for name in vars(load_module(path)) if name == "f"]
 
 
 def shout(_: str) -> str:
@@ -270,6 +284,15 @@ def test_a_signal_to_the_group_of_a_worker_reaches_it_alone(pool: Pool, subject:
     seen = pool.observe(Run(CallableSubject(subject, name="ends_group_below_python"), "eager"), SECONDS)
     assert seen.reason == "SIGTERM (Terminated)"
     assert pool.submit(add, Sum(1, 1), SECONDS).result() is not None
+
+
+def test_output_is_captured_after_a_module_has_closed_it(tmp_path: Path) -> None:
+    path = tmp_path / "closing.py"
+    path.write_text(CLOSING)
+    with Pool(1) as pool:
+        assert pool.submit(ids_of, str(path), SECONDS).result() == ["f"]
+        seen = pool.observe(Run(CallableSubject(str(path), name="f"), "eager"), SECONDS)
+    assert (seen.outcome, seen.output) == ("ok", "said\n")
 
 
 def test_code_may_signal_its_own_children_and_handlers(pool: Pool, subject: str) -> None:
