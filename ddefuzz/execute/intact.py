@@ -10,8 +10,9 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 from ddefuzz.errors import InputError
@@ -29,7 +30,7 @@ _running: list[str] = []
 def kept_intact(path: str) -> Iterator[None]:
     """Run user code of the file `path`. Raises `InputError` if it removes or replaces a part of ddefuzz.
 
-    `tempfile.tempdir`, which decides where ddefuzz writes, is what it was afterwards.
+    `tempfile.tempdir`, which decides where ddefuzz writes, and the current folder are what they were afterwards.
 
     What was removed is restored first, so that the worker can report it. If the code sends a signal to its worker, or
     to the processes that started it, `RuntimeError` is raised in the code. Otherwise the end of the worker would look
@@ -40,12 +41,13 @@ def kept_intact(path: str) -> Iterator[None]:
     own = {name: module for name, module in modules.items() if name.partition(".")[0] == OWN}
     functions = {name: _functions(module) for name, module in own.items()}
     _running.append(path)
-    temporary = tempfile.tempdir
+    temporary, folder = tempfile.tempdir, current_folder()
     try:
         yield
     finally:
         _running.pop()
         tempfile.tempdir = temporary
+        enter_folder(folder)
         harmed = [name for name, module in own.items() if sys.modules.get(name) is not module]
         if harmed:
             sys.modules.update(modules)
@@ -59,6 +61,20 @@ def kept_intact(path: str) -> Iterator[None]:
                 f"{path}: found code that removes or replaces {min(harmed)} in its worker, "
                 "expected code that leaves ddefuzz as it is"
             )
+
+
+def current_folder() -> str:
+    """The current folder, empty if it has been removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def enter_folder(folder: str) -> None:
+    """Make it the current folder, if it still is there."""
+    with suppress(OSError):
+        os.chdir(folder)
 
 
 def _functions(module: ModuleType) -> dict[str, object]:

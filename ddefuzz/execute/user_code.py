@@ -20,7 +20,7 @@ import torch
 
 from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute import dynamic
-from ddefuzz.execute.intact import kept_intact
+from ddefuzz.execute.intact import current_folder, enter_folder, kept_intact
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import CallableSubject
 
@@ -50,6 +50,7 @@ def prepare_callable(subject: CallableSubject) -> Prepared:
         where, spec, prepared = subject.path, None, _saved(subject.path)
     else:
         module = load_module(subject.path)
+        enter_folder(_executed(subject.path)[1])
         seed()
         if subject.case is not None:
             where, spec, prepared = _of_case(module, subject.path, subject.case)
@@ -76,7 +77,7 @@ def load_module(path: str) -> ModuleType:
 
     `path` is a file or the name of a module (`package.module`). Raises InputError if it is missing or fails to import.
     """
-    module = _executed(path)
+    module, _ = _executed(path)
     # Dynamo finds the globals of a function that it inlines by the module's name: another file may have the same.
     sys.modules[module.__name__] = module
     return module
@@ -107,7 +108,8 @@ def message_of(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=64)
-def _executed(path: str) -> ModuleType:
+def _executed(path: str) -> tuple[ModuleType, str]:
+    """The module, and the folder that was the current one at its end: its functions may read files there."""
     file = Path(path)
     named = not file.is_file() and file.suffix != ".py" and all(part.isidentifier() for part in path.split("."))
     if not named and not file.is_file():
@@ -120,7 +122,8 @@ def _executed(path: str) -> ModuleType:
         with kept_intact(path):
             if path.partition(".")[0] not in ("torch", "ddefuzz"):
                 _make_importable(Path.cwd())
-            return importlib.import_module(path) if named else _import_file(file.resolve())
+            module = importlib.import_module(path) if named else _import_file(file.resolve())
+            return module, current_folder()
     except DdefuzzError:
         raise
     except BaseException as error:  # whatever the user's module raises is about the user's module

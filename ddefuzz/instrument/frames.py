@@ -130,9 +130,12 @@ def is_own(code: CodeType) -> bool:
 
 def folders() -> tuple[str, ...]:
     """Folders that are removed from the front of file names: torch's parent folder, the standard library, the
-    current folder.
+    current folder, unless it has been removed.
     """
-    return _TORCH_PARENT, _STDLIB, f"{Path.cwd()}{os.sep}"
+    try:
+        return _TORCH_PARENT, _STDLIB, f"{Path.cwd()}{os.sep}"
+    except FileNotFoundError:
+        return _TORCH_PARENT, _STDLIB
 
 
 def display_file(file: str) -> str:

@@ -260,3 +260,28 @@ def test_every_run_begins_in_the_same_state(tmp_path: Path, text: str) -> None:
     torch.randn(7)
     for _ in range(20):
         assert all(torch.equal(one, other) for one, other in zip(first, once(), strict=True))
+
+
+MOVING = """\
+import os, pathlib, torch
+os.chdir(pathlib.Path(__file__).parent / "data")
+def reads(x):
+    return x * len(pathlib.Path("weights").read_text())
+def removes(x):
+    os.mkdir("gone")
+    os.chdir("gone")
+    os.rmdir("../gone")
+    raise ValueError("no folder")
+example_args = (torch.ones(2),)
+"""
+
+
+def test_the_current_folder_is_that_of_the_module_and_only_in_a_run(tmp_path: Path) -> None:
+    path, before = tmp_path / "moving.py", Path.cwd()
+    path.write_text(MOVING)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "weights").write_text("12")
+    for name, outcome in (("reads", "ok"), ("removes", "fail"), ("reads", "ok")):
+        seen = observe(Run(CallableSubject(str(path), name=name), "eager"))
+        assert (name, seen.outcome) == (name, outcome), seen
+        assert Path.cwd() == before
