@@ -10,12 +10,12 @@ import rich_click as click
 from ddefuzz.cli.check_advice import Limits, advise_case, write_best
 from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.check_report import check_report
-from ddefuzz.cli.check_runs import run_cases, targets_of
+from ddefuzz.cli.check_runs import of_one, run_cases, targets_of
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import OutputFile, Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import writers_of
-from ddefuzz.errors import EXIT_FOUND, NothingRanError
+from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE, NothingRanError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
 from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
@@ -122,8 +122,8 @@ def command(
     there, where the sizes come from, and the changes of your code with which capture succeeds. Capture continues after
     an undecided guard, so that all problems are listed at once.
 
-    Exit code 1: a capture fails, or a captured program is wrong. Problems of PyTorch with neither effect are listed
-    last.
+    Exit code 1: a capture fails, or a captured program is wrong. Exit code 2: a case cannot be built. Problems of
+    PyTorch with neither effect are listed last.
 
     TARGET is FILE:NAME or package.module:NAME, where NAME is a function, an nn.Module, or a factory that returns
     (callable, args), (callable, args, kwargs) or a dict of these. Example arguments are NAME_args and NAME_kwargs, or
@@ -145,11 +145,11 @@ def command(
         LiveLine("starting a worker (importing torch takes some seconds)") as live,
     ):
         targets = targets_of(pool, target, case, unbacked)
-        runs = run_cases(pool, targets, wanted, semantics, timeout, live)
+        runs, refused = run_cases(pool, targets, wanted, semantics, timeout, live)
         advice = []
         capturing = tuple(stage for stage in wanted if stage in CAPTURE_STAGES)
         for one, of_case in zip(targets, runs, strict=True) if advising and key is None else ():
-            with guarded(one.case):
+            with of_one(one.case, refused), guarded(one.case):
                 failures = [named for named in failures_of(of_case.tried) if named.failure.kind in KINDS]
                 failures = [named for named in failures if named.failure.observation.stage != "eager"]
                 if failures:
@@ -173,6 +173,8 @@ def command(
     )
     write_best((found for _, found in advice), target, patch, applying=applying)
     deliver(_writers(document), format_, outputs)
+    if refused:
+        raise SystemExit(EXIT_USAGE)
     if key is not None:
         if not any(key in one.keys for one in captures):
             raise SystemExit(EXIT_FOUND)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -58,6 +59,19 @@ class Planned(NamedTuple):
     future: Future[Tried]
 
 
+Refused: TypeAlias = dict[str, InputError]
+"""Why the cases that cannot be built, or not any more, cannot."""
+
+
+@contextmanager
+def of_one(case: str, refused: Refused) -> Iterator[None]:
+    """What one case cannot be built for ends the block only."""
+    try:
+        yield
+    except InputError as error:
+        refused.setdefault(case, error)
+
+
 def targets_of(pool: Pool, target: str, case: str | None, unbacked: str) -> list[Target]:
     """The targets that TARGET names. User code is imported only in a worker."""
     file, _, name = target.rpartition(":") if ":" in target and not Path(target).exists() else (target, "", "")
@@ -104,8 +118,12 @@ def run_cases(
     semantics: tuple[Semantics, ...],
     timeout: float,
     live: LiveLine,
-) -> list[CaseRuns]:
-    """All captures of all targets, then what is needed to explain those that fail."""
+) -> tuple[list[CaseRuns], Refused]:
+    """All captures of all targets, then what is needed to explain those that fail.
+
+    Raises InputError if no target can be built.
+    """
+    refused: Refused = {}
     others = semantics if len(semantics) > 1 else ()
     planned = [
         Planned(target, run, pool.submit(judge_run, Trial(run, NAMES, others), timeout))
@@ -114,10 +132,13 @@ def run_cases(
     ]
     tried: dict[str, list[Tried]] = {target.case: [] for target in targets}
     for one in planned:
-        seen = _tried(one, live)
+        seen = _tried(one, live, refused)
         tried[one.target.case].append(seen)
         if one.run.stage != "eager":
             live.say(f"{one.target.case}: {one.run.stage} {_ended(seen.observation)}")
+
+    if refused and len(refused) == len(targets):
+        raise next(iter(refused.values()))
 
     def runner(run: Run) -> Observation:
         started = time.monotonic()
@@ -131,18 +152,19 @@ def run_cases(
     explained = []
     for target in targets:
         found = CaseRuns(target.case, tuple(tried[target.case]))
-        with guarded(target.case):
+        with of_one(target.case, refused), guarded(target.case):
             found = _explained(target, found.tried, runner)
         explained.append(found)
-    return explained
+    return explained, refused
 
 
-def _tried(planned: Planned, live: LiveLine) -> Tried:
+def _tried(planned: Planned, live: LiveLine, refused: Refused) -> Tried:
     run = planned.run
-    with guarded(planned.target.case) as guard:
+    with of_one(planned.target.case, refused), guarded(planned.target.case) as guard:
         found = _waited(planned.future, lambda seconds: live.update(_doing(planned, seconds)))
         return tried_of(lost_observation(run, found)) if isinstance(found, Lost) else found
-    return Tried(Observation(run.stage, run.semantics, "not-judged", guard.reason))
+    reason = guard.reason or str(refused[planned.target.case])
+    return Tried(Observation(run.stage, run.semantics, "not-judged", reason))
 
 
 def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semantics, ...]) -> list[Run]:

@@ -99,7 +99,7 @@ class LazyGroup(click.RichGroup):
         try:
             result = super().invoke(ctx)
         except SystemExit as ended:
-            if ended.code not in (None, EXIT_OK, EXIT_FOUND) or not internal.noted():
+            if ended.code not in (None, EXIT_OK, EXIT_FOUND, EXIT_USAGE) or not internal.noted():
                 raise
             result = None
         if internal.noted():

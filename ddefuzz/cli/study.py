@@ -203,7 +203,7 @@ def _studied(pool: Pool, one: _Todo, live: LiveLine) -> Studied:
     target, timeout = one.target, one.settings.timeout
     exported = pool.submit(plain_export, target.subject, timeout).result()
     drafted = pool.submit(plain_draft, target.subject, timeout).result()
-    (runs,) = run_cases(pool, [target], STAGES, (EXPLICIT,), timeout, live)
+    (runs,), _ = run_cases(pool, [target], STAGES, (EXPLICIT,), timeout, live)
     again = pool.submit(plain_export, target.subject, timeout).result()  # warm, as the run of check is
     by_stage = {tried.observation.stage: tried.observation for tried in runs.tried}
     seen, eager = by_stage["export"], by_stage["eager"]

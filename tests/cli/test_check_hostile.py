@@ -118,3 +118,24 @@ def test_code_that_sets_the_folder_of_temporary_files(tmp_path: Path, value: str
     assert done.returncode in (EXIT_OK, EXIT_FOUND), done.stderr
     assert "f exports: captured in export" in done.stdout
     assert "internal error" not in done.stdout + done.stderr
+
+
+def cases_of(*functions: str) -> str:
+    return (
+        f"CASES = [dict(id=one.__name__, fn=one, args=lambda: (torch.ones(3),)) for one in ({', '.join(functions)},)]\n"
+    )
+
+
+def test_a_case_that_cannot_be_built_is_a_row(tmp_path: Path) -> None:
+    text = "import torch\ndef good(x): return x + 1\ndef better(x): return x + 2\n" + cases_of("good", "better")
+    text += "CASES.insert(1, dict(id='bad', fn=good, args=lambda: (1 / 0,)))\n"
+    (tmp_path / "user.py").write_text(text)
+    done = check(tmp_path, "user.py", "--no-advice")
+    assert done.returncode == EXIT_USAGE, done.stderr
+    assert "good exports: captured in export." in done.stdout
+    assert "better exports: captured in export." in done.stdout
+    assert "user.py: found a callable or arguments whose construction raises ZeroDivisionError" in " ".join(
+        done.stdout.split()
+    )
+    alone = check(tmp_path, "user.py", "--case", "bad")
+    assert (alone.returncode, alone.stdout) == (EXIT_USAGE, "")
