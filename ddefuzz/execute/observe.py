@@ -49,7 +49,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.recompiling import count
-from ddefuzz.execute.residue import removed
+from ddefuzz.execute.residue import removed, unwound
 from ddefuzz.execute.same import digest_of
 from ddefuzz.execute.stages import Capture, StageFunction, eager, graph_text, stage_function
 from ddefuzz.execute.subject import prepare
@@ -334,11 +334,9 @@ def clean_slate(stage: Stage = "compile") -> Iterator[None]:
         warnings.simplefilter("ignore")
         random.seed(0)
         torch.default_generator.manual_seed(0)
-        default_dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-        stack.callback(torch.set_default_dtype, default_dtype)
-        stack.callback(torch.set_grad_enabled, grad)
+        stack.enter_context(unwound())
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float32)
-        torch.set_grad_enabled(True)
         torch_api.bound(torch_api.DYNAMO_PATCHER)()
         torch_api.bound(torch_api.DYNAMO_RESET)()
         stack.enter_context(removed())

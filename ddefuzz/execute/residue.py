@@ -3,6 +3,8 @@
 A ShapeEnv keeps its fake inputs, which keep it through C++, where the garbage collector cannot see it. Functions with
 an `lru_cache` keep the ShapeEnvs of their arguments. Graphs stay in the globals of the code that was compiled (dynamo
 removes them with that code, and strict export never), and the source of each graph is kept for tracebacks.
+
+User code may leave modes on, and so does non-strict export of transforms of torch.func.
 """
 
 from __future__ import annotations
@@ -11,12 +13,44 @@ import linecache
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
+import torch
+
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.disguise import disguised
+
+
+@contextmanager
+def unwound() -> Iterator[None]:
+    """Leave the modes that the code in the block leaves on, at its end: those of dispatch and functions, the default
+    device, the transforms of torch.func, autocast, gradients and inference mode. In the block, gradients are on.
+    """
+    dispatch, function = (torch_api.bound(row) for row in (torch_api.DISPATCH_MODES, torch_api.FUNCTION_MODES))
+    device, current = torch_api.DEFAULT_DEVICE.get(), torch_api.CURRENT_DEVICE
+    before, on, context = dispatch(), function(), getattr(device, "device_context", None)
+    place, depth = current.get(), torch_api.bound(torch_api.FUNCTORCH_DEPTH)()
+    autocast = torch.is_autocast_enabled("cpu")
+    with torch.inference_mode(mode=False):  # it restores the modes of gradients and inference, whatever they are then
+        try:
+            yield
+        finally:
+            torch_api.bound(torch_api.FUNCTORCH_UNDO)(depth)
+            for mode in reversed(dispatch()):
+                if not any(mode is one for one in before):
+                    kind = torch_api.FAKE_MODE.get()
+                    kind = kind if isinstance(mode, kind) else torch_api.DISPATCH_MODE.get()
+                    with suppress(Exception):  # the mode is the user's
+                        kind.__exit__(mode, None, None, None)
+            for _ in function():
+                torch_api.bound(torch_api.POP_FUNCTION_MODE)()
+            for mode in on:
+                torch_api.bound(torch_api.PUSH_FUNCTION_MODE)(mode)
+            device.device_context = context
+            setattr(current.owner(), current.name, place)
+            torch.set_autocast_enabled("cpu", autocast)
 
 
 @contextmanager
