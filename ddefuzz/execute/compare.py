@@ -60,7 +60,7 @@ def _of_tensors(expected: torch.Tensor, found: torch.Tensor, where: str) -> Iter
     if expected.layout != found.layout:
         yield Difference("structure", where, f"{found.layout}, eager has {expected.layout}")
         return
-    if not close(expected, found):
+    if not lacks_values([expected, found]) and not close(expected, found):
         yield Difference("values", where, _how_much(expected, found))
     if expected.layout == torch.strided and _strides(expected) != _strides(found):
         copied = EXPANDED if 0 in _strides(expected) and 0 not in _strides(found) else ""
@@ -124,9 +124,11 @@ def _address(tensor: torch.Tensor) -> int:
         return 0
 
 
-def is_fake(value: Any) -> bool:
-    """Whether a tensor in a result has no values: a constant may be one that tracing made."""
-    return any(hasattr(tensor, "fake_mode") for _, tensor in tensors_in(value, ""))
+def lacks_values(value: Any) -> bool:
+    """Whether a tensor in a result has no values: a constant may be a fake one that tracing made, an argument may be on
+    the device `meta`.
+    """
+    return any(hasattr(tensor, "fake_mode") or tensor.is_meta for _, tensor in tensors_in(value, ""))
 
 
 def tensors_in(value: Any, where: str) -> Iterator[tuple[str, torch.Tensor]]:

@@ -17,7 +17,7 @@ import torch
 
 from ddefuzz.execute import phase
 from ddefuzz.execute.calls import ONLY_IN_EAGER, Call, Difference, Ended, What, differs, is_accepted
-from ddefuzz.execute.compare import aliases, close, differences, is_fake
+from ddefuzz.execute.compare import aliases, close, differences, lacks_values
 from ddefuzz.execute.forms import Form, condition_of
 from ddefuzz.execute.graphs import ASSERTION, Ran, input_symbols, run_nodes
 from ddefuzz.execute.prepared import Prepared, leaves_of
@@ -114,8 +114,10 @@ def _compared(call: Call, at: _At, capture: Capture, expected: _Result, found: _
     """A call of which the captured side returned, with what differs from eager if that returned too."""
     if not expected.ended.returned:
         return call
-    if is_fake([expected.value, *expected.inputs, found.value, *found.inputs]):
-        return msgspec.structs.replace(call, agreement="incomparable", why="a result is a fake tensor, without values")
+    if lacks_values([expected.value, *expected.inputs, found.value, *found.inputs]):
+        return msgspec.structs.replace(
+            call, agreement="incomparable", why="a result is a fake or meta tensor, without values"
+        )
     seen = list(_differences(expected, found))
     if any(one.what in ROUNDED for one in seen) and _float64_decides(at, capture, found):
         seen = [one for one in seen if one.what not in ROUNDED]

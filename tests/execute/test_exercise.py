@@ -215,3 +215,10 @@ def test_user_code_that_draws_its_weights_agrees(tmp_path: Path, stage: Stage) -
     )
     (call,) = observe(Run(CallableSubject(str(path), name="make"), stage, calls=("example",))).calls
     assert (call.agreement, call.differences) == ("same", ())
+
+
+def test_meta_tensors_are_not_compared(tmp_path: Path) -> None:
+    path = tmp_path / "meta.py"
+    path.write_text("import torch\ndef f(x): return x + 1\nf_args = (torch.empty(3, device='meta'),)\n")
+    (call,) = observe(Run(CallableSubject(str(path), name="f"), "export", calls=("example",))).calls
+    assert call.agreement == "incomparable"
