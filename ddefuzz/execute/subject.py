@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from ddefuzz.errors import DdefuzzError, InputError
+from ddefuzz.errors import InputError
 from ddefuzz.execute.prepared import Prepared, UnbackedDim
 from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject, Subject
-from ddefuzz.execute.user_code import prepare_callable, said, seed
+from ddefuzz.execute.user_code import of_user, prepare_callable, seed
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.ops import catalogue
 from ddefuzz.program import inputs
@@ -28,20 +28,14 @@ _PROGRAM_MODULE = "ddefuzz_program"
 def prepare(subject: Subject) -> Prepared:
     """The subject with new arguments, the same in every run. Raises InputError if it cannot be used."""
     seed()
-    try:
+    with of_user(f"{_file_of(subject)}: found a callable or arguments whose construction"):
         match subject:
             case ProgramSubject(text, backed):
                 return _prepare_program(text, backed=backed)
             case CallableSubject():
                 return prepare_callable(subject)
             case KeySubject():
-                raise InputError(_NO_PROGRAM)  # noqa: TRY301
-    except DdefuzzError:
-        raise
-    except BaseException as error:  # what makes the callable and its arguments is the user's
-        raise InputError(
-            f"{_file_of(subject)}: found a callable or arguments whose construction raises {said(error)}"
-        ) from error
+                raise InputError(_NO_PROGRAM)
 
 
 def _file_of(subject: Subject) -> str:

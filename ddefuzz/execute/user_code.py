@@ -10,6 +10,7 @@ import random
 import reprlib
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 
+import ddefuzz
 from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute import dynamic
 from ddefuzz.execute.intact import current_folder, enter_folder, kept_intact
@@ -31,6 +33,8 @@ SAVED = ".pt2"
 
 SAID_LIMIT = 1000
 """How many characters of an error of the user's own code are printed."""
+
+_OWN = f"{Path(ddefuzz.__file__).parent}/"
 
 _KEYS = ("callable", "args", "kwargs", "unbacked", "dynamic_shapes")
 """The keys of the dict that a factory may return."""
@@ -69,7 +73,28 @@ def prepare_callable(subject: CallableSubject) -> Prepared:
 
 def case_ids(path: str) -> tuple[str, ...]:
     """The ids of a module's list `CASES`, in order; InputError where there is none."""
-    return tuple(_cases(load_module(path), path))
+    module = load_module(path)
+    with of_user(f"{path}: found a list CASES that"):
+        return tuple(_cases(module, path))
+
+
+@contextmanager
+def of_user(what: str) -> Iterator[None]:
+    """What the block raises is about the user's code: an InputError. Errors that ddefuzz itself raises pass."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, DdefuzzError) and _innermost(error).startswith(_OWN):
+            raise
+        raise InputError(f"{what} raises {said(error)}") from error
+
+
+def _innermost(error: BaseException) -> str:
+    """The file in which an exception is raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else trace.tb_frame.f_code.co_filename
 
 
 def load_module(path: str) -> ModuleType:
@@ -119,18 +144,16 @@ def _executed(path: str) -> tuple[ModuleType, str]:
     seed()
     before = set(sys.modules)
     try:
-        with kept_intact(path):
+        with of_user(f"{path}: found a module that"), kept_intact(path):
             if path.partition(".")[0] not in ("torch", "ddefuzz"):
                 _make_importable(Path.cwd())
             module = importlib.import_module(path) if named else _import_file(file.resolve())
             return module, current_folder()
-    except DdefuzzError:
-        raise
-    except BaseException as error:  # whatever the user's module raises is about the user's module
+    except InputError:
         for name in set(sys.modules) - before:
             if name.startswith(_USER_MODULE):
                 del sys.modules[name]
-        raise InputError(f"{path}: found a module that raises {said(error)}") from error
+        raise
 
 
 def _import_file(file: Path) -> ModuleType:
@@ -210,9 +233,11 @@ def _cases(module: ModuleType, path: str) -> dict[str, dict[str, Any]]:
         )
     by_id: dict[str, dict[str, Any]] = {}
     for case in cases:
-        if str(case["id"]) in by_id:
-            raise InputError(f"{path}: found two cases with the id {str(case['id'])!r}, expected one of each")
-        by_id[str(case["id"])] = case
+        # The text may be of a class of the user's, and have lone surrogates, which JSON cannot have.
+        name = str.encode(str(case["id"]), errors="backslashreplace").decode()
+        if name in by_id:
+            raise InputError(f"{path}: found two cases with the id {name!r}, expected one of each")
+        by_id[name] = case
     return by_id
 
 

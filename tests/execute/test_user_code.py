@@ -14,6 +14,7 @@ from ddefuzz.execute.observe import observe
 from ddefuzz.execute.prepared import UnbackedDim, leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Stage
 from ddefuzz.execute.subject import prepare
+from ddefuzz.execute.user_code import case_ids
 
 NESTED = """\
 from dataclasses import dataclass
@@ -285,3 +286,32 @@ def test_the_current_folder_is_that_of_the_module_and_only_in_a_run(tmp_path: Pa
         seen = observe(Run(CallableSubject(str(path), name=name), "eager"))
         assert (name, seen.outcome) == (name, outcome), seen
         assert Path.cwd() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "from ddefuzz.errors import UnsupportedError\nraise UnsupportedError('a\\nb')",
+            "raises UnsupportedError: a b",
+        ),
+        ("from ddefuzz.errors import InputError\nraise InputError('a')", "found a module that raises InputError: a"),
+        (
+            "class Id:\n    def __str__(self): raise KeyboardInterrupt\nCASES = [dict(id=Id(), fn=print, args=tuple)]",
+            "found a list CASES that raises KeyboardInterrupt:",
+        ),
+    ],
+)
+def test_what_a_module_raises_is_its_own(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "raises.py").write_text(text)
+    with pytest.raises(InputError, match=said):
+        case_ids(str(tmp_path / "raises.py"))
+
+
+def test_ids_are_text_once(tmp_path: Path) -> None:
+    (tmp_path / "changes.py").write_text(
+        "from itertools import count\nclass Id:\n    of = count()\n"
+        "    def __str__(self): return f'\\ud800{next(self.of)}'\n"
+        "CASES = [dict(id=Id(), fn=print, args=tuple)] * 2"
+    )
+    assert case_ids(str(tmp_path / "changes.py")) == ("\\ud8000", "\\ud8001")
