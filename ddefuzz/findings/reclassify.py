@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import cache
 from itertools import groupby
 
 import msgspec
@@ -84,7 +83,13 @@ class _Home(msgspec.Struct, frozen=True):
 def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime) -> Reclassified:
     """The findings under the current rules. Applying it twice gives the same result as once."""
     before = sorted(map(normalized, findings), key=lambda finding: finding.id)
-    known = cache(classify)
+    results: dict[bytes, Classified] = {}
+
+    def known(failure: Failure) -> Classified:
+        key = msgspec.json.encode(failure)  # a failure that holds a mapping has no hash
+        if key not in results:
+            results[key] = classify(failure)
+        return results[key]
 
     def signature_of(failure: Failure) -> Signature:
         return known(failure).signature
