@@ -35,7 +35,8 @@ MAX_UNPACKED: Final = 32 * 2**20
 MAX_OCCURRENCES: Final = 10_000
 """How many occurrences a finding of the text form may have."""
 
-_LONG_KEY: Final = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}")
+_KEY_PART: Final = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_LONG_KEY: Final = re.compile(rf"(?<![\w\"'-])(?:{_KEY_PART}[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}")
 """In time that grows with the text: it tries no place inside of a part, and gives nothing back."""
 
 
@@ -88,7 +89,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     if _LONG_KEY.search(text):
         raise InputError(f"{path}: found a key of more than {MAX_KEY_PARTS} parts, expected at most that many")
     try:
-        return tomllib.loads(text)
+        table = tomllib.loads(text)
+        check_integers(table)
     except RecursionError as error:
         raise InputError(
             f"{path}: found values nested too deeply, expected TOML of at most some tens of levels"
@@ -96,6 +98,20 @@ def read_toml(path: Path) -> dict[str, Any]:
     except ValueError as error:  # that of a syntax error too; Python refuses to read integers of thousands of digits
         said = " ".join(str(error).partition(";")[0].split())
         raise InputError(f"{path}: found an unreadable file ({said}), expected a table in TOML") from error
+    return table
+
+
+def check_integers(value: object) -> None:
+    """Raise ValueError for a number beyond 64 bits in literals. Python prints none of thousands of digits."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, list | tuple):
+            left += one
+        elif isinstance(one, int) and one.bit_length() > 64:
+            raise ValueError(f"an integer of {one.bit_length()} bits")
 
 
 def _is_of_kernel(found: os.stat_result) -> bool:

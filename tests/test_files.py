@@ -446,3 +446,25 @@ def test_toml_has_its_own_limits(tmp_path: Path) -> None:
         read_toml(path)
     path.write_text(".".join("a" * MAX_KEY_PARTS) + " = 1\n")
     assert list(read_toml(path)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"!".', f"a key of more than {MAX_KEY_PARTS} parts"),
+        ("'!' . ", f"a key of more than {MAX_KEY_PARTS} parts"),
+    ],
+)
+@pytest.mark.parametrize("form", ["{}z = 1\n", "[{}z]\n", "a = {{ {}z = 1 }}\n"])
+def test_quoted_parts_of_a_key_count(tmp_path: Path, text: str, found: str, form: str) -> None:
+    path = tmp_path / "finding.toml"
+    path.write_text(form.format(text * 50_000))
+    with pytest.raises(InputError, match=found):
+        read_toml(path)
+
+
+def test_a_number_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "finding.toml"
+    path.write_text(f"a = [{{b = 0x{'f' * 5_000}}}]\n")
+    with pytest.raises(InputError, match="an integer of 20000 bits"):
+        read_toml(path)

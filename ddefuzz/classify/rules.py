@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -105,24 +106,25 @@ def read_rules(path: Path) -> Rules:
     except msgspec.ValidationError as error:
         raise InputError(f"{path}: {error}") from error
     sources = [(one.kind, one.site, one.anchor) for one in rules.alias]
+    times = Counter(sources)
     for at, one in enumerate(rules.alias):
         target = (one.kind, one.to_site or one.site, one.to_anchor or one.anchor)
         where = f"{path}: alias {at + 1}"
-        if sources.count(sources[at]) > 1:
+        if times[sources[at]] > 1:
             raise InputError(f"{where}: found two aliases of {_text(sources[at])}, expected one")
         if target == sources[at]:
             raise InputError(f"{where}: found no other site or anchor, expected to_site or to_anchor")
-        if target in sources:
+        if target in times:
             raise InputError(
                 f"{where}: found the alias {_text(target)} as its target, expected a signature without one"
             )
     for at, split in enumerate(rules.split):
         try:
             re.compile(split.pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError, ValueError) as error:
             where = f"{path}: split {at + 1}"
             raise InputError(
-                f"{where}: found the pattern {split.pattern!r} ({error}), expected a regular expression"
+                f"{where}: found the pattern {split.pattern[:80]!r} ({error}), expected a regular expression"
             ) from error
         if not (split.pattern and split.name):
             raise InputError(f"{path}: split {at + 1}: found an empty pattern or name, expected text")

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from ddefuzz.errors import InputError
+from ddefuzz.files import check_integers
 from ddefuzz.instrument import torch_api
 from ddefuzz.program.recipes import DTYPES
 from ddefuzz.speckey.options import Options
@@ -181,6 +182,7 @@ def parse_key(text: str, path: str) -> KeyCase:
     try:
         body = ast.parse(text).body
         fields = {_name(one): ast.literal_eval(one.value) for one in body if isinstance(one, ast.Assign)}
+        check_integers(fields)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise InputError(f"{path}: found {error}, expected assignments of literals") from error
     if tuple(fields) != _NAMES or len(body) != len(_NAMES):

@@ -76,6 +76,8 @@ def test_a_split_is_by_what_the_failure_says(tmp_path: Path) -> None:
         (ALIAS + ALIAS.replace("::chunk", "::a").replace("::tensor_split", "::chunk"), "as its target"),
         (ALIAS + "extra = 1\n", "unknown field `extra`"),
         (SPLIT.replace("2[*]u0", "("), "split 1: found the pattern '('.*expected a regular expression"),
+        (SPLIT.replace("2[*]u0", "a{99999999999}"), "split 1: found the pattern .*expected a regular expression"),
+        (SPLIT.replace("2[*]u0", "(" * 3000), "split 1: found the pattern .*expected a regular expression"),
         (SPLIT.replace('"twice"', '""'), "empty pattern or name"),
         ("alias = 1\n", "Expected `array`"),
         ("[[alias]\n", "rules.toml"),
