@@ -233,10 +233,12 @@ def problems_of(runs: CaseRuns) -> tuple[Problem, ...]:
 
 
 def failed(captures: Iterable[Captured]) -> bool:
-    """Whether a capture or eager failed, or a captured program is wrong. Size-oblivious semantics do not count."""
-    return any(
-        one.outcome not in ("ok", "not-judged") and not one.semantics.startswith("size-oblivious") for one in captures
-    )
+    """Whether a capture or eager failed, a captured program is wrong, or nothing was judged.
+
+    Size-oblivious semantics do not count.
+    """
+    outcomes = {one.outcome for one in captures if not one.semantics.startswith("size-oblivious")}
+    return bool(outcomes - {"ok", "not-judged"}) or outcomes == {"not-judged"}
 
 
 def exception_of(seen: Observation) -> str | None:

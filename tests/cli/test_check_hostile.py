@@ -139,3 +139,10 @@ def test_a_case_that_cannot_be_built_is_a_row(tmp_path: Path) -> None:
     )
     alone = check(tmp_path, "user.py", "--case", "bad")
     assert (alone.returncode, alone.stdout) == (EXIT_USAGE, "")
+
+
+def test_a_check_that_judges_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(SUBJECT.format(body="__import__('os')._exit(3)"))
+    done = check(tmp_path, "user.py:f", "--no-advice")
+    assert done.returncode == EXIT_FOUND, done.stderr
+    assert "cannot be judged" in done.stdout
