@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psutil  # type: ignore[import-untyped]
+
 from ddefuzz.errors import InputError
 
 MAX_BYTES: Final = 16 * 2**20
@@ -34,6 +36,9 @@ MAX_UNPACKED: Final = 32 * 2**20
 
 MAX_OCCURRENCES: Final = 10_000
 """How many occurrences a finding of the text form may have."""
+
+_TEMPORARY: Final = re.compile(r"\.ddefuzz-([1-9][0-9]{0,8})-\w{8}", re.ASCII)
+"""The name of a new file before it has its own: with the number of the process that writes it."""
 
 _KEY_PART: Final = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _LONG_KEY: Final = re.compile(rf"(?<![\w\"'-])(?:{_KEY_PART}[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}")
@@ -191,8 +196,9 @@ def check_folder(folder: Path, names: Iterable[str]) -> None:
 def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Write files by their paths below `folder`. Raises `InputError` of `check_folder` before the first one."""
     check_folder(folder, files)
-    for name, content in files.items():
-        write_atomically(folder / name, content)
+    encoded = {name: content.encode() if isinstance(content, str) else content for name, content in files.items()}
+    for name, data in encoded.items():
+        write_atomically(folder / name, data)
 
 
 def append(path: Path, content: bytes) -> None:
@@ -283,7 +289,8 @@ def _write_into(descriptor: int, data: bytes) -> None:
 
 def _replace(path: Path, data: bytes, before: os.stat_result | None) -> None:
     """Write a new file next to `path`, and give it the name of the old one."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".ddefuzz-")
+    _remove_abandoned(path.parent)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".ddefuzz-{os.getpid()}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -298,6 +305,15 @@ def _replace(path: Path, data: bytes, before: os.stat_result | None) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the new files of processes that were killed before they could name them."""
+    for place in folder.glob(".ddefuzz-*"):
+        written_by = _TEMPORARY.fullmatch(place.name)
+        if written_by and not psutil.pid_exists(int(written_by[1])):
+            with suppress(OSError):
+                place.unlink()
 
 
 def _overwrite(path: Path, data: bytes) -> None:

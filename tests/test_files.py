@@ -152,6 +152,28 @@ def test_a_file_is_replaced_and_keeps_its_permissions_and_owner(tmp_path: Path, 
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_write_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    killed = (
+        "import os, signal\nfrom ddefuzz import files\n"
+        "files.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "files.write_atomically(files.Path('one'), 'x')"
+    )
+    subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, check=False)
+    (abandoned,) = tmp_path.iterdir()
+    others = {f".ddefuzz-{os.getpid()}-abcdefgh", ".ddefuzz-notes"}
+    for name in others:
+        (tmp_path / name).touch()
+    write_atomically(tmp_path / "two", "x")
+    assert abandoned.name.startswith(".ddefuzz-")
+    assert {one.name for one in tmp_path.iterdir()} == {"two", *others}
+
+
+def test_nothing_is_written_if_one_file_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_files(tmp_path, {"one": "x", "two": "\ud800"})
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_new_file_and_its_folders(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
