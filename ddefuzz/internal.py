@@ -35,7 +35,7 @@ SCHEMA: Final = "ddefuzz.error/1"
 MOST_SAID: Final = 500
 """How many characters of an exception a row has. The report has all."""
 
-_PASSWORD: Final = re.compile(r"(://[^:/@\s]*:)[^\s]*@")
+_USER: Final = re.compile(r"://[^\s:/@]*:")
 
 hiding: list[Callable[[str], str]] = []
 """What else takes passwords out of reports."""
@@ -164,6 +164,18 @@ def folder() -> str:
     return PLACE or tempfile.gettempdir()
 
 
+def without_url_passwords(text: str) -> str:
+    """A text with `***` for what may be the password of a URL, in time that grows with the text."""
+    return re.sub(r"\S+", _without_password, text)
+
+
+def _without_password(match: re.Match[str]) -> str:
+    word = match[0]
+    end = word.rfind("@")
+    user = _USER.search(word, 0, end) if end > 0 else None
+    return word if user is None else f"{word[: user.end()]}***{word[end:]}"
+
+
 def written(error: BaseException, where: str = "") -> str:
     """The path of the report of an exception, empty if it cannot be written, as on a full disk.
 
@@ -173,7 +185,7 @@ def written(error: BaseException, where: str = "") -> str:
     place = "".join(f"{one.filename}:{one.lineno}\n" for one in trace.stack) + type(error).__qualname__
     name = f"ddefuzz-error-{hashlib.sha256(place.encode(errors='replace')).hexdigest()[:12]}.txt"
     text = f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{where}\n{''.join(trace.format())}"
-    for hide in (lambda said: _PASSWORD.sub(r"\1***@", said), *hiding):
+    for hide in (without_url_passwords, *hiding):
         text = hide(text)
     try:
         path = Path(folder()) / name

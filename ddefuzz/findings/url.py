@@ -11,18 +11,19 @@ from urllib.parse import quote, quote_plus
 from sqlalchemy import URL, exc, make_url
 
 from ddefuzz.errors import InputError
+from ddefuzz.internal import without_url_passwords
 
 _EXPECTED: Final = "expected the URL of a database such as sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 
-_SCHEME: Final = re.compile(r"[A-Za-z][\w+]*://")
+_SCHEME: Final = re.compile(r"(?<![\w+])(?:(?![A-Za-z])[\w+])*+([A-Za-z][\w+]*+)://")
+"""Its group is the scheme. It begins at no place inside of a word, so its time grows with the text."""
 
 _SHOWN_KEYS: Final = frozenset(
     ("host", "hostaddr", "port", "dbname", "user", "connect_timeout", "application_name", "client_encoding", "sslmode")
 )
 """The keys of the query whose values are shown. Any other may have a password, or be a part of one with an `&`."""
 
-_PASSWORD_IN_TEXT: Final = re.compile(r"([A-Za-z][\w+]*://[^\s:/@]*):\S*@")
-_KEY_IN_TEXT: Final = re.compile(r"(\w*(?:password|passwd|pwd|secret|token)=)[^\s&'\"]+", re.IGNORECASE)
+_KEY_IN_TEXT: Final = re.compile(r"((?:password|passwd|pwd|secret|token)=)[^\s&'\"]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -114,7 +115,7 @@ def without_passwords(word: str) -> str:
     if scheme is None:
         return word
     try:
-        return word[: scheme.start()] + str(parse_url(word[scheme.start() :]))
+        return word[: scheme.start(1)] + str(parse_url(word[scheme.start(1) :]))
     except InputError:
         return f"{word[: scheme.end()]}***"
 
@@ -124,4 +125,4 @@ def text_without_passwords(text: str, words: list[str]) -> str:
     for word in words:
         if _SCHEME.search(word):
             text = text.replace(word, without_passwords(word))
-    return _KEY_IN_TEXT.sub(r"\1***", _PASSWORD_IN_TEXT.sub(r"\1:***@", text))
+    return _KEY_IN_TEXT.sub(r"\1***", without_url_passwords(text))

@@ -141,3 +141,12 @@ def test_a_server_gets_the_password_and_no_message_has_it(postgres: str) -> None
     url = parse_url(address)
     assert isinstance(url, DatabaseUrl)
     assert url.hidden_in(f"bad {WORD}") == "bad ***"
+
+
+def test_passwords_are_hidden_in_time_that_grows_with_the_text() -> None:
+    """Long words, and many beginnings of URLs: with a square of the length, each of these takes minutes."""
+    word = "a" * 1_000_000
+    text = f"{word} {'://:' * 250_000} {word}password={WORD} {word}://ada:{WORD}{word}@x"
+    hidden = f"{word} {'://:' * 250_000} {word}password=*** {word}://ada:***@x"
+    assert text_without_passwords(text, [word]) == hidden
+    assert without_passwords(f"--db={word}://ada:{WORD}:x@y:z") == f"--db={word}://***"
