@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -276,9 +276,9 @@ def drawn(all_: tuple[Cell, ...]) -> tuple[Cell, ...]:
     return tuple(chosen.values())
 
 
-def one_command_each(cells: Sequence[Cell]) -> list[Cell]:
+def one_command_each(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
     """A cell of each fault. The command differs from fault to fault."""
     by_fault: dict[str, list[Cell]] = {}
     for cell in cells:
         by_fault.setdefault(cell.fault.name, []).append(cell)
-    return [of_fault[number % len(of_fault)] for number, of_fault in enumerate(by_fault.values())]
+    return tuple(of_fault[number % len(of_fault)] for number, of_fault in enumerate(by_fault.values()))
