@@ -24,7 +24,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.results import results
-from ddefuzz.findings.textform import read_findings, write_findings
+from ddefuzz.findings.textform import check_findings, read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.formats.escape import block, shell_words
 from ddefuzz.oracles import table
@@ -221,7 +221,9 @@ def merge(others: tuple[DatabaseUrl, ...], db: DatabaseUrl) -> None:
         before = {finding.id for finding in database.findings()}
         for url in others:
             with Database.open(url, create=False) as other:
-                database.merge(other.findings())
+                found = other.findings()
+                check_findings(str(url), found, before)
+                database.merge(found)
                 for version in other.torch_versions():
                     database.merge_sites(version, other.sites(version))
         after = {finding.id for finding in database.findings()}

@@ -213,10 +213,7 @@ def read_finding(place: Path) -> Finding:
         expected = msgspec.json.decode(msgspec.json.encode(getattr(finding, name)))
         if found != expected and name != "title":  # the rules for titles may have changed
             raise InputError(f"{path}: found {name} {found!r}, expected {expected!r} as {OBSERVED} says")
-    versions = (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences))
-    check_typed(f"{path}: ", versions, finding.links)
-    if wrong := [former for former in finding.former if not ID.fullmatch(former)]:
-        raise InputError(f"{path}: found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
+    _check_fields(str(path), finding)
     if finding.id != place.name:
         raise InputError(f"{path}: found id {finding.id!r}, expected that of its folder")
     if sequence_of(finding.id, finding.signature) is None:
@@ -224,15 +221,42 @@ def read_finding(place: Path) -> Finding:
     return finding
 
 
+def check_findings(where: str, findings: Iterable[Finding], others: Iterable[str]) -> None:
+    """Raise `InputError`, which begins with `where`, if a folder of these findings could not be imported again.
+
+    `others` are the ids of the findings that they may be duplicates of besides these.
+    """
+    found = {finding.id: finding for finding in findings}
+    ids = {*found, *others}
+    for name, finding in found.items():
+        if finding.kind not in tuple(kinds()):
+            raise InputError(f"{where}: {name}: found the kind {finding.kind!r}, expected one of {', '.join(kinds())}")
+        _check_fields(f"{where}: {name}", finding)
+        _check_dup(f"{where}: {name}", finding, ids)
+        for text in filter(None, (finding.minimal, finding.original)):
+            _check_program(text, f"{where}: {name}")
+
+
+def _check_fields(where: str, finding: Finding) -> None:
+    versions = (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences))
+    check_typed(f"{where}: ", versions, finding.links)
+    if wrong := [former for former in finding.former if not ID.fullmatch(former)]:
+        raise InputError(f"{where}: found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
+
+
 def _read_program(path: Path) -> str | None:
     if not is_there(path):
         return None
     text = read_text(path)
-    if is_key(text):
-        parse_key(text, str(path))
-    else:
-        catalogue.parse(text, str(path))
+    _check_program(text, str(path))
     return text
+
+
+def _check_program(text: str, where: str) -> None:
+    if is_key(text):
+        parse_key(text, where)
+    else:
+        catalogue.parse(text, where)
 
 
 def _with_decision(finding: Finding, known: Known, path: Path, when: datetime, findings: Container[str]) -> Finding:
