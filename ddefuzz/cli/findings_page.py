@@ -197,8 +197,9 @@ def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
 def _triage(finding: Finding, call: Invocation) -> tuple[str, ...]:
     """The commands to decide on a finding, by its state."""
     name = finding.id
-    if finding.duplicate_of is not None:
-        return call.command("findings", "show", finding.duplicate_of), call.command("findings", "undup", name)
+    if finding.state == "duplicate":
+        original = () if finding.duplicate_of is None else (call.command("findings", "show", finding.duplicate_of),)
+        return *original, call.command("findings", "undup", name)
     after = {"new": "triaged", "triaged": "reported"}.get(finding.state) or ROWS[finding.state].to[0]
     link = f"{call.command('findings', 'link', name)} https://…"
     return call.command("findings", "set", name, after), link
