@@ -175,6 +175,7 @@ def _to_finding(row: FindingRow | Row[Any], more: dict[str, Any], decode: Callab
     try:
         raw = {"failure": _from_json(row.failure, Failure), "shown": _from_json(row.shown, Failure), **decode()}
         finding = normalized(msgspec.convert({**fields, **more, **raw}, Finding, from_attributes=True))
+        msgspec.json.encode(finding)  # JSON may spell lone surrogates, which nothing can write again
     except _MISFITS as error:
         raise _row_error("finding", row, error) from error
     _check_id(finding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command
 from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.database import Database
 from tests.findings.arbitrary_findings import CHUNK, OTHER_PROGRAM, PROGRAM, ROLL, START, failure_of, sighting
@@ -310,6 +311,50 @@ def test_merge_takes_what_is_new(url: str, tmp_path: Path) -> None:
     findings(other, "merge", str(tmp_path / "ddefuzz.db"))
     with Database.open(other) as database:
         assert database.sites("2.13.0") == (SITE,)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("UPDATE findings SET fixed_in = '[\"x\"]'", "found 'x', expected a version of torch"),
+        ("UPDATE occurrences SET torch = 'x'", "found 'x', expected a version of torch"),
+        ("UPDATE findings SET former = '[\"../../x\"]'", "found the former id '../../x'"),
+        ("UPDATE findings SET state = 'duplicate', duplicate_of = id", "expected the id of another finding"),
+        ("UPDATE findings SET state = 'duplicate', duplicate_of = 'dde-0'", "expected the id of another finding"),
+        ("INSERT INTO links (finding_id, url) SELECT id, 'javascript:1' FROM findings", "found 'javascript:1'"),
+        ("UPDATE findings SET original = 'x'", "expected"),
+    ],
+)
+def test_merge_refuses_what_import_refuses(url: str, tmp_path: Path, change: str, message: str) -> None:
+    path = tmp_path / "ddefuzz.db"
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(change)
+    connection.close()
+    other = f"sqlite:///{tmp_path}/other.db"
+    with pytest.raises(InputError, match=f"{path}.*{re.escape(message)}") as refused:
+        findings(other, "merge", str(path))
+    assert any(key in str(refused.value) for key in (CHUNK.key, ROLL.key))
+    with Database.open(other) as database:
+        assert database.findings() == ()
+
+
+def test_a_duplicate_of_nothing_is_shown(url: str, tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "ddefuzz.db")
+    with connection:
+        connection.execute("UPDATE findings SET state = 'duplicate'")
+    connection.close()
+    assert f"findings undup {CHUNK.key}" in findings(url, "list").stdout
+    assert f"findings undup {CHUNK.key}" in findings(url, "show", CHUNK.key).stdout
+
+
+def test_a_lone_surrogate_in_a_row_is_refused(url: str, tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "ddefuzz.db")
+    with connection:
+        connection.execute("UPDATE findings SET known_in = ?", ('["\\ud800"]',))
+    connection.close()
+    with Database.open(url) as database, pytest.raises(RowError, match="finding 'dde-.*surrogate"):
+        database.findings()
 
 
 def test_a_screen_that_was_not_compared_has_no_verdict(url: str) -> None:
