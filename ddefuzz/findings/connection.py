@@ -6,6 +6,7 @@ Every error is a `DatabaseError` of one line: which database, what was found, wh
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,7 +139,10 @@ def _on_connect(connection: Any, _record: object) -> None:
     connection.text_factory = _text
     # With WAL, committed data survives a kill of the process. With NORMAL, a power cut may lose the last commits.
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=NORMAL"):
-        connection.execute(f"PRAGMA {pragma}").close()
+        try:
+            connection.execute(f"PRAGMA {pragma}").close()
+        except UnicodeDecodeError as error:  # the driver cannot decode its own message, which quotes a damaged schema
+            raise sqlite3.DatabaseError("malformed database schema") from error
 
 
 def _on_begin(connection: Connection) -> None:

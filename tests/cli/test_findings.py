@@ -353,7 +353,7 @@ def test_a_lone_surrogate_in_a_row_is_refused(url: str, tmp_path: Path) -> None:
     with connection:
         connection.execute("UPDATE findings SET known_in = ?", ('["\\ud800"]',))
     connection.close()
-    with Database.open(url) as database, pytest.raises(RowError, match="finding 'dde-.*surrogate"):
+    with Database.open(url) as database, pytest.raises(RowError, match=r"finding 'dde-.*surrogate"):
         database.findings()
 
 

@@ -124,6 +124,18 @@ def test_a_corrupt_database(tmp_path: Path) -> None:
         database.findings()
 
 
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "ddefuzz.db"
+    Database.open(url(path)).close()
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET name = CAST(x'a5a5' AS TEXT), sql = '' WHERE name = 'findings'")
+    connection.close()
+    with pytest.raises(DatabaseError, match="corrupt, expected an intact database"):
+        Database.open(url(path))
+
+
 def test_a_database_of_something_else(tmp_path: Path) -> None:
     path = tmp_path / "mail.db"
     with sqlite3.connect(path) as connection:
