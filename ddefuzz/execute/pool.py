@@ -54,6 +54,9 @@ MEMORY_BYTES = 4_000_000_000
 TASKS_PER_WORKER = 500
 """A worker is replaced after this many tasks, so that its private memory stays below 400 MB (docs/measurements.md)."""
 
+STARTS = 3
+"""How often a task is handed to a pool that was just started, as long as the fork server dies."""
+
 EXITED = "exit code"
 """How the reason begins if a process ended without a signal."""
 
@@ -145,8 +148,12 @@ class Future(Generic[R]):
             spoiled = isinstance(error.__cause__, OSError)
             return Lost("crash", NO_CHANNEL if spoiled else f"no worker is left: {error}", left=left_by(self._phases))
         self._is_repeated = True
-        self._future = self._schedule()
+        self.repeat()
         return self.result()
+
+    def repeat(self) -> None:
+        """Run the task once more."""
+        self._future = self._schedule()
 
 
 class Pool:
@@ -208,17 +215,16 @@ class Pool:
         return Future(partial(self._scheduled, arguments, clock_seconds(timeout)), kind, timeout, phases)
 
     def _scheduled(self, arguments: tuple[Any, ...], clock: float) -> ProcessFuture[bytes]:
-        try:
-            future = self._pool.schedule(worker.perform, args=arguments, timeout=clock)
-        except RuntimeError:
-            # Pebble gives a pool up when a worker dies while none has a task: the next task gets a new one.
-            self._stop()
-            self._start()
+        for attempt in range(STARTS):
             try:
                 future = self._pool.schedule(worker.perform, args=arguments, timeout=clock)
-            except BrokenProcessPool as error:
-                check_workers_can_start(error)
-                raise UnsupportedError(f"no worker can be started: {error.__cause__ or error}") from error
+                break
+            except RuntimeError as error:
+                # Pebble gives a pool up when a worker dies while none has a task: the next task gets a new one.
+                if attempt:
+                    _check_server_died(error, is_last=attempt == STARTS - 1)
+                self._stop()
+                self._start()
         self._outstanding.add(future)
         future.add_done_callback(self._outstanding.discard)
         return future
@@ -312,12 +318,30 @@ def check_workers_can_start(error: BrokenProcessPool) -> None:
         raise limited from error
 
 
+def _check_server_died(error: RuntimeError, *, is_last: bool) -> None:
+    """Raise why a new pool starts no worker, unless its fork server has died and there is another start."""
+    if not isinstance(error, BrokenProcessPool):
+        raise error
+    check_workers_can_start(error)
+    cause = error.__cause__ or error
+    if not isinstance(cause, ConnectionError | EOFError):
+        raise UnsupportedError(f"no worker can be started: {cause}") from error
+    if is_last:
+        raise UnsupportedError(
+            f"no worker can be started: the fork server dies while it starts ({cause}), expected it to live; "
+            "the system may kill processes that need too much memory"
+        ) from error
+
+
 def first_answer(future: Future[R], stopped: Stopped) -> R:
-    """The answer of workers that were just started.
+    """The answer of workers that were just started. If one is killed, another one is asked once.
 
     Raises KeyboardInterrupt if stopped before, UnsupportedError if torch cannot be used or no worker starts.
     """
     result = waited(future, stopped)
+    if isinstance(result, Lost) and result.outcome == "crash" and result.worker:
+        future.repeat()
+        result = waited(future, stopped)
     if isinstance(result, Lost):
         raise UnsupportedError(f"the workers do not start: {result.reason}; `ddefuzz doctor` says more")
     return result

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
 import pytest
+from pebble import ProcessPool
 
 from ddefuzz import internal
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute import journal, worker
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.channel import FileLock
-from ddefuzz.execute.pool import Lost, Pool, exit_reason, fork_server, lost_observation
+from ddefuzz.execute.pool import STARTS, Lost, Pool, exit_reason, first_answer, fork_server, lost_observation
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
 from ddefuzz.execute.user_code import load_module
 from ddefuzz.oracles.program import tried_of
@@ -312,6 +316,36 @@ def test_a_subject_that_cannot_be_used_is_said_here(pool: Pool, cold: bool) -> N
     run = Run(CallableSubject("no_such_file.py", name="f"), "eager")
     with pytest.raises(InputError, match=r"no_such_file\.py: found no such file"):
         pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
+
+
+def killed_once(path: str) -> int:
+    if not Path(path).exists():
+        Path(path).touch()
+        signal.raise_signal(signal.SIGKILL)
+    return 7
+
+
+def test_a_worker_that_is_killed_before_the_first_answer_is_replaced(pool: Pool, tmp_path: Path) -> None:
+    assert first_answer(pool.submit(killed_once, str(tmp_path / "begun"), SECONDS), lambda: False) == 7
+
+
+@pytest.mark.parametrize("deaths", [2, 3])
+def test_a_fork_server_that_dies_while_it_starts_is_started_again(deaths: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, schedule = [*range(deaths)], ProcessPool.schedule
+
+    def dying(*args: Any, **named: Any) -> Any:
+        if left:
+            left.pop()
+            raise BrokenProcessPool from ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        return schedule(*args, **named)
+
+    monkeypatch.setattr(ProcessPool, "schedule", dying)
+    with Pool(1) as made:
+        if deaths < STARTS:
+            assert not isinstance(made.submit(add, Sum(2, 3), SECONDS).result(), Lost)
+        else:
+            with pytest.raises(UnsupportedError, match=r"dies while it starts .*, expected it to live"):
+                made.submit(add, Sum(2, 3), SECONDS)
 
 
 def test_the_pool_goes_on_after_losses(pool: Pool, subject: str) -> None:
