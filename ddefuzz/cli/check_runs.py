@@ -134,7 +134,7 @@ def run_cases(
     for one in planned:
         seen = _tried(one, live, refused)
         tried[one.target.case].append(seen)
-        if one.run.stage != "eager":
+        if one.run.stage != "eager" and one.target.case not in refused:
             live.say(f"{one.target.case}: {one.run.stage} {_ended(seen.observation)}")
 
     if refused and len(refused) == len(targets):
