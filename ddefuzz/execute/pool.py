@@ -211,7 +211,7 @@ class Pool:
         """
         _, kind = worker.signature(function)
         phases = _phases_file()
-        arguments = (function, msgspec.json.encode(argument), phases, timeout)
+        arguments = (function, _encoded(argument), phases, timeout)
         return Future(partial(self._scheduled, arguments, clock_seconds(timeout)), kind, timeout, phases)
 
     def _scheduled(self, arguments: tuple[Any, ...], clock: float) -> ProcessFuture[bytes]:
@@ -253,7 +253,7 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
     receiver, sender = context.Pipe(duplex=False)
     phases = _phases_file()
     process = context.Process(
-        target=worker.cold_main, args=(sender, msgspec.json.encode(run), memory_bytes, phases, timeout), daemon=True
+        target=worker.cold_main, args=(sender, _encoded(run), memory_bytes, phases, timeout), daemon=True
     )
     process.start()
     sender.close()
@@ -273,6 +273,15 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
         process.join()
         process.close()
         receiver.close()
+
+
+def _encoded(argument: Any) -> bytes:
+    """The argument of a task as JSON. Raises InputError if a name in it is not Unicode: that of a file, mostly."""
+    try:
+        return msgspec.json.encode(argument)
+    except UnicodeEncodeError as error:
+        name = error.object.encode(errors="backslashreplace").decode()
+        raise InputError(f"found the name '{name}', expected one in UTF-8") from error
 
 
 def _answered(encoded: bytes, kind: Any) -> Any:

@@ -106,7 +106,7 @@ def perform(
         _keep_to_one_thread()
         kind, _ = signature(function)
         with phase.kept_in(phases), limit.limited(cpu_seconds):
-            result = msgspec.json.encode(function(msgspec.json.decode(argument, type=kind)))
+            result = encoded(function(msgspec.json.decode(argument, type=kind)))
         answer = Answer(msgspec.Raw(result), is_done=True)
     except MemoryError:
         # What was interrupted may have left torch's modes on, and the next tasks would get no memory either.
@@ -120,7 +120,27 @@ def perform(
         if limited is not None:
             raise limited from None
         internal.note(error)
-    return msgspec.json.encode(msgspec.structs.replace(answer, errors=internal.take()))
+    errors = msgspec.json.decode(encoded(internal.take()), type=tuple[internal.InternalError, ...])
+    return msgspec.json.encode(msgspec.structs.replace(answer, errors=errors))
+
+
+def encoded(value: Any) -> bytes:
+    """The value as JSON, which cannot have the lone surrogates that user code may put in any text: they are escaped."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_escaped(msgspec.to_builtins(value, str_keys=True)))
+
+
+def _escaped(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_escaped(key): _escaped(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_escaped(one) for one in value]
+    return value
 
 
 def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:
@@ -164,7 +184,7 @@ def cold_main(
     try:
         answer = DONE + perform(observe_run, argument, phases, cpu_seconds)
     except DdefuzzError as error:
-        answer = REFUSED + str(error).encode()
+        answer = REFUSED + str(error).encode(errors="backslashreplace")
     connection.send_bytes(answer)
     connection.close()
 

@@ -72,6 +72,8 @@ def ends_group_below_python(x):
     assert os.getpgrp() == os.getpid()
     ctypes.CDLL(None).kill(0, signal.SIGTERM)
     time.sleep(600)
+def surrogate(x):
+    exec(compile("raise ValueError(1)", "x\\udcff.py", "exec"))
 example_args = (1,)
 """
 CLOSING = """\
@@ -297,6 +299,14 @@ def test_output_is_captured_after_a_module_has_closed_it(tmp_path: Path) -> None
         assert pool.submit(ids_of, str(path), SECONDS).result() == ["f"]
         seen = pool.observe(Run(CallableSubject(str(path), name="f"), "eager"), SECONDS)
     assert (seen.outcome, seen.output) == ("ok", "said\n")
+
+
+def test_lone_surrogates_are_refused_in_names_and_escaped_in_answers(pool: Pool, subject: str) -> None:
+    seen = pool.observe(Run(CallableSubject(subject, name="surrogate"), "eager"), SECONDS)
+    assert (seen.outcome, seen.exceptions[0].message) == ("fail", "1")
+    assert seen.exceptions[0].frames[-1].file == "x\\udcff.py"
+    with pytest.raises(InputError, match=r"found the name 'a\\udcff\.py', expected one in UTF-8"):
+        pool.observe(Run(CallableSubject("a\udcff.py", name="f"), "eager"), SECONDS)
 
 
 def test_code_may_signal_its_own_children_and_handlers(pool: Pool, subject: str) -> None:
