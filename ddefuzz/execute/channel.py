@@ -42,13 +42,14 @@ def out_of_reach(descriptor: int) -> int:
 
 
 def leave_fork_server() -> None:
-    """Close this worker's end of the fork server's pipe, because a byte in it ends the server. Keep the tracker's."""
+    """Close this worker's ends of the pipes of the fork server, which a byte ends, and of the resource tracker, which
+    prints what it cannot read. Nothing of ddefuzz is tracked; user code that needs a tracker starts one of its own.
+    """
     server, tracker = vars(forkserver)["_forkserver"], vars(resource_tracker)["_resource_tracker"]
-    if vars(server)["_forkserver_alive_fd"] is not None:
-        os.close(vars(server)["_forkserver_alive_fd"])
-        vars(server)["_forkserver_alive_fd"] = None
-    if vars(tracker)["_fd"] is not None:
-        vars(tracker)["_fd"] = out_of_reach(vars(tracker)["_fd"])
+    for owner, name in ((server, "_forkserver_alive_fd"), (tracker, "_fd")):
+        if vars(owner)[name] is not None:
+            os.close(vars(owner)[name])
+            vars(owner)[name] = None
 
 
 class Channel(Connection):

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -117,6 +118,11 @@ def crash_in_case(case: int) -> str:
 
 def ids_of(path: str) -> list[str]:
     return [name for name in vars(load_module(path)) if name == "f"]
+
+
+def tracker_of(_: str) -> int | None:
+    descriptor: int | None = vars(resource_tracker)["_resource_tracker"]._fd
+    return descriptor
 
 
 def shout(_: str) -> str:
@@ -307,6 +313,10 @@ def test_lone_surrogates_are_refused_in_names_and_escaped_in_answers(pool: Pool,
     assert seen.exceptions[0].frames[-1].file == "x\\udcff.py"
     with pytest.raises(InputError, match=r"found the name 'a\\udcff\.py', expected one in UTF-8"):
         pool.observe(Run(CallableSubject("a\udcff.py", name="f"), "eager"), SECONDS)
+
+
+def test_a_worker_cannot_write_to_the_resource_tracker(pool: Pool) -> None:
+    assert pool.submit(tracker_of, "", SECONDS).result() is None
 
 
 def test_code_may_signal_its_own_children_and_handlers(pool: Pool, subject: str) -> None:
