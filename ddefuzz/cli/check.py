@@ -18,6 +18,7 @@ from ddefuzz.cli.reports import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE, NothingRanError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
+from ddefuzz.execute.scratch import check_folders
 from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
 from ddefuzz.formats.table import NAMES
 from ddefuzz.instrument.events import Mechanism
@@ -146,6 +147,7 @@ def command(
     ):
         targets = targets_of(pool, target, case, unbacked)
         runs, refused = run_cases(pool, targets, wanted, semantics, timeout, live)
+        check_folders()
         advice = []
         capturing = tuple(stage for stage in wanted if stage in CAPTURE_STAGES)
         for one, of_case in zip(targets, runs, strict=True) if advising and key is None else ():
