@@ -13,6 +13,9 @@ from ddefuzz.formats.escape import visible
 EXIT_BROKEN_PIPE: Final = 128 + 13
 """The exit code that a shell reports for a process ended by SIGPIPE."""
 
+MOST_SAID: Final = 2000
+"""How many characters a line on stderr has. It may repeat a value of a file."""
+
 
 def check_streams() -> None:
     """Open closed standard streams on the null device. Raises `UnsupportedError` if stdout is closed.
@@ -47,9 +50,15 @@ def write_stdout(text: str) -> None:
 
 
 def say(line: str, kept: str = "") -> None:
-    """Write a line to stderr if stderr can be written. Other control characters than those in `kept` are escaped."""
+    """Write a line to stderr if stderr can be written. Other control characters than those in `kept` are escaped.
+
+    A line that is too long is cut, but not a text of several, such as a traceback.
+    """
+    text = visible(line, kept)
+    if len(text) > MOST_SAID and "\n" not in kept:
+        text = f"{text[:MOST_SAID]}…"
     with suppress(OSError):
-        sys.stderr.write(f"{visible(line, kept)}\n")
+        sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, say, write_stdout
+from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, MOST_SAID, say, write_stdout
 from ddefuzz.errors import EXIT_UNSUPPORTED, UnsupportedError
 from tests.campaign.real_campaign import DDEFUZZ, environment
 
@@ -90,3 +90,12 @@ def test_a_reader_that_is_gone_ends_it_without_a_word(tmp_path: Path) -> None:
 def test_an_error_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture[str]) -> None:
     say("no\n::error::b.py: \x1b[31mfound")
     assert capsys.readouterr().err == "no\\n::error::b.py: \\x1b[31mfound\n"
+
+
+def test_a_line_has_an_upper_length_but_a_traceback_has_none(capsys: pytest.CaptureFixture[str]) -> None:
+    say("\x1b" * MOST_SAID)
+    assert capsys.readouterr().err == (r"\x1b" * MOST_SAID)[:MOST_SAID] + "…\n"
+    say("a" * MOST_SAID)
+    assert capsys.readouterr().err == f"{'a' * MOST_SAID}\n"
+    say("ab\n" * MOST_SAID, kept="\n")
+    assert capsys.readouterr().err == "ab\n" * MOST_SAID + "\n"
