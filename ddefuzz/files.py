@@ -28,6 +28,9 @@ MAX_TOML: Final = 2**20
 MAX_KEY_PARTS: Final = 20
 """How many parts a dotted key of TOML may have. The parser's time grows with the square of them."""
 
+MAX_LEVELS: Final = 100
+"""How deeply the values of a TOML file may be nested."""
+
 MAX_PROGRAM: Final = 256 * 2**10
 """The largest program."""
 
@@ -105,9 +108,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         table = tomllib.loads(text)
         check_integers(table)
     except RecursionError as error:
-        raise InputError(
-            f"{path}: found values nested too deeply, expected TOML of at most some tens of levels"
-        ) from error
+        raise InputError(f"{path}: found values nested too deeply, expected at most {MAX_LEVELS} levels") from error
     except ValueError as error:  # that of a syntax error too; Python refuses to read integers of thousands of digits
         said = " ".join(str(error).partition(";")[0].split())
         raise InputError(f"{path}: found an unreadable file ({said}), expected a table in TOML") from error
@@ -115,16 +116,23 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def check_integers(value: object) -> None:
-    """Raise ValueError for a number beyond 64 bits in literals. Python prints none of thousands of digits."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            left += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple):
-            left += one
-        elif isinstance(one, int) and one.bit_length() > 64:
-            raise ValueError(f"an integer of {one.bit_length()} bits")
+    """Raise ValueError for a number beyond 64 bits in literals. Python prints none of thousands of digits.
+
+    Raises RecursionError for literals nested more deeply than `MAX_LEVELS`, which Python may not print either.
+    """
+    level = [value]
+    for _ in range(MAX_LEVELS + 1):
+        inner = list[object]()
+        for one in level:
+            if isinstance(one, dict):
+                inner += [*one.keys(), *one.values()]
+            elif isinstance(one, list | tuple):
+                inner += one
+            elif isinstance(one, int) and one.bit_length() > 64:
+                raise ValueError(f"an integer of {one.bit_length()} bits")
+        level = inner
+    if level:
+        raise RecursionError(f"values nested in more than {MAX_LEVELS} levels")
 
 
 def _is_of_kernel(found: os.stat_result) -> bool:

@@ -73,6 +73,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     [
         (b"a = " + b"1" * 5000, "unreadable file .Exceeds the limit"),
         (b"a = " + b"[" * 5000, "nested too deeply|unreadable file"),
+        (b"a = " + b"{a.a.a.a.a.a.a.a.a.a=" * 200 + b"1" + b"}" * 200, "nested too deeply"),
         (b"a = ", "unreadable file"),
         (b"a = '\xff'", "found the byte 0xff, expected text in UTF-8"),
     ],
