@@ -183,7 +183,7 @@ def parse_key(text: str, path: str) -> KeyCase:
         body = ast.parse(text).body
         fields = {_name(one): ast.literal_eval(one.value) for one in body if isinstance(one, ast.Assign)}
         check_integers(fields)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise InputError(f"{path}: found {error}, expected assignments of literals") from error
     if tuple(fields) != _NAMES or len(body) != len(_NAMES):
         raise InputError(f"{path}: found {', '.join(fields) or 'nothing'}, expected {', '.join(_NAMES)}, each once")

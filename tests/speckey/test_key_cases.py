@@ -62,6 +62,7 @@ def test_a_case_is_a_text_and_back() -> None:
         ("(1, 0)", "(1, -1)", "expected a tensor of at most"),
         ('"offset": 4', '"offset": 10**9', "expected assignments of literals"),
         ('"offset": 4', '"offset": 1000000000', "expected a tensor of at most"),
+        ('"offset": 4', f'"offset": 0x{"f" * 5000}+1j', "expected assignments of literals"),
         ('"kind": "meta"', '"kind": "cat"', "Invalid enum value 'cat'"),
         ('"kind": "meta"', '"colour": "red"', "Object contains unknown field `colour`"),
         (TEXT[TEXT.index("    {") : TEXT.index("    {", 200)], "", "found 1 tensors"),
