@@ -254,7 +254,7 @@ DAMAGES: tuple[tuple[str, Damage, str], ...] = (
     ),
     (
         "a number that no database has",
-        lambda place: replace(place / "finding.toml", "steps = 1", f"steps = {10**30}"),
+        lambda place: replace(place / "finding.toml", "steps = 1", f"steps = {2**63}"),
         r"Expected `int` <= 9223372036854775807 - at `\$.steps`",
     ),
     (
