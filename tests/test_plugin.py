@@ -14,8 +14,8 @@ from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import write_findings
+from ddefuzz.keys import case
 from ddefuzz.program import text
-from ddefuzz.speckey import case
 
 pytest_plugins = ("pytester",)
 

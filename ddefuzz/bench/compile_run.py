@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ddefuzz.answers.control_forms import static
 from ddefuzz.artifacts.made import make
 from ddefuzz.artifacts.model import Made, MakeTask
 from ddefuzz.bench.compile_model import BACKENDS, VERSIONS, Backend, CompileTask, Lowered, Row, SizeKind, Timed
-from ddefuzz.control.forms import static
 from ddefuzz.execute.kernels import kernels_in
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.prepared import Prepared

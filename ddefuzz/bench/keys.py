@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 import torch
 
-from ddefuzz.speckey.dispatch import Dispatch
-from ddefuzz.speckey.key import Key, paths
-from ddefuzz.speckey.options import Options
+from ddefuzz.keys.dispatch import Dispatch
+from ddefuzz.keys.key import Key, paths
+from ddefuzz.keys.options import Options
 
 ARGUMENTS: Final = (1, 2, 4, 8, 16)
 DIMS: Final = (1, 2, 4)

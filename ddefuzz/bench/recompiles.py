@@ -13,7 +13,7 @@ import torch
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
-from ddefuzz.recompile.sequence import REFERENCES, sequenced
+from ddefuzz.sweep.recompile_sequence import REFERENCES, sequenced
 
 SMALLEST: Final = 5
 """The first of the sizes, which are consecutive."""

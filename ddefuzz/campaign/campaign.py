@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.answers.control_model import NOT_JUDGED
 from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.lost import lost_case, lost_in, shown_by_loss, smallest_so_far, was_begun
 from ddefuzz.campaign.pace import Pace
@@ -36,7 +37,6 @@ from ddefuzz.campaign.tasks import (
     run_control,
     run_minimize,
 )
-from ddefuzz.control.model import NOT_JUDGED
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.codec import packed, unpacked

@@ -29,12 +29,12 @@ from ddefuzz.findings.lifecycle import ROWS, recurs
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
+from ddefuzz.keys.case import is_key, parse_key, untrusted_function
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import read_program
-from ddefuzz.speckey.case import is_key, parse_key, untrusted_function
 
 TRUSTED = "trusted.toml"
 """The file name of a list of user modules that replay may execute."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ddefuzz.answers.control import control
+from ddefuzz.answers.control_forms import without_sources
+from ddefuzz.answers.control_model import NOT_JUDGED
 from ddefuzz.campaign.case import seen_of
 from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN, TRIED
 from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, MinimizeResult, MinimizeTask
-from ddefuzz.control.forms import without_sources
-from ddefuzz.control.model import NOT_JUDGED
-from ddefuzz.control.run import control
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.observe import observe

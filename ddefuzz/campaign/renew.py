@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ddefuzz.answers.control_model import NOT_JUDGED, Control
 from ddefuzz.campaign.lost import smallest_so_far, suspected
 from ddefuzz.campaign.tasks import (
     ControlTask,
@@ -24,7 +25,6 @@ from ddefuzz.campaign.tasks import (
 )
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
-from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.findings.model import Finding
 from ddefuzz.internal import guarded

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ddefuzz.answers.control_model import Control
 from ddefuzz.classify.failure import Failure
-from ddefuzz.control.model import Control
 from ddefuzz.coverage.reach import Reached
 from ddefuzz.execute.pool import Future
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Semantics, Stage

@@ -19,7 +19,7 @@ from ddefuzz.classify.signature import Verdict
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
-from ddefuzz.view.answers import TITLES, tally_cells
+from ddefuzz.show.answers import TITLES, tally_cells
 
 SCHEMA = "ddefuzz.answers/1"
 

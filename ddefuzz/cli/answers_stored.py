@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from ddefuzz.answers.model import Answers, PatchEvidence
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, plain, rendered
+from ddefuzz.escape import json_text, markdown_code, markdown_table, markdown_text
 from ddefuzz.findings.model import Finding
-from ddefuzz.formats.escape import json_text, markdown_code, markdown_table, markdown_text
 
 SCHEMA = "ddefuzz.answers.stored/1"
 

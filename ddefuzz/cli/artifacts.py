@@ -36,6 +36,7 @@ from ddefuzz.cli.output import Page, stdout_page
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError, UnsupportedError
+from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
@@ -44,7 +45,6 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import json_text
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles import keys
 from ddefuzz.versions.model import Interpreter

@@ -19,9 +19,9 @@ from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.cli.sites_html import TEMPLATES, styles
 from ddefuzz.errors import InputError
+from ddefuzz.escape import block, html_value, json_text
 from ddefuzz.files import check_folder, read_bytes, write_files
-from ddefuzz.formats.escape import block, html_value, json_text
-from ddefuzz.view.guarded import highlighted
+from ddefuzz.show.guarded import highlighted
 
 INDEX, DOCUMENT = "index.html", "artifacts.json"
 

@@ -30,13 +30,13 @@ from ddefuzz.cli.options import URL
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, NothingRanError
+from ddefuzz.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
 from ddefuzz.execute.protocol import LOWER, ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.oracles import capture, lowering
 from ddefuzz.oracles.program import Trial, judge_run
 

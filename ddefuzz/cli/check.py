@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
+from ddefuzz.checking.check import Captured, Document, Offered, Problem, captures_of, failed, failures_of, problems_of
+from ddefuzz.checking.owner import torch_itself
 from ddefuzz.cli.check_advice import Limits, advise_case, write_best
 from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.check_report import check_report
@@ -20,13 +22,11 @@ from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
 from ddefuzz.execute.scratch import check_folders
 from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
-from ddefuzz.formats.table import NAMES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import OF_PROGRAMS, ORACLES
-from ddefuzz.report.check import Captured, Document, Offered, Problem, captures_of, failed, failures_of, problems_of
-from ddefuzz.report.owner import torch_itself
+from ddefuzz.show.table import NAMES
 
 DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ddefuzz.advice.apply import together, write_changes
-from ddefuzz.advice.diffs import unified
-from ddefuzz.advice.model import Advice, Candidate, Trial, Trialed
-from ddefuzz.advice.search import advise, explain, may_help
-from ddefuzz.advice.task import describe, try_change
+from ddefuzz.checking.advice_task import describe, try_change
+from ddefuzz.checking.apply import together, write_changes
+from ddefuzz.checking.change_search import advise, explain, may_help
+from ddefuzz.checking.changes import Advice, Candidate, Trial, Trialed
+from ddefuzz.checking.diffs import unified
 from ddefuzz.classify.classify import Classified
 from ddefuzz.cli.check_runs import START_SECONDS, Target
 from ddefuzz.execute.pool import Lost, Pool

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ddefuzz.advice.model import MEANING, Advice, Change, Fixed
+from ddefuzz.checking.changes import MEANING, Advice, Change, Fixed
+from ddefuzz.checking.check import Problem
 from ddefuzz.cli.layout import counted
 from ddefuzz.oracles.capture import KINDS
-from ddefuzz.report.check import Problem
 
 
 def advice_facts(advice: Advice, problems: Sequence[Problem] = ()) -> Iterator[tuple[str, str]]:

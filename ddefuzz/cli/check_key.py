@@ -16,16 +16,16 @@ from ddefuzz.cli.options import URL
 from ddefuzz.cli.output import Page, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND
+from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import KEY, KeySubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import json_text
+from ddefuzz.keys.case import KeyCase, print_key
+from ddefuzz.keys.options import Options, SizeParts, StrideParts
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.program import Trial, judge_run
-from ddefuzz.speckey.case import KeyCase, print_key
-from ddefuzz.speckey.options import Options, SizeParts, StrideParts
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -72,7 +72,7 @@ def command(
     With --db, each violation is a finding: the kind says which property is violated. `ddefuzz findings show`, `replay`
     and `minimize` take it.
 
-    Examples: `ddefuzz.speckey.key:key` is correct. The functions in `ddefuzz.keycheck.planted` have planted faults.
+    Examples: `ddefuzz.keys.key:key` is correct. The functions in `ddefuzz.keys.planted` have planted faults.
     """
     options = Options(**parts)
     # Imported here: `ddefuzz check-key --help` must not import torch.

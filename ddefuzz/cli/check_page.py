@@ -11,18 +11,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ddefuzz.checking.chain import Caller
+from ddefuzz.checking.check import Captured, Document, Problem, is_minor
+from ddefuzz.checking.offers import offers_lines
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
+from ddefuzz.escape import shell_word, visible
 from ddefuzz.execute.protocol import APART
-from ddefuzz.formats.escape import shell_word, visible
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import row_of
-from ddefuzz.report.chain import Caller
-from ddefuzz.report.check import Captured, Document, Problem, is_minor
-from ddefuzz.report.offers import offers_lines
-from ddefuzz.view.meanings import verdicts_line
+from ddefuzz.show.meanings import verdicts_line
 
 STYLES = {
     "ok": "green",

@@ -1,17 +1,17 @@
-"""The result of `ddefuzz check` as the record that `ddefuzz.formats` writes."""
+"""The result of `ddefuzz check` as the record that `ddefuzz.show` writes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ddefuzz import __version__
+from ddefuzz.checking.chain import own_caller
+from ddefuzz.checking.check import Captured, Document, Problem, is_minor
+from ddefuzz.checking.offers import offers_lines
 from ddefuzz.cli.check_page import headline, what
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.reports import command_line, rules
-from ddefuzz.formats.record import Outcome, Report, Result, Rule
-from ddefuzz.report.chain import own_caller
-from ddefuzz.report.check import Captured, Document, Problem, is_minor
-from ddefuzz.report.offers import offers_lines
+from ddefuzz.show.record import Outcome, Report, Result, Rule
 
 CAPTURED = Rule("captured", "a capture that succeeds, and no oracle says that the captured program is wrong")
 """The rule of the captures that are not a problem."""

@@ -11,6 +11,9 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from ddefuzz.checking.check import CaseRuns, failures_of
+from ddefuzz.checking.continued import continued
+from ddefuzz.checking.static import control_of
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
@@ -31,9 +34,6 @@ from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run, tried_of
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.text import read_program
-from ddefuzz.report.check import CaseRuns, failures_of
-from ddefuzz.report.continued import continued
-from ddefuzz.report.static import control_of
 
 START_SECONDS = 120.0
 """How long the user's module may take to import, torch with it."""

@@ -20,9 +20,9 @@ from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.cli.interpreters import pythons_option
 from ddefuzz.cli.options import db_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK
+from ddefuzz.escape import shell_words
 from ddefuzz.files import check_folder, write_atomically
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import shell_words
 
 REPORTS: Final = Path("ddefuzz-report")
 FORMATS: Final = {"sarif": "sarif", "junit": "xml", "markdown": "md", "html": "html", "jsonl": "jsonl"}

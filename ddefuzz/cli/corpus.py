@@ -14,6 +14,7 @@ from ddefuzz.cli.options import URL, jobs_option, stages_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, InputError
+from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import check_writable, is_there, write_atomically
 from ddefuzz.findings.database import Database
@@ -21,7 +22,6 @@ from ddefuzz.findings.lookup import named
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import read_findings
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import json_text
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import digest, print_program, read_program
 

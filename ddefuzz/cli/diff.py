@@ -21,9 +21,9 @@ from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.files import check_folder, write_files
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl, parse_url, without_passwords
-from ddefuzz.formats.record import Outcome, Report, Result
-from ddefuzz.formats.table import NAMES
 from ddefuzz.generate.profiles import PROFILES
+from ddefuzz.show.record import Outcome, Report, Result
+from ddefuzz.show.table import NAMES
 from ddefuzz.versions.diff import Compared, Difference, Kind, compared
 from ddefuzz.versions.observed import Ask, read_saved, saved_text
 from ddefuzz.versions.run import interpreter_of

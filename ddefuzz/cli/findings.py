@@ -18,6 +18,7 @@ from ddefuzz.cli.output import deliver, json_writers, output_options
 from ddefuzz.cli.reclassify import command as reclassify
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
+from ddefuzz.escape import block, shell_words
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
@@ -26,7 +27,6 @@ from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.results import results
 from ddefuzz.findings.textform import check_findings, read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import block, shell_words
 from ddefuzz.oracles import table
 
 DEFAULT_TEXT = Path("findings")

@@ -15,14 +15,14 @@ from ddefuzz.cli.answers_page import evidence_parts
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
+from ddefuzz.escape import one_line, shell_word, visible
 from ddefuzz.execute.protocol import KEY
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.results import Result
-from ddefuzz.formats.escape import one_line, shell_word, visible
+from ddefuzz.show.facts import facts_of
+from ddefuzz.show.stack import MARK, stack_to_site
 from ddefuzz.versions.kept import statuses
-from ddefuzz.view.facts import facts_of
-from ddefuzz.view.stack import MARK, stack_to_site
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ddefuzz import __version__
 from ddefuzz.errors import InputError
+from ddefuzz.escape import shell_word
 from ddefuzz.files import check_folder, is_there, write_files
-from ddefuzz.formats.escape import shell_word
 
 CORPUS: Final = "corpora"
 

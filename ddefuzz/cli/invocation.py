@@ -12,8 +12,8 @@ import rich_click as click
 from click.core import ParameterSource
 
 from ddefuzz.cli.options import DEFAULT_DB
+from ddefuzz.escape import shell_word, shell_words
 from ddefuzz.findings.url import parse_url
-from ddefuzz.formats.escape import shell_word, shell_words
 
 
 @dataclass(frozen=True, slots=True)

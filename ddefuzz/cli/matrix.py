@@ -22,18 +22,18 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay_scripts import findings_in
 from ddefuzz.cli.reports import command_line, rules, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
+from ddefuzz.escape import shell_word
 from ddefuzz.execute.protocol import EXPLICIT
 from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import shell_word
-from ddefuzz.formats.record import Outcome, Report, Result
-from ddefuzz.formats.table import NAMES
+from ddefuzz.keys.case import untrusted_function
 from ddefuzz.repro.case_script import case_script
 from ddefuzz.repro.run import Written
-from ddefuzz.speckey.case import untrusted_function
+from ddefuzz.show.record import Outcome, Report, Result
+from ddefuzz.show.table import NAMES
 from ddefuzz.versions.kept import Kept, files_key
 from ddefuzz.versions.model import Cell, Change, Interpreter, Line, Status, changes
 from ddefuzz.versions.page import write_page

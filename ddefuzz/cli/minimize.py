@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 import rich_click as click
 
+from ddefuzz.answers.control_model import NOT_JUDGED, Control
 from ddefuzz.campaign.renew import Renewed
 from ddefuzz.campaign.tasks import ControlTask, run_control
 from ddefuzz.classify.failure import Failure
@@ -21,14 +22,14 @@ from ddefuzz.cli.layout import counted
 from ddefuzz.cli.minimize_all import minimize_all
 from ddefuzz.cli.options import db_option, jobs_option, trust_option
 from ddefuzz.cli.output import Writer, deliver, output_options
-from ddefuzz.control.model import NOT_JUDGED, Control
 from ddefuzz.errors import EXIT_FOUND, InputError
+from ddefuzz.escape import json_text, visible
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, KEY, CallableSubject, ProgramSubject, Run, Runner, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import json_text, visible
+from ddefuzz.keys.case import check_trust, is_key
 from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
@@ -37,7 +38,6 @@ from ddefuzz.oracles.program import Suspect, judge_program, kept, shows, suspect
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program
-from ddefuzz.speckey.case import check_trust, is_key
 
 SCHEMA = "ddefuzz.minimize/1"
 

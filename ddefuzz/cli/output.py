@@ -22,8 +22,8 @@ from rich.text import Text
 from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
+from ddefuzz.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.files import check_writable, write_atomically
-from ddefuzz.formats.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.internal import InternalError, noted
 
 FILE_WIDTH = 160

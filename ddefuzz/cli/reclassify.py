@@ -14,11 +14,11 @@ from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
+from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.reclassify import Became, Reclassified, only_observed, reclassified
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import json_text
 from ddefuzz.oracles.capture import classify
 
 SCHEMA = "ddefuzz.reclassify/1"

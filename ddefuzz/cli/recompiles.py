@@ -17,8 +17,8 @@ from ddefuzz.execute.repeated import MODES, Mode
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.recompile.model import FORMS, REFERENCE_SIZES, Form, Recompiled, RecompileTask
-from ddefuzz.recompile.run import recompiles
+from ddefuzz.sweep.recompile_model import FORMS, REFERENCE_SIZES, Form, Recompiled, RecompileTask
+from ddefuzz.sweep.recompile_run import recompiles
 
 
 class Sizes(click.ParamType[tuple[int, ...]]):

@@ -12,11 +12,11 @@ from ddefuzz import __version__
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import Writer
 from ddefuzz.cli.reports import command_line, writers_of
-from ddefuzz.formats.escape import json_text, markdown_code, markdown_table, markdown_text
-from ddefuzz.formats.record import Outcome, Report, Result, Rule
+from ddefuzz.escape import json_text, markdown_code, markdown_table, markdown_text
 from ddefuzz.oracles import recompilation
-from ddefuzz.recompile.model import Form, Group, Recompilations, Row
-from ddefuzz.recompile.reviewed import REFUSED, REVIEWED
+from ddefuzz.show.record import Outcome, Report, Result, Rule
+from ddefuzz.sweep.recompile_model import Form, Group, Recompilations, Row
+from ddefuzz.sweep.recompile_reviewed import REFUSED, REVIEWED
 
 
 def writers(found: Recompilations) -> dict[str, Writer]:
@@ -112,7 +112,7 @@ def recompiles_markdown(found: Recompilations) -> str:
             "# Recompilation for other sizes",
             "",
             "This page is written by `ddefuzz recompiles --output markdown=docs/recompilation.md`. The sentences about "
-            "torch's source are kept in `ddefuzz/recompile/reviewed.py`.",
+            "torch's source are kept in `ddefuzz/sweep/recompile_reviewed.py`.",
             "",
             _COUNTED,
             "",

@@ -21,10 +21,10 @@ from ddefuzz.cli.reports import replay_report, writers_of
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, NothingRanError
+from ddefuzz.escape import visible
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import visible
-from ddefuzz.formats.table import NAMES
+from ddefuzz.show.table import NAMES
 
 SCHEMA = "ddefuzz.replay/1"
 

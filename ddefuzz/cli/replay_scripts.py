@@ -14,12 +14,12 @@ from ddefuzz.cli.output import Page, deliver, plain, rendered
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import scripts_report, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
+from ddefuzz.escape import visible
 from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding, read_findings
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import visible
 from ddefuzz.repro.run import STATUSES, ScriptResult, run_scripts, torch_of
 
 SCHEMA = "ddefuzz.scripts/1"

@@ -20,8 +20,8 @@ from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.results import results
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.table import FORMATS, NAMES
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
+from ddefuzz.show.table import FORMATS, NAMES
 from ddefuzz.versions.kept import statuses
 
 UPSTREAM: Final[dict[str, tuple[str, Callable[[Finding], str]]]] = {

@@ -1,4 +1,4 @@
-"""The reports of commands: the record that `ddefuzz.formats` writes, made from findings, campaigns and replays."""
+"""The reports of commands: the record that `ddefuzz.show` writes, made from findings, campaigns and replays."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, statuses
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import Writer
+from ddefuzz.escape import shell_words
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import MINIMAL, ORIGINAL
 from ddefuzz.findings.url import without_passwords
-from ddefuzz.formats.escape import shell_words
-from ddefuzz.formats.record import Outcome, Report, Result, Rule
-from ddefuzz.formats.table import FORMATS
 from ddefuzz.internal import InternalError, noted
 from ddefuzz.oracles.table import kinds
 from ddefuzz.repro.run import ScriptResult
+from ddefuzz.show.record import Outcome, Report, Result, Rule
+from ddefuzz.show.table import FORMATS
 
 FOLDER = Path("findings")
 

@@ -28,11 +28,11 @@ from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.known import Known, Now, decided, known_now, read_known
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.table import NAMES as NAMES_OF_FORMATS
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import BY_DEFAULT, NAMES
+from ddefuzz.show.table import NAMES as NAMES_OF_FORMATS
 
 FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 

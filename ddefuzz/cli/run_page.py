@@ -14,7 +14,7 @@ from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.program.sizes import CALL_SIZES
-from ddefuzz.view.meanings import VERDICTS, verdicts_line
+from ddefuzz.show.meanings import VERDICTS, verdicts_line
 
 NUMBERS = ("cases", "steps", "conf")
 """The columns of numbers: cases that showed the finding, size of its smallest program, confirmations."""

@@ -18,9 +18,9 @@ from rich.progress import track
 from ddefuzz.cli.output import progress_console
 from ddefuzz.cli.sites_page import SitesPage, closing_lines, part_cells
 from ddefuzz.coverage.guard_sites import GuardSite
+from ddefuzz.escape import html_value
 from ddefuzz.files import check_folder, write_atomically
-from ddefuzz.formats.escape import html_value
-from ddefuzz.view.guarded import (
+from ddefuzz.show.guarded import (
     STATES,
     blocks_of,
     call_text,

@@ -12,8 +12,8 @@ from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.estimate import Estimate
 from ddefuzz.coverage.guard_sites import GuardSite, PartCount, Totals
-from ddefuzz.formats.escape import markdown_code, markdown_table, markdown_text
-from ddefuzz.view.guarded import call_text, fell_back, old, place
+from ddefuzz.escape import markdown_code, markdown_table, markdown_text
+from ddefuzz.show.guarded import call_text, fell_back, old, place
 
 TITLES = ("part", "site", "function", "call", "fell back", "size-oblivious", "raised", "cases")
 UNCOVERED_TITLES = ("part", "site", "function", "call", "why")

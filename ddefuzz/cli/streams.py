@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from ddefuzz.errors import UnsupportedError, unsupported_by
-from ddefuzz.formats.escape import visible
+from ddefuzz.escape import visible
 
 EXIT_BROKEN_PIPE: Final = 128 + 13
 """The exit code that a shell reports for a process ended by SIGPIPE."""

@@ -13,8 +13,12 @@ from typing import NamedTuple, get_args
 import msgspec
 import rich_click as click
 
-from ddefuzz.advice.search import Search, may_help
-from ddefuzz.advice.task import describe
+from ddefuzz.checking.advice_task import describe
+from ddefuzz.checking.change_search import Search, may_help
+from ddefuzz.checking.check import failures_of, problems_of
+from ddefuzz.checking.owner import package, torch_itself
+from ddefuzz.checking.study import GROUPS, SCHEMA, Offered, Plain, Settings, Sizes, Studied, page, sections, totals
+from ddefuzz.checking.study_task import names_of, plain_draft, plain_export
 from ddefuzz.cli.check_advice import trial_in
 from ddefuzz.cli.check_runs import START_SECONDS, Target, run_cases
 from ddefuzz.cli.output import Writer, deliver, output_options, plain, rendered
@@ -26,10 +30,6 @@ from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage
 from ddefuzz.files import append, read_text
 from ddefuzz.internal import guarded, noted
 from ddefuzz.oracles.capture import KINDS
-from ddefuzz.report.check import failures_of, problems_of
-from ddefuzz.report.owner import package, torch_itself
-from ddefuzz.study.model import GROUPS, SCHEMA, Offered, Plain, Settings, Sizes, Studied, page, sections, totals
-from ddefuzz.study.task import names_of, plain_draft, plain_export
 
 STAGES: tuple[Stage, ...] = ("eager", "export")
 

@@ -17,12 +17,12 @@ from ddefuzz.cli.sweep_document import html_page, markdown_page
 from ddefuzz.cli.sweep_page import census_page
 from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
+from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import json_text
-from ddefuzz.formats.table import NAMES as FORMAT_NAMES
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
+from ddefuzz.show.table import NAMES as FORMAT_NAMES
 from ddefuzz.sweep.breaks import PROGRAMS
 from ddefuzz.sweep.census import Census
 from ddefuzz.sweep.launch import Plan, sweep

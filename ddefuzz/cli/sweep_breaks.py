@@ -12,9 +12,9 @@ from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.output import Page, Writer, deliver, plain, rendered
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED
+from ddefuzz.escape import json_text, markdown_code, markdown_table, markdown_text, shell_words
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import json_text, markdown_code, markdown_table, markdown_text, shell_words
 from ddefuzz.sweep.breaks import PROGRAMS, BreakCensus, OpBreaks, sweep_breaks
 
 FORMATS = ("text", "json", "markdown")

@@ -7,7 +7,7 @@ from importlib.resources import files
 from jinja2 import Environment
 
 from ddefuzz.cli.sweep_page import summary_lines
-from ddefuzz.formats.escape import html_value, markdown_code, markdown_table, markdown_text, shell_words
+from ddefuzz.escape import html_value, markdown_code, markdown_table, markdown_text, shell_words
 from ddefuzz.sweep.census import Census, Row, Upstream
 
 STATUSES = """\

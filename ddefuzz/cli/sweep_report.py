@@ -1,4 +1,4 @@
-"""The census of a sweep as the record that `ddefuzz.formats` writes."""
+"""The census of a sweep as the record that `ddefuzz.show` writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ddefuzz import __version__
 from ddefuzz.cli.reports import command_line, rules
 from ddefuzz.cli.sweep_page import summary_lines
-from ddefuzz.formats.record import Outcome, Report, Result, Rule
+from ddefuzz.show.record import Outcome, Report, Result, Rule
 from ddefuzz.sweep.census import Census, Failure, Row
 from ddefuzz.sweep.tasks import Status
 

@@ -17,6 +17,7 @@ from ddefuzz.cli.output import stdout_page
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.cli.triage_page import parts_of, screen
 from ddefuzz.errors import InputError
+from ddefuzz.escape import visible
 from ddefuzz.findings import decisions, listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed
@@ -24,7 +25,6 @@ from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.typed import checked_url
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.formats.escape import visible
 
 Ask = Callable[[str], str]
 Decide = Callable[[Database, Finding, By, Ask], Finding]

@@ -14,11 +14,11 @@ from ddefuzz.classify.wording import question
 from ddefuzz.cli.findings_page import facts_grid
 from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.output import Page, plain, rendered
+from ddefuzz.escape import visible
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
-from ddefuzz.formats.escape import visible
-from ddefuzz.view.facts import verdict_lines
-from ddefuzz.view.source import similar, site_lines, snippet_of
+from ddefuzz.show.facts import verdict_lines
+from ddefuzz.show.source import similar, site_lines, snippet_of
 
 
 def screen(finding: Finding, others: Iterable[Finding], at: str, page: Page) -> str:

@@ -8,9 +8,9 @@ import torch
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.key_process import key_function
-from ddefuzz.keycheck.properties import PROPERTIES, Checked, Property, check
-from ddefuzz.speckey.case import KINDS, Kind
-from ddefuzz.speckey.options import Options
+from ddefuzz.keys.case import KINDS, Kind
+from ddefuzz.keys.options import Options
+from ddefuzz.keys.properties import PROPERTIES, Checked, Property, check
 
 
 def checked(target: str, options: Options, examples: int, names: Sequence[str], tell: Callable[..., None]) -> Checked:

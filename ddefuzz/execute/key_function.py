@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.user_code import load_module
-from ddefuzz.keycheck.violation import AnyKey
+from ddefuzz.keys.violation import AnyKey
 
 
 def load_key(target: str) -> AnyKey:

@@ -12,10 +12,10 @@ import msgspec
 
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.key_function import load_key
-from ddefuzz.keycheck.properties import texts
-from ddefuzz.keycheck.violation import KeyFunction
-from ddefuzz.speckey.case import Drawn
-from ddefuzz.speckey.options import Options
+from ddefuzz.keys.case import Drawn
+from ddefuzz.keys.options import Options
+from ddefuzz.keys.properties import texts
+from ddefuzz.keys.violation import KeyFunction
 
 
 def key_function(target: str, options: Options) -> KeyFunction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ddefuzz.instrument.events import Frame
-from ddefuzz.speckey.case import PropertyName
+from ddefuzz.keys.case import PropertyName
 
 
 class Keyed(msgspec.Struct, frozen=True):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ddefuzz.execute.key_process import key_function
 from ddefuzz.execute.keyed import Keyed
-from ddefuzz.keycheck.definition import defined
-from ddefuzz.keycheck.properties import violation
-from ddefuzz.speckey.case import check_trust, parse_key
+from ddefuzz.keys.case import check_trust, parse_key
+from ddefuzz.keys.definition import defined
+from ddefuzz.keys.properties import violation
 
 
 def keyed(text: str, *, trust: bool) -> Keyed:

@@ -18,8 +18,8 @@ from ddefuzz.execute.kernels import Kernels
 from ddefuzz.execute.keyed import Keyed
 from ddefuzz.execute.repeated import Mode, Repeated
 from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
+from ddefuzz.keys.case import is_key
 from ddefuzz.program.sizes import CallSize
-from ddefuzz.speckey.case import is_key
 
 Stage: TypeAlias = Literal[
     "eager",

@@ -21,8 +21,8 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.disguise import disguised
 from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import Recorder
-from ddefuzz.speckey.key import Key, paths
-from ddefuzz.speckey.options import Options
+from ddefuzz.keys.key import Key, paths
+from ddefuzz.keys.options import Options
 
 _SIZE: Final = re.compile(r"^L\['(\w+)'\]\.(size|stride)\(\)\[(\d+)\]$")
 _OFFSET: Final = re.compile(r"^L\['(\w+)'\]\.storage_offset\(\)$")

@@ -17,9 +17,9 @@ from msgspec.structs import asdict
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from ddefuzz.answers.control_model import Control
 from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure
-from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import errors_of, open_engine

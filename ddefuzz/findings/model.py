@@ -12,11 +12,11 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.answers.control_model import Control, data_dependent
 from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
-from ddefuzz.control.model import Control, data_dependent
 from ddefuzz.execute.protocol import ALL_STAGES, STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.paths import portable

@@ -31,10 +31,10 @@ from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normaliz
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.rows import sequence_of
 from ddefuzz.findings.typed import check_typed
+from ddefuzz.keys.case import is_key, parse_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.table import kinds
 from ddefuzz.program.text import read_text
-from ddefuzz.speckey.case import is_key, parse_key
 
 FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"
 OBSERVED = "observed.json.gz"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ddefuzz.answers.control_model import Control
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.classify.wording import shortened
-from ddefuzz.control.model import Control
 from ddefuzz.oracles.table import row_of
 
 

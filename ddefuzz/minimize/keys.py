@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ddefuzz.keycheck.drawn import Tensors
-from ddefuzz.keycheck.properties import PROPERTIES, smallest_of
-from ddefuzz.speckey.case import parse_key, print_key
+from ddefuzz.keys.case import parse_key, print_key
+from ddefuzz.keys.drawn import Tensors
+from ddefuzz.keys.properties import PROPERTIES, smallest_of
 
 
 class SmallestCase(NamedTuple):

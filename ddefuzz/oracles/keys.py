@@ -12,9 +12,9 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.keyed import Keyed
 from ddefuzz.execute.protocol import KEY, Runner
+from ddefuzz.keys.case import PropertyName
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, unknown
-from ddefuzz.speckey.case import PropertyName
 
 KIND_OF: Mapping[PropertyName, Kind] = {
     "gives-a-key": "no-key",

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Final
 
 from ddefuzz.errors import ProgramError
+from ddefuzz.escape import one_line
 from ddefuzz.files import MAX_PROGRAM, read_start
-from ddefuzz.formats.escape import one_line
 from ddefuzz.program.expressions import (
     EVERYTHING,
     Scope,

@@ -15,9 +15,9 @@ import pytest
 from ddefuzz.campaign.corpus import TRUSTED, KeptCase, program_cases, trusted_cases, user_function
 from ddefuzz.campaign.replay import CASE_SECONDS, Replayed, arrived, compare, trial_of
 from ddefuzz.errors import DdefuzzError
+from ddefuzz.escape import shell_words, visible
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CallableSubject
-from ddefuzz.formats.escape import shell_words, visible
 from ddefuzz.oracles.program import judge_run
 
 POOL = pytest.StashKey[Pool]()

@@ -7,7 +7,7 @@ from typing import Final
 
 import black
 
-from ddefuzz.formats.escape import one_line
+from ddefuzz.escape import one_line
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_function
 from ddefuzz.repro.arguments import body_of, fresh, parameters_of, values_of

@@ -6,6 +6,7 @@ from ddefuzz.classify.expected import Expected
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.model import Finding
+from ddefuzz.keys.case import KeyCase, parse_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.table import row_of, stored
 from ddefuzz.program.model import Program
@@ -15,7 +16,6 @@ from ddefuzz.repro.growth_script import growth_script
 from ddefuzz.repro.kernels_script import kernels_script
 from ddefuzz.repro.key_script import key_script
 from ddefuzz.repro.script import repro_script
-from ddefuzz.speckey.case import KeyCase, parse_key
 
 
 def finding_script(finding: Finding, stage: Stage | None = None) -> str:

@@ -12,8 +12,8 @@ from typing import Final
 from ddefuzz.classify.expected import Expected
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import KEY
+from ddefuzz.keys.case import Drawn, KeyCase, PropertyName
 from ddefuzz.repro.emitted import ENDING, emitted
-from ddefuzz.speckey.case import Drawn, KeyCase, PropertyName
 
 _IMPORTED: Final = """
 def key_function():

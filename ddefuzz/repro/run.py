@@ -20,11 +20,11 @@ from ddefuzz.execute.protocol import Outcome
 from ddefuzz.files import write_atomically
 from ddefuzz.findings.model import Finding
 from ddefuzz.internal import guarded
+from ddefuzz.keys.case import check_trust
 from ddefuzz.oracles.capture import IN_CALL
 from ddefuzz.repro.call_script import CALLING
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.repro.processes import Cold, Forked
-from ddefuzz.speckey.case import check_trust
 
 SECONDS: Final = 120.0
 """The time limit of one script. Most take 5 s, of which 4 s are the import of torch."""

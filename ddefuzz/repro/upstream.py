@@ -10,13 +10,11 @@ import re
 from textwrap import indent
 from typing import Final, NamedTuple
 
+from ddefuzz.answers.control_model import Control, ControlOutcome
 from ddefuzz.classify.cause import MEANINGS, PROOFS
 from ddefuzz.classify.wording import question
-from ddefuzz.control.model import Control, ControlOutcome
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import APART, GROW, KEY, LOWER, Stage
-from ddefuzz.findings.model import Finding
-from ddefuzz.formats.escape import (
+from ddefuzz.escape import (
     html_comment,
     markdown_block,
     markdown_code,
@@ -26,6 +24,8 @@ from ddefuzz.formats.escape import (
     python_comment,
     python_docstring,
 )
+from ddefuzz.execute.protocol import APART, GROW, KEY, LOWER, Stage
+from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import oracle_of, row_of
 from ddefuzz.repro.finding import expected_of
 from ddefuzz.repro.snippet import capture_snippet, finding_snippet

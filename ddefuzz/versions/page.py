@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.files import write_atomically
-from ddefuzz.formats.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
 
 

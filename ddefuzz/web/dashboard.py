@@ -22,7 +22,7 @@ from starlette.responses import Response
 from ddefuzz import __version__
 from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.database import Database
-from ddefuzz.view.guarded import highlighted
+from ddefuzz.show.guarded import highlighted
 from ddefuzz.web.security import Access
 
 LIGHT, DARK = "default", "github-dark"

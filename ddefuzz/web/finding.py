@@ -14,11 +14,11 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, undo
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, as_document
-from ddefuzz.view.answers import TITLES, tally_cells
-from ddefuzz.view.facts import facts_of
-from ddefuzz.view.meanings import VERDICTS
-from ddefuzz.view.source import similar, site_lines, snippet_of
-from ddefuzz.view.stack import stack_to_site
+from ddefuzz.show.answers import TITLES, tally_cells
+from ddefuzz.show.facts import facts_of
+from ddefuzz.show.meanings import VERDICTS
+from ddefuzz.show.source import similar, site_lines, snippet_of
+from ddefuzz.show.stack import stack_to_site
 from ddefuzz.web.rows import Asked, Row, Unreadable, row_of
 from ddefuzz.web.versions import MatrixCell, cells_of
 

@@ -16,7 +16,7 @@ from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import Priority
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
-from ddefuzz.view.meanings import VERDICTS
+from ddefuzz.show.meanings import VERDICTS
 from ddefuzz.web.rows import Asked, Line, Row, Unreadable, row_of
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ddefuzz.show.guarded import STATES, fell_back
 from ddefuzz.sweep.census import STATUSES
-from ddefuzz.view.guarded import STATES, fell_back
 from ddefuzz.web.campaigns import CampaignsPage, CampaignsQuery, campaigns_page
 from ddefuzz.web.census import CensusPage, CensusQuery, census_page
 from ddefuzz.web.finding import FindingPage, FindingQuery, finding_page

@@ -15,7 +15,7 @@ from ddefuzz.coverage.guard_sites import GuardSite, Totals, guard_sites, totals
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
-from ddefuzz.view.guarded import Block, blocks_of
+from ddefuzz.show.guarded import Block, blocks_of
 from ddefuzz.web.rows import Asked, Line, Unreadable
 
 WITHOUT_SOURCE: frozenset[Part] = frozenset({"c++", "user"})

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from ddefuzz import internal
+from ddefuzz.answers.control_model import Control
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event
 from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
@@ -30,7 +31,6 @@ from ddefuzz.campaign.tasks import (
 )
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
-from ddefuzz.control.model import Control
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.phase import Left, Phase

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ddefuzz.answers.control_model import Control
 from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN
 from ddefuzz.campaign.renew import AHEAD, Renewed, can_be_minimized, renew
 from ddefuzz.campaign.tasks import (
@@ -21,7 +22,6 @@ from ddefuzz.campaign.tasks import (
 )
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.control.model import Control
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ddefuzz.classify.cause import CAUSES, PROOFS, RULES
 from ddefuzz.classify.reviewed import REVIEWED
-from ddefuzz.formats.escape import markdown_table
+from ddefuzz.escape import markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "causes.md"

@@ -41,14 +41,14 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.rows import id_of
 from ddefuzz.findings.schema import Table
 from ddefuzz.findings.textform import read_finding
-from ddefuzz.formats.table import NAMES
+from ddefuzz.keys.case import is_key, parse_key, print_key
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import print_program
 from ddefuzz.repro.finding import expected_of, finding_script
 from ddefuzz.repro.processes import Forked
 from ddefuzz.repro.snippet import capture_snippet, finding_snippet
 from ddefuzz.repro.upstream import exportdb_example, unit_test
-from ddefuzz.speckey.case import is_key, parse_key, print_key
+from ddefuzz.show.table import NAMES
 from tests.cli import canary_fields as fields
 from tests.cli.canary_fields import FINDING_FIELDS, Field, payloads
 from tests.web.served import client_of

@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.advice.model import Advice, Attempted, Change, Fixed
+from ddefuzz.checking.changes import Advice, Attempted, Change, Fixed
+from ddefuzz.checking.check import Problem
+from ddefuzz.checking.owner import YOURS
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.by_key import KnownFinding
-from ddefuzz.report.check import Problem
-from ddefuzz.report.owner import YOURS
 from tests.cli.test_check import PROGRAM, SUBJECTS, check, document
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from ddefuzz.cli.check_key import command
 from ddefuzz.errors import InputError
 from ddefuzz.execute.key_function import load_key
-from ddefuzz.keycheck.properties import PROPERTIES
+from ddefuzz.keys.properties import PROPERTIES
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from ddefuzz.keycheck.properties import PROPERTIES
     [
         ("key", "expected MODULE:FUNCTION or FILE:FUNCTION"),
         ("no_such_module_here:key", "found a module that raises ModuleNotFoundError"),
-        ("ddefuzz.speckey.key:gone", "found no such name"),
-        ("ddefuzz.speckey.key:EXACT", "found tuple"),
+        ("ddefuzz.keys.key:gone", "found no such name"),
+        ("ddefuzz.keys.key:EXACT", "found tuple"),
         ("gone.py:key", "found no such file"),
     ],
 )
@@ -30,7 +30,7 @@ def test_a_target_that_is_no_function_is_one_line(target: str, said: str) -> Non
 
 
 def test_an_unknown_kind_is_one_line() -> None:
-    result = CliRunner().invoke(command, ["ddefuzz.speckey.key:key", "--kind", "teapot"])
+    result = CliRunner().invoke(command, ["ddefuzz.keys.key:key", "--kind", "teapot"])
     assert isinstance(result.exception, InputError)
     assert "found 'teapot', expected one of tensor" in str(result.exception)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from ddefuzz.checking.check import Document, captures_of, problems_of
 from ddefuzz.cli.check_report import check_report
 from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
-from ddefuzz.formats.record import Report
-from ddefuzz.formats.table import FORMATS
-from ddefuzz.report.check import Document, captures_of, problems_of
+from ddefuzz.show.record import Report
+from ddefuzz.show.table import FORMATS
+from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, runs
 from tests.cli.test_sweep import CENSUS
-from tests.report.test_check_rows import BRANCH, EAGER, FAILED, runs
 
 WRITERS = {one.name: one.write for one in FORMATS}
 

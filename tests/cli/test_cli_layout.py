@@ -15,7 +15,7 @@ from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, rendered
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Place, Raised
-from ddefuzz.view.stack import MARK, stack_to_site
+from ddefuzz.show.stack import MARK, stack_to_site
 
 SITE = "torch/fx/experimental/symbolic_shapes.py:compute_unbacked_bindings"
 

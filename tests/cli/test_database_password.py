@@ -14,7 +14,7 @@ from ddefuzz.cli import doctor
 from ddefuzz.cli import main as program
 from ddefuzz.cli.options import UrlType
 from ddefuzz.findings.database import Database
-from ddefuzz.formats.table import NAMES
+from ddefuzz.show.table import NAMES
 from tests.cli.every_command import commands
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, sighting
 from tests.findings.servers import new_database, running_server

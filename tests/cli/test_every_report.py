@@ -27,14 +27,14 @@ from ddefuzz.cli.sweep import command as sweep
 from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.findings.textform import read_finding
-from ddefuzz.formats.record import Report
-from ddefuzz.formats.table import FORMATS, NAMES
 from ddefuzz.repro.run import ScriptResult
+from ddefuzz.show.record import Report
+from ddefuzz.show.table import FORMATS, NAMES
 from ddefuzz.versions.model import Cell, Interpreter, Line
 from tests.cli.test_check_report import checked
 from tests.cli.test_run_page import SUMMARY
 from tests.cli.test_sweep import CENSUS
-from tests.formats.test_formats import checked_sarif
+from tests.show.test_formats import checked_sarif
 
 FINDING = read_finding(Path(__file__).parents[2] / "findings" / "dde-08f7b02bbb")
 SEEN = tuple(msgspec.structs.replace(one, finding=FINDING.id) for one in SUMMARY.findings[:1])

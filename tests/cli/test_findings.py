@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from ddefuzz.answers.control_model import Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command
-from ddefuzz.control.model import Control
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation

@@ -24,6 +24,7 @@ import msgspec
 import pytest
 
 from ddefuzz.campaign.replay import Replayed
+from ddefuzz.checking.check import Document, captures_of, problems_of
 from ddefuzz.cli import replay, replay_scripts
 from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.check_report import check_report
@@ -37,16 +38,15 @@ from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.by_key import KnownFinding
 from ddefuzz.findings.model import Finding, Note, as_document
-from ddefuzz.report.check import Document, captures_of, problems_of
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
+from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, runs
 from tests.cli.infected import infected
 from tests.cli.test_every_report import CASE, FINDING
 from tests.cli.test_run_page import SUMMARY
 from tests.cli.test_sweep import CENSUS
-from tests.formats.hostile import CONTROL, MARKDOWN, REFERENCE, TOKENS, leaves, parsed
-from tests.formats.test_formats import checked_sarif
-from tests.report.test_check_rows import BRANCH, EAGER, FAILED, runs
+from tests.show.hostile import CONTROL, MARKDOWN, REFERENCE, TOKENS, leaves, parsed
+from tests.show.test_formats import checked_sarif
 
 PLAIN = "plain"
 SEED = 19

@@ -20,15 +20,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz import internal
+from ddefuzz.checking.study import Plain, Studied
 from ddefuzz.cli.main import cli
 from ddefuzz.errors import EXIT_INTERNAL
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
 from ddefuzz.findings.database import Database
-from ddefuzz.formats.table import NAMES as FORMATS
 from ddefuzz.oracles import table
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.repro.run import ScriptResult
-from ddefuzz.study.model import Plain, Studied
+from ddefuzz.show.table import NAMES as FORMATS
 from tests.findings.arbitrary_findings import ROLL, failure_of
 from tests.in_process import InProcess
 
@@ -47,7 +47,7 @@ POOLS = (
     "ddefuzz.campaign.launch.Workers",
     "ddefuzz.cli.minimize_all.Workers",
     "ddefuzz.sweep.launch.Pool",
-    "ddefuzz.recompile.run.Pool",
+    "ddefuzz.sweep.recompile_run.Pool",
 )
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ddefuzz.answers.control_model import Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.minimize import command
-from ddefuzz.control.model import Control
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.database import Database

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from ddefuzz.campaign.corpus import Expectation, KeptCase
 from ddefuzz.campaign.replay import Replayed
+from ddefuzz.checking.check import Captured, Document
 from ddefuzz.cli.check_page import check_page
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.replay import _page, command
@@ -21,7 +22,6 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.rows import id_of
 from ddefuzz.findings.textform import write_findings
-from ddefuzz.report.check import Captured, Document
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, ROLL, failure_of
 
 ESCAPE = "\x1b[2J"

@@ -22,7 +22,7 @@ from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, set_state
 from ddefuzz.findings.textform import read_finding
-from ddefuzz.formats.table import FORMATS
+from ddefuzz.show.table import FORMATS
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 
 ROOT = Path(__file__).parents[2]

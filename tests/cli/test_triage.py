@@ -22,7 +22,7 @@ from ddefuzz.cli.triage import KEYS, command
 from ddefuzz.cli.triage_page import parts_of, screen
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES
-from ddefuzz.view.source import site_lines
+from ddefuzz.show.source import site_lines
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 
 

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ddefuzz.checking.study import Studied
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import write_findings
-from ddefuzz.study.model import Studied
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 
 ANSWER_SECONDS: Final = 20.0

@@ -8,10 +8,10 @@ from typing import get_args
 import msgspec
 from hypothesis import strategies as st
 
+from ddefuzz.answers.control_model import Control, ControlOutcome
 from ddefuzz.answers.model import GIVEN, Answers, PatchEvidence, Score, Tally
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
-from ddefuzz.control.model import Control, ControlOutcome
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, ExceptionInfo, Observation
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ddefuzz.answers.control_model import Control
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.classify.wording import MOST, question
-from ddefuzz.control.model import Control
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.title import title_of
 from tests.findings.arbitrary_findings import CHUNK, failure_of

@@ -32,7 +32,7 @@ ALLOWED = {
     "oracles/verdict.py": SOURCE_DATA,
     "coverage/unreached.py": SOURCE_DATA,
     "ops/references.py": "functions that programs may call; one that this torch does not have is not drawn",
-    "speckey/case.py": "the key functions of torch that a stored case may call; tests call them",
+    "keys/case.py": "the key functions of torch that a stored case may call; tests call them",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/call_script.py": "as repro/script.py",
     "repro/case_script.py": "as repro/script.py",
@@ -45,8 +45,8 @@ ALLOWED = {
     "repro/upstream.py": "text of files for PyTorch's own repository; tests run them",
     "answers/edits.py": "imports that patches of torch's own files need",
     "answers/patch.py": "calls in torch's own files that patches replace",
-    "advice/rewrites.py": "calls that are offered to users",
-    "recompile/reviewed.py": SOURCE_DATA,
+    "checking/rewrites.py": "calls that are offered to users",
+    "sweep/recompile_reviewed.py": SOURCE_DATA,
     "classify/expected.py": "the plumbing of these scripts: data about torch's source",
 }
 """The modules that may contain private names, and why."""

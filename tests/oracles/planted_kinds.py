@@ -32,13 +32,13 @@ from ddefuzz.execute.protocol import (
     subject_of,
 )
 from ddefuzz.instrument.events import Answer, Fault
+from ddefuzz.keys.case import Drawn, KeyCase, PropertyName, print_key
+from ddefuzz.keys.options import Options
 from ddefuzz.oracles.keys import KIND_OF
 from ddefuzz.oracles.oracle import Oracle
 from ddefuzz.oracles.program import look
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
-from ddefuzz.speckey.case import Drawn, KeyCase, PropertyName, print_key
-from ddefuzz.speckey.options import Options
 from tests.export_time.planted import quadratic
 from tests.oracles import test_growth, test_lowering, test_mechanism, test_planted_assertions, test_recompilation
 from tests.oracles.planted_lowering import falling_back, never_fused, without_vectors
@@ -227,7 +227,7 @@ WRONG_KEYS: tuple[tuple[str, PropertyName, tuple[Drawn, ...]], ...] = (
     ("hashes_text", "same-in-other-process", (SCALAR,)),
 )
 KEY_CASES = tuple(
-    KeyCase(f"ddefuzz.keycheck.planted:{function}", violates, Options(), tensors)
+    KeyCase(f"ddefuzz.keys.planted:{function}", violates, Options(), tensors)
     for function, violates, tensors in WRONG_KEYS
 )
 """A case for each planted key function. The fault is in the function, and not in torch."""

@@ -18,12 +18,12 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.keyed import Keyed
 from ddefuzz.execute.protocol import EXPLICIT, KEY, Observation
 from ddefuzz.instrument.events import Frame
+from ddefuzz.keys.case import Drawn, KeyCase
+from ddefuzz.keys.options import Options
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.repro.key_script import key_script, key_snippet
-from ddefuzz.speckey.case import Drawn, KeyCase
-from ddefuzz.speckey.options import Options
 from tests.oracles.planted_kinds import KEY_CASES
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +53,8 @@ def test_the_identity_is_the_function_the_property_and_what_is_confused() -> Non
     ("words", "said"),
     [
         (["no_such_module_here:key"], "found a module that raises ModuleNotFoundError"),
-        (["ddefuzz.speckey.key:EXACT"], "found tuple, expected a function of one tensor"),
-        (["ddefuzz.speckey.key:key", "--kind", "teapot"], "found 'teapot', expected one of tensor"),
+        (["ddefuzz.keys.key:EXACT"], "found tuple, expected a function of one tensor"),
+        (["ddefuzz.keys.key:key", "--kind", "teapot"], "found 'teapot', expected one of tensor"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], said: str) -> None:
@@ -108,16 +108,16 @@ def test_a_violation_is_stored_shown_replayed_and_minimized(tmp_path: Path, monk
 
 
 MORE = (
-    KeyCase("ddefuzz.keycheck.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="batched"),)),
-    KeyCase("ddefuzz.keycheck.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="grad"),)),
-    KeyCase("ddefuzz.keycheck.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="subclass"),)),
+    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="batched"),)),
+    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="grad"),)),
+    KeyCase("ddefuzz.keys.planted:returns_list", "gives-a-key", Options(), (Drawn((2,), (1,), kind="subclass"),)),
     KeyCase(
-        "ddefuzz.keycheck.planted:forgets_strides",
+        "ddefuzz.keys.planted:forgets_strides",
         "tells-apart",
         Options(),
         (Drawn((2,), (0,), kind="fake", dtype="int8"), Drawn((2,), (1,), kind="fake", dtype="int8")),
     ),
-    KeyCase("ddefuzz.speckey.key:key", "adds-no-guard", Options(), (Drawn((2,), (1,), kind="meta"),)),
+    KeyCase("ddefuzz.keys.key:key", "adds-no-guard", Options(), (Drawn((2,), (1,), kind="meta"),)),
 )
 
 
@@ -136,7 +136,7 @@ def test_the_scripts_of_planted_key_functions_show_it_without_ddefuzz(tmp_path: 
         expected = Expected("by_key", {"violates": case.violates, "wrong": said})
         names.append(f"case{at}")
         script = key_script(case, expected, "a key")
-        assert "ddefuzz" not in script.replace("ddefuzz.keycheck.planted", "").replace("ddefuzz.speckey.key", "")
+        assert "ddefuzz" not in script.replace("ddefuzz.keys.planted", "").replace("ddefuzz.keys.key", "")
         (tmp_path / f"case{at}.py").write_text(script)
     runner = (
         "import runpy, sys\nfor name in sys.argv[1:]:\n"

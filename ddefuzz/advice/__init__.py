@@ -1,1 +1,0 @@
-"""Changes of a user's code that let capture succeed: found, verified against eager, ranked by harm."""

@@ -1,0 +1,166 @@
+"""Keys of tensors, on two paths that give equal keys for the same tensor.
+
+The fast path is for an exact `torch.Tensor` or `Parameter` that has plain memory. It reads sizes and strides as ints.
+The safe path takes everything else: subclasses, fake tensors, symbolic sizes, other layouts, functorch's wrappers. It
+turns a symbolic size into the number of its ShapeEnv and the text of its expression, which adds no guard.
+
+A key has only numbers, texts, dtypes and devices. It keeps no tensor, no ShapeEnv and no symbol alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from itertools import count
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
+
+import torch
+
+from ddefuzz.instrument import torch_api
+from ddefuzz.keys.geometry import geometry, symbolic
+from ddefuzz.keys.options import ALIGNMENT, Options
+
+Key: TypeAlias = tuple[Hashable, ...]
+KeyFunction: TypeAlias = Callable[[torch.Tensor], Key]
+
+EXACT = (torch.Tensor, torch.nn.Parameter)
+"""The types that may take the fast path. A subclass may give any answer to any question, so none may."""
+
+_numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_next_number = count()
+
+
+class Paths(NamedTuple):
+    """The key function, and its two paths. `fast` gives None for what it does not take."""
+
+    key: KeyFunction
+    fast: Callable[[torch.Tensor], Key | None]
+    safe: KeyFunction
+
+
+DEFAULT = Options()
+
+
+def paths(options: Options = DEFAULT) -> Paths:
+    """The key function for these options, and its two paths."""
+    names = [name for name in ("dtype", "device", "requires_grad") if getattr(options, name)]
+    read = attrgetter(torch_api.HAS_SYMBOLIC_SIZES.name, *names)
+    part, exact, parameter = geometry(options), torch.Tensor, torch.nn.Parameter
+    safe = _safe_path(options, names)
+    aligned = options.alignment
+    whole = (options.sizes, options.strides, options.divisible) == ("all", "all", False)
+
+    def fast(tensor: torch.Tensor) -> Key | None:
+        kind = type(tensor)
+        if kind is not exact and kind is not parameter:
+            return None
+        parts = read(tensor)
+        if not names:
+            parts = (parts,)
+        if parts[0]:
+            return None
+        try:
+            # Raises for what has no plain memory: sparse tensors and functorch's wrappers. It is 0 for tensors that
+            # are empty, on the meta device, or zero without memory. A kernel asks for it too.
+            memory = tensor.data_ptr()
+            if not memory:
+                return None
+            shape = (tensor.shape, tensor.stride()) if whole else part(tensor.shape, tensor.stride())
+        except RuntimeError:
+            return None
+        alike = memory % ALIGNMENT == 0 if aligned else None
+        return (parts, shape, tensor.is_conj(), tensor.is_neg(), alike)
+
+    def key(tensor: torch.Tensor) -> Key:
+        return fast(tensor) or safe(tensor)
+
+    return Paths(key, fast, safe)
+
+
+def _safe_path(options: Options, names: list[str]) -> KeyFunction:
+    part = geometry(options)
+
+    def safe(tensor: torch.Tensor) -> Key:
+        with torch_api.bound(torch_api.NO_SUBCLASS_FUNCTION)():
+            sizes, strides, offset = _geometry_of(tensor)
+            plain = all(type(number) is int for number in (*sizes, *strides))
+            shape = part(sizes, strides) if plain else symbolic(options, sizes, strides)
+            memory = _memory(tensor)
+            aligned = _alignment(tensor, memory, offset) if options.alignment else None
+            parts = (not plain, *(getattr(tensor, name) for name in names))
+            key = (parts, shape, tensor.is_conj(), tensor.is_neg(), aligned)
+            facts = _facts(tensor, memory != 0, safe)
+        return (*key, *facts)
+
+    return safe
+
+
+def _geometry_of(tensor: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
+    """The sizes, strides and storage offset, each int or symbolic part; no strides if the layout has none."""
+    if tensor.is_nested and type(tensor) in EXACT:
+        # Its sizes are a matrix: one row for each tensor in it.
+        rows = torch_api.bound(torch_api.NESTED_SIZES)(tensor).tolist()
+        return tuple(map(tuple, rows)), (), 0
+    sizes = tuple(_normalized(size) for size in tensor.shape)
+    if tensor.layout != torch.strided:
+        return sizes, (), 0
+    return sizes, tuple(_normalized(stride) for stride in tensor.stride()), _normalized(tensor.storage_offset())
+
+
+def _normalized(number: Any) -> Hashable:
+    """An int, or the ShapeEnv's number and the text of the expression."""
+    if type(number) is int:
+        return number
+    node = number.node
+    known = node.maybe_as_int()
+    if known is not None:
+        return int(known)
+    if node.is_nested_int():
+        return ("nested", node.nested_int(), node.nested_int_coeff())
+    env = node.shape_env
+    if env not in _numbers:
+        _numbers[env] = next(_next_number)
+    return ("symbolic", _numbers[env], str(node.expr))
+
+
+def _alignment(tensor: torch.Tensor, memory: int, offset: Any) -> Hashable:
+    """Whether the first element is aligned. Where there is no memory yet, its storage counts as aligned."""
+    if memory:
+        return bool(memory % ALIGNMENT == 0)
+    return bool(offset * tensor.itemsize % ALIGNMENT == 0) if type(offset) is int else offset
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """The address of the first element, 0 if there is none."""
+    if type(tensor) in EXACT:
+        with suppress(RuntimeError):  # NotImplementedError, which torch raises too, is one
+            return tensor.data_ptr()
+    return 0
+
+
+def _facts(tensor: torch.Tensor, has_memory: bool, inner: KeyFunction) -> tuple[Hashable, ...]:
+    """What sets a tensor apart from those that the fast path takes: type, layout, wrappers and inner tensors."""
+    kind = type(tensor)
+    facts: list[Hashable] = []
+    if kind not in EXACT:
+        facts.append(("type", f"{kind.__module__}.{kind.__qualname__}"))
+    if tensor.layout != torch.strided:
+        facts.append(("layout", str(tensor.layout)))
+    if tensor.is_sparse:
+        facts.append(("sparse", tensor.sparse_dim(), tensor.dense_dim()))
+    if tensor.is_nested:
+        facts.append(("nested", True))
+    elif kind in EXACT and not has_memory and 0 not in map(_normalized, tensor.shape):
+        # A wrapper of functorch, a tensor that is zero without memory, or one on the meta device.
+        facts.append(("dispatch", str(torch_api.bound(torch_api.DISPATCH_KEYS)(tensor))))
+    flatten = getattr(kind, "__tensor_flatten__", None)
+    if flatten is not None:
+        names, context = flatten(tensor)
+        facts.append(("inner", *((name, inner(getattr(tensor, name))) for name in names), repr(context)))
+    return tuple(facts)
+
+
+key = paths().key
+"""The key that tells everything apart except divisibility, which the sizes imply."""

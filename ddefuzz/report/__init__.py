@@ -1,1 +1,0 @@
-"""The results of `ddefuzz check`: rows, symbols named in the user's terms, and tested advice."""

@@ -1,0 +1,136 @@
+"""The facts of a finding: names and values for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddefuzz.answers.control_model import ControlOutcome
+from ddefuzz.classify.cause import MEANINGS
+from ddefuzz.classify.wording import question
+from ddefuzz.execute.calls import Ended
+from ddefuzz.findings.lifecycle import ROWS
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.rows import id_of, sequence_of
+from ddefuzz.show.meanings import VERDICTS
+
+RAN: dict[ControlOutcome, str] = {
+    "passes": "passes",
+    "fails": "fails in the same way",
+    "fails otherwise": "fails otherwise",
+    "not judged": "was not judged",
+}
+"""What a control run's outcome reads like in a sentence."""
+
+
+def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
+    """Names and values. A value is empty if it is not known."""
+    first, last = finding.first_seen, finding.last_seen
+    times = "once" if finding.count == 1 else f"{finding.count} times"
+    return (
+        ("kind", finding.kind),
+        ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
+        ("what to change", MEANINGS[finding.cause].fix),
+        ("site", f"{finding.site} ({finding.site.language})"),
+        ("code at the site", finding.anchor),
+        ("condition", _undecided(finding)),
+        ("calls", "\n".join(_calls(finding))),
+        *_keyed(finding),
+        ("reached by", ", ".join(finding.shown_ops)),
+        ("also reached by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
+        ("depends on data", _depends_on_data(finding)),
+        ("verdicts", "\n".join(verdict_lines(finding))),
+        ("torch", ", ".join(finding.torch_versions)),
+        (
+            "state",
+            f"{finding.state}{f' of {finding.duplicate_of}' if finding.duplicate_of else ''}: "
+            f"{ROWS[finding.state].meaning}",
+        ),
+        ("fixed in", ", ".join(finding.fixed_in)),
+        ("returned", _ancestor(finding)),
+        ("decision for", ", ".join(finding.known_in)),
+        ("decision until", finding.expires),
+        ("owner", finding.owner),
+        ("priority", finding.priority),
+        ("labels", ", ".join(finding.labels)),
+        ("confirmed", _confirmed(finding)),
+        ("seen", f"{times}, {_time(first, last)}" if first and last else ""),
+        ("former ids", ", ".join(finding.former)),
+        ("links", "\n".join(finding.links)),
+    )
+
+
+def _keyed(finding: Finding) -> Iterator[tuple[str, str]]:
+    """What a key function did with the tensors of a case."""
+    keyed = finding.evidence.observation.keyed if finding.evidence is not None else None
+    if keyed is None:
+        return
+    yield "violates", f"{keyed.violates}: {keyed.why}"
+    yield "defined at", f"{keyed.defined.file}:{keyed.defined.line}"
+    if keyed.asked is not None:
+        yield "asks at", f"{keyed.asked.file}:{keyed.asked.line}"
+    yield "tensors", "\n".join(keyed.tensors)
+    yield "keys", "\n".join(keyed.keys)
+
+
+def _time(first: str, last: str) -> str:
+    """The times of the first and the last sighting, in UTC."""
+    begun, ended = (one[:16].replace("T", " ") for one in (first, last))
+    return f"{begun} UTC" if begun == ended else f"{begun} to {ended} UTC"
+
+
+def _ancestor(finding: Finding) -> str:
+    """The fixed finding of the same signature before this one."""
+    sequence = sequence_of(finding.id, finding.signature)
+    if sequence is None or sequence == 1:
+        return ""
+    return f"{id_of(finding.signature.key, sequence - 1)} was fixed, and the failure occurred again"
+
+
+def _calls(finding: Finding) -> Iterator[str]:
+    """The calls of the captured program and of eager, at each size that shows the failure."""
+    for call in finding.evidence.observation.calls if finding.evidence is not None else ():
+        ends = [f"eager {_ended(call.eager)}, captured {_ended(call.captured)}"]
+        ends += [f"{one.what} of {one.where}: {one.how}" for one in call.differences]
+        symbols = ", ".join(f"{name} = {value}" for name, value in call.symbols)
+        yield f"at size {call.size}{f' ({symbols})' if symbols else ''}: {'; '.join(ends)}"
+
+
+def _ended(ended: Ended) -> str:
+    return "returns" if ended.returned else f"raises {ended.error}"
+
+
+def _undecided(finding: Finding) -> str:
+    """The guard that failed, as people and as torch write it. Symbols are those of one program, so it is named."""
+    expression, plain_form = finding.expression, question(finding.expression)
+    said = expression if plain_form == expression else f"{plain_form} (torch prints {expression})"
+    if not expression or finding.shown is not None or finding.original is None:
+        return said
+    return f"{said}, in the program that it was found with"
+
+
+def _depends_on_data(finding: Finding) -> str:
+    """The results of the control runs, and what follows from them."""
+    said = {True: "yes", False: "no", None: "not known"}[finding.data_dependent]
+    if finding.control is None:
+        return said if finding.data_dependent is not None else ""
+    if finding.data_dependent and "fails" in (finding.control.static, finding.control.backed):
+        said = "yes, as torch's message says"
+    static, backed = (RAN[outcome] for outcome in (finding.control.static, finding.control.backed))
+    if static == backed:
+        return f"{said}: it {static} with static sizes and with backed dynamic sizes"
+    return f"{said}: it {static} with static sizes and {backed} with backed dynamic sizes"
+
+
+def verdict_lines(finding: Finding) -> Iterator[str]:
+    """A line for each verdict: its stages and its meaning."""
+    for verdict, meaning in VERDICTS.items():
+        stages = [stage for stage, seen in finding.verdicts.items() if seen == verdict]
+        if stages:
+            yield f"{verdict} in {', '.join(stages)} ({meaning})"
+
+
+def _confirmed(finding: Finding) -> str:
+    if finding.confirmed is None:
+        return "not yet: `ddefuzz minimize` runs its smallest program in new processes"
+    k, n = finding.confirmed.k, finding.confirmed.n
+    return f"{k} of {n} runs of the smallest program in new processes show the failure, in {finding.stage}"

@@ -1,0 +1,225 @@
+"""The functions that are compiled: an op at several sizes, without out= and with it, as programs with static dims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from ddefuzz.generate import opinfo
+from ddefuzz.generate.eager import tolerant_eager
+from ddefuzz.generate.variants import as_method
+from ddefuzz.ops import catalogue
+from ddefuzz.ops.opinfo import TAKES_OUT
+from ddefuzz.program.evaluate import run_steps
+from ddefuzz.program.inputs import materialize
+from ddefuzz.program.model import Call, Dim, Expr, Input, Name, Program, Recipe, Sequence, Step
+from ddefuzz.program.recipes import ANNOTATIONS, fault_of
+from ddefuzz.program.resize import at_data_size
+from ddefuzz.program.sizes import REPEATED_SIZES
+from ddefuzz.program.text import print_program
+from ddefuzz.sweep.recompile_model import Form
+
+SAMPLES: Final = 6
+"""How many of an entry's samples are tried until one can have other sizes."""
+
+SIZED_RECIPES: Final = frozenset({"spd", "trues", "distinct", "index"})
+"""The recipes whose argument is a size."""
+
+REFERENCES: Final[dict[str, str]] = {
+    "topk": """# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "5 4"]):
+    t0 = torch.topk(x, 2)
+    return t0
+""",
+    "bmm": """# ddefuzz program v1
+# inputs: x = normal; y = normal
+def program(x: Float32[Tensor, "5 3 4"], y: Float32[Tensor, "5 4 3"]):
+    t0 = torch.bmm(x, y)
+    return t0
+""",
+    "linalg.cholesky": """# ddefuzz program v1
+# inputs: x = spd(5)
+def program(x: Float32[Tensor, "5 5"]):
+    t0 = torch.linalg.cholesky(x)
+    return t0
+""",
+    "linalg.norm": """# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "5 4"]):
+    t0 = torch.linalg.norm(x, dim=1)
+    return t0
+""",
+    "max": """# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "5 4"]):
+    t0 = torch.max(x, 1)
+    return t0
+""",
+}
+"""The functions of pytorch#135859. The size 5 varies."""
+
+REFERENCE_SIZE: Final = 5
+
+
+class Sequenced(NamedTuple):
+    """The texts of a function at each size. `symbolic` is one program with a symbol for the size that varies, None if
+    another size follows from it.
+    """
+
+    texts: tuple[str, ...]
+    symbolic: str | None
+
+
+class UnsizedError(Exception):
+    """An op cannot be called at the sizes; the message says why."""
+
+
+FUNCTIONAL: Final = "nn.functional."
+
+
+def ops() -> tuple[str, ...]:
+    """The reference functions, and the entries of OpInfo with out= or of torch.nn.functional."""
+    found = [name for name, info in opinfo.entries().items() if info.supports_out or name.startswith(FUNCTIONAL)]
+    return tuple(sorted({*REFERENCES, *found}))
+
+
+def sequenced(op: str, sizes: tuple[int, ...], forms: tuple[Form, ...]) -> dict[Form, Sequenced]:
+    """The programs of an op at the sizes in each form that it has. Raises UnsizedError if no sample can have them."""
+    reasons: list[str] = []
+    for program, old in _candidates(op):
+        try:
+            return _at_sizes(program, old, sizes, op in REFERENCES or opinfo.entry(op).supports_out, forms)
+        except UnsizedError as reason:
+            reasons.append(str(reason))
+    raise UnsizedError(reasons[0] if reasons else "it has no sample with a size of 2 or more")
+
+
+def _candidates(op: str) -> Iterator[tuple[Program, int]]:
+    """Programs, each with the size of it that is to vary: that of the first dims, then the others."""
+    if op in REFERENCES:
+        yield catalogue.parse(REFERENCES[op], op).program, REFERENCE_SIZE
+        return
+    taken = opinfo.dtypes(op)
+    if not taken:
+        raise UnsizedError("it has no samples on CPU")
+    for program in opinfo.samples(op, taken[0], most=SAMPLES):
+        found = [dim.size for item in program.inputs for dim in item.shape if dim.size >= 2]
+        for old in dict.fromkeys(found):
+            yield program, old
+
+
+def _at_sizes(
+    program: Program, old: int, sizes: tuple[int, ...], has_out: bool, forms: tuple[Form, ...]
+) -> dict[Form, Sequenced]:
+    plain = tuple(_sized(program, old, size) for size in sizes)
+    if not all(map(opinfo.accepts, plain)):
+        raise UnsizedError("eager fails at other sizes")
+    made: dict[Form, tuple[Program, ...]] = {"plain": plain}
+    if has_out:
+        made["out"] = tuple(map(with_out, plain))
+        if not all(map(opinfo.accepts, made["out"])):
+            raise UnsizedError("eager fails with out=")
+    for form, suffix in METHODS.items():
+        changed = tuple(one for one in (_as_method(each, suffix) for each in plain) if one is not None)
+        if form in forms and len(changed) == len(plain) and all(map(opinfo.accepts, changed)):
+            made[form] = changed
+    return {
+        form: Sequenced(tuple(map(print_program, programs)), symbolic(programs, sizes))
+        for form, programs in made.items()
+        if form in forms
+    }
+
+
+METHODS: Final[dict[Form, str]] = {"method": "", "in-place": "_"}
+"""The forms that are methods of the first argument, with the end of the method's name."""
+
+
+def _as_method(program: Program, suffix: str) -> Program | None:
+    last = program.steps[-1]
+    return next(
+        (
+            replace(program, steps=(*program.steps[:-1], replace(last, value=call)))
+            for call in as_method(program, suffix)
+        ),
+        None,
+    )
+
+
+def symbolic(programs: tuple[Program, ...], sizes: tuple[int, ...]) -> str | None:
+    """The first program with the symbol `u0` for the dims that differ, if each other one is it at its size."""
+    first = programs[0]
+    made = replace(
+        first,
+        inputs=tuple(
+            replace(
+                item,
+                shape=tuple(
+                    Dim(dim.size, "u0" if any(one.inputs[at].shape[axis] != dim for one in programs) else None)
+                    for axis, dim in enumerate(item.shape)
+                ),
+            )
+            for at, item in enumerate(first.inputs)
+        ),
+    )
+    by_name = {int(name): name for name in REPEATED_SIZES}
+    if not set(sizes) <= set(by_name):
+        return None
+    alike = (
+        [_shape(item) for item in at_data_size(made, by_name[size]).inputs] == [_shape(item) for item in one.inputs]
+        for size, one in zip(sizes, programs, strict=True)
+    )
+    return print_program(made) if all(alike) else None
+
+
+def _shape(item: Input) -> tuple[int, ...]:
+    return tuple(dim.size for dim in item.shape)
+
+
+def _sized(program: Program, old: int, new: int) -> Program:
+    return replace(program, inputs=tuple(_sized_input(item, old, new) for item in program.inputs))
+
+
+def _sized_input(item: Input, old: int, new: int) -> Input:
+    """The input with every dim of the size `old` at the size `new`, and values that it can have then."""
+    shape = tuple(Dim(new) if dim.size == old else dim for dim in item.shape)
+    recipe = item.recipe
+    if recipe.kind in SIZED_RECIPES:
+        recipe = replace(recipe, args=tuple(new if arg == old else arg for arg in recipe.args))
+    made = replace(item, shape=shape, recipe=recipe, requires_grad=False)
+    return made if fault_of(made) is None else replace(made, recipe=Recipe("uniform", ()))
+
+
+def with_out(program: Program) -> Program:
+    """The program whose last call writes into further inputs, which are like its results."""
+    match program.steps[-1]:
+        case Step((target,), Call(function, args, kwargs)) if program.returns == Name(target):
+            if function not in TAKES_OUT or "out" in dict(kwargs):
+                raise UnsizedError(f"{function} takes no out=")
+        case _:
+            raise UnsizedError("its last step is no call")
+    with torch.random.fork_rng(devices=[]), tolerant_eager():
+        results = _results(program)
+    outs = tuple(_like(f"out{number}", one) for number, one in enumerate(results))
+    names: tuple[Expr, ...] = tuple(Name(item.name) for item in outs)
+    out = names[0] if len(names) == 1 else Sequence(names)
+    step = Step((target,), Call(function, args, (*kwargs, ("out", out))))
+    return Program((*program.inputs, *outs), (*program.steps[:-1], step), program.returns)
+
+
+def _results(program: Program) -> tuple[torch.Tensor, ...]:
+    result: Any = run_steps(program, materialize(program))
+    made = (result,) if isinstance(result, torch.Tensor) else tuple(result) if isinstance(result, tuple | list) else ()
+    if not made or not all(isinstance(one, torch.Tensor) and one.layout == torch.strided for one in made):
+        raise UnsizedError("its results are not strided tensors")
+    return made
+
+
+def _like(name: str, result: torch.Tensor) -> Input:
+    dtype = str(result.dtype).removeprefix("torch.")
+    if dtype not in ANNOTATIONS:
+        raise UnsizedError(f"a result of {dtype}")
+    return Input(name, dtype, tuple(Dim(size) for size in result.shape), Recipe("zeros", ()))

@@ -1,0 +1,115 @@
+"""Changes as text: a diff that `patch` takes, parts of it left out, wrappers, code to paste, files that are written."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddefuzz.checking import diffs
+from ddefuzz.checking.apply import together, write_changes
+from ddefuzz.checking.changes import Change, ChangedFile, Described
+from ddefuzz.checking.wrapper import in_use, wrapper
+from ddefuzz.errors import InputError
+
+BEFORE = "import torch\n\n\ndef f(x):\n    a = x\n    b = x\n    a = x\n    return a + b\n"
+AFTER = BEFORE.replace("    a = x\n    b", "    torch._check(True)\n    a = x\n    b").replace("a + b", "a - b")
+
+
+def change(files: tuple[ChangedFile, ...]) -> Change:
+    return Change("rewrite", 1, "something", "", (), files=files)
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")
+def test_two_edits_of_one_function_are_one_diff_that_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "model.py"
+    file.write_text(BEFORE)
+    text = diffs.unified([ChangedFile(str(file), BEFORE, AFTER)])
+    assert text.startswith("--- a/model.py\n+++ b/model.py\n@@")
+    subprocess.run(["patch", "-p1"], input=text, text=True, check=True, capture_output=True)
+    assert file.read_text() == AFTER
+
+
+def test_a_file_without_a_last_newline_has_a_diff_that_says_so() -> None:
+    text = diffs.unified([ChangedFile("/m.py", "a = 1\nb = 2", "a = 1\nb = 3\n")])
+    assert "-b = 2\n\\ No newline at end of file\n+b = 3\n" in text
+
+
+def test_each_changed_place_can_be_left_out() -> None:
+    file = ChangedFile("/m.py", BEFORE, AFTER)
+    assert diffs.hunks(file) == 2
+    assert diffs.without_hunk(file, 0).after == BEFORE.replace("a + b", "a - b")
+    assert diffs.without_hunk(file, 1).after == AFTER.replace("a - b", "a + b")
+    assert [where.line for where in diffs.places([file])] == [5, 8]
+
+
+def test_a_function_of_an_installed_package_is_code_to_paste(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(diffs, "_INSTALLED", (tmp_path,))
+    path = tmp_path / "library" / "model.py"
+    before = "class M:\n    @property\n    def size(self):\n        return 1\n\n    def same(self):\n        return 1\n"
+    text = diffs.replacement(ChangedFile(str(path), before, before.replace("return 1", "return 2", 1)))
+    assert diffs.owner_of(str(path)) == "library"
+    assert "import library.model" in text
+    assert "    return 2" in text
+    assert "@property\n" in text
+    assert "library.model.M.size = scope['size']" in text
+    assert "same" not in text
+
+
+def test_a_method_that_calls_super_is_not_pasted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(diffs, "_INSTALLED", (tmp_path,))
+    before = "class M(N):\n    def f(self):\n        return super().f()\n"
+    file = ChangedFile(str(tmp_path / "m.py"), before, before.replace("f()\n", "f() + 1\n"))
+    assert diffs.replacement(file) == ""
+
+
+DESCRIBED = Described(("ids", "mask"), ("scale",))
+WRAPPER = wrapper(DESCRIBED, ("ids.shape[1] > 1", "ids.shape == mask.shape"))
+
+
+def test_a_wrapper_has_the_parameters_of_the_example() -> None:
+    assert "def forward(self, ids, mask, *, scale):" in WRAPPER
+    assert "        torch._check(ids.shape[1] > 1)\n        torch._check(ids.shape == mask.shape)\n" in WRAPPER
+    assert WRAPPER.endswith("return self.model(ids, mask, scale=scale)\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ("import library\n\nmodel = library.Model(2)\n", "model = Promised(library.Model(2))"),
+        ("def model():\n    m = 1\n    return m.eval(), (2,)\n", "return Promised(m.eval()), (2,)"),
+        ("def model():\n    return {'callable': m, 'args': ()}\n", "return {'callable': Promised(m), 'args': ()}"),
+        ("def model():\n    return dict(callable=m, args=())\n", "return dict(callable=Promised(m), args=())"),
+    ],
+)
+def test_a_file_comes_to_use_the_wrapper(source: str, made: str) -> None:
+    after = in_use(source, "model", WRAPPER)
+    assert after is not None
+    compile(after, "model.py", "exec")
+    assert made in after
+    assert "import torch" in after
+
+
+@pytest.mark.parametrize("source", ["from library import model\n", "def model():\n    return make()\n"])
+def test_a_file_that_makes_it_otherwise_is_left_alone(source: str) -> None:
+    assert in_use(source, "model", WRAPPER) is None
+
+
+def test_only_what_was_checked_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text(BEFORE)
+    one = change((ChangedFile(str(path), BEFORE, AFTER),))
+    assert write_changes([one]) == (str(path),)
+    assert path.read_text() == AFTER
+    with pytest.raises(InputError, match="changed since"):
+        write_changes([one])
+
+
+def test_changes_of_one_file_are_written_together() -> None:
+    first = ChangedFile("/m.py", BEFORE, BEFORE.replace("a + b", "a - b"))
+    second = ChangedFile("/m.py", BEFORE, AFTER.replace("a - b", "a + b"))
+    (file,) = together([change((first,)), change((second,))])
+    assert file.after == AFTER
