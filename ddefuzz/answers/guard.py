@@ -3,18 +3,56 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
+
+import msgspec
 
 from ddefuzz.answers.experiment import Asked, experiment, first_guard
 from ddefuzz.answers.installed import source_of
 from ddefuzz.answers.model import Answers, Experiment
 from ddefuzz.answers.patch import patches
-from ddefuzz.answers.samples import SampleRequest
 from ddefuzz.answers.tried_patches import TriedPatches, try_patches
 from ddefuzz.answers.verdict import unchecked
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.protocol import PatchedRunner, ProgramSubject, Runner, Stage
+from ddefuzz.execute.worker import late
+
+MOST = 6
+"""Samples of one op."""
+
+MADE = 30
+"""Samples of one op that are made, to choose unlike ones from."""
+
+
+class SampleRequest(msgspec.Struct, frozen=True):
+    """The functions by which programs reach a site, as findings name them: `torch.roll`, `Tensor.roll`."""
+
+    functions: tuple[str, ...]
+
+
+def samples(request: SampleRequest) -> tuple[str, ...]:
+    """The programs of all samples, as a task of a worker."""
+    return tuple(chain.from_iterable(islice(_samples(name), MOST) for name in request.functions))
+
+
+def _samples(function: str) -> Iterator[str]:
+    opinfo, variants = late("ddefuzz.generate.opinfo"), late("ddefuzz.generate.variants")
+    text, spread = late("ddefuzz.program.text"), late("ddefuzz.generate.make")
+    for name in (name for name in opinfo.entries() if _is_of(name, function)):
+        for dtype in opinfo.dtypes(name)[:1]:
+            for program in spread.spread(opinfo.samples(name, dtype, most=MADE)):
+                for variant in variants.variants(program, ("all",)):
+                    if opinfo.accepts(variant.program):
+                        yield text.print_program(variant.program)
+
+
+def _is_of(entry: str, function: str) -> bool:
+    """Whether an entry of OpInfo has the samples of a function: `add.alpha` is one of `torch.add`."""
+    short = function.removeprefix("torch.").removeprefix("Tensor.").removeprefix("ops.aten.").rstrip("_")
+    return entry == short or entry.startswith(f"{short}.")
+
 
 MOST_KEPT = 6
 """How many kept programs that call the same functions are tried, besides those of the finding itself."""

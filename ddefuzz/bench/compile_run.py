@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ddefuzz.answers.control_forms import static
+from ddefuzz.answers.control import static
 from ddefuzz.artifacts.made import make
 from ddefuzz.artifacts.model import Made, MakeTask
 from ddefuzz.bench.compile_model import BACKENDS, VERSIONS, Backend, CompileTask, Lowered, Row, SizeKind, Timed

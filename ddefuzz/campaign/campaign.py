@@ -13,14 +13,14 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.answers.control_model import NOT_JUDGED
+from ddefuzz.answers.model import NOT_JUDGED
+from ddefuzz.campaign.budget import Budget
 from ddefuzz.campaign.guide import Guide
 from ddefuzz.campaign.lost import lost_case, lost_in, shown_by_loss, smallest_so_far, was_begun
-from ddefuzz.campaign.pace import Pace
 from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming, confirm_seconds
 from ddefuzz.campaign.summary import Seen, Step, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
@@ -46,6 +46,44 @@ from ddefuzz.findings.model import Finding, Sighting
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.program import Suspect, suspect_of
 from ddefuzz.oracles.table import row_of
+
+FOLLOW_UP_SHARE: Final = 0.5
+"""The fraction of CPU time for minimizing and confirming, as long as there is something to draw."""
+
+FIRST_GUESS: Final = 0.5
+"""CPU seconds of one follow-up, before any was measured."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """The cost of follow-ups so far, and the estimate for those that wait."""
+
+    budget: Budget
+    jobs: int
+    spent: float = 0.0
+    done: int = 0
+
+    def followed(self, cpu_seconds: float) -> None:
+        """Count a minimization or a confirmation."""
+        self.spent += cpu_seconds
+        self.done += 1
+
+    def is_turn_of_follow_ups(self, cpu_seconds: float) -> bool:
+        """Whether follow-ups have had less than their share of all CPU seconds so far."""
+        return self.spent <= FOLLOW_UP_SHARE * cpu_seconds
+
+    def may_draw(self, seconds: float, cpu_seconds: float, waiting: int) -> bool:
+        """Whether the budget allows more than the `waiting` follow-ups."""
+        needed = waiting * (self.spent / self.done if self.done else FIRST_GUESS)
+        budget = self.budget
+        if budget.cpu_seconds is not None and budget.cpu_seconds - cpu_seconds <= needed:
+            return False
+        if budget.drawing_seconds is None:
+            return True
+        # Workers also start and wait, so a second of wall-clock time gives less than `jobs` CPU seconds.
+        a_second = cpu_seconds / seconds if cpu_seconds else self.jobs
+        return budget.drawing_seconds - seconds > needed / a_second
+
 
 QUEUE_PER_JOB = 2
 """The number of submitted tasks per worker: one that runs, and one that waits so that the worker is never idle."""

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ddefuzz.answers.control import control
-from ddefuzz.answers.control_forms import without_sources
-from ddefuzz.answers.control_model import NOT_JUDGED
+from ddefuzz.answers.control import control, without_sources
+from ddefuzz.answers.model import NOT_JUDGED
 from ddefuzz.campaign.case import seen_of
 from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN, TRIED
 from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, MinimizeResult, MinimizeTask

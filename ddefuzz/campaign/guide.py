@@ -15,9 +15,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ddefuzz.campaign.calling import Calling
-from ddefuzz.campaign.sampler import TEMPLATES, Sampler
+from ddefuzz.campaign.sampler import TEMPLATES, Sampler, Yield, pick
 from ddefuzz.campaign.tasks import CaseResult
-from ddefuzz.campaign.yields import Yield, pick
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.generate.origin import HOW, SHORT, Draw, Mutate, Origin, Respell, Sample, Single, name_of

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import TypeVar
 
 import msgspec
 
@@ -15,18 +19,77 @@ from ddefuzz.campaign.budget import WHOLE, parse_budget, parse_shard
 from ddefuzz.campaign.campaign import Campaign, Clock, Event, Listener, OnCase
 from ddefuzz.campaign.guide import STRATEGIES, Guide
 from ddefuzz.campaign.plan import Plan
-from ddefuzz.campaign.progress import ProgressLog
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
-from ddefuzz.campaign.workers import Workers
 from ddefuzz.coverage.inventory import lines_in
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Stopped, first_answer
+from ddefuzz.execute.pool import Future, Pool, Stopped, first_answer
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Campaign as CampaignEntry
+from ddefuzz.findings.model import Progress, stamp
 from ddefuzz.oracles.program import CAPTURE
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class Workers:
+    """`jobs` warm workers, and up to as many cold processes at a time. Use it in a `with` block."""
+
+    def __init__(self, jobs: int, journal: Path) -> None:
+        self._stack = ExitStack()
+        self._warm = self._stack.enter_context(Pool(jobs, journal))
+        self._cold = self._stack.enter_context(Pool(jobs, journal, tasks_per_worker=1))
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    def submit(self, function: Callable[[A], R], argument: A, timeout: float, *, cold: bool = False) -> Future[R]:
+        """Run `function(argument)` for at most `timeout` seconds, in a fresh process if `cold`."""
+        return (self._cold if cold else self._warm).submit(function, argument, timeout)
+
+
+EVERY_SECONDS = 10.0
+"""The least time between two records of one campaign."""
+
+
+@dataclass(slots=True)
+class ProgressLog:
+    """Where the counts of one campaign go. `seconds` are those since its start, `now` is the current date."""
+
+    database: Database
+    campaign: int
+    seconds: Callable[[], float]
+    now: Callable[[], datetime]
+    due: float = 0.0
+
+    def save_if_due(self, tally: Tally) -> None:
+        """Save the counts, unless they were saved a moment ago."""
+        if self.seconds() >= self.due:
+            self.save(tally)
+
+    def save(self, tally: Tally) -> None:
+        """Save the counts."""
+        seconds, sites = self.seconds(), tally.ledger.count()
+        self.due = seconds + EVERY_SECONDS
+        counts = Progress(
+            when=stamp(self.now()),
+            cases=len(tally.digests),
+            seconds=round(seconds, 3),
+            cpu_seconds=round(tally.total_cpu_seconds(), 3),
+            fallback_sites=sites.fallback,
+            dde_sites=sites.dde,
+            findings=len(tally.findings),
+        )
+        self.database.add_progress(self.campaign, counts)
+
 
 START_SECONDS = 120.0
 """How long the workers may take to import torch."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from ddefuzz.answers.control_model import NOT_JUDGED, Control
+from ddefuzz.answers.model import NOT_JUDGED, Control
 from ddefuzz.campaign.lost import smallest_so_far, suspected
 from ddefuzz.campaign.tasks import (
     ControlTask,

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.coverage.reach import Reached
 from ddefuzz.execute.pool import Future

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.answers.control_model import Control, data_dependent
+from ddefuzz.answers.model import Control, data_dependent
 from ddefuzz.checking.chain import Caller, Symbol, chain_of, own_caller, stacks_of, symbols_of
 from ddefuzz.checking.change_summary import loop_of
 from ddefuzz.checking.changes import Advice, Change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ddefuzz.answers.control_model import Control, ControlOutcome, data_dependent
+from ddefuzz.answers.model import Control, ControlOutcome, data_dependent
 from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.kind import decisive

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import rich_click as click
 
 from ddefuzz.answers.experiment import Asked
-from ddefuzz.answers.guard import GuardResult, Runners, answer_guard, calling
-from ddefuzz.answers.samples import SampleRequest, samples
+from ddefuzz.answers.guard import GuardResult, Runners, SampleRequest, answer_guard, calling, samples
 from ddefuzz.cli.answers_page import Answered, answers_page, document
 from ddefuzz.cli.answers_stored import stored_document, stored_markdown, stored_page
 from ddefuzz.cli.finding_id import resolve

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import rich_click as click
 
-from ddefuzz.answers.control_model import NOT_JUDGED, Control
+from ddefuzz.answers.model import NOT_JUDGED, Control
 from ddefuzz.campaign.renew import Renewed
 from ddefuzz.campaign.tasks import ControlTask, run_control
 from ddefuzz.classify.failure import Failure

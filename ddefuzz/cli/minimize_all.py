@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import rich_click as click
 
+from ddefuzz.campaign.launch import Workers
 from ddefuzz.campaign.renew import Renewed, can_be_minimized, renew
-from ddefuzz.campaign.workers import Workers
 from ddefuzz.cli.layout import counted
 from ddefuzz.findings.database import Database
 from ddefuzz.internal import guarded

@@ -17,8 +17,7 @@ from msgspec.structs import asdict
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from ddefuzz.answers.control_model import Control
-from ddefuzz.answers.model import Answers
+from ddefuzz.answers.model import Answers, Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import InputError

@@ -12,8 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.answers.control_model import Control, data_dependent
-from ddefuzz.answers.model import Answers
+from ddefuzz.answers.model import Answers, Control, data_dependent
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature

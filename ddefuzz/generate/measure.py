@@ -14,12 +14,28 @@ from ddefuzz.generate.eager import tolerant_eager
 from ddefuzz.generate.lockstep import REFUSALS
 from ddefuzz.generate.origin import CAPTURES
 from ddefuzz.generate.strategies import Drawn
-from ddefuzz.generate.validity import is_valid
 from ddefuzz.ops.catalogue import DRAWN
-from ddefuzz.program.evaluate import evaluate, run_step
+from ddefuzz.program.evaluate import evaluate, run_step, run_steps
 from ddefuzz.program.inputs import materialize
 from ddefuzz.program.model import Binary, Call, Constant, Name, Program, Unary, functions_in, names_in, walk
 from ddefuzz.program.resize import at_data_size
+from ddefuzz.program.sizes import DATA_SIZES
+
+
+def is_valid(program: Program) -> bool:
+    """Whether the program runs in eager at its example size and at least one other data size."""
+    others = (at_data_size(program, size) for size in DATA_SIZES)
+    return _accepts(program) and any(_accepts(other) for other in others if other != program)
+
+
+def _accepts(program: Program) -> bool:
+    try:
+        with tolerant_eager():
+            run_steps(program, materialize(program))
+    except REFUSALS:
+        return False
+    return True
+
 
 STEPS_ON_UNBACKED = 3
 

@@ -4,14 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from ddefuzz.minimize.arguments import (
+    drop_arguments,
+    hoist,
+    lower_numbers,
+    public_functions,
+    sensible_arguments,
+    share_names,
+    shorten,
+    to_constants,
+)
 from ddefuzz.minimize.facts import Facts, Inspect, know_nothing
+from ddefuzz.minimize.inputs import (
+    back_dims,
+    drop_dims,
+    fit_outputs,
+    plain_inputs,
+    plain_values,
+    shrink_sizes,
+    tie_sizes,
+)
 from ddefuzz.minimize.order import sort_key
-from ddefuzz.minimize.passes import PASSES, Pass
 from ddefuzz.minimize.rewrite import tidy
+from ddefuzz.minimize.structure import cut, drop_dead, drop_steps, inline, isolate, isolate_any, promote, return_less
 from ddefuzz.program.model import Program
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.text import digest
+
+Pass: TypeAlias = Callable[[Program, Facts], Iterator[Program]]
+
+PASSES: tuple[Pass, ...] = (
+    isolate,
+    promote,
+    isolate_any,
+    return_less,
+    drop_dead,
+    cut,
+    drop_steps,
+    plain_inputs,
+    drop_arguments,
+    to_constants,
+    hoist,
+    public_functions,
+    sensible_arguments,
+    fit_outputs,
+    drop_dims,
+    tie_sizes,
+    shrink_sizes,
+    share_names,
+    back_dims,
+    shorten,
+    lower_numbers,
+    plain_values,
+    inline,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from textwrap import indent
 from typing import Final, NamedTuple
 
-from ddefuzz.answers.control_model import Control, ControlOutcome
+from ddefuzz.answers.model import Control, ControlOutcome
 from ddefuzz.classify.cause import MEANINGS, PROOFS
 from ddefuzz.classify.wording import question
 from ddefuzz.errors import InputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddefuzz.answers.control_model import ControlOutcome
+from ddefuzz.answers.model import ControlOutcome
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
 from ddefuzz.execute.calls import Ended

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ddefuzz.generate import opinfo
-from ddefuzz.generate.single import singles
-from ddefuzz.generate.spread import spread
+from ddefuzz.generate.make import singles, spread
 from ddefuzz.generate.variants import variants
 from ddefuzz.ops.catalogue import OPS
 from ddefuzz.program.model import Program

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddefuzz.answers.control_forms import static, without_sources
-from ddefuzz.answers.control_model import NOT_JUDGED, Control, data_dependent
+from ddefuzz.answers.control import static, without_sources
+from ddefuzz.answers.model import NOT_JUDGED, Control, data_dependent
 from ddefuzz.campaign.follow_up import run_control
 from ddefuzz.campaign.tasks import ControlTask
 from ddefuzz.classify.op import failing_ops

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ddefuzz.answers.control import control
-from ddefuzz.answers.control_model import NOT_JUDGED, Control, ControlOutcome, data_dependent
+from ddefuzz.answers.model import NOT_JUDGED, Control, ControlOutcome, data_dependent
 from ddefuzz.classify.failure import Failure
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, ProgramSubject, Run
 from ddefuzz.oracles.capture import judge

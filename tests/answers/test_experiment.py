@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.answers.conjunction import in_expression
-from ddefuzz.answers.experiment import Asked, experiment
+from ddefuzz.answers.experiment import Asked, experiment, in_expression
 from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row
 from ddefuzz.answers.verdict import tallied, verdict
 from ddefuzz.classify.signature import Site, Verdict

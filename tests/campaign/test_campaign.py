@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ddefuzz import internal
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event
 from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED

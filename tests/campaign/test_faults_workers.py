@@ -13,11 +13,10 @@ import pytest
 from ddefuzz.campaign import launch
 from ddefuzz.campaign.budget import Budget
 from ddefuzz.campaign.campaign import Event
-from ddefuzz.campaign.launch import start
+from ddefuzz.campaign.launch import Workers, start
 from ddefuzz.campaign.plan import CASE_SECONDS, Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import run_case
-from ddefuzz.campaign.workers import Workers
 from ddefuzz.execute.journal import entries
 from ddefuzz.execute.pool import Future, Pool
 from ddefuzz.execute.protocol import EXPLICIT, STAGES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddefuzz.campaign.budget import Budget
-from ddefuzz.campaign.pace import FIRST_GUESS, Pace
+from ddefuzz.campaign.campaign import FIRST_GUESS, Pace
 
 
 def test_follow_ups_have_half_of_the_time() -> None:

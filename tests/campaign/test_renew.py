@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN
 from ddefuzz.campaign.renew import AHEAD, Renewed, can_be_minimized, renew
 from ddefuzz.campaign.tasks import (

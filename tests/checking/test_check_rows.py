@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.checking.chain import Caller
 from ddefuzz.checking.changes import Advice, Change
 from ddefuzz.checking.check import CaseRuns, Document, Offered, captures_of, failed, problems_of

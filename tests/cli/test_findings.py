@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.minimize import command

@@ -8,8 +8,7 @@ from typing import get_args
 import msgspec
 from hypothesis import strategies as st
 
-from ddefuzz.answers.control_model import Control, ControlOutcome
-from ddefuzz.answers.model import GIVEN, Answers, PatchEvidence, Score, Tally
+from ddefuzz.answers.model import GIVEN, Answers, Control, ControlOutcome, PatchEvidence, Score, Tally
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, ExceptionInfo, Observation

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 from sqlalchemy import create_engine
 
-from ddefuzz.answers.control_model import Control
-from ddefuzz.answers.model import Answers, Tally
+from ddefuzz.answers.model import Answers, Control, Tally
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError

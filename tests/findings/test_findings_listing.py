@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.findings import campaigns, listing
 from ddefuzz.findings.database import Database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import USER_SITE

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddefuzz.generate.make import program_of
+from ddefuzz.generate.make import in_doubt, program_of, sampled, static
 from ddefuzz.generate.opinfo import accepts
 from ddefuzz.generate.origin import SHORT, Draw, Sample
-from ddefuzz.generate.samples import in_doubt, sampled, static
 from ddefuzz.generate.variants import UNBACKED_FORMS
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.model import functions_in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.generate.validity import is_valid
+from ddefuzz.generate.measure import is_valid
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.model import Program
 

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from ddefuzz.generate import opinfo
-from ddefuzz.generate.single import singles
+from ddefuzz.generate.make import singles
 from ddefuzz.generate.variants import MAX_DIMS, Variant, all_unbacked, variants
 from ddefuzz.ops.catalogue import OPS, parse
 from ddefuzz.program.model import Program

@@ -36,7 +36,7 @@ ALLOWED = {
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/call_script.py": "as repro/script.py",
     "repro/case_script.py": "as repro/script.py",
-    "repro/kernels_script.py": "as repro/script.py",
+    "repro/finding.py": "as repro/script.py",
     "repro/growth_script.py": "as repro/script.py",
     "repro/key_script.py": "as repro/script.py",
     "repro/fork_server.py": "modules to import early; it runs without ddefuzz, and skips those that torch lacks",

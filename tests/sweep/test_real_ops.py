@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.generate import opinfo
-from ddefuzz.generate.spread import spread
+from ddefuzz.generate.make import spread
 from ddefuzz.generate.variants import variants
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.table import NAMES

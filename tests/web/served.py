@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from fastapi.testclient import TestClient
 
-from ddefuzz.answers.control_model import Control
+from ddefuzz.answers.model import Control
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed, link, note, set_state
