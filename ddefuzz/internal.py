@@ -108,7 +108,7 @@ def _line(error: str, report: str) -> str:
 
 def said_with(error: BaseException, report: str) -> str:
     """The line about an exception whose report is elsewhere."""
-    return _line(_said(error), report)
+    return _line(said(error), report)
 
 
 def is_internal(error: BaseException) -> bool:
@@ -121,7 +121,7 @@ def is_internal(error: BaseException) -> bool:
 def note(error: BaseException) -> InternalError:
     """Note an exception, and write its report."""
     where = ": ".join(filter(None, _where.get()))
-    found = InternalError(where, _said(error), written(error, where))
+    found = InternalError(where, said(error), written(error, where))
     _keep(found)
     return found
 
@@ -137,7 +137,7 @@ def _keep(error: InternalError) -> None:
         _noted.append(error)
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     """An exception in one line."""
     try:
         said = str(error).encode(errors="backslashreplace").decode()

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import DupFd, ForkingPickler
 from pickle import UnpicklingError
 from tempfile import TemporaryFile
+from threading import Event
 from typing import Any, Final
 from weakref import finalize
 
@@ -52,10 +53,25 @@ def leave_fork_server() -> None:
             vars(owner)[name] = None
 
 
+_retired = Event()
+"""Set if this process takes no further task."""
+
+
+def retire() -> None:
+    """End this worker after its task, because user code has changed the process. Another one takes its place."""
+    _retired.set()
+
+
 class Channel(Connection):
     """One end of a pipe whose messages begin with a token. `recv` raises OSError for anything else."""
 
     token: bytes
+
+    def fileno(self) -> int:
+        """The descriptor, by which a worker waits for tasks. A worker that retires sees the end of them (EOFError)."""
+        if _retired.is_set():
+            raise EOFError
+        return super().fileno()
 
     def send(self, obj: Any) -> None:
         """Send an object."""

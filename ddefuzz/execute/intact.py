@@ -1,11 +1,15 @@
-"""Protect ddefuzz from user code in a worker: the code may not remove or replace modules and functions of ddefuzz, nor
-send signals to its processes.
+"""Protect ddefuzz from user code in a worker: the code may not remove or replace modules and functions of ddefuzz and
+those that it relies on, send signals to its processes, or lower their limits.
+
+What else it changes for the cases after it ends the worker, so that these run in a new one.
 """
 
 from __future__ import annotations
 
+import builtins
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -15,9 +19,27 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from ddefuzz.errors import InputError
+import psutil  # type: ignore[import-untyped]
 
-OWN = "ddefuzz"
+from ddefuzz.errors import InputError
+from ddefuzz.execute.channel import retire
+
+OWN = ("ddefuzz", "msgspec", "os", "pebble", "pickle", "posix", "select")
+"""The packages whose functions must stay as they are: ddefuzz, and what a worker needs to send its result."""
+
+REPLACEABLE = frozenset({"breakpoint", "help", "input", "open", "print"})
+"""Builtins that other libraries replace by what does the same."""
+
+WATCHED = ("torch", "torch.nn", "torch.nn.functional", "torch.export", "torch.compiler", "torch.fx", "numpy")
+"""Other modules whose functions, and the methods of whose main classes, a run must not change for the next one."""
+
+CLASSES = ("Tensor", "Module", "Linear")
+
+SYMBOLIZER = "addr2line"
+"""The process of torch that stays."""
+
+FOLDER = tempfile.gettempdir()
+"""Read before user code runs."""
 
 HARMLESS = frozenset({0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH})
 """Signals that end or stop no process, unless it asked for that."""
@@ -27,40 +49,78 @@ _running: list[str] = []
 
 
 @contextmanager
-def kept_intact(path: str) -> Iterator[None]:
+def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     """Run user code of the file `path`. Raises `InputError` if it removes or replaces a part of ddefuzz.
 
-    `tempfile.tempdir`, which decides where ddefuzz writes, and the current folder are what they were afterwards.
+    `tempfile.tempdir`, which decides where ddefuzz writes, and the current folder are what they were afterwards. The
+    code has a folder of temporary files of its own, which it may remove.
 
     What was removed is restored first, so that the worker can report it. If the code sends a signal to its worker, or
     to the processes that started it, `RuntimeError` is raised in the code. Otherwise the end of the worker would look
     like a crash of PyTorch.
+
+    The worker ends after its task if the code has changed what the next case would be blamed for. A module that is
+    `imported` may change torch: all of its cases have that.
     """
-    _watch_signals()
-    modules = dict(sys.modules)
-    own = {name: module for name, module in modules.items() if name.partition(".")[0] == OWN}
+    _watch()
+    modules, standard = dict(sys.modules), dict(vars(builtins))
+    own = {name: module for name, module in modules.items() if name.partition(".")[0] in OWN}
     functions = {name: _functions(module) for name, module in own.items()}
+    before = () if imported else _changeable()
     _running.append(path)
     temporary, folder = tempfile.tempdir, current_folder()
+    tempfile.tempdir = _own_folder()
     try:
         yield
     finally:
+        now = {**builtins.__dict__}
+        builtins.__dict__.update(standard)  # first: all else needs them
         _running.pop()
         tempfile.tempdir = temporary
         enter_folder(folder)
         harmed = [name for name, module in own.items() if sys.modules.get(name) is not module]
         if harmed:
             sys.modules.update(modules)
+        harmed += [
+            f"builtins.{name}"
+            for name, value in standard.items()
+            if callable(value) and now.get(name) is not value and name not in REPLACEABLE and name[0] != "_"
+        ]
         for name, module in own.items():
-            now = vars(module)
-            replaced = [key for key, function in functions[name].items() if now.get(key) is not function]
-            now.update((key, functions[name][key]) for key in replaced)
+            found = vars(module)
+            replaced = [key for key, function in functions[name].items() if found.get(key) is not function]
+            found.update((key, functions[name][key]) for key in replaced)
             harmed += [f"{name}.{key}" for key in replaced]
+        if harmed or (not imported and before != _changeable()):
+            retire()
         if harmed:
             raise InputError(
                 f"{path}: found code that removes or replaces {min(harmed)} in its worker, "
                 "expected code that leaves ddefuzz as it is"
             )
+
+
+def _changeable() -> tuple[object, ...]:
+    """What user code may leave behind: other functions of torch, handlers of signals, a recursion limit, processes."""
+    watched = [sys.modules[name] for name in WATCHED if name in sys.modules]
+    places = [*watched, *(vars(module)[name] for module in watched for name in CLASSES if name in vars(module))]
+    return (
+        tuple(id(value) for place in places for key, value in tuple(vars(place).items()) if callable(value)),
+        tuple(signal.getsignal(number) for number in signal.valid_signals()),
+        sys.getrecursionlimit(),
+        tuple(sorted(child.pid for child in psutil.Process().children() if child.name() != SYMBOLIZER)),
+    )
+
+
+def _own_folder() -> str:
+    folder = _made_folder().name
+    Path(folder).mkdir(exist_ok=True)
+    return folder
+
+
+@cache
+def _made_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="user-", dir=FOLDER, ignore_cleanup_errors=True)
 
 
 def current_folder() -> str:
@@ -85,14 +145,46 @@ def _functions(module: ModuleType) -> dict[str, object]:
 
 
 @cache
-def _watch_signals() -> None:
+def _watch() -> None:
     """An audit hook cannot be removed, so there is one for each process."""
-    sys.addaudithook(_refuse_signals)
+    sys.addaudithook(_refuse)
 
 
-def _refuse_signals(event: str, arguments: tuple[object, ...]) -> None:
-    if not _running or event not in {"os.kill", "os.killpg"}:
+def _refuse(event: str, arguments: tuple[object, ...]) -> None:
+    if not _running:
         return
+    if event == "resource.setrlimit":
+        _refuse_limit(*arguments)
+    elif event == "shutil.rmtree":
+        _refuse_removal(arguments[0])
+    elif event in {"os.kill", "os.killpg"}:
+        _refuse_signal(event, arguments)
+
+
+def _refuse_limit(number: object, limits: object) -> None:
+    """Below a lower limit, ddefuzz cannot do its part. A limit may be raised as far as the system lets it be."""
+    if not isinstance(number, int) or not isinstance(limits, tuple | list) or len(limits) != 2:
+        return
+    infinite = float("inf")
+    wanted, allowed = (
+        [infinite if value == resource.RLIM_INFINITY else value for value in pair]
+        for pair in (limits, resource.getrlimit(number))
+    )
+    if any(isinstance(one, int | float) and one < other for one, other in zip(wanted, allowed, strict=True)):
+        raise RuntimeError(
+            f"the code lowers a limit (setrlimit({number}, {limits})) of the process in which ddefuzz runs it"
+        )
+
+
+def _refuse_removal(folder: object) -> None:
+    if not isinstance(folder, str | bytes | os.PathLike):
+        return
+    removed = os.path.realpath(os.fsdecode(folder))
+    if any(Path(one).resolve().is_relative_to(removed) for one in (FOLDER, _made_folder().name)):
+        raise RuntimeError("the code removes the temporary files of ddefuzz (shutil.rmtree)")
+
+
+def _refuse_signal(event: str, arguments: tuple[object, ...]) -> None:
     process, number = arguments
     campaign = multiprocessing.parent_process()
     own = {0, -1, os.getpid(), os.getppid(), -os.getpgrp(), campaign.pid if campaign is not None else 0}

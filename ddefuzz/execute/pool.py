@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import gettempdir
 from threading import Lock
@@ -29,14 +29,14 @@ import msgspec
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from ddefuzz import internal
-from ddefuzz.errors import InputError, UnsupportedError, unsupported_by
+from ddefuzz.errors import DdefuzzError, InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.channel import FileLock, pipe
 from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.phase import Left, left_by
 from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run
-from ddefuzz.execute.scratch import check_folders, scratch_folder
+from ddefuzz.execute.scratch import check_folders, end_strays, scratch_folder
 from ddefuzz.execute.watchdog import Watchdog
 
 A = TypeVar("A")
@@ -66,6 +66,9 @@ NO_MEMORY = "the process had no memory left"
 NO_CHANNEL = "the code closes the descriptors of ddefuzz, or writes to them"
 """The reason for the loss of a process whose channel or files user code has spoiled."""
 
+BREAKS = "the code breaks the process that runs it:"
+"""How the reason begins if a worker cannot return the result."""
+
 _TASKS = count()
 
 _STARTING = Lock()
@@ -86,10 +89,10 @@ class PoolContext(ForkServerContext):
         """A pipe that user code in a worker cannot spoil unnoticed."""
         return super().Pipe(duplex) if duplex else pipe(*super().Pipe(duplex))
 
-    def Process(self, *args: Any, **named: Any) -> ForkServerProcess:  # type: ignore[override]  # noqa: N802
+    def Process(self, **named: Any) -> worker.WorkerProcess:  # type: ignore[override]  # noqa: N802
         """A new process. multiprocessing would start a server that has died without what workers need."""
         start_server()
-        return ForkServerProcess(*args, **named)
+        return worker.WorkerProcess(**named)
 
 
 class Lost(msgspec.Struct, frozen=True, tag=True):
@@ -139,6 +142,10 @@ class Future(Generic[R]):
         except BrokenProcessPool as error:
             check_workers_can_start(error)
             return self._again(error)
+        except DdefuzzError:
+            raise
+        except Exception as error:  # noqa: BLE001 whatever else it is, code in the worker has made it
+            return Lost("crash", f"{BREAKS} {internal.said(error)}", left=left_by(self._phases))
         result: R | Lost = _answered(encoded, self._kind)
         return result
 
@@ -195,6 +202,7 @@ class Pool:
             future.cancel()  # type: ignore[no-untyped-call]
         self._stop()
         self._watchdog.end()
+        end_strays()
 
     def _start(self) -> None:
         context: Any = fork_server(PoolContext(), samples=self._samples)  # its locks are of another class
@@ -271,6 +279,7 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
     finally:
         process.kill()
         process.join()
+        worker.end_group(process.pid or 0)
         process.close()
         receiver.close()
 
@@ -382,7 +391,8 @@ def lost_observation(run: Run, lost: Lost) -> Observation:
     """
     if isinstance(run.subject, CallableSubject) and lost.reason.startswith(EXITED):
         return Observation(run.stage, run.semantics, "not-judged", f"the code ends its own process: {lost.reason}")
-    if lost.reason in {NO_MEMORY, NO_CHANNEL} or lost.outcome == "not-judged":
+    unusable = lost.reason in {NO_MEMORY, NO_CHANNEL} or lost.reason.startswith(BREAKS)
+    if unusable or lost.outcome == "not-judged":
         return Observation(run.stage, run.semantics, "not-judged", lost.reason)
     phase, stack = lost.left
     if phase.part in {"eager", "reading"}:
@@ -397,6 +407,7 @@ def lost_observation(run: Run, lost: Lost) -> Observation:
 
 def exit_reason(code: int) -> str:
     """A process's exit code in words: `SIGSEGV (Segmentation fault)`, `exit code 3`."""
+    code = 0 if code == worker.ENDED_ITSELF else code
     if code == worker.OUT_OF_MEMORY:
         return NO_MEMORY
     if code == worker.SPOILED:

@@ -16,6 +16,8 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Final
 
+import psutil  # type: ignore[import-untyped]
+
 from ddefuzz.errors import UnsupportedError
 
 PREFIX: Final = "ddefuzz-scratch-"
@@ -52,6 +54,18 @@ def check_folders() -> None:
             f"the temporary folder {scratch_folder()} has been removed, expected it to stay; "
             "the code that is run may have removed it, or a clean-up of temporary files"
         )
+
+
+def end_strays() -> None:
+    """End the processes that user code has started and its worker has left: none of them is below this one any more.
+
+    The fork server hands the name of this folder down to all of them.
+    """
+    own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid not in own and process.environ().get("TMPDIR", "").startswith(str(scratch_folder())):
+                process.kill()
 
 
 def remove_abandoned(place: Path) -> None:

@@ -144,7 +144,7 @@ def _executed(path: str) -> tuple[ModuleType, str]:
     seed()
     before = set(sys.modules)
     try:
-        with of_user(f"{path}: found a module that"), kept_intact(path):
+        with of_user(f"{path}: found a module that"), kept_intact(path, imported=True):
             if path.partition(".")[0] not in ("torch", "ddefuzz"):
                 _make_importable(Path.cwd())
             module = importlib.import_module(path) if named else _import_file(file.resolve())

@@ -13,7 +13,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -35,6 +37,12 @@ OUT_OF_MEMORY = 78
 
 SPOILED = 79
 """The exit code of a process whose descriptors user code has closed."""
+
+FINISHED = 113
+"""The exit code of a worker of a pool that ends because it is no longer needed."""
+
+ENDED_ITSELF = 256
+"""What stands for the exit code 0 of a worker that user code has ended."""
 
 SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 """The environment variable that selects how torch names C++ addresses. torch reads it once, at the first stack."""
@@ -81,6 +89,38 @@ def long_lived_symbolizer() -> str:
     own symbolizer has crashed processes that named hundreds.
     """
     return "addr2line" if shutil.which("addr2line") else SHORT_LIVED_SYMBOLIZER
+
+
+class WorkerProcess(ForkServerProcess):
+    """A worker of a pool. Only one that is no longer needed has the exit code 0, for which a pool waits in vain."""
+
+    def __init__(self, target: Callable[..., None], args: tuple[Any, ...], **named: Any) -> None:
+        super().__init__(target=_finish, args=(target, *args), **named)
+
+    @property
+    def exitcode(self) -> int | None:
+        """The exit code, None while it runs."""
+        code = super().exitcode
+        return {FINISHED: 0, 0: ENDED_ITSELF}.get(code, code) if code is not None else None
+
+    def is_alive(self) -> bool:
+        """Whether it runs. With its end that of its process group comes: what user code has started."""
+        alive = super().is_alive()
+        if not alive and self.pid is not None:
+            end_group(self.pid)
+        return alive
+
+
+def _finish(target: Callable[..., None], *args: Any) -> None:
+    target(*args)
+    os._exit(FINISHED)  # at once: user code may have left threads and processes for which Python would wait
+
+
+def end_group(leader: int) -> None:
+    """End the processes of a worker's group."""
+    with suppress(ProcessLookupError, PermissionError):
+        if leader > 1:
+            os.killpg(leader, signal.SIGKILL)
 
 
 def note(entry: Entry) -> None:
@@ -196,6 +236,11 @@ def _confine(memory_bytes: int) -> None:
     ddefuzz.
     """
     os.setpgid(0, 0)
+    # User code may find these under any number. What a run prints is captured.
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)
+    os.close(null)
     # Semaphores of this method have no name that a killed worker would leave behind (tqdm makes one at import).
     multiprocessing.set_start_method("fork", force=True)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
