@@ -13,6 +13,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +30,9 @@ FOLDER: Final = "_DDEFUZZ_REPORTS"
 
 PLACE: Final = os.environ.get(FOLDER, "")
 """Read at import, because the user's code in a worker may change the environment."""
+
+DRAFTS: Final = tempfile.gettempdir()
+"""Where a worker writes reports. They are published with a result that names them."""
 
 SCHEMA: Final = "ddefuzz.error/1"
 
@@ -126,9 +130,15 @@ def note(error: BaseException) -> InternalError:
     return found
 
 
-def add(errors: Iterable[InternalError]) -> None:
-    """Note what arrived with a worker's result. The names of the blocks around this call go before its own."""
+def add(errors: Iterable[InternalError], drafts: Path) -> None:
+    """Note what arrived with a worker's result, and publish its reports. The names of the blocks around this call go
+    before its own.
+    """
     for one in errors:
+        name = Path(one.report).name
+        if name:
+            with suppress(InputError, OSError):
+                write_atomically(Path(folder()) / name, (drafts / name).read_bytes())
         _keep(msgspec.structs.replace(one, where=": ".join(filter(None, [*_where.get(), one.where]))))
 
 
@@ -189,7 +199,7 @@ def written(error: BaseException, where: str = "") -> str:
         text = hide(text)
     try:
         path = Path(folder()) / name
-        write_atomically(path, text.encode(errors="backslashreplace"))
+        write_atomically(Path(DRAFTS) / name if PLACE else path, text.encode(errors="backslashreplace"))
     except (InputError, OSError):
         return ""
     return str(path)

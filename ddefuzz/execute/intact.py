@@ -24,7 +24,7 @@ import psutil  # type: ignore[import-untyped]
 from ddefuzz.errors import InputError
 from ddefuzz.execute.channel import retire
 
-OWN = ("ddefuzz", "msgspec", "os", "pebble", "pickle", "posix", "select")
+OWN = frozenset({"ddefuzz", "msgspec", "multiprocessing", "os", "pebble", "pickle", "posix", "select", "struct"})
 """The packages whose functions must stay as they are: ddefuzz, and what a worker needs to send its result."""
 
 REPLACEABLE = frozenset({"breakpoint", "help", "input", "open", "print"})
@@ -35,6 +35,9 @@ WATCHED = ("torch", "torch.nn", "torch.nn.functional", "torch.export", "torch.co
 
 CLASSES = ("Tensor", "Module", "Linear")
 
+BY_TORCH = frozenset({"__init__", "__setstate__", "manual_seed"})
+"""What dynamo replaces at its first use."""
+
 SYMBOLIZER = "addr2line"
 """The process of torch that stays."""
 
@@ -43,6 +46,9 @@ FOLDER = tempfile.gettempdir()
 
 HARMLESS = frozenset({0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH})
 """Signals that end or stop no process, unless it asked for that."""
+
+_before: list[object] = []
+"""What user code may change, before it ran; a module's import is a part of that."""
 
 _running: list[str] = []
 """The files of the user code that runs now."""
@@ -64,9 +70,9 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     """
     _watch()
     modules, standard = dict(sys.modules), dict(vars(builtins))
-    own = {name: module for name, module in modules.items() if name.partition(".")[0] in OWN}
-    functions = {name: _functions(module) for name, module in own.items()}
-    before = () if imported else _changeable()
+    own = {name: module for name, module in modules.items() if _package(name) in OWN}
+    functions = {name: (module, _functions(module)) for name, module in {**own, **_standard()}.items()}
+    _before[:] = _changeable()
     _running.append(path)
     temporary, folder = tempfile.tempdir, current_folder()
     tempfile.tempdir = _own_folder()
@@ -76,8 +82,6 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
         now = {**builtins.__dict__}
         builtins.__dict__.update(standard)  # first: all else needs them
         _running.pop()
-        tempfile.tempdir = temporary
-        enter_folder(folder)
         harmed = [name for name, module in own.items() if sys.modules.get(name) is not module]
         if harmed:
             sys.modules.update(modules)
@@ -86,12 +90,16 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
             for name, value in standard.items()
             if callable(value) and now.get(name) is not value and name not in REPLACEABLE and name[0] != "_"
         ]
-        for name, module in own.items():
+        for name, (module, known) in functions.items():
             found = vars(module)
-            replaced = [key for key, function in functions[name].items() if found.get(key) is not function]
-            found.update((key, functions[name][key]) for key in replaced)
-            harmed += [f"{name}.{key}" for key in replaced]
-        if harmed or (not imported and before != _changeable()):
+            replaced = [key for key, function in known.items() if found.get(key) is not function]
+            found.update((key, known[key]) for key in replaced)
+            harmed += [f"{name}.{key}" for key in replaced if name in own]
+        tempfile.tempdir = temporary
+        enter_folder(folder)
+        if imported:
+            _before[:] = _changeable()
+        if harmed or (not imported and _before != _changeable()):
             retire()
         if harmed:
             raise InputError(
@@ -100,16 +108,38 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
             )
 
 
-def _changeable() -> tuple[object, ...]:
+def _package(name: str) -> str:
+    return name.partition(".")[0]
+
+
+@cache
+def _standard() -> dict[str, ModuleType]:
+    """The modules of Python's library that ddefuzz imports. They are restored without a word: other code replaces
+    some of their functions too, such as `warnings.warn`.
+    """
+    own = [vars(module) for name, module in sys.modules.items() if _package(name) == "ddefuzz"]
+    used = {one.__name__: one for names in own for one in names.values() if isinstance(one, ModuleType)}
+    return {name: one for name, one in used.items() if _package(name) in sys.stdlib_module_names}
+
+
+def _changeable() -> list[object]:
     """What user code may leave behind: other functions of torch, handlers of signals, a recursion limit, processes."""
     watched = [sys.modules[name] for name in WATCHED if name in sys.modules]
     places = [*watched, *(vars(module)[name] for module in watched for name in CLASSES if name in vars(module))]
-    return (
-        tuple(id(value) for place in places for key, value in tuple(vars(place).items()) if callable(value)),
+    return [
+        [{key: id(value) for key, value in vars(place).items() if key not in BY_TORCH} for place in places],
         tuple(signal.getsignal(number) for number in signal.valid_signals()),
         sys.getrecursionlimit(),
-        tuple(sorted(child.pid for child in psutil.Process().children() if child.name() != SYMBOLIZER)),
-    )
+        _children(),
+    ]
+
+
+def _children() -> set[str]:
+    found = set[str]()
+    for thread in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError, psutil.Error):
+            found.update(one for one in thread.read_text().split() if psutil.Process(int(one)).name() != SYMBOLIZER)
+    return found
 
 
 def _own_folder() -> str:

@@ -298,7 +298,7 @@ def _answered(encoded: bytes, kind: Any) -> Any:
     answer = msgspec.json.decode(encoded, type=worker.Answer)
     if answer.errors:
         check_folders()
-    internal.add(answer.errors)
+    internal.add(answer.errors, scratch_folder())
     if not answer.is_done:
         return Lost("not-judged", answer.errors[-1].reason)
     return msgspec.json.decode(answer.result, type=kind)

@@ -25,6 +25,7 @@ from ddefuzz.execute import dynamic
 from ddefuzz.execute.intact import current_folder, enter_folder, kept_intact
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import CallableSubject
+from ddefuzz.execute.residue import unwound
 
 _USER_MODULE = "ddefuzz_user_code"
 
@@ -144,7 +145,7 @@ def _executed(path: str) -> tuple[ModuleType, str]:
     seed()
     before = set(sys.modules)
     try:
-        with of_user(f"{path}: found a module that"), kept_intact(path, imported=True):
+        with of_user(f"{path}: found a module that"), kept_intact(path, imported=True), _own_modes():
             if path.partition(".")[0] not in ("torch", "ddefuzz"):
                 _make_importable(Path.cwd())
             module = importlib.import_module(path) if named else _import_file(file.resolve())
@@ -154,6 +155,18 @@ def _executed(path: str) -> tuple[ModuleType, str]:
             if name.startswith(_USER_MODULE):
                 del sys.modules[name]
         raise
+
+
+@contextmanager
+def _own_modes() -> Iterator[None]:
+    """Leave the modes that a module leaves on at its import: only the first run of its functions would be in them."""
+    dtype, strict = torch.get_default_dtype(), torch.get_deterministic_debug_mode()
+    with unwound():
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_deterministic_debug_mode(strict)
 
 
 def _import_file(file: Path) -> ModuleType:
