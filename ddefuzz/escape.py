@@ -20,7 +20,7 @@ import msgspec
 BREAK: Final = "\u200b"
 """Zero-width space. `visible` escapes those of the text itself."""
 
-FORMULA: Final = ("=", "+", "-", "@")
+FORMULA: Final = tuple("=+-@＝＋－＠")  # noqa: RUF001 Excel of East Asia takes full-width characters for the others
 """A cell that begins so is a formula for spreadsheets."""
 
 
@@ -57,8 +57,15 @@ _MARKUP: Final = re.compile(
 _NUMBERED: Final = re.compile(r"^([0-9]{1,9})([.)])(?= |$)")
 """What begins an item of a numbered list."""
 
-_REFERENCE: Final = re.compile(r"@(?! )|\#(?=[0-9])|\bGH-(?=[0-9])|:(?=//)|\bwww(?=\.)", re.IGNORECASE | re.ASCII)
-"""What GitHub makes a mention or a link of, wherever it is in text: a user, an issue, an address."""
+_REFERENCE: Final = re.compile(
+    r"@(?! )|\#(?=[0-9])|\bGH-(?=[0-9])|:(?=//)|\bwww(?=\.)"
+    r"|(?<!:):(?=(?:100|1234|[0-9_+-]*[a-z][a-z0-9_+-]*|[+-]1):(?!:))",
+    re.IGNORECASE | re.ASCII,
+)
+"""What GitHub makes a mention, a link or a picture of, wherever it is in text: a user, an issue, an address, `:cat:`.
+
+Names of C++ stay as they are: nobody could search for one with a `BREAK`, and `::cat::` is a picture at worst.
+"""
 
 
 def markdown_text(text: str) -> str:
@@ -131,6 +138,11 @@ def github_data(text: str) -> str:
 def github_property(text: str) -> str:
     """The value of a property of a workflow command."""
     return github_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def github_log(text: str) -> str:
+    """Text without a line that is a command for the runner of a GitHub workflow: `::` at its start, `##[` anywhere."""
+    return re.sub(r"^( *)(?=::)|#(?=#\[)", rf"\g<0>{BREAK}", text, flags=re.MULTILINE)
 
 
 def csv_cell(text: str) -> str:

@@ -305,7 +305,7 @@ def _write_into(descriptor: int, data: bytes) -> None:
 
 def _replace(path: Path, data: bytes, before: os.stat_result | None) -> None:
     """Write a new file next to `path`, and give it the name of the old one."""
-    _remove_abandoned(path.parent)
+    remove_abandoned(path.parent)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".ddefuzz-{os.getpid()}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -323,7 +323,7 @@ def _replace(path: Path, data: bytes, before: os.stat_result | None) -> None:
         raise
 
 
-def _remove_abandoned(folder: Path) -> None:
+def remove_abandoned(folder: Path) -> None:
     """Remove the new files of processes that were killed before they could name them."""
     for place in folder.glob(".ddefuzz-*"):
         written_by = _TEMPORARY.fullmatch(place.name)

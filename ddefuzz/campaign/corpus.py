@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import filterfalse
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain, filterfalse
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 import msgspec
 
@@ -35,6 +36,10 @@ from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import read_program
+from ddefuzz.refusals import refuse
+
+Given = TypeVar("Given")
+Record = TypeVar("Record")
 
 TRUSTED = "trusted.toml"
 """The file name of a list of user modules that replay may execute."""
@@ -133,7 +138,8 @@ def _calls_of(kind: str | None) -> tuple[CallSize, ...]:
 
 
 def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:
-    """All cases at or below the paths, sorted by id. Raises `InputError` for a path or a case that cannot be read.
+    """All cases at or below the paths, sorted by id. Raises `InputError` for a path that is not there. Files that
+    cannot be read are refused (`refusals`).
 
     Cases of user modules are included only with `trust`, because a downloaded folder can contain a list. Cases of other
     key functions than `KEY_FUNCTIONS` are included without it, but they do not run.
@@ -143,11 +149,19 @@ def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase,
         if not is_there(path):
             raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        for file in filterfalse(Path.is_dir, files):
-            found |= {case.id: case for case in program_cases(file, trust=trust)}
-        for listed in trusted_lists(path) if trust else ():
-            found |= {case.id: case for case in trusted_cases(listed)}
+        programs = _usable(filterfalse(Path.is_dir, files), partial(program_cases, trust=trust))
+        listed = _usable(trusted_lists(path) if trust else (), trusted_cases)
+        found |= {case.id: case for case in chain(programs, listed)}
     return tuple(found[key] for key in sorted(found))
+
+
+def _usable(given: Iterable[Given], read: Callable[[Given], Iterable[Record]]) -> Iterator[Record]:
+    """What is read from each. One that cannot be used is refused."""
+    for one in given:
+        try:
+            yield from tuple(read(one))
+        except InputError as error:
+            refuse(error)
 
 
 def user_function(case: KeptCase) -> str:
@@ -162,7 +176,8 @@ def trusted_lists(path: Path) -> list[Path]:
 
 def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
     """The user modules in the lists below the paths. Raises `InputError`."""
-    return tuple(module for path in paths for listed in trusted_lists(path) for module, _ in _read_trusted(listed))
+    lists = chain.from_iterable(map(trusted_lists, paths))
+    return tuple(module for module, _ in _usable(lists, _read_trusted))
 
 
 def program_cases(file: Path, *, trust: bool = False) -> Iterator[KeptCase]:
@@ -199,10 +214,10 @@ def _checked(text: str, where: str) -> tuple[str, ...]:
 def finding_cases(findings: Iterable[Finding], database: str, *, trust: bool = False) -> tuple[KeptCase, ...]:
     """The smallest and the original program of each finding of a database, sorted by id.
 
-    A finding in the user's own code has no program and so no case. Raises `InputError` for an invalid program.
+    A finding in the user's own code has no program and so no case. Refuses a finding with an invalid program.
     """
-    cases = []
-    for finding in findings:
+
+    def cases_of(finding: Finding) -> Iterator[KeptCase]:
         for name, text, seen in (
             (MINIMAL, finding.minimal, finding.evidence),
             (ORIGINAL, finding.original, finding.failure),
@@ -211,8 +226,9 @@ def finding_cases(findings: Iterable[Finding], database: str, *, trust: bool = F
                 case = f"{finding.id}/{name}"
                 _checked(text, case)
                 subject = subject_of(text, trust=trust)
-                cases.append(KeptCase(case, subject, expectation_of(finding, seen), finding.id, database))
-    return tuple(sorted(cases, key=lambda case: case.id))
+                yield KeptCase(case, subject, expectation_of(finding, seen), finding.id, database)
+
+    return tuple(sorted(_usable(findings, cases_of), key=lambda case: case.id))
 
 
 def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:

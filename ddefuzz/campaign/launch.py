@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,13 +22,14 @@ from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
 from ddefuzz.coverage.inventory import lines_in
-from ddefuzz.errors import InputError
+from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.pool import Future, Pool, Stopped, first_answer
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Campaign as CampaignEntry
 from ddefuzz.findings.model import Progress, stamp
+from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.program import CAPTURE
 
 A = TypeVar("A")
@@ -110,38 +111,57 @@ def resume(plan: Plan, entry: CampaignEntry, database: Database, listen: Listene
     return _launch(plan, database, listen, stopped, entry)
 
 
+class Option(NamedTuple):
+    """How the database stores an option, and what campaigns have that were begun before it was stored."""
+
+    stored: Callable[[Any], object]
+    read: Callable[[Any], object]
+    before: object = None
+
+
+def _semantics(stored: object) -> tuple[Semantics, ...]:
+    return tuple(Semantics(name) for name in msgspec.convert(stored, tuple[Mechanism, ...]))
+
+
+_STRUCTURED = {
+    "stages": Option(list, lambda stored: msgspec.convert(stored, tuple[Stage, ...])),
+    "semantics": Option(lambda given: [one.mechanism for one in given], _semantics),
+    "shard": Option(str, parse_shard),
+    "oracles": Option(list, lambda stored: msgspec.convert(stored, tuple[str, ...]), CAPTURE),
+    "budget": Option(str, parse_budget),
+    "minimize": Option(bool, bool, before=True),
+}
+
+OPTIONS: Final = {**dict.fromkeys(("in_turn", "screen", "guided"), Option(bool, bool)), **_STRUCTURED}
+"""The fields of a plan that the database stores for resuming, next to profile and seed."""
+
+
 def options_of(plan: Plan) -> dict[str, object]:
-    """The options of a plan that the database stores for resuming, next to profile and seed."""
-    return {
-        "stages": list(plan.stages),
-        "in_turn": plan.in_turn,
-        "screen": plan.screen,
-        "guided": plan.guided,
-        "oracles": list(plan.oracles),
-        "semantics": [one.mechanism for one in plan.semantics],
-        "shard": str(plan.shard),
-        "budget": str(plan.budget),
-    }
+    """The options of a plan as the database stores them."""
+    return {name: option.stored(getattr(plan, name)) for name, option in OPTIONS.items()}
 
 
-def plan_of(entry: CampaignEntry, plan: Plan, *, own_budget: bool) -> Plan:
-    """The stored plan of an unfinished campaign, with the new plan's jobs, and its budget unless `own_budget`."""
-    stages: tuple[Stage, ...] = msgspec.convert(entry.options["stages"], tuple[Stage, ...])
-    mechanisms = msgspec.convert(entry.options["semantics"], tuple[str, ...])
-    semantics = tuple(msgspec.convert({"mechanism": name}, Semantics) for name in mechanisms)
-    return replace(
-        plan,
-        profile=entry.profile,
-        seed=entry.seed,
-        budget=parse_budget(str(entry.options["budget"])) if own_budget else plan.budget,
-        stages=stages,
-        semantics=semantics,
-        shard=parse_shard(str(entry.options["shard"])),
-        in_turn=bool(entry.options["in_turn"]),
-        screen=bool(entry.options.get("screen")),
-        guided=bool(entry.options.get("guided")),
-        oracles=msgspec.convert(entry.options.get("oracles", CAPTURE), tuple[str, ...]),
-    )
+def plan_of(entry: CampaignEntry, plan: Plan, typed: Container[str]) -> Plan:
+    """The stored plan of an unfinished campaign, with the new plan's jobs and known findings, and its budget if typed.
+
+    Raises `InputError` if another option was typed, with another value.
+    """
+    try:
+        stored = {name: option.read(entry.options.get(name, option.before)) for name, option in OPTIONS.items()}
+    except (InputError, msgspec.ValidationError, AttributeError, TypeError) as error:
+        raise RowError(f"campaign {entry.id} in the database: its options cannot be read: {error}") from error
+    stored |= {"profile": entry.profile, "seed": entry.seed}
+    if "budget" in typed:
+        del stored["budget"]
+    for name, value in stored.items():
+        if name in typed and getattr(plan, name) != value:
+            option = OPTIONS.get(name)
+            found, expected = (one if option is None else option.stored(one) for one in (getattr(plan, name), value))
+            raise InputError(
+                f"--resume: found {name} {found!r}, expected {expected!r} or nothing, as campaign {entry.id} was begun "
+                "with; start a new campaign"
+            )
+    return replace(plan, **stored)
 
 
 def _launch(

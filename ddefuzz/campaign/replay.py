@@ -11,10 +11,12 @@ import msgspec
 from ddefuzz.campaign.corpus import KeptCase
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.coverage.reach import reached
+from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, ProgramSubject, Run
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.program import Trial, Tried, judge_run, tried_of
+from ddefuzz.refusals import refuse
 
 CASE_SECONDS = 60.0
 
@@ -24,7 +26,7 @@ as expected      passes as expected, or fails as expected, or no result is expec
 gone             was expected to fail and passes
 fails            was expected to pass
 fails otherwise  fails with another kind, site or anchor than expected
-not judged       this torch has no such op or stage, or eager fails
+not judged       this torch has no such op or stage, or eager fails, or the case cannot be built
 """
 
 MISMATCHES: frozenset[Status] = frozenset({"fails", "fails otherwise", "not judged"})
@@ -74,14 +76,20 @@ def replay(
         sent = [(case, pool.submit(judge_run, trial_of(case), CASE_SECONDS)) for case in cases]
         results = []
         for case, future in sent:
-            with guarded(case.id) as guard:
-                seen = arrived(case, future.result())
-                results.append(compare(case, seen))
-                if ledger is not None and seen.observation.semantics == EXPLICIT:
-                    text = case.subject.text if isinstance(case.subject, ProgramSubject) else ""
-                    ledger.add([(seen.observation.stage, reached(seen.observation, seen.failures))], text)
-            if guard.error is not None and (not results or results[-1].case is not case):
-                results.append(Replayed(case, "not judged", f"{case.expect.stage} not judged", guard.reason))
+            reason = ""
+            try:
+                with guarded(case.id) as guard:
+                    seen = arrived(case, future.result())
+                    results.append(compare(case, seen))
+                    if ledger is not None and seen.observation.semantics == EXPLICIT:
+                        text = case.subject.text if isinstance(case.subject, ProgramSubject) else ""
+                        ledger.add([(seen.observation.stage, reached(seen.observation, seen.failures))], text)
+                reason = guard.reason
+            except InputError as error:  # the case cannot be built
+                refuse(InputError(f"{case.id}: {error}"))
+                reason = str(error)
+            if reason and (not results or results[-1].case is not case):
+                results.append(Replayed(case, "not judged", f"{case.expect.stage} not judged", reason))
             listen(results[-1])
     return tuple(results)
 

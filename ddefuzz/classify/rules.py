@@ -12,7 +12,8 @@
     kind = "dde"
     site = "at::native::c"
     anchor = "guard_int"
-    pattern = "u0 // 2"                         # a regular expression, searched in the expression, else in the message
+    pattern = "u0 // 2"                         # a regular expression, searched in the expression, else in the message;
+                                                # of Rust's syntax, without look-around and references to groups
     name = "half"                               # added to the anchor where it is found
     reason = "the second read of a size is about another argument"
     source = "aten/src/ATen/native/C.cpp"
@@ -24,8 +25,8 @@ The rows of `classify.aliases` are for what ddefuzz itself knows about torch.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -89,10 +90,26 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         raised = failure.observation.raised
         text = (raised.expression if raised is not None else "") or failure.evidence
         for split in self.split:
-            if (split.kind, split.site, split.anchor) == named and re.search(split.pattern, text):
+            if (split.kind, split.site, split.anchor) == named and _has(split.pattern)(text):
                 return Signature(signature.kind, signature.site, f"{signature.anchor} ({split.name})")
         alias = next((one for one in self.alias if (one.kind, one.site, one.anchor) == named), None)
         return alias.applied(signature) if alias else signature
+
+
+@cache
+def _has(pattern: str) -> Callable[[str], bool]:
+    """Whether a text has a pattern, in time that grows with the text: Rust's engine does not backtrack, Python's does.
+
+    Raises ValueError for a pattern that the engine does not take.
+    """
+    # Imported here, because most repositories have no patterns.
+    from pydantic_core import SchemaError, SchemaValidator, core_schema  # noqa: PLC0415
+
+    try:
+        validator = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except SchemaError as error:
+        raise ValueError(str(error).strip().rpartition("\n")[2].strip().removeprefix("error: ")) from error
+    return lambda text: validator.isinstance_python(text.encode(errors="backslashreplace").decode())
 
 
 def _named(signature: Signature) -> tuple[str, str, str]:
@@ -120,8 +137,8 @@ def read_rules(path: Path) -> Rules:
             )
     for at, split in enumerate(rules.split):
         try:
-            re.compile(split.pattern)
-        except (re.error, OverflowError, RecursionError, ValueError) as error:
+            _has(split.pattern)
+        except ValueError as error:
             where = f"{path}: split {at + 1}"
             raise InputError(
                 f"{where}: found the pattern {split.pattern[:80]!r} ({error}), expected a regular expression"

@@ -28,6 +28,7 @@ from ddefuzz.findings.results import results
 from ddefuzz.findings.textform import check_findings, read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import table
+from ddefuzz.refusals import refused
 
 DEFAULT_TEXT = Path("findings")
 
@@ -187,11 +188,12 @@ def _program(finding: Finding, *, minimal: bool) -> str:
 def export(folder: Path, db: DatabaseUrl) -> None:
     """Write the findings as text files for review.
 
-    Each finding gets a folder in FOLDER (default: findings). FOLDER/known.toml has the decisions.
+    Each finding gets a folder in FOLDER (default: findings). FOLDER/known.toml has the decisions. Folders of findings
+    that the database does not have are removed, unless one of its findings cannot be read.
     """
     with Database.open(db, create=False) as database:
         found = database.findings()
-    write_findings(found, folder)
+    write_findings(found, folder, whole=not refused())
     click.echo(f"{counted(len(found), 'finding')} written to {folder}", err=True)
 
 

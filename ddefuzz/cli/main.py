@@ -14,7 +14,8 @@ from rich_click import rich_click as help_pages
 from ddefuzz import __version__, internal
 from ddefuzz.cli.interrupts import ends_by_exception, said_of
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, give_up_streams, say
-from ddefuzz.errors import EXIT_FOUND, EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, DdefuzzError, unsupported_by
+from ddefuzz.errors import EXIT_FOUND, EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, DdefuzzError, NothingRanError, unsupported_by
+from ddefuzz.refusals import lines_of, refusals
 
 PANELS = {
     "Search PyTorch": {
@@ -94,16 +95,24 @@ class LazyGroup(click.RichGroup):
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand. If ddefuzz itself failed for a part of what it ran, the exit code says so."""
+        """Run the subcommand. The exit code says if rows were left out, or ddefuzz itself failed for some of them."""
         internal.take()
-        try:
-            result = super().invoke(ctx)
-        except SystemExit as ended:
-            if ended.code not in (None, EXIT_OK, EXIT_FOUND, EXIT_USAGE) or not internal.noted():
-                raise
-            result = None
-        if internal.noted():
-            raise SystemExit(EXIT_INTERNAL)
+        result = None
+        with refusals() as refused:
+            try:
+                result = super().invoke(ctx)
+            except (SystemExit, NothingRanError) as ended:
+                if isinstance(ended, NothingRanError):
+                    goes_on = bool(refused)  # nothing else was there
+                else:
+                    goes_on = ended.code in (None, EXIT_OK, EXIT_FOUND, EXIT_USAGE)
+                if not goes_on or not (refused or internal.noted()):
+                    raise
+            finally:
+                for line in lines_of(refused):
+                    _say(f"ddefuzz: {line}")
+        if internal.noted() or refused:
+            raise SystemExit(EXIT_INTERNAL if internal.noted() else max(refused.values()))
         return result
 
 

@@ -20,7 +20,7 @@ from rich.segment import Segment, Segments
 from rich.text import Text
 
 from ddefuzz.cli.invocation import Invocation, current_invocation
-from ddefuzz.cli.streams import write_stdout
+from ddefuzz.cli.streams import in_log, write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.files import check_writable, write_atomically
@@ -115,7 +115,8 @@ def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple
         check_writable(path)
     for name, path in outputs:
         write_atomically(path, _written(writers, name, Page(FILE_WIDTH, invocation=current_invocation())))
-    write_stdout(_written(writers, format_, stdout_page()))
+    text = _written(writers, format_, stdout_page())
+    write_stdout(in_log(text) if format_ == "text" else text)
 
 
 def _written(writers: Mapping[str, Writer], name: str, page: Page) -> str:

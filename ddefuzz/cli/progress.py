@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ddefuzz.cli.output import plain, progress_console
+from ddefuzz.cli.streams import in_log
+from ddefuzz.escape import visible
 
 LINE_SECONDS = 10.0
 """The time between plain lines without a terminal."""
@@ -42,7 +44,7 @@ class LiveLine:
 
     def say(self, line: str | Text) -> None:
         """Write a permanent line."""
-        self._console.print(plain(line) if isinstance(line, str) else line, soft_wrap=True)
+        self._console.print(Text(in_log(visible(line))) if isinstance(line, str) else line, soft_wrap=True)
 
     def update(self, line: str, *, is_last: bool = False) -> None:
         """Change the live line. Without a terminal, write it if enough time has passed or it is the last."""

@@ -14,12 +14,14 @@ from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import db_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
+from ddefuzz.errors import RowError
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.reclassify import Became, Reclassified, only_observed, reclassified
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.capture import classify
+from ddefuzz.refusals import refused
 
 SCHEMA = "ddefuzz.reclassify/1"
 
@@ -72,6 +74,8 @@ def command(
     """
     with Database.open(db, create=False) as database, database.transaction():
         before = database.findings()
+        if write and refused():  # a finding that moves might replace one of them
+            raise RowError(f"{refused()[0]}, expected a row that can be read, because all findings are written")
         kept = tuple(map(only_observed, before)) if drop_unobserved else before
         result = reclassified(kept, classify, datetime.now(UTC))
         if write:

@@ -61,7 +61,8 @@ def command(
     counts go to stderr.
 
     Exit code 1: a case fails that is expected to pass, or it fails in another way than expected. A case that passes
-    and was expected to fail ("gone") does not change the exit code.
+    and was expected to fail ("gone") does not change the exit code. Exit code 2: a case cannot be read or built. The
+    others are replayed.
 
     With --scripts, PATH is a folder with findings (default: findings). A plain interpreter runs the stand-alone script
     of each, which says `shows`, `passes`, `fails otherwise`, or `not judged`: this torch has no such op or stage. Exit

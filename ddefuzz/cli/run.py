@@ -91,7 +91,12 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
 @click.option(
     "--shard", default="1/1", metavar="I/N", show_default=True, help="Run only the I-th of N parts of the cases."
 )
-@click.option("--resume", "resuming", is_flag=True, help="Continue the latest campaign that was interrupted.")
+@click.option(
+    "--resume",
+    "resuming",
+    is_flag=True,
+    help="Continue the latest campaign that was interrupted, with its options. Only its budget can be another.",
+)
 @click.option(
     "--minimize/--no-minimize",
     default=True,
@@ -174,8 +179,7 @@ def command(
             entry = next(iter(database.unfinished()), None)
             if entry is None:
                 raise InputError(f"--resume: found no interrupted campaign in {database.url}, expected one")
-            own_budget = max_examples is None and context.get_parameter_source("budget") is ParameterSource.DEFAULT
-            plan = plan_of(entry, plan, own_budget=own_budget)
+            plan = plan_of(entry, plan, _typed(context))
         plan = replace(plan, known=_known(listed, database))
         replay = _replay_command(plan, current_invocation())
         click.echo(_passed(plan.known), err=True, nl=False)
@@ -196,6 +200,18 @@ def command(
         )
     if fails(summary, regressed, fail_on):
         raise SystemExit(EXIT_FOUND)
+
+
+def _typed(context: click.Context) -> set[str]:
+    """The fields of a plan that were given. A budget that is set elsewhere is one too."""
+    names = {"mechanisms": "semantics", "max_examples": "budget"}
+    given = {name: context.get_parameter_source(name) for name in context.params}
+    return {
+        names.get(name, name)
+        for name, source in given.items()
+        if source is ParameterSource.COMMANDLINE
+        or (names.get(name, name) == "budget" and source is not ParameterSource.DEFAULT)
+    }
 
 
 def _known(listed: dict[str, Known], database: Database) -> Now:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from ddefuzz.errors import UnsupportedError, unsupported_by
-from ddefuzz.escape import visible
+from ddefuzz.escape import github_log, visible
 
 EXIT_BROKEN_PIPE: Final = 128 + 13
 """The exit code that a shell reports for a process ended by SIGPIPE."""
@@ -49,12 +49,17 @@ def write_stdout(text: str) -> None:
         raise unsupported_by(error, "stdout cannot be written") or error from error
 
 
+def in_log(text: str) -> str:
+    """Text for people, as a log of CI takes it."""
+    return github_log(text) if os.environ.get("GITHUB_ACTIONS") else text
+
+
 def say(line: str, kept: str = "") -> None:
     """Write a line to stderr if stderr can be written. Other control characters than those in `kept` are escaped.
 
     A line that is too long is cut, but not a text of several, such as a traceback.
     """
-    text = visible(line, kept)
+    text = in_log(visible(line, kept))
     if len(text) > MOST_SAID and "\n" not in kept:
         text = f"{text[:MOST_SAID]}…"
     with suppress(OSError):

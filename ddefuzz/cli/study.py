@@ -30,6 +30,7 @@ from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage
 from ddefuzz.files import append, read_text
 from ddefuzz.internal import guarded, noted
 from ddefuzz.oracles.capture import KINDS
+from ddefuzz.refusals import refuse, refused
 
 STAGES: tuple[Stage, ...] = ("eager", "export")
 
@@ -95,6 +96,8 @@ def command(
     that check and draft_export find, the change that check offers, and on how many held-out inputs that change agrees
     with eager.
 
+    A model that cannot be built is named in the end, and the exit code is 2.
+
     The models run one after the other, so that CPU times can be compared. Ctrl-C ends the study and prints the models
     so far. With --keep, the next run checks the other models. The models of transformers need
     `pip install "ddefuzz[study]"`; they have random weights, and nothing is downloaded. Code in FOLDER is executed.
@@ -102,7 +105,7 @@ def command(
     rows = _kept(keep)
     done = {(row.group, row.name, row.settings) for row in rows}
     settings = Settings(torch_itself().version, sizes, timeout, budget, "")
-    interrupted, refused = True, list[InputError]()
+    interrupted = True
     with Pool(1) as pool, LiveLine("starting a worker (importing torch takes some seconds)") as live:
         todo = [
             one
@@ -115,9 +118,8 @@ def command(
                 try:
                     with guarded(one.target.case) as guard:
                         rows.append(_studied(pool, one, live))
-                except InputError as error:  # of one model: the others are studied
-                    refused.append(error)
-                    live.say(f"{one.target.case}: {error}")
+                except InputError as error:
+                    refuse(InputError(f"{one.target.case}: {error}"))
                     continue
                 if guard.error is not None:
                     live.say(str(guard.error))
@@ -126,9 +128,7 @@ def command(
             interrupted = False
     if interrupted and not rows:
         raise KeyboardInterrupt
-    if not rows and refused and not noted():
-        raise refused[0]
-    if not rows and not noted():
+    if not rows and not noted() and not refused():
         raise InputError(f"{models}: found no models, expected files with NAME and NAME_args")
     deliver(_writers(rows), format_, outputs)
     if interrupted:
@@ -176,9 +176,13 @@ def _targets(pool: Pool, models: Path, groups: tuple[str, ...], settings: Settin
 
     if not groups or "own" in groups:
         for file in sorted(models.glob("*.py")):
-            digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
-            for name in _models_in(file):
-                yield todo("own", name, str(file), digest)
+            try:
+                source, names = read_text(file), tuple(_models_in(file))
+            except InputError as error:
+                refuse(error)
+                continue
+            for name in names:
+                yield todo("own", name, str(file), hashlib.sha256(source.encode()).hexdigest()[:12])
     for group in GROUPS:
         if groups and group.title not in groups:
             continue
@@ -193,7 +197,13 @@ def _targets(pool: Pool, models: Path, groups: tuple[str, ...], settings: Settin
 
 def _models_in(file: Path) -> Iterator[str]:
     """The names of a file that have example arguments. The file is parsed, not executed."""
-    for node in ast.parse(read_text(file)).body:
+    source = read_text(file)
+    try:
+        parsed = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InputError(f"{file}: found no Python ({said}), expected a file with models") from error
+    for node in parsed.body:
         match node:
             case ast.Assign(targets=[ast.Name(name)]) if name.endswith(ARGUMENTS):
                 yield name.removesuffix(ARGUMENTS)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -24,6 +22,7 @@ from ddefuzz.findings.schema import (
     NoteRow,
     OccurrenceRow,
 )
+from ddefuzz.refusals import refuse
 
 Stored = TypeVar("Stored", Failure, Answers)
 Given = TypeVar("Given")
@@ -33,31 +32,14 @@ Record = TypeVar("Record")
 _MISFITS = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 """What converting stored values raises: of another type, bad JSON, a packed value that is damaged."""
 
-_left_out: ContextVar[dict[str, None] | None] = ContextVar("left out", default=None)
-
-
-@contextmanager
-def leaving_out() -> Iterator[dict[str, None]]:
-    """In the block, `readable` leaves out rows that cannot be read, and notes which and why."""
-    noted: dict[str, None] = {}
-    token = _left_out.set(noted)
-    try:
-        yield noted
-    finally:
-        _left_out.reset(token)
-
 
 def readable(table: str, rows: Iterable[Given], convert: Callable[[Given], Record]) -> Iterator[Record]:
-    """The records of rows. A row that does not fit raises `RowError`, or is left out (`leaving_out`)."""
-    noted = _left_out.get()
+    """The records of rows. A row that does not fit raises `RowError`, or is left out (`refusals`)."""
     for row in rows:
         try:
             record = convert(row)
         except (RowError, *_MISFITS) as error:
-            wrong = error if isinstance(error, RowError) else _row_error(table, row, error)
-            if noted is None:
-                raise wrong from error
-            noted[str(wrong)] = None
+            refuse(error if isinstance(error, RowError) else _row_error(table, row, error))
         else:
             yield record
 

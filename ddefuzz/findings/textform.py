@@ -23,7 +23,7 @@ import tomli_w
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
-from ddefuzz.files import MAX_OCCURRENCES, check_folder, is_there, read_bytes, read_toml, write_files
+from ddefuzz.files import MAX_OCCURRENCES, check_folder, is_there, read_bytes, read_toml, remove_abandoned, write_files
 from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.decisions import By, changed, link
 from ddefuzz.findings.known import Known, decided, fields_of, read_known
@@ -40,9 +40,6 @@ FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py",
 OBSERVED = "observed.json.gz"
 FILES = (MINIMAL, ORIGINAL, OBSERVED, FINDING)
 
-_ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}")
-"""The ids of findings: a kind and a part of a hash."""
-
 _FOR_READERS = ("title", "expression", "stage", "data_dependent", "ops", "stages", "torch_versions")
 """Properties that are written to finding.toml for its readers. They follow from other stored fields."""
 
@@ -57,33 +54,41 @@ class Observed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shown: Failure | None = None
 
 
-ID = re.compile(r"[a-z-]+-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
+ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
+"""The ids of findings: a kind, a part of a hash, and the number of a finding that came back (`rows.id_of`)."""
 
 _APART = ("attempts", "occurrences", "failure", "shown")
 
 
-def write_findings(findings: Iterable[Finding], folder: Path) -> None:
-    """Write exactly these findings to `folder` in their text form. Other files in it are left alone."""
+def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = True) -> None:
+    """Write exactly these findings to `folder` in their text form. Other files in it are left alone.
+
+    Unless `whole`, other findings in it stay too, with their decisions: they may be those that could not be read.
+    """
     wanted = sorted(map(normalized, findings), key=lambda finding: finding.id)
     own = {place.name for place in _finding_folders(folder) if _is_own(place)}
     check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
     files: dict[str, str | bytes | None] = {}
     for finding in wanted:
         files |= {f"{finding.id}/{name}": content for name, content in _contents(finding, folder / finding.id).items()}
-    decisions = _toml({name: fields_of(one) for name, one in decided(wanted).items()})
+    gone = own - {finding.id for finding in wanted}
+    before = read_known(folder / KNOWN) if gone and not whole and is_there(folder / KNOWN) else {}
+    known = {name: one for name, one in before.items() if name in gone} | decided(wanted)
+    decisions = _toml({name: fields_of(known[name]) for name in sorted(known)})
     write_files(folder, {name: content for name, content in files.items() if content is not None} | {KNOWN: decisions})
     for name in (name for name, content in files.items() if content is None):
         (folder / name).unlink(missing_ok=True)
-    for gone in sorted(own - {finding.id for finding in wanted}):
+    for place in (folder / name for name in sorted(gone) if whole):
         for name in FILES:
-            (folder / gone / name).unlink(missing_ok=True)
-        if not any((folder / gone).iterdir()):
-            (folder / gone).rmdir()
+            (place / name).unlink(missing_ok=True)
+        remove_abandoned(place)
+        if not any(place.iterdir()):
+            place.rmdir()
 
 
 def _is_own(place: Path) -> bool:
     """Whether a folder is one that an export wrote. Other folders may have a file finding.toml too."""
-    return bool(_ID.fullmatch(place.name)) and not place.is_symlink()
+    return bool(ID.fullmatch(place.name)) and not place.is_symlink()
 
 
 def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:

@@ -152,8 +152,8 @@ def _facts(tensor: torch.Tensor, has_memory: bool, inner: KeyFunction) -> tuple[
         facts.append(("sparse", tensor.sparse_dim(), tensor.dense_dim()))
     if tensor.is_nested:
         facts.append(("nested", True))
-    elif kind in EXACT and not has_memory and 0 not in map(_normalized, tensor.shape):
-        # A wrapper of functorch, a tensor that is zero without memory, or one on the meta device.
+    elif kind in EXACT and not has_memory:
+        # An empty tensor, a wrapper of functorch, a tensor that is zero without memory, or one on the meta device.
         facts.append(("dispatch", str(torch_api.bound(torch_api.DISPATCH_KEYS)(tensor))))
     flatten = getattr(kind, "__tensor_flatten__", None)
     if flatten is not None:

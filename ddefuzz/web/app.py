@@ -20,7 +20,7 @@ from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError
 from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
-from ddefuzz.findings.rows import leaving_out
+from ddefuzz.refusals import refusals
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import forms
 from ddefuzz.web.dashboard import Dashboard, Problem, answer, bad_values, dashboard_of, problem, static_files
@@ -111,7 +111,7 @@ def _reader(page: Page) -> Callable[..., Response]:
 
     def read(request: Request, asked: Any, finding_id: str = "") -> Response:
         dashboard = dashboard_of(request)
-        with leaving_out() as left_out:
+        with refusals() as left_out:
             if in_path:
                 found = dashboard.database.resolve(finding_id).id
                 if found != finding_id:

@@ -102,6 +102,7 @@ def test_a_model_that_cannot_be_made_does_not_end_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "m.py").write_text("f_args = ()\ng_args = ()\n")
+    (tmp_path / "n.py").write_text("f_args = (\n")
 
     def studied(pool: object, one: Any, live: object) -> Studied:
         if one.target.case == "f":
@@ -110,11 +111,16 @@ def test_a_model_that_cannot_be_made_does_not_end_the_study(
 
     monkeypatch.setattr(study, "_studied", studied)
     monkeypatch.setattr("sys.argv", ["ddefuzz", "study", "--group", "own", "--models", str(tmp_path)])
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as ended:
         main()
     shown = capsys.readouterr()
+    assert ended.value.code == 2
     assert "outcome as a plain capture: 1 of 1" in shown.out
-    assert "f: m.py: found arguments whose construction raises ValueError: no" in shown.err
+    assert shown.err.splitlines()[-2:] == [
+        f"ddefuzz: left out (1 of 2): {tmp_path}/n.py: found no Python ('(' was never closed), "
+        "expected a file with models",
+        "ddefuzz: left out (2 of 2): f: m.py: found arguments whose construction raises ValueError: no",
+    ]
 
 
 def test_a_file_of_kept_rows_without_settings_is_refused(

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -17,10 +18,12 @@ from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.findings import command
+from ddefuzz.cli.main import main
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.textform import KNOWN
 from tests.findings.arbitrary_findings import CHUNK, OTHER_PROGRAM, PROGRAM, ROLL, START, failure_of, sighting
 
 SITE = SiteRecord("C++", "a.cpp", 3, "", "guard_or_true", fallbacks={"True": 2}, cases=2, example=PROGRAM, stage="fake")
@@ -355,6 +358,47 @@ def test_a_lone_surrogate_in_a_row_is_refused(url: str, tmp_path: Path) -> None:
     connection.close()
     with Database.open(url) as database, pytest.raises(RowError, match=r"finding 'dde-.*surrogate"):
         database.findings()
+
+
+@pytest.mark.parametrize(
+    "words", [("findings", "list"), ("findings", "export"), ("report", "--format", "jsonl")], ids=" ".join
+)
+def test_a_damaged_row_is_left_out_and_named(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    findings(url, "set", CHUNK.key, "wont-fix", "--why", "it is slow")
+    findings(url, "export")
+    with closing(sqlite3.connect(tmp_path / "ddefuzz.db")) as connection, connection:
+        connection.execute("UPDATE findings SET state = 'odd' WHERE id = ?", (CHUNK.key,))
+    monkeypatch.setattr("sys.argv", ["ddefuzz", *words, "--db", url])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 4
+    shown = capsys.readouterr()
+    said = f"ddefuzz: left out (1 of 1): finding {CHUNK.key!r} in the database: Invalid enum value 'odd' - at `$.state`"
+    assert [line for line in shown.err.splitlines() if "left out" in line] == [said]
+    assert "export" in words or (ROLL.key in shown.out and CHUNK.key not in shown.out)
+    # It may be the only copy.
+    assert (tmp_path / "findings" / CHUNK.key / "finding.toml").exists()
+    assert "it is slow" in (tmp_path / "findings" / KNOWN).read_text()
+
+
+def test_reclassify_writes_nothing_if_a_row_is_damaged(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "ddefuzz.db")) as connection, connection:
+        connection.execute("UPDATE findings SET state = 'odd' WHERE id = ?", (CHUNK.key,))
+    monkeypatch.setattr("sys.argv", ["ddefuzz", "findings", "reclassify", "--write", "--db", url])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 4
+    assert "expected a row that can be read, because all findings are written" in capsys.readouterr().err
 
 
 def test_a_screen_that_was_not_compared_has_no_verdict(url: str) -> None:

@@ -14,15 +14,18 @@ from ddefuzz.campaign.corpus import Expectation, KeptCase
 from ddefuzz.campaign.replay import Replayed
 from ddefuzz.checking.check import Captured, Document
 from ddefuzz.cli.check_page import check_page
+from ddefuzz.cli.main import main
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.replay import _page, command
 from ddefuzz.errors import DatabaseError, InputError, NothingRanError
-from ddefuzz.execute.protocol import ProgramSubject
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.rows import id_of
 from ddefuzz.findings.textform import write_findings
+from ddefuzz.oracles.program import Trial, Tried, tried_of
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, ROLL, failure_of
+from tests.in_process import InProcess
 
 ESCAPE = "\x1b[2J"
 
@@ -132,3 +135,29 @@ def test_nothing_to_replay_names_what_is_expected(tmp_path: Path, monkeypatch: p
         NothingRanError, match=f"found no folder corpora or findings in {re.escape(str(tmp_path))}, exp"
     ):
         CliRunner().invoke(command, [], catch_exceptions=False)
+
+
+def test_a_case_that_cannot_be_used_does_not_end_the_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.py").write_text("# ddefuzz program v1\n(\n")
+    (tmp_path / "b.py").write_text(PROGRAM.replace("\n", "\n# expect: export/explicit ok\n", 1))
+    (tmp_path / "c.py").write_text(PASSING.replace("\n", "\n# expect: export/explicit ok\n", 1))
+
+    def run(trial: Trial) -> Tried:
+        assert isinstance(trial.run.subject, ProgramSubject)
+        if "chunk" in trial.run.subject.text:
+            raise InputError("found no way to build it")
+        return tried_of(Observation("export", EXPLICIT, "ok"))
+
+    monkeypatch.setattr("ddefuzz.campaign.replay.judge_run", run)
+    monkeypatch.setattr("ddefuzz.campaign.replay.Pool", InProcess)
+    monkeypatch.setattr("sys.argv", ["ddefuzz", "replay", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "2 cases: 1 as expected, 1 not judged" in shown.out
+    first, second = shown.err.splitlines()[-2:]
+    assert first.startswith(f"ddefuzz: left out (1 of 2): {tmp_path}/a.py:")
+    assert second == f"ddefuzz: left out (2 of 2): {tmp_path}/b.py@export/explicit: found no way to build it"

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ddefuzz.cli.output import deliver
+from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, MOST_SAID, say, write_stdout
 from ddefuzz.errors import EXIT_UNSUPPORTED, UnsupportedError
+from ddefuzz.escape import BREAK
 from tests.campaign.real_campaign import DDEFUZZ, environment
 
 FULL = Path("/dev/full")
@@ -99,3 +102,19 @@ def test_a_line_has_an_upper_length_but_a_traceback_has_none(capsys: pytest.Capt
     assert capsys.readouterr().err == f"{'a' * MOST_SAID}\n"
     say("ab\n" * MOST_SAID, kept="\n")
     assert capsys.readouterr().err == "ab\n" * MOST_SAID + "\n"
+
+
+def test_a_log_of_ci_gets_no_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, parts in (("", ("", "")), ("true", (BREAK, BREAK))):
+        monkeypatch.setenv("GITHUB_ACTIONS", place)
+        say("::stop-commands::x")
+        progress = LiveLine("start")
+        progress.say("::add-mask::x")
+        deliver({"text": lambda _: "a\n::error::x\n"}, "text", ())
+        shown = capsys.readouterr()
+        first, second = parts
+        assert shown.out == f"a\n{first}::error::x\n"
+        assert [line for line in shown.err.splitlines() if "::" in line] == [
+            f"{second}::stop-commands::x",
+            f"{second}::add-mask::x",
+        ]

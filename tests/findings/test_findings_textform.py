@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
 import tomllib
 from collections.abc import Callable
 from datetime import timedelta
@@ -75,6 +76,16 @@ def test_findings_that_are_gone_leave_but_other_files_stay(tmp_path: Path) -> No
     (tmp_path / ROLL.key / "notes.txt").write_text("ours too")
     write_findings([], tmp_path)
     assert sorted(files(tmp_path)) == ["README.md", f"{ROLL.key}/notes.txt", "known.toml"]
+
+
+def test_a_finding_that_is_gone_leaves_with_what_a_killed_export_left(tmp_path: Path) -> None:
+    back = msgspec.structs.replace(finding(), id=f"{CHUNK.key}-2")
+    write_findings([finding(), back], tmp_path)
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    (tmp_path / back.id / f".ddefuzz-{ended.pid}-abcd1234").touch()
+    write_findings([finding()], tmp_path)
+    assert sorted(place.name for place in tmp_path.iterdir()) == [CHUNK.key, "known.toml"]
 
 
 def test_a_decision_written_into_known_toml_counts_and_is_logged(tmp_path: Path) -> None:

@@ -84,6 +84,9 @@ def test_a_key_adds_no_guard(tensors: Tensors, options: Options) -> None:
 @example((Drawn((3,), (1,), kind="nested"), Drawn((2,), (1,), kind="nested")), OPTIONS[6])
 @example((Drawn((3,), (1,), kind="nested"), Drawn((16,), (1,), kind="nested")), OPTIONS[7])
 @example((Drawn((), (), 1, "bfloat16"), Drawn((), (), 4, "bfloat16")), OPTIONS[0])
+@example((Drawn((0,), (1,), kind="zeros"), Drawn((0,), (1,))), OPTIONS[0])
+@example((Drawn((0,), (1,), kind="meta"), Drawn((0,), (1,))), OPTIONS[-1])
+@example((Drawn((2, 0), (1, 1), kind="batched"), Drawn((0,), (1,))), OPTIONS[0])
 @given(pairs(), some_options)
 def test_keys_are_equal_exactly_if_the_parts_are(pair: tuple[Drawn, Drawn], options: Options) -> None:
     made = BY_OPTIONS[options].key

@@ -6,6 +6,7 @@ import ast
 import csv
 import io
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from ddefuzz.escape import (
     block,
     csv_cell,
     github_data,
+    github_log,
     github_property,
     html_comment,
     html_text,
@@ -177,14 +179,38 @@ def test_a_workflow_command_is_one_line_with_this_message(text: str) -> None:
     assert [undone(one.partition("=")[2]) for one in properties.split(",")] == [visible(text)] * 2
 
 
+def is_command(line: str) -> bool:
+    """Whether GitHub's runner may take a line for a command, in its newer form or in its older one."""
+    return line.strip().startswith("::") or "##[" in line
+
+
 @given(texts)
+@example("a\n  ::stop-commands::x\nb ##[add-mask]c ###[d]\n::")
+def test_a_line_of_a_log_is_no_workflow_command(text: str) -> None:
+    shown = github_log(visible(text))
+    assert not any(map(is_command, shown.split("\n")))
+    assert shown.replace(BREAK, "") == visible(text)
+
+
+@pytest.mark.parametrize("text", [":cat:", "a :+1: b", "x:100:y", ":heavy_check_mark:"])
+def test_no_word_is_a_picture_on_github(text: str) -> None:
+    assert not re.search(r":[a-z0-9_+-]+:", markdown_text(text))
+
+
+@pytest.mark.parametrize("text", ["at::native::chunk", "a.py:12:5", "torch/a.py:f"])
+def test_names_of_code_can_be_copied(text: str) -> None:
+    assert markdown_text(text) == text
+
+
+@given(texts)
+@example("＝1+1")  # noqa: RUF001
 def test_a_csv_cell_is_no_formula(text: str) -> None:
     out = io.StringIO()
     csv.writer(out, lineterminator="\r\n").writerow(["a", csv_cell(text), "b"])
     ((first, cell, last),) = csv.reader(io.StringIO(out.getvalue(), newline=""), strict=True)
     assert (first, last) == ("a", "b")
     assert cell.removeprefix("'") == visible(text).removeprefix("'")
-    assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert not cell.lstrip().startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r"))  # noqa: RUF001
 
 
 @given(texts)
