@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -46,7 +47,7 @@ class InProcess:
         except Exception as error:  # noqa: BLE001 as a future does
             return Done(partial(_raise, error))
         finally:
-            Context().run(internal.add, before)
+            Context().run(internal.add, before, Path(internal.folder()))
         return Done(partial(pool._answered, encoded, kind))
 
     def observe(self, run: Run, timeout: float) -> Observation:

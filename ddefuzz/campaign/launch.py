@@ -115,7 +115,7 @@ class Option(NamedTuple):
     """How the database stores an option, and what campaigns have that were begun before it was stored."""
 
     stored: Callable[[Any], object]
-    read: Callable[[Any], object]
+    read: Callable[[Any], Any]
     before: object = None
 
 
@@ -147,7 +147,9 @@ def plan_of(entry: CampaignEntry, plan: Plan, typed: Container[str]) -> Plan:
     Raises `InputError` if another option was typed, with another value.
     """
     try:
-        stored = {name: option.read(entry.options.get(name, option.before)) for name, option in OPTIONS.items()}
+        stored: dict[str, Any] = {
+            name: option.read(entry.options.get(name, option.before)) for name, option in OPTIONS.items()
+        }
     except (InputError, msgspec.ValidationError, AttributeError, TypeError) as error:
         raise RowError(f"campaign {entry.id} in the database: its options cannot be read: {error}") from error
     stored |= {"profile": entry.profile, "seed": entry.seed}
