@@ -35,7 +35,7 @@ WATCHED = ("torch", "torch.nn", "torch.nn.functional", "torch.export", "torch.co
 
 CLASSES = ("Tensor", "Module", "Linear")
 
-BY_TORCH = frozenset({"__init__", "__setstate__", "manual_seed"})
+BY_TORCH = frozenset({"__init__", "__setstate__", "___needs_generation_tag_patch", "manual_seed"})
 """What dynamo replaces at its first use."""
 
 SYMBOLIZER = "addr2line"
@@ -127,7 +127,10 @@ def _changeable() -> list[object]:
     watched = [sys.modules[name] for name in WATCHED if name in sys.modules]
     places = [*watched, *(vars(module)[name] for module in watched for name in CLASSES if name in vars(module))]
     return [
-        [{key: id(value) for key, value in vars(place).items() if key not in BY_TORCH} for place in places],
+        [
+            {key: id(value) for key, value in vars(place).items() if callable(value) and key not in BY_TORCH}
+            for place in places
+        ],
         tuple(signal.getsignal(number) for number in signal.valid_signals()),
         sys.getrecursionlimit(),
         _children(),

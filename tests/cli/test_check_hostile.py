@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE
@@ -146,3 +147,100 @@ def test_a_check_that_judges_nothing_fails(tmp_path: Path) -> None:
     done = check(tmp_path, "user.py:f", "--no-advice")
     assert done.returncode == EXIT_FOUND, done.stderr
     assert "cannot be judged" in done.stdout
+
+
+SABOTAGE = """import builtins, os, resource, shutil, subprocess, tempfile, time, torch
+from contextlib import suppress
+def ends(x):
+    os._exit(0)
+def limits(x):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    return x + 1
+def removes(x):
+    shutil.rmtree(tempfile.gettempdir())
+    return x + 1
+def writes(x):
+    for one in range(512, 700):
+        with suppress(OSError): os.write(one, b"NOISE!")
+    return x + 1
+def patches(x):
+    torch.relu = torch.Tensor.add = torch.nn.functional.relu = None
+    return x.clone()
+def replaces(x):
+    os.write = builtins.len = None
+    return x.clone()
+def forks(x):
+    if not os.fork():
+        time.sleep(600)
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    return x + 1
+def fine(x):
+    return torch.relu(x).add(torch.nn.functional.relu(x)) + len([1])
+"""
+
+
+def test_what_a_case_does_to_its_worker_is_its_own_row(tmp_path: Path) -> None:
+    names = ("ends", "limits", "removes", "writes", "patches", "replaces", "forks")
+    cases = cases_of(*(name for one in names for name in (one, "fine")))
+    cases = cases.replace("id=one.__name__", "id=f'{one.__name__}-{at}'").replace(
+        "for one in (", "for at, one in enumerate(("
+    )
+    (tmp_path / "user.py").write_text(SABOTAGE + cases.replace(",)]", ",))]"))
+    done = check(tmp_path, "user.py", "--no-advice", "--jobs", "1", "--timeout", "100")
+    page = " ".join(done.stdout.split())
+    assert done.returncode in (EXIT_FOUND, EXIT_USAGE), done.stderr
+    assert page.count(" exports: captured in export.") == len(names) + 2, page  # patches and forks too
+    for said in (
+        "the code ends its own process: exit code 0",
+        "RuntimeError: the code lowers a limit",
+        "RuntimeError: the code removes the temporary files of ddefuzz",
+        SPOILED,
+        "user.py: found code that removes or replaces builtins.len in its worker",
+    ):
+        assert said in page
+    assert "NOISE" not in done.stdout + done.stderr
+    assert "internal error, a bug of ddefuzz" not in page
+    left = [one for one in psutil.process_iter() if str(tmp_path) in _folder_of_temporary_files(one)]
+    assert not left
+    assert not list(tmp_path.glob("ddefuzz-*"))
+
+
+def _folder_of_temporary_files(process: psutil.Process) -> str:
+    try:
+        return str(process.environ().get("TMPDIR", ""))
+    except psutil.Error:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("import msgspec\nmsgspec.json.encode = msgspec.json.decode = None", "msgspec.json."),
+        ("import os, io, tempfile\nos.write = os.chdir = os.getpid = tempfile.TemporaryFile = None", "os."),
+        ("import builtins\nfor one in list(vars(builtins)): delattr(builtins, one)", "builtins."),
+    ],
+)
+def test_a_module_that_replaces_what_its_worker_needs_is_one_line(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "user.py").write_text(f"{text}\n{cases_of(chr(39) + chr(39))}")
+    done = check(tmp_path, "user.py", "--no-advice")
+    assert done.returncode == EXIT_USAGE, done.stderr
+    assert f"user.py: found code that removes or replaces {named}" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_modes_that_a_module_leaves_on_at_its_import_are_off_in_each_run(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(
+        "import torch\n"
+        "def off(x):\n    return x + 1\n"
+        "def args():\n"
+        "    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()\n"
+        "    assert not torch.are_deterministic_algorithms_enabled()\n"
+        "    assert torch.get_default_dtype() is torch.float32\n"
+        "    return (torch.ones(3),)\n"
+        "CASES = [dict(id='off', fn=off, args=args)]\n"
+        "torch.inference_mode().__enter__()\n"
+        "torch.set_default_dtype(torch.float64)\n"
+        "torch.use_deterministic_algorithms(True)\n"
+    )
+    done = check(tmp_path, "user.py", "--no-advice", "--stage", "compile")
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
