@@ -135,10 +135,9 @@ def add(errors: Iterable[InternalError], drafts: Path) -> None:
     before its own.
     """
     for one in errors:
-        name = Path(one.report).name
-        if name:
+        if one.report:
             with suppress(InputError, OSError):
-                write_atomically(Path(folder()) / name, (drafts / name).read_bytes())
+                write_atomically(Path(one.report), (drafts / Path(one.report).name).read_bytes())
         _keep(msgspec.structs.replace(one, where=": ".join(filter(None, [*_where.get(), one.where]))))
 
 
