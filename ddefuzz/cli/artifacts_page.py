@@ -21,7 +21,7 @@ from ddefuzz.cli.sites_html import TEMPLATES, styles
 from ddefuzz.errors import InputError
 from ddefuzz.escape import block, html_value, json_text
 from ddefuzz.files import check_folder, read_bytes, write_files
-from ddefuzz.show.guarded import highlighted
+from ddefuzz.show.html import highlighted
 
 INDEX, DOCUMENT = "index.html", "artifacts.json"
 

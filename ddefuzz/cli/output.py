@@ -25,6 +25,9 @@ from ddefuzz.errors import InputError
 from ddefuzz.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.files import check_writable, write_atomically
 from ddefuzz.internal import InternalError, noted
+from ddefuzz.show.blocks import Block
+from ddefuzz.show.markdown import markdown
+from ddefuzz.show.terminal import terminal
 
 FILE_WIDTH = 160
 """The width of text in files and pipes, in columns."""
@@ -216,6 +219,22 @@ def rendered(renderable: RenderableType, page: Page) -> str:
     with console.capture() as capture:
         console.print(Segments(segments), crop=False)  # code is not cut at the width
     return "\n".join(line.rstrip() for line in capture.get().split("\n"))
+
+
+def page_writers(title: str, view: Callable[[Page], Iterable[Block]]) -> dict[str, Writer]:
+    """The formats `text`, `markdown` and `html` of a document."""
+
+    def html(page: Page) -> str:
+        # Imported here, because the templates and the highlighting take longer to import than most commands.
+        from ddefuzz.show.html import html  # noqa: PLC0415
+
+        return html(title, view(page))
+
+    return {
+        "text": lambda page: terminal(view(page), page.width, color=page.color),
+        "markdown": lambda page: markdown(view(page)),
+        "html": html,
+    }
 
 
 def json_writers(documents: list[dict[str, Any]]) -> dict[str, Writer]:

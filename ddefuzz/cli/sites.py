@@ -10,8 +10,8 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Writer, deliver, json_writers, output_options
-from ddefuzz.cli.sites_page import SitesPage, markdown_page, text_page
+from ddefuzz.cli.output import Writer, deliver, json_writers, output_options, page_writers
+from ddefuzz.cli.sites_page import SitesPage, sites_view
 from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError
@@ -159,7 +159,7 @@ def _writers(page: SitesPage) -> dict[str, Writer]:
     writers = json_writers(documents)
     if page.summary:
         writers["json"] = writers["jsonl"]
-    return {"text": lambda on: text_page(page, on), "markdown": lambda _: markdown_page(page), **writers}
+    return writers | page_writers(f"Guard sites of torch {page.totals.torch}", lambda _page: sites_view(page))
 
 
 def _write_html(page: SitesPage, inventory: Inventory | None, folder: Path) -> None:

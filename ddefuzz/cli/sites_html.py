@@ -26,11 +26,11 @@ from ddefuzz.show.guarded import (
     call_text,
     example_id,
     fell_back,
-    highlighted,
     note_of,
     old,
     place,
 )
+from ddefuzz.show.html import highlighted
 
 TEMPLATES = Path(__file__).parent / "templates"
 

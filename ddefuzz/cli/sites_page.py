@@ -1,18 +1,14 @@
-"""Guard sites as text for people: one row for each site, counts for each part of torch, and estimates."""
+"""Guard sites for people: one row for each site, counts for each part of torch, and estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 
 import msgspec
-from rich.console import RenderableType
-from rich.text import Text
 
-from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.estimate import Estimate
 from ddefuzz.coverage.guard_sites import GuardSite, PartCount, Totals
-from ddefuzz.escape import markdown_code, markdown_table, markdown_text
+from ddefuzz.show.blocks import Block, Items, Paragraph, counted, table
 from ddefuzz.show.guarded import call_text, fell_back, old, place
 
 TITLES = ("part", "site", "function", "call", "fell back", "size-oblivious", "raised", "cases")
@@ -39,22 +35,17 @@ class SitesPage(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def text_page(page: SitesPage, on: Page) -> str:
-    """The page for a terminal."""
-    parts = [] if page.summary else [_sites_text(page, on)]
-    parts.append(rendered(_parts_table(page.totals, on), on))
-    parts.append("".join(f"{folded(line, on.width)}\n" for line in closing_lines(page)))
-    return "\n".join(part for part in parts if part)
-
-
-def _sites_text(page: SitesPage, on: Page) -> str:
-    if not page.sites:
-        return "every such site was reached\n" if page.uncovered else "no such sites\n"
-    titles = UNCOVERED_TITLES if page.uncovered else TITLES
-    rows = [Detailed([plain(cell) for cell in row_cells(site, uncovered=page.uncovered)]) for site in page.sites]
-    shown = rendered(table(titles, rows, on.width, right=RIGHT, folding=FOLDING), on)
-    said = counted(len(page.sites), "site") + ("" if page.uncovered else f". {MEANING}")
-    return f"{shown}\n{folded(said, on.width)}\n"
+def sites_view(page: SitesPage) -> Iterator[Block]:
+    """The chosen sites, the counts for each part of torch, and the paragraphs below them."""
+    if not page.summary and page.sites:
+        titles = UNCOVERED_TITLES if page.uncovered else TITLES
+        rows = (row_cells(site, uncovered=page.uncovered) for site in page.sites)
+        yield table(titles, rows, right=RIGHT, folding=FOLDING, code=("site", "function", "call"))
+        yield Paragraph(counted(len(page.sites), "site") + ("" if page.uncovered else f". {MEANING}"))
+    elif not page.summary:
+        yield Paragraph("every such site was reached" if page.uncovered else "no such sites")
+    yield table(PART_TITLES, map(part_cells, page.totals.parts), right=PART_TITLES[1:])
+    yield Items(tuple(closing_lines(page)))
 
 
 def row_cells(site: GuardSite, *, uncovered: bool) -> tuple[str, ...]:
@@ -69,11 +60,6 @@ def part_cells(count: PartCount) -> tuple[str, ...]:
     """The cells of a row under `PART_TITLES`."""
     reached = f"{count.reached} ({100 * count.reached // count.listed}%)" if count.listed else ""
     return count.part, str(count.listed or ""), reached, str(count.unlisted or ""), str(count.fell_back or "")
-
-
-def _parts_table(totals: Totals, on: Page) -> RenderableType:
-    rows = [Detailed([Text(cell) for cell in part_cells(count)]) for count in totals.parts]
-    return table(PART_TITLES, rows, on.width, right=PART_TITLES[1:])
 
 
 def closing_lines(page: SitesPage) -> list[str]:
@@ -103,23 +89,3 @@ def estimate_text(one: Estimate) -> str:
         f"{one.seen} seen, {one.once} of them in one case, {one.twice} in two{chance} (Good-Turing); "
         f"in all at least {one.total:.0f}, 95% interval {one.low:.0f} to {one.high:.0f} (Chao1)"
     )
-
-
-def markdown_page(page: SitesPage) -> str:
-    """The page as Markdown, for a file in a repository or a comment."""
-    parts = []
-    if not page.summary:
-        titles = UNCOVERED_TITLES if page.uncovered else TITLES
-        rows = [row_cells(site, uncovered=page.uncovered) for site in page.sites]
-        parts.append(_markdown_table(titles, rows, code=("site", "function", "call")) if rows else "no such sites\n")
-    parts.append(_markdown_table(PART_TITLES, [part_cells(count) for count in page.totals.parts]))
-    parts.append("".join(f"- {markdown_text(line)}\n" for line in closing_lines(page)))
-    return "\n".join(parts)
-
-
-def _markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]], code: Sequence[str] = ()) -> str:
-    cells = (
-        [markdown_code(cell) if title in code else markdown_text(cell) for title, cell in zip(titles, row, strict=True)]
-        for row in rows
-    )
-    return markdown_table(titles, cells, RIGHT) + "\n"

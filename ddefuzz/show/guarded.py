@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from markupsafe import Markup
-from pygments import highlight
-from pygments.formatters.html import HtmlFormatter
-from pygments.lexers.python import PythonLexer
 
 from ddefuzz.coverage.guard_sites import GuardSite
 from ddefuzz.errors import InputError
-from ddefuzz.escape import block
+from ddefuzz.show.html import highlighted
 
 STATES = {"fell": "● fell back", "raised": "✕ raised an error", "never": "○ not reached"}
 """The CSS class of a line, and its meaning. A line with several sites has the last of these that applies."""
@@ -129,11 +126,3 @@ def _line(number: int, code: Markup, sites: Sequence[GuardSite]) -> Line:
     tip = "\n".join(f"{call_text(note.site)}: {'; '.join(note.facts)}" for note in notes)
     ending = {note.facts: note for note in notes if note.site.last_line == number}
     return Line(number, code, state, tip, tuple(ending.values()))
-
-
-def highlighted(lines: Sequence[str]) -> list[Markup]:
-    """The markup of each line. Every line needs its newline: pygments drops an empty last line without one."""
-    lexer = PythonLexer(stripnl=False, ensurenl=False)
-    text = "".join(f"{block(line)}\n" for line in lines)
-    marked = highlight(text, lexer, HtmlFormatter(nowrap=True)).removesuffix("\n").split("\n")
-    return [Markup(line) for line in marked]

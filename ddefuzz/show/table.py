@@ -8,11 +8,11 @@ from typing import NamedTuple
 from ddefuzz.escape import json_text
 from ddefuzz.show.github import github
 from ddefuzz.show.junit import junit
-from ddefuzz.show.markdown import markdown
 from ddefuzz.show.page import page
 from ddefuzz.show.record import Report
 from ddefuzz.show.rows import csv
 from ddefuzz.show.sarif import sarif
+from ddefuzz.show.summary import markdown
 
 
 class Format(NamedTuple):

@@ -15,18 +15,14 @@ from urllib.parse import quote
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from pygments.formatters.html import HtmlFormatter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ddefuzz import __version__
 from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.database import Database
-from ddefuzz.show.guarded import highlighted
+from ddefuzz.show.html import highlighted, style_sheet
 from ddefuzz.web.security import Access
-
-LIGHT, DARK = "default", "github-dark"
-"""Pygments styles."""
 
 HTMX = {
     "allowEval": False,
@@ -140,7 +136,7 @@ def environment() -> Environment:
 
 def python(text: str) -> list[Markup]:
     """The lines of a Python text with markup for colours."""
-    return highlighted(text.rstrip("\n").split("\n"))
+    return highlighted(text)
 
 
 def when(time: str | None) -> Markup:
@@ -165,13 +161,7 @@ def static_files() -> Mapping[str, tuple[str, bytes]]:
         for one in folder.iterdir()
         if one.name.rpartition(".")[2] in types
     }
-    return {**found, "code.css": ("text/css", _code_styles().encode())}
-
-
-def _code_styles() -> str:
-    light = HtmlFormatter(style=LIGHT).get_style_defs(".code")
-    dark = HtmlFormatter(style=DARK).get_style_defs(".code")
-    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+    return {**found, "style.css": ("text/css", style_sheet().encode())}
 
 
 def bad_values(errors: Any) -> str:

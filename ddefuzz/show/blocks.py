@@ -1,0 +1,173 @@
+"""Documents for people: blocks that are made once, and shown on a terminal, as Markdown or as HTML.
+
+A view is a function from a record to blocks; `terminal`, `markdown` and `html` of this package show them:
+
+    def census_view(census: Census) -> Iterator[Block]:
+        yield Heading(f"Census of torch {census.torch}", 1)
+        yield prose("Made by `{}`; **do not edit**. [sweep.md](sweep.md) says more.", command_line())
+        yield Items(summary_lines(census))
+        rows = [Row((row.op, Span(row.status, style="bad"), str(row.runs)), detail=row.sites) for row in census.rows]
+        yield table(("op", "status", "runs"), rows, code=("op",), right=("runs",), folding=("status",))
+        yield Commands(("ddefuzz findings list",))
+
+    terminal(blocks, width=100, color=False), markdown(blocks), html(title, blocks)
+
+In a command, `page_writers(title, view)` of `cli.output` gives `deliver` the formats text, markdown and html. A text is
+foreign: give it as it is. The renderers escape it, once, by `ddefuzz.escape`, and nothing in it is markup. Markup is a
+`Span`, or the literal template of `prose`. White space of a text on one line (a heading, a cell) is folded;
+the element "\\n" of a tuple breaks the line of a cell.
+On a terminal, columns in `folding` are folded on narrow pages, and below the row on very narrow ones. Nothing is cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal, LiteralString, TypeAlias
+
+import msgspec
+
+Style: TypeAlias = Literal["", "bold", "dim", "good", "warn", "bad"]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A part of a line. `code` is a name, a path or an expression; `href` is where a link leads."""
+
+    text: str
+    code: bool = False
+    style: Style = ""
+    href: str = ""
+
+
+Inline: TypeAlias = str | Span | tuple[str | Span, ...]
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """The title of what follows. `anchor` is its name for links on the page."""
+
+    text: Inline
+    level: int = 2
+    anchor: str = ""
+
+
+class Paragraph(msgspec.Struct, frozen=True):
+    """Sentences."""
+
+    text: Inline
+    style: Style = ""
+
+
+class Items(msgspec.Struct, frozen=True):
+    """A list. On a terminal it is a line or more for each item, without a mark."""
+
+    items: tuple[Inline, ...]
+    style: Style = ""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Names and values, which may have several lines. Those without a value are left out."""
+
+    facts: tuple[tuple[str, Inline], ...]
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table. `code` says that its texts are names, paths or expressions.
+
+    On a terminal it is left out on pages narrower than `least_width`, and `folding` says that it may be folded.
+    """
+
+    title: str
+    right: bool = False
+    code: bool = False
+    folding: bool = False
+    least_width: int = 0
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of a table, and what is below its cells: lines of text."""
+
+    cells: tuple[Inline, ...]
+    detail: Inline = ""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table. `table` makes one."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+
+class Code(msgspec.Struct, frozen=True):
+    """A text of several lines that is never folded, in a language that Pygments knows: `python`, `diff`, `text`."""
+
+    text: str
+    language: str = "python"
+
+
+class Commands(msgspec.Struct, frozen=True):
+    """Command lines to copy, and the sentence before them."""
+
+    lines: tuple[str, ...]
+    before: str = "Next:"
+
+
+class Details(msgspec.Struct, frozen=True):
+    """Blocks that a page of HTML or Markdown folds."""
+
+    summary: Inline
+    blocks: tuple[Block, ...]
+    is_open: bool = False
+
+
+Block: TypeAlias = Heading | Paragraph | Items | Facts | Table | Code | Commands | Details
+
+
+def table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[Inline] | Row],
+    *,
+    right: Sequence[str] = (),
+    code: Sequence[str] = (),
+    folding: Sequence[str] = (),
+) -> Table:
+    """A table. `right`, `code` and `folding` name the columns that have these properties."""
+    columns = (Column(title, title in right, title in code, title in folding) for title in titles)
+    return Table(tuple(columns), tuple(row if isinstance(row, Row) else Row(tuple(row)) for row in rows))
+
+
+_MARKED = re.compile(r"\*\*(?P<bold>.+?)\*\*|`(?P<code>.+?)`|\[(?P<text>.+?)\]\((?P<href>.+?)\)")
+
+
+def prose(template: LiteralString, *values: object) -> Paragraph:
+    """A paragraph from a literal text with `**bold**`, `code` and `[text](href)`. Each `{}` is put in as text."""
+    return Paragraph(marked(template, *values))
+
+
+def marked(template: LiteralString, *values: object) -> tuple[str | Span, ...]:
+    """The text of `prose`."""
+    left = list(values)
+
+    def put_in(text: str) -> str:
+        return re.sub(r"\{\}", lambda _: str(left.pop(0)), text)
+
+    parts: list[str | Span] = []
+    end = 0
+    for match in _MARKED.finditer(template):
+        parts.append(put_in(template[end : match.start()]))
+        text = put_in(match["bold"] or match["code"] or match["text"])
+        parts.append(
+            Span(text, match["code"] is not None, "bold" if match["bold"] else "", put_in(match["href"] or ""))
+        )
+        end = match.end()
+    return (*parts, put_in(template[end:]))
+
+
+def spans(text: Inline, *, code: bool = False) -> tuple[Span, ...]:
+    """The parts of a text. Those without a property of their own are code if `code` says so."""
+    parts = text if isinstance(text, tuple) else (text,)
+    return tuple(part if isinstance(part, Span) else Span(part, code and part != "\n") for part in parts)
+
+
+def counted(number: int, noun: str, several: str = "") -> str:
+    """`1 step`, `2 steps`. `several` is the plural if it is another one."""
+    return f"{number} {noun if number == 1 else several or f'{noun}s'}"

@@ -1,0 +1,58 @@
+"""Blocks as HTML: the templates, the style sheet, and pages that need no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+
+from ddefuzz import __version__
+from ddefuzz.escape import block, html_value
+from ddefuzz.show.blocks import Block, counted, spans
+
+LIGHT, DARK = "default", "github-dark"
+"""Styles of Pygments."""
+
+
+@cache
+def environment(package: str = "ddefuzz.show") -> Environment:
+    """The templates of a package, which may extend `page.html` and import `blocks.html`. Everything is escaped."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("ddefuzz.show")]),
+        autoescape=True,
+        finalize=html_value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(highlighted=highlighted)
+    made.globals.update(spans=spans, kind=lambda part: type(part).__name__, counted=counted, version=__version__)
+    return made
+
+
+def html(title: str, blocks: Iterable[Block], template: str = "page.html", **more: object) -> str:
+    """A page without outside files and scripts. `more` is for a template of its own."""
+    page = environment().get_template(template)
+    return page.render(title=title, blocks=list(blocks), styles=Markup(style_sheet()), **more) + "\n"
+
+
+@cache
+def style_sheet() -> str:
+    """The style sheet of all pages, with the colors of code for light and dark."""
+    source, _, _ = PackageLoader("ddefuzz.show").get_source(environment(), "style.css")
+    light, dark = (HtmlFormatter(style=name).get_style_defs(".code") for name in (LIGHT, DARK))
+    return f"{source}\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+
+
+def highlighted(text: str | Sequence[str], language: str = "python") -> list[Markup]:
+    """The markup of each line. Every line needs its newline: pygments drops an empty last line without one."""
+    lines = text.rstrip("\n").split("\n") if isinstance(text, str) else text
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    whole = "".join(f"{block(line)}\n" for line in lines)
+    marked = highlight(whole, lexer, HtmlFormatter(nowrap=True)).removesuffix("\n").split("\n")
+    return [Markup(line) for line in marked]
