@@ -69,6 +69,11 @@ class Facts(msgspec.Struct, frozen=True):
 
     facts: tuple[tuple[str, Inline], ...]
 
+    @property
+    def known(self) -> tuple[tuple[str, Inline], ...]:
+        """Those with a value."""
+        return tuple((name, value) for name, value in self.facts if any(span.text for span in spans(value)))
+
 
 class Column(msgspec.Struct, frozen=True):
     """A column of a table. `code` says that its texts are names, paths or expressions.

@@ -43,8 +43,8 @@ def _shown(part: Block) -> str:
             return _lines(text)
         case Items(items):
             return "\n".join(f"- {_line(item)}" for item in items)
-        case Facts(facts):
-            return "\n".join(f"- **{markdown_text(name)}**: {_lines(value)}" for name, value in facts if value)
+        case Facts():
+            return "\n".join(f"- **{markdown_text(name)}**: {_lines(value)}" for name, value in part.known)
         case Table(columns, rows):
             titles = [markdown_text(column.title) for column in columns]
             right = [title for title, column in zip(titles, columns, strict=True) if column.right]

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import csv as writer
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
-from ddefuzz.escape import json_text
-from ddefuzz.show.github import github
+from ddefuzz.escape import csv_cell, github_data, github_property, json_text
+from ddefuzz.show.blocks import (
+    Block,
+    Code,
+    Details,
+    Facts,
+    Heading,
+    Paragraph,
+    Span,
+    Table,
+    prose,
+    table,
+)
+from ddefuzz.show.html import html
 from ddefuzz.show.junit import junit
-from ddefuzz.show.page import page
-from ddefuzz.show.record import Report
-from ddefuzz.show.rows import csv
+from ddefuzz.show.markdown import markdown
+from ddefuzz.show.record import Report, Result
 from ddefuzz.show.sarif import sarif
-from ddefuzz.show.summary import markdown
 
 
 class Format(NamedTuple):
@@ -23,6 +35,19 @@ class Format(NamedTuple):
     write: Callable[[Report], str]
 
 
+MOST_ROWS: Final = 200
+"""Rows of one table. GitHub cuts a step's summary at 1 MB."""
+
+MOST_OPEN: Final = 20
+"""The number of programs up to which a page of HTML does not fold them."""
+
+MOST_ANNOTATIONS: Final = 10
+"""GitHub shows at most ten annotations of a kind for each step."""
+
+COLUMNS: Final = ("id", "outcome", "rule", "cause", "site", "title", "path", "line", "message")
+"""The columns of `csv`."""
+
+
 def _json(report: Report) -> str:
     return json_text(report.document) + "\n"
 
@@ -31,15 +56,110 @@ def _jsonl(report: Report) -> str:
     return "".join(json_text(record) + "\n" for record in report.records)
 
 
+def summary(report: Report) -> Iterator[Block]:
+    """The counts, a table of failed results with their programs, and tables of the others to unfold."""
+    yield Heading(report.title)
+    yield prose("**{}** on torch {}", _counts(report), report.torch)
+    yield from map(Paragraph, report.facts)
+    failed = report.of("failed")
+    if failed:
+        yield _results(failed)
+    for result in failed[:10]:
+        if result.program:
+            yield Details((Span(result.id, code=True), ": program"), (Code(result.program),))
+    for outcome in ("known", "passed", "skipped"):
+        others = report.of(outcome)
+        if others:
+            yield Details(f"{len(others)} {outcome}", (_results(others),))
+    yield _made_by(report)
+
+
+def _counts(report: Report) -> str:
+    return ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items()) or "no results"
+
+
+def _results(results: Sequence[Result]) -> Table:
+    rows = [(one.id, one.rule, one.cause, one.site, one.title) for one in results[:MOST_ROWS]]
+    if len(results) > MOST_ROWS:
+        rows.append(("", "", "", "", f"and {len(results) - MOST_ROWS} more"))
+    return table(("id", "rule", "cause", "site", "title"), rows, code=("id", "site"))
+
+
+def _made_by(report: Report) -> Paragraph:
+    return prose("Made by `{}`, ddefuzz {}.", report.command, report.version)
+
+
+def page(report: Report) -> Iterator[Block]:
+    """Each result with its facts and its program."""
+    yield Heading(report.title, 1)
+    yield prose("**{}** on torch {}", _counts(report), report.torch)
+    yield from map(Paragraph, report.facts)
+    for outcome in report.counts:
+        results = report.of(outcome)
+        if outcome != "error":
+            yield Heading(outcome)
+            for result in results:
+                yield from _article(result, is_open=outcome == "failed" and len(results) <= MOST_OPEN)
+    yield _made_by(report)
+
+
+def _article(result: Result, *, is_open: bool) -> Iterator[Block]:
+    file = f"{result.path}{f':{result.line}' if result.line else ''}" if result.path else ""
+    yield Heading(result.title, 3, anchor=result.id)
+    yield Facts(
+        (
+            ("id", Span(result.id, code=True)),
+            ("rule", result.rule),
+            ("cause", result.cause),
+            ("site", Span(result.site, code=True)),
+            ("file", Span(file, code=True)),
+            *result.facts,
+        )
+    )
+    if result.message:
+        yield Paragraph(result.message)
+    if result.program:
+        yield Details("program", (Code(result.program),), is_open)
+
+
+def _github(report: Report) -> str:
+    """An `::error` line for each failed result, at most `MOST_ANNOTATIONS`, then a notice with the counts."""
+    failed = report.of("error", "failed")
+    shown = failed if len(failed) <= MOST_ANNOTATIONS else failed[: MOST_ANNOTATIONS - 1]
+    lines = [_annotation(result) for result in shown]
+    if len(failed) > len(shown):
+        left = len(failed) - len(shown)
+        lines.append(f"::error title=ddefuzz::{left} more failed: the summary and the SARIF file list them")
+    lines.append(f"::notice title=ddefuzz::{github_data(f'{report.title}: {_counts(report)}')}")
+    return "\n".join(lines) + "\n"
+
+
+def _annotation(result: Result) -> str:
+    fields = {"file": result.path, "line": str(result.line or ""), "title": f"{result.rule} {result.id}"}
+    properties = ",".join(f"{name}={github_property(value)}" for name, value in fields.items() if value)
+    message = f"{result.title}: {result.message}" if result.message else result.title
+    return f"::error {properties}::{github_data(message)}"
+
+
+def _csv(report: Report) -> str:
+    """A header and a row for each result (RFC 4180)."""
+    out = io.StringIO()
+    rows = writer.writer(out, lineterminator="\r\n")
+    rows.writerow(COLUMNS)
+    for result in report.results:
+        rows.writerow([csv_cell(str(getattr(result, name) or "")) for name in COLUMNS])
+    return out.getvalue()
+
+
 FORMATS: tuple[Format, ...] = (
     Format("json", "one JSON document with all data", _json),
     Format("jsonl", "one JSON object a line: a finding or a case", _jsonl),
-    Format("markdown", "a summary for a pull request or a CI step", markdown),
-    Format("html", "one page without outside files", page),
+    Format("markdown", "a summary for a pull request or a CI step", lambda report: markdown(summary(report))),
+    Format("html", "one page without outside files", lambda report: html(report.title, page(report))),
     Format("junit", "JUnit XML for CI servers: a test case for each result", junit),
     Format("sarif", "SARIF 2.1.0 for code scanning: what failed", sarif),
-    Format("github", "GitHub's annotations: at most ten lines for the log of a step", github),
-    Format("csv", "a row for each result", csv),
+    Format("github", "GitHub's annotations: at most ten lines for the log of a step", _github),
+    Format("csv", "a row for each result", _csv),
 )
 """All formats but `text`, which each command lays out for a terminal itself."""
 

@@ -80,8 +80,8 @@ def _shown(part: Block, width: int) -> Iterator[RenderableType]:
         case Items(items, style):
             for item in items:
                 yield _folded(item, width, style, ticks=True)
-        case Facts(facts):
-            yield from _facts([(one_line(name), value) for name, value in facts if value], width)
+        case Facts():
+            yield from _facts([(one_line(name), value) for name, value in part.known], width)
         case Table():
             yield from _table(part, width)
         case Code(text, language):
