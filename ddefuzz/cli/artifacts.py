@@ -25,14 +25,13 @@ from ddefuzz.artifacts.model import (
     make,
     version,
 )
-from ddefuzz.cli.artifacts_about import about
-from ddefuzz.cli.artifacts_page import DOCUMENT, INDEX, artifacts_text, write_folder
+from ddefuzz.cli.artifacts_page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.cli.check import DEFAULT_SEMANTICS
 from ddefuzz.cli.check_runs import START_SECONDS, Target, targets_of
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.interpreters import interpreters_of
 from ddefuzz.cli.options import db_option, jobs_option, semantics_option
-from ddefuzz.cli.output import Page, stdout_page
+from ddefuzz.cli.output import stdout_page
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError, UnsupportedError
@@ -47,6 +46,7 @@ from ddefuzz.findings.textform import FINDING, read_finding
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles import keys
+from ddefuzz.show.terminal import terminal
 from ddefuzz.versions.model import Interpreter
 
 DEFAULT: tuple[Stage, ...] = ("export", "compile", "aot", "inductor")
@@ -169,13 +169,13 @@ def command(
         raise NothingRanError("interrupted before the first stage ended")
     here = msgspec.structs.replace(here, others=tuple(others), diffs=_diffs(here, diffs, others))
     index = write_folder(here, folder or Path(f"artifacts-{chosen.case.replace('/', '-')}"))
-    write_stdout(_written(here, index, format_, stdout_page()))
+    page = stdout_page()
+    if format_ == "json":
+        write_stdout(json_text(here) + "\n")
+    else:
+        write_stdout(terminal(artifacts_view(here, index), page.width, color=page.color))
     if interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
-
-
-def _written(here: Artifacts, index: Path, format_: str, page: Page) -> str:
-    return json_text(here) + "\n" if format_ == "json" else artifacts_text(here, index, page)
 
 
 def _of_finding(target: str, db: DatabaseUrl) -> Finding | None:

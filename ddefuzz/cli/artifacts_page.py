@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from rich.console import Group
 
 from ddefuzz import __version__
-from ddefuzz.artifacts.model import Artifacts, Broken, Cause, Made, Part
-from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.output import Page, plain, rendered
-from ddefuzz.cli.sites_html import TEMPLATES, styles
+from ddefuzz.artifacts.model import About, Artifacts, Broken, CallAt, Cause, Made, Part
 from ddefuzz.errors import InputError
-from ddefuzz.escape import block, html_value, json_text
+from ddefuzz.escape import json_text
+from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.protocol import Observation
 from ddefuzz.files import check_folder, read_bytes, write_files
-from ddefuzz.show.html import highlighted
+from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.table import row_of
+from ddefuzz.show.blocks import (
+    Block,
+    Code,
+    Commands,
+    Details,
+    Heading,
+    Items,
+    Mark,
+    Paragraph,
+    Row,
+    Span,
+    Table,
+    counted,
+    marked,
+    prose,
+    table,
+)
+from ddefuzz.show.html import html
 
 INDEX, DOCUMENT = "index.html", "artifacts.json"
 
@@ -33,15 +46,7 @@ COUNTED = {"graph": "node", "code": "kernel call", "guards": "guard"}
 MASKS = "ddefuzz/execute/stages.py"
 """The file that gives an exported program inputs with unbacked sizes, as graphs name it."""
 
-_PER_LINE = re.compile(r"^(?=[-+])(?!\+\+\+|---)")
-
-
-class Line(NamedTuple):
-    """A line of a text: its number, its markup, and the CSS class of a line that is marked."""
-
-    number: int
-    code: Markup
-    state: str = ""
+TITLES = ("stage", "outcome", "nodes", "assertions", "kernel calls", "fallbacks")
 
 
 def write_folder(made: Artifacts, folder: Path) -> Path:
@@ -84,50 +89,139 @@ def place_of(made: Artifacts, stage: Made) -> str:
 
 
 def html_page(made: Artifacts) -> str:
-    """The page. Everything is escaped: programs, messages and generated code are not trusted."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        finalize=html_value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    """The page."""
+    return html(f"{made.target}: what each stage makes", _page(made))
+
+
+def _page(made: Artifacts) -> Iterator[Block]:
+    yield Heading(f"{made.target}: what each stage makes", 1)
+    if made.about is not None:
+        yield from _about(made.about, [stage.stage for stage in made.stages])
+    sample = Span("\N{NO-BREAK SPACE}like this\N{NO-BREAK SPACE}", style="warn")
+    yield Paragraph(
+        (f"torch {made.torch}. Lines that check a condition when the program runs are marked ", sample, ".")
     )
-    environment.globals.update(styles=styles(), counted=counted, place_of=place_of, title_of=title_of)
-    return environment.get_template("artifacts.html").render(
-        made=made,
-        version=__version__,
-        program=list(_lines(made.program)) if made.program else [],
-        lines=_marked,
-        diff_lines=_of_diff,
-        ending=ending,
-        size=size_of,
-        masked=any(MASKS in stage.graph.text for stage in made.stages if stage.graph is not None),
-        shown=SHOWN_GUARDS,
+    yield _stages(made)
+    yield Paragraph(
+        "nodes: of the graph that the stage ends with. assertions: of the code that runs. fallbacks: guards on "
+        "unbacked sizes that could not be decided and took their fallback.",
+        "dim",
     )
+    if made.program:
+        yield Heading("Program")
+        yield Code(made.program.rstrip("\n"), first=1, anchor="program-")
+        if any(MASKS in stage.graph.text for stage in made.stages if stage.graph is not None):
+            yield Paragraph(
+                f"Lines of {MASKS} in the graphs prepare the program's inputs. In export, they make sizes unbacked: "
+                "they select elements by masks, which are additional inputs. The other stages mark the dims, and clone "
+                "scalar inputs.",
+                "dim",
+            )
+    for stage in made.stages:
+        yield from _stage(stage, place_of(made, stage))
+    if made.broken is not None:
+        yield from _broken(made.broken)
+    for number, diff in enumerate(made.diffs, 1):
+        yield Heading(diff.name)
+        yield Code(diff.text.rstrip("\n"), "diff", 1, f"diff-{number}-") if diff.text else Paragraph(diff.note)
+    yield Paragraph(f"Made by ddefuzz {__version__}. The same texts are in plain files next to this page.", "dim")
 
 
-def _marked(part: Part) -> list[Line]:
-    return list(_lines(part.text, frozenset(part.assertions), python=part.kind != "guards"))
+def _about(of: About, stages: list[str]) -> Iterator[Block]:
+    yield Paragraph(of.title, "bold")
+    noun, them = ("stage", "it") if len(of.stages) == 1 else ("stages", "them")
+    missing = bool(of.stages) and not set(of.stages) & set(stages)
+    note = f" This page does not have {them}, so it may not show the finding." if missing else ""
+    yield prose("`{}`: {}. Seen in the {} {}.{}", of.kind, of.meaning, noun, ", ".join(of.stages), note)
+    if of.calls:
+        titles = ("call at size", "what happened when the finding was confirmed")
+        yield table(titles, ((call.size, call.said) for call in of.calls))
+    if of.shared:
+        yield Paragraph(of.shared)
 
 
-def _lines(text: str, marked: frozenset[int] = frozenset(), *, python: bool = True) -> Iterator[Line]:
-    lines = text.rstrip("\n").split("\n")
-    codes = highlighted(lines) if python else [Markup.escape(block(line)) for line in lines]
-    for number, code in enumerate(codes, 1):
-        yield Line(number, code, "raised" if number in marked else "")
+def _stages(made: Artifacts) -> Table:
+    """A row for each stage. A failure that an earlier stage has too is told there only."""
+    rows = []
+    met: dict[tuple[str, str], str] = {}
+    for stage in made.stages:
+        graph, place = stage.graph, place_of(made, stage)
+        code = [part for part in stage.parts if part.kind == "code"]
+        numbers = (
+            str(graph.nodes) if graph is not None else "-",
+            str(stage.assertions) if graph is not None else "-",
+            str(sum(part.nodes for part in code)) if code else "-",
+            str(len(stage.fallbacks)),
+        )
+        detail = ""
+        if (failure := stage.failure) is not None:
+            first = met.setdefault((failure.kind, failure.site), place)
+            detail = said_cause(failure) if first == place else f"as in {first}"
+        rows.append(Row((Span(place, href=f"#{place}"), ending(stage), *numbers), Span(detail, style="dim")))
+    return table(TITLES, rows, right=TITLES[2:], folding=("outcome",))
 
 
-def _of_diff(text: str) -> Iterator[Line]:
-    """The lines of a diff: what was added and removed is marked."""
-    states = {"+": "fell", "-": "never"}
-    for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
-        yield Line(number, Markup.escape(block(line)), states.get(line[:1], "") if _PER_LINE.match(line) else "")
+def _stage(stage: Made, place: str) -> Iterator[Block]:
+    yield Heading(f"{place}: {ending(stage)}", anchor=place)
+    if stage.failure is not None:
+        yield _cause(stage.failure)
+        if stage.failure.message:
+            yield Details("the message", (Code(stage.failure.message, "text"),))
+    if stage.symbols:
+        yield Heading("Symbols", 3)
+        rows = ((one.name, one.range, one.op, one.line) for one in stage.symbols)
+        yield table(("symbol", "range", "made by", "line"), rows, code=("symbol", "made by", "line"))
+    for part in stage.parts:
+        marks = tuple(Mark(line, line, "warn") for line in part.assertions)
+        anchor = f"{place}-{part.file.replace('.', '-')}-"
+        code = Code(part.text.rstrip("\n"), "text" if part.kind == "guards" else "python", 1, anchor, marks)
+        file = Span(part.file, href=f"{place}/{part.file}")
+        summary = (f"{part.name}: {size_of(part)} (", file, ")")
+        yield Details(summary, (code,), is_open=stage.graph is not None and part.name == stage.graph.name)
+    if stage.links:
+        with_kernels = any(link.kernel for link in stage.links)
+        titles = ("line", "node", "op", *(["kernel"] if with_kernels else []))
+        lines = [link.line for link in stage.links]
+        repeated = [at > 0 and bool(line) and line == lines[at - 1] for at, line in enumerate(lines)]
+        cells = (
+            ("〃" if again else link.line, link.node, link.op, *([link.kernel] if with_kernels else []))
+            for link, again in zip(stage.links, repeated, strict=True)
+        )
+        way = f"from line to node{' to kernel' if with_kernels else ''}"
+        yield Details(f"{way}: {counted(len(lines), 'node')}", (table(titles, cells, code=titles),))
+    if stage.fallbacks:
+        yield Details(f"{counted(len(stage.fallbacks), 'guard')} took the fallback", tuple(_fallbacks(stage)))
 
 
-def title_of(made: Artifacts, stage: Made) -> str:
-    """The heading of a stage."""
-    return place_of(made, stage).replace("-explicit", " (explicit)") if made.stages else stage.stage
+def _fallbacks(stage: Made) -> Iterator[Block]:
+    rows = (
+        (
+            guard.expression,
+            str(guard.fallback),
+            str(guard.counterfactual),
+            f"{guard.place.file}:{guard.place.line} {guard.function}".rstrip(),
+        )
+        for guard in stage.fallbacks[:SHOWN_GUARDS]
+    )
+    yield table(("guard", "answer", "size-oblivious", "place"), rows, code=("guard", "place"))
+    if (left_out := len(stage.fallbacks) - SHOWN_GUARDS) > 0:
+        yield Paragraph(f"{left_out} more are in {DOCUMENT}.", "dim")
+
+
+def _broken(broken: Broken) -> Iterator[Block]:
+    yield Heading("Graph breaks with fullgraph=False", anchor="breaks")
+    ended = marked(" The call ended with `{}`", broken.error) if broken.error else ()
+    yield Paragraph((f"{_counts(broken)}.", *ended))
+    for one in broken.breaks:
+        yield _cause(one.cause)
+        yield Details("what dynamo says", (Code(one.reason, "text"),))
+
+
+def _cause(cause: Cause) -> Paragraph:
+    anchor = Span(f" [{cause.anchor}]" if cause.anchor else "", style="dim")
+    called = ("\n", *marked("called by `{}`", cause.line)) if cause.line else ()
+    head = marked("**{}** in `{}`", cause.kind, cause.site)
+    return Paragraph((*head, anchor, "\n", f"{cause.evidence} (cause: {cause.cause})", *called))
 
 
 def ending(stage: Made) -> str:
@@ -151,31 +245,13 @@ def size_of(part: Part) -> str:
     return ", ".join(said)
 
 
-def artifacts_text(made: Artifacts, index: Path, page: Page) -> str:
+def artifacts_view(made: Artifacts, index: Path) -> Iterator[Block]:
     """One row for each stage, failures, graph breaks, diffs, and where the page is."""
-    rows = []
-    met: dict[tuple[str, str], str] = {}
-    for stage in made.stages:
-        graph = stage.graph
-        code = [part for part in stage.parts if part.kind == "code"]
-        cells = (
-            place_of(made, stage),
-            ending(stage),
-            str(graph.nodes) if graph is not None else "-",
-            str(stage.assertions) if graph is not None else "-",
-            str(sum(part.nodes for part in code)) if code else "-",
-            str(len(stage.fallbacks)),
-        )
-        detail = ""
-        if (failure := stage.failure) is not None:
-            first = met.setdefault((failure.kind, failure.site), place_of(made, stage))
-            detail = said_cause(failure) if first == place_of(made, stage) else f"as in {first}"
-        rows.append(Detailed([plain(cell) for cell in cells], plain(detail, style="dim")))
-    titles = ("stage", "outcome", "nodes", "assertions", "kernel calls", "fallbacks")
-    head = plain(f"{made.target}, torch {made.torch}")
-    shown = rendered(Group(head, "", table(titles, rows, page.width, folding=("outcome",)), ""), page)
-    lines = [*_said_breaks(made.broken), *(f"diff {one.name}: {one.note or _changes(one.text)}" for one in made.diffs)]
-    return shown + "\n".join([*lines, f"Next:\n  open {index}"]) + "\n"
+    yield Paragraph(f"{made.target}, torch {made.torch}")
+    yield _stages(made)
+    broken = list(_said_breaks(made.broken))
+    yield Items((*broken, *(f"diff {diff.name}: {diff.note or _changes(diff.text)}" for diff in made.diffs)))
+    yield Commands((f"open {index}",))
 
 
 def said_cause(cause: Cause) -> str:
@@ -188,13 +264,63 @@ def said_cause(cause: Cause) -> str:
 def _said_breaks(broken: Broken | None) -> Iterator[str]:
     if broken is None:
         return
-    breaks, graphs = counted(len(broken.breaks), "graph break"), counted(broken.graphs, "graph")
-    yield f"with fullgraph=False: {graphs}, {breaks}{f', ended by {broken.error}' if broken.error else ''}"
+    yield f"with fullgraph=False: {_counts(broken)}{f', ended by {broken.error}' if broken.error else ''}"
     for one in broken.breaks:
         yield f"  {said_cause(one.cause)}"
+
+
+def _counts(broken: Broken) -> str:
+    return f"{counted(broken.graphs, 'graph')}, {counted(len(broken.breaks), 'graph break')}"
 
 
 def _changes(text: str) -> str:
     lines = text.splitlines()[2:]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     return f"{counted(added, 'line')} added, {removed} removed"
+
+
+def about(finding: Finding) -> About:
+    """The title, the meaning of the kind, the stages in which the finding was seen, and its calls."""
+    observation = finding.evidence.observation if finding.evidence is not None else None
+    return About(
+        finding.title,
+        finding.kind,
+        row_of(finding.kind).meaning,
+        finding.stages,
+        tuple(_calls_of(observation)) if observation is not None else (),
+        _shared(observation) if observation is not None else "",
+    )
+
+
+def _calls_of(observation: Observation) -> Iterator[CallAt]:
+    for call in observation.calls:
+        said = said_of(call) if observation.repeated is None else _counted(call)
+        yield CallAt(call.size, said)
+
+
+def said_of(call: Call) -> str:
+    """How the captured program and eager ended at one size."""
+    if call.eager.returned and call.captured.returned:
+        differences = [f"{one.where}: {one.how}" for one in call.differences]
+        said = "; ".join(differences) or call.why or "the same result"
+        return f"{said}, although the assertion {call.failing} of the capture is not true" if call.failing else said
+    return f"eager: {_ended(call.eager)}; captured: {_ended(call.captured)}"
+
+
+def _counted(call: Call) -> str:
+    return "compiled" if call.recompiled else "called with a graph that was compiled before"
+
+
+def _ended(end: Ended) -> str:
+    return end.error or "returns"
+
+
+def _shared(observation: Observation) -> str:
+    """The sizes for which one graph is right, and the guard that keeps them apart."""
+    repeated = observation.repeated
+    if repeated is None:
+        return ""
+    sizes = [call.size for call in observation.calls]
+    groups = [[sizes[at] for at in group if at < len(sizes)] for group in repeated.shareable]
+    said = [f"One graph is right for the sizes {', '.join(group)}." for group in groups if len(group) > 1]
+    return " ".join([*said, *([f"The guard {repeated.guard} was false."] if repeated.guard else [])])

@@ -8,16 +8,18 @@ from typing import get_args
 
 import msgspec
 import rich_click as click
+from rich.progress import track
 
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Writer, deliver, json_writers, output_options, page_writers
-from ddefuzz.cli.sites_page import SitesPage, sites_view
+from ddefuzz.cli.output import Writer, deliver, json_writers, output_options, page_writers, progress_console
 from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError
+from ddefuzz.files import check_folder, write_atomically
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Language
+from ddefuzz.show.sites import INDEX, SitesPage, pages, sites_view
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -163,8 +165,14 @@ def _writers(page: SitesPage) -> dict[str, Writer]:
 
 
 def _write_html(page: SitesPage, inventory: Inventory | None, folder: Path) -> None:
-    # Imported here, because jinja2 and pygments take longer to import than the rest of the command.
-    from ddefuzz.cli.sites_html import write_pages  # noqa: PLC0415
+    # Imported here, because the templates and the highlighting take longer to import than the rest of the command.
+    from ddefuzz.show.html import html  # noqa: PLC0415
 
-    index = write_pages(page, inventory.folder if inventory else None, folder)
-    click.echo(f"written: {index}", err=True)
+    made = list(pages(page, inventory.folder if inventory else None))
+    check_folder(folder, [name for name, _, _ in made])
+    console = progress_console()
+    for name, title, blocks in track(
+        made, "writing pages", console=console, transient=True, disable=not console.is_terminal
+    ):
+        write_atomically(folder / name, html(title, blocks))
+    click.echo(f"written: {folder / INDEX}", err=True)

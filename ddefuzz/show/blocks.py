@@ -102,11 +102,27 @@ class Table(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """Lines of a code, by number: their style, a text for the pointer, and blocks below the last of them."""
+
+    first: int
+    last: int
+    style: Style
+    tip: str = ""
+    below: tuple[Block, ...] = ()
+
+
 class Code(msgspec.Struct, frozen=True):
-    """A text of several lines that is never folded, in a language that Pygments knows: `python`, `diff`, `text`."""
+    """A text of several lines that is never folded, in a language that Pygments knows: `python`, `diff`, `text`.
+
+    On a page of HTML its lines are numbered from `first` if that is not 0, with links to them by `anchor`, and marked.
+    """
 
     text: str
     language: str = "python"
+    first: int = 0
+    anchor: str = ""
+    marks: tuple[Mark, ...] = ()
 
 
 class Commands(msgspec.Struct, frozen=True):

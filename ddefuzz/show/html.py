@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from typing import Final, NamedTuple
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -13,7 +14,10 @@ from pygments.lexers import get_lexer_by_name
 
 from ddefuzz import __version__
 from ddefuzz.escape import block, html_value
-from ddefuzz.show.blocks import Block, counted, spans
+from ddefuzz.show.blocks import Block, Code, Mark, Style, counted, spans
+
+GRAVITY: Final[tuple[Style, ...]] = ("", "bold", "dim", "good", "warn", "bad")
+"""Styles of lines, the gravest last."""
 
 LIGHT, DARK = "default", "github-dark"
 """Styles of Pygments."""
@@ -30,7 +34,7 @@ def environment(package: str = "ddefuzz.show") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(highlighted=highlighted)
+    made.filters.update(highlighted=highlighted, numbered=numbered)
     made.globals.update(spans=spans, kind=lambda part: type(part).__name__, counted=counted, version=__version__)
     return made
 
@@ -49,9 +53,30 @@ def style_sheet() -> str:
     return f"{source}\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
 
 
+class NumberedLine(NamedTuple):
+    """A line of a code: its number and markup, the style and the tips of its marks, and those that end in it."""
+
+    number: int
+    markup: Markup
+    style: Style
+    tip: str
+    ending: tuple[Mark, ...]
+
+
+def numbered(code: Code) -> Iterator[NumberedLine]:
+    """The lines. A line with several marks has the style of the gravest."""
+    for number, markup in enumerate(highlighted(code.text.split("\n"), code.language), code.first):
+        marks = [mark for mark in code.marks if mark.first <= number <= mark.last]
+        style: Style = max((mark.style for mark in marks), key=GRAVITY.index, default="")
+        tip = "\n".join(mark.tip for mark in marks if mark.tip)
+        yield NumberedLine(number, markup, style, tip, tuple(mark for mark in marks if mark.last == number))
+
+
 def highlighted(text: str | Sequence[str], language: str = "python") -> list[Markup]:
     """The markup of each line. Every line needs its newline: pygments drops an empty last line without one."""
     lines = text.rstrip("\n").split("\n") if isinstance(text, str) else text
+    if language == "text":
+        return [Markup.escape(block(line)) for line in lines]
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     whole = "".join(f"{block(line)}\n" for line in lines)
     marked = highlight(whole, lexer, HtmlFormatter(nowrap=True)).removesuffix("\n").split("\n")

@@ -13,14 +13,14 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ddefuzz import __version__
 from ddefuzz.errors import DatabaseError
 from ddefuzz.findings.database import Database
+from ddefuzz.show.html import environment as html_environment
 from ddefuzz.show.html import highlighted, style_sheet
 from ddefuzz.web.security import Access
 
@@ -122,15 +122,9 @@ def problem(request: Request, status: int, error: str) -> Response:
 @cache
 def environment() -> Environment:
     """The templates. Everything that is put into one is escaped."""
-    made = Environment(
-        loader=PackageLoader("ddefuzz.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = html_environment("ddefuzz.web")
     made.filters.update(python=python, when=when, breakable=breakable, path=lambda text: quote(text, safe=""), zip=zip)
-    made.globals.update(htmx=json.dumps(HTMX), version=__version__)
+    made.globals.update(htmx=json.dumps(HTMX))
     return made
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddefuzz.show.guarded import STATES, fell_back
+from ddefuzz.show.sites import fell_back
 from ddefuzz.sweep.census import STATUSES
 from ddefuzz.web.campaigns import CampaignsPage, CampaignsQuery, campaigns_page
 from ddefuzz.web.census import CensusPage, CensusQuery, census_page
@@ -24,8 +24,8 @@ from ddefuzz.web.sites import (
     SitesQuery,
     SourcePage,
     SourceQuery,
+    blocks_of,
     sites_page,
-    source_blocks,
     source_page,
 )
 from ddefuzz.web.versions import STATUSES as RESULTS
@@ -103,7 +103,7 @@ PAGES: tuple[Page, ...] = (
         SourcePage,
         SourceQuery,
         source_page,
-        more={"states": STATES, "blocks": source_blocks},
+        more={"blocks": blocks_of},
     ),
     Page(
         "/versions",

@@ -15,7 +15,8 @@ from ddefuzz.coverage.guard_sites import GuardSite, Totals, guard_sites, totals
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
-from ddefuzz.show.guarded import Block, blocks_of
+from ddefuzz.show.blocks import Block
+from ddefuzz.show.sites import source_blocks
 from ddefuzz.web.rows import Asked, Line, Unreadable
 
 WITHOUT_SOURCE: frozenset[Part] = frozenset({"c++", "user"})
@@ -115,10 +116,10 @@ def source_page(database: Database, asked: SourceQuery) -> SourcePage:
     return SourcePage(file=asked.file, torch=here.torch, sites=found)
 
 
-def source_blocks(page: SourcePage) -> list[Block]:
+def blocks_of(page: SourcePage) -> list[Block]:
     """The lines of a file, for the template."""
     path = _path(inventory(), page.file)
-    return [] if path is None else list(blocks_of(path, page.sites))
+    return [] if path is None else list(source_blocks(path, page.sites))
 
 
 def _path(here: Inventory | None, file: str) -> Path | None:

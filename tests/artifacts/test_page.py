@@ -11,15 +11,14 @@ import pytest
 from ddefuzz.artifacts.diffs import between_semantics, between_stages, between_versions
 from ddefuzz.artifacts.model import About, Artifacts, Break, Broken, Cause, Diff, Link, Made, Part, Symbol
 from ddefuzz.cli.artifacts import default_stages, target_of
-from ddefuzz.cli.artifacts_about import about, said_of
-from ddefuzz.cli.artifacts_page import MASKS, artifacts_text, files_of, html_page, write_folder
-from ddefuzz.cli.output import Page
+from ddefuzz.cli.artifacts_page import MASKS, about, artifacts_view, files_of, html_page, said_of, write_folder
 from ddefuzz.errors import InputError
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.instrument.events import Guard, Place
 from ddefuzz.oracles import keys
+from ddefuzz.show.terminal import terminal
 
 FINDINGS = Path(__file__).parents[2] / "findings"
 HOSTILE = "<script>alert(1)</script>"
@@ -65,7 +64,10 @@ def test_everything_on_the_page_is_escaped_and_nothing_is_loaded() -> None:
 def test_the_page_of_a_finding_says_what_it_is_about() -> None:
     finding = read_finding(FINDINGS / "recompiles-05043ab947")
     page = html_page(msgspec.structs.replace(ALL, about=about(finding)))
-    assert "<strong>torch.kron: at::native::(anonymous namespace)::KronImpl::KronImpl makes torch.compile" in page
+    assert (
+        '<p class="prose bold">torch.kron: at::native::(anonymous namespace)::KronImpl::KronImpl makes torch.compile'
+        in page
+    )
     assert "torch.compile compiles a function again for other sizes, and nothing in it needs that." in page
     assert "This page does not have them" in page
     assert "<tr><td>5</td><td>compiled</td></tr>" in page
@@ -117,17 +119,16 @@ def test_the_page_marks_assertions_and_changed_lines() -> None:
     page = html_page(
         msgspec.structs.replace(ALL, diffs=(Diff("a to b", "diffs/a.diff", "--- a\n+++ b\n+new\n-old\n"),))
     )
-    assert '<div class="line raised" id="export-export-graph-py-3">' in page
-    assert page.count('class="line raised"') == 2
-    assert '<div class="line fell" id="diff-1-3">' in page
-    assert '<div class="line never" id="diff-1-4">' in page
-    assert '<div class="line" id="diff-1-1">' in page
+    assert '<div class="source-line warn" id="export-export-graph-py-3">' in page
+    assert page.count('class="source-line warn"') == 2
+    assert '<span class="gi">+new</span>' in page
+    assert '<span class="gd">-old</span>' in page
 
 
 def test_the_page_says_failures_breaks_and_where_kernels_come_from() -> None:
     page = html_page(ALL)
     assert "<code>at::native::diff_helper</code>" in page
-    assert "2 graphs, 1 break." in page
+    assert "2 graphs, 1 graph break." in page
     assert "cpp_fused_relu_0" in page
     assert "torch/_inductor/ir.py:486" in page
 
@@ -151,7 +152,7 @@ def test_a_second_run_leaves_nothing_of_the_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [60, 160])
 def test_the_text_has_a_row_for_each_stage(width: int) -> None:
-    said = artifacts_text(ALL, Path("out/index.html"), Page(width))
+    said = terminal(artifacts_view(ALL, Path("out/index.html")), width)
     assert all(len(line) <= width for line in said.splitlines() if "called by" not in line)
     assert re.search(r"^export .*\b1 .*\b1\b", said, re.MULTILINE)
     assert "captured in 0.00 s" in said

@@ -23,10 +23,10 @@ from ddefuzz.cli.init import command as init
 from ddefuzz.cli.init import contents
 from ddefuzz.cli.main import cli
 from ddefuzz.cli.output import OutputFile, OutputOption
-from ddefuzz.cli.sites_html import INDEX, NO_SOURCE
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import FILES, FINDING, KNOWN, MINIMAL, write_findings
+from ddefuzz.show.sites import INDEX, NO_SOURCE
 from tests.artifacts.test_page import ALL
 from tests.cli.every_command import commands
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, sighting

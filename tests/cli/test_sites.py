@@ -279,11 +279,11 @@ def test_the_pages(url: str, tmp_path: Path) -> None:
     of_ir = pages["torch._inductor.ir.html"]
     assert [int(name[1:]) for name in of_ir.ids if name.startswith("L")] == [1, 2, 3, 4, 5]
     assert "lines 6 to 8, without sites" in (tmp_path / "html" / "torch._inductor.ir.html").read_text()
-    states = {name: of for name, of in source.classes.items() if of not in ("", "line")}
+    states = {name: of for name, of in source.classes.items() if of not in ("", "source-line")}
     assert states == {
-        "L15": "line fell",
-        **{f"L{number}": "line never" for number in (17, 18, 19, 20, 28)},
-        "L27": "line raised",
+        "L15": "source-line good",
+        **{f"L{number}": "source-line bad" for number in (17, 18, 19, 20, 28)},
+        "L27": "source-line warn",
     }
     assert any("False 3; size-oblivious: same 2, other 1; 2 calls on this line" in tip for tip in source.titles)
     text = (tmp_path / "html" / "torch._refs.__init__.html").read_text()

@@ -87,7 +87,7 @@ def test_sites_are_those_of_the_source_and_of_the_runs(reading: TestClient) -> N
     unreached = reading.get("/sites?show=unreached&format=json").json()["sites"]
     assert [site["call"] for site in unreached] == ["guard_or_true"]
     source = reading.get("/sites/source?file=torch/_refs/__init__.py").text
-    assert re.findall(r'class="source-line (\w+)" id="L(\d+)"', source) == [("raised", "5"), ("never", "7")]
+    assert re.findall(r'class="source-line (\w+)" id="L(\d+)"', source) == [("warn", "5"), ("bad", "7")]
 
 
 def test_a_running_campaign_has_a_rate_and_what_is_left(database: Database) -> None:
