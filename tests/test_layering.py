@@ -18,7 +18,7 @@ ALLOWED = {
     "keys": "program instrument",
     "generate": "program ops instrument",
     "execute": "program ops instrument keys",
-    "export_time": "instrument execute",
+    "export_time": "instrument execute oracles",
     "classify": "program instrument execute",
     "oracles": "program ops instrument keys execute classify",
     "artifacts": "instrument execute classify oracles",
@@ -26,7 +26,7 @@ ALLOWED = {
     "minimize": "program ops keys execute",
     "answers": "program instrument execute classify oracles minimize",
     "findings": "program ops keys execute classify oracles coverage answers",
-    "repro": "program ops instrument keys execute classify oracles answers findings",
+    "repro": "program ops keys execute classify oracles answers findings",
     "show": "instrument execute classify oracles coverage answers findings repro",
     "checking": "program instrument execute classify oracles answers findings",
     "versions": "program generate execute classify oracles coverage findings repro",
@@ -41,8 +41,8 @@ ALLOWED = {
     ),
     "pytest_plugin": "execute oracles campaign",
     "cli": (
-        "program ops instrument keys generate execute export_time classify oracles artifacts coverage "
-        "minimize answers findings repro show checking versions campaign sweep web bench"
+        "program ops instrument keys generate execute export_time classify oracles artifacts coverage minimize "
+        "answers findings repro show checking versions campaign sweep web bench"
     ),
 }
 """What each package imports from. Modules beside the packages (`errors`, `files` …) are for all.

@@ -10,7 +10,7 @@ from ddefuzz.answers.model import NOT_JUDGED, Control, ControlOutcome
 from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.kind import decisive
-from ddefuzz.execute.protocol import APART, SIZE_OBLIVIOUS, ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, STAGES, ProgramSubject, Run, Runner
 from ddefuzz.execute.sources import Source
 from ddefuzz.minimize.facts import Inspect, Scalar, StandIn
 from ddefuzz.minimize.order import operations
@@ -121,7 +121,7 @@ def control(
     `ops` are the functions that fail. If all of them are sources of data-dependent sizes, the program has no
     such variant.
     """
-    if shown.observation.stage in APART:  # other sizes, or repetition, are what shows it
+    if shown.observation.stage not in STAGES:  # other sizes, or repetition, are what shows it
         return NOT_JUDGED
     called = shown.observation.calls
     if called:  # the failure shows at this size, so make it the example size

@@ -20,13 +20,13 @@ from ddefuzz.artifacts.code import assertions_in_code
 from ddefuzz.artifacts.graph import GraphNode, assertions_in, count_of, nodes_of, symbols_in
 from ddefuzz.artifacts.model import DIFFED, Link, Made, MakeTask, Part, PartKind, Symbol
 from ddefuzz.artifacts.trace import Entry, traced
-from ddefuzz.execute.kernels import kernels_in
 from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import Run, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
+from ddefuzz.oracles.kernels import kernels_in
 
 GRAPHS = {
     "dynamo_output_graph": "dynamo graph",

@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.execute.kernels import Kernels, worse_in
 from ddefuzz.execute.worker import late
+from ddefuzz.oracles.kernels import Kernels, worse_in
 
 SCHEMA = "ddefuzz.bench.compile/1"
 

@@ -16,7 +16,6 @@ from ddefuzz.answers.control import static
 from ddefuzz.artifacts.made import make
 from ddefuzz.artifacts.model import Made, MakeTask
 from ddefuzz.bench.compile_model import BACKENDS, VERSIONS, Backend, CompileTask, Lowered, Row, SizeKind, Timed
-from ddefuzz.execute.kernels import kernels_in
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import ProgramSubject
@@ -24,6 +23,7 @@ from ddefuzz.execute.stages import mark
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.kernels import kernels_in
 from ddefuzz.program.text import print_program
 
 SLICE_SECONDS = 0.004

@@ -12,7 +12,6 @@ from ddefuzz.campaign.tasks import CaseResult, CaseTask, DescribeTask, StageOutc
 from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
-from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Runner
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import Sighting
@@ -23,7 +22,7 @@ from ddefuzz.generate.opinfo import entries
 from ddefuzz.generate.origin import Draw
 from ddefuzz.instrument.torch_api import require
 from ddefuzz.internal import guarded
-from ddefuzz.oracles.program import Judged, judge_program
+from ddefuzz.oracles.program import Judged, judge_program, observe
 from ddefuzz.program.model import functions_in
 from ddefuzz.program.text import digest, print_program
 

@@ -16,7 +16,6 @@ from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import (
-    ALL_STAGES,
     EXPLICIT,
     CallableSubject,
     KeySubject,
@@ -114,7 +113,7 @@ class ExpectedOutcome(msgspec.Struct, frozen=True):
 def parse_expectation(text: str, where: str) -> Expectation:
     """Parse `export/explicit dde at at::native::chunk` or `export/explicit ok`. Raises `InputError`."""
     match = EXPECTATION.fullmatch(text.strip())
-    if match and match["stage"] in ALL_STAGES and match["mechanism"] in get_args(Mechanism):
+    if match and match["stage"] in table.stages() and match["mechanism"] in get_args(Mechanism):
         kind, site = match["kind"], match["site"]
         if kind is None or kind in table.kinds():
             return msgspec.convert(

@@ -13,11 +13,11 @@ from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN, TRIED
 from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, MinimizeResult, MinimizeTask
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
-from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import KEY, SCREEN, Observation, Run, Runner
+from ddefuzz.execute.protocol import SCREEN, Observation, Run, Runner
 from ddefuzz.execute.sources import first_source
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import slim
+from ddefuzz.keys.case import is_key
 from ddefuzz.minimize.eager import deprecated, inspect, inspector
 from ddefuzz.minimize.facts import StandIn
 from ddefuzz.minimize.keys import smallest_case
@@ -25,7 +25,7 @@ from ddefuzz.minimize.minimizer import Minimized, minimize
 from ddefuzz.minimize.order import operations
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import table
-from ddefuzz.oracles.program import CAPTURE, Suspect, judge_program, shows
+from ddefuzz.oracles.program import CAPTURE, Suspect, judge_program, observe, shows
 from ddefuzz.program.model import Expr, Program
 from ddefuzz.program.text import print_program
 
@@ -38,7 +38,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
     """
     started = cpu_seconds()
     suspect = task.suspect
-    if suspect.stage == KEY:
+    if is_key(suspect.program):
         return _smallest_key(task, runner)
     screened = msgspec.structs.replace(suspect, stage=SCREEN)
     found = None
@@ -118,7 +118,7 @@ def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
 def run_control(task: ControlTask, runner: Runner = observe) -> ControlResult:
     """Capture the program in forms in which no size depends on data, in the stage in which it fails."""
     started = cpu_seconds()
-    if task.shown.observation.stage == KEY:
+    if is_key(task.program):
         return ControlResult(NOT_JUDGED, cpu_seconds() - started)
     program = parse(task.program, "<program>").program
     found = control(program, task.shown, task.ops, lambda one: without_sources(one, inspect, first_source), runner)

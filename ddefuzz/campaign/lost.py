@@ -9,12 +9,13 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Lost, lost_observation
-from ddefuzz.execute.protocol import ALL_STAGES, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.generate.origin import Draw
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.program import Suspect, tried_of
+from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.program.text import digest
 
 NO_CASE = -1
@@ -35,7 +36,7 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
     """
     doing = _doing(task, journal)
     stage, semantics = _run_of(task, doing)
-    drawn = doing.stage in ALL_STAGES
+    drawn = doing.stage in every_stage()
     run = Run(ProgramSubject(doing.program), stage, semantics)
     observation = lost_observation(run, lost)
     outcome = StageOutcome(stage, str(semantics), observation.outcome, "", 0.0)
@@ -67,14 +68,14 @@ def _doing(task: CaseTask, journal: Path) -> Entry:
 
 
 def _run_of(task: CaseTask, doing: Entry) -> tuple[Stage, Semantics]:
-    stage: Stage = next((name for name in ALL_STAGES if name == doing.stage), "eager")
+    stage: Stage = next((name for name in every_stage() if name == doing.stage), "eager")
     return stage, next((one for one in task.semantics if str(one) == doing.semantics), Semantics())
 
 
 def _digest(doing: Entry, ended: str) -> str:
     """The digest that the program has without the loss. So a campaign's digests do not depend on losses."""
     try:
-        return digest(parse(doing.program, "<journal>").program) if doing.stage in ALL_STAGES else f"lost {ended}"
+        return digest(parse(doing.program, "<journal>").program) if doing.stage in every_stage() else f"lost {ended}"
     except ProgramError:
         return f"lost {ended}"
 
@@ -87,7 +88,7 @@ def was_begun(case: int, journal: Path) -> bool:
 def lost_in(task: MinimizeTask, journal: Path) -> str:
     """The other stage in which the smallest program of a finding was lost. Empty if the minimization itself was."""
     stages = [entry.stage for entry in entries(journal) if entry.finding == task.finding]
-    return stages[-1] if stages and stages[-1] in ALL_STAGES else ""
+    return stages[-1] if stages and stages[-1] in every_stage() else ""
 
 
 def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:

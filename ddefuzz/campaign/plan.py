@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.guide import CalledCase, Case
 from ddefuzz.campaign.tasks import CaseTask
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, GROW, LOWER, REPEATED, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, Semantics, Stage
 from ddefuzz.findings.known import NONE, Now
 from ddefuzz.generate.origin import CAPTURES, Draw
-from ddefuzz.oracles.oracle import Oracle
+from ddefuzz.oracles.oracle import Oracle, OwnStage
 from ddefuzz.oracles.program import CAPTURE, Suspect, called_of
-from ddefuzz.oracles.table import ORACLES, calls_of
+from ddefuzz.oracles.table import ORACLES, calls_of, own_stage
 
 CASE_SECONDS = 30.0
 """Time limit of one case in all its stages, unless a plan sets its own."""
@@ -35,17 +35,8 @@ CALLED_IN_INDUCTOR = 50
 is run by dynamo's eager backend first, and not in inductor if that fails.
 """
 
-CALLED_IN_TURN = 10
-"""Every tenth of these cases is called at several sizes in turn, to count compilations: one case in 70."""
-
-REPEATED_BLOCKS = 50
-"""Every fiftieth of these cases is exported as a few and as many blocks, to see how the evaluations over sizes grow."""
-
-LOWERED = 50
-"""Every fiftieth of these cases is lowered by inductor, with unbacked and with backed sizes: one case in 350."""
-
 SLOWER = 6
-"""How much longer a task may take in which inductor compiles C++, or lowers a program several times."""
+"""How much longer a task may take in which inductor compiles C++."""
 
 SLOW_TO_START: frozenset[Stage] = frozenset({"inductor"})
 """Stages that are skipped for cases that fail in the fake stage, and for findings of other stages.
@@ -122,38 +113,24 @@ class Plan:
             self.stages == ("inductor",) or index // CALLED % CALLED_IN_INDUCTOR == CALLED_IN_INDUCTOR - 1
         )
 
-    def counts_compilations(self, index: int) -> bool:
-        """Whether a case is compiled once and called at several sizes, with the default of torch.compile and with
-        `dynamic=True` in turn. Only campaigns with a stage of torch.compile do that.
+    def own_stage_of(self, index: int) -> OwnStage | None:
+        """The stage in which an oracle makes its own run of a case; None for all other cases. It is every called case
+        if only that oracle is chosen besides the capture oracle.
         """
-        wanted = self.is_called(index) and not {"compile", "aot", "inductor"}.isdisjoint(self.stages)
-        return wanted and self._is_for(index, REPEATED, CALLED_IN_TURN, CALLED_IN_TURN // 2)
-
-    def counts_growth(self, index: int) -> bool:
-        """Whether a case is exported as few and as many blocks. Only campaigns with the stage `export` do that."""
-        wanted = self.is_called(index) and "export" in self.stages
-        return wanted and self._is_for(index, (GROW,), REPEATED_BLOCKS, REPEATED_BLOCKS // 2 - 1)
-
-    def lowers(self, index: int) -> bool:
-        """Whether inductor's code for a case is compared with that for backed sizes. Campaigns with the stage `compile`
-        do that too, as they call inductor.
-        """
-        wanted = self.is_called(index) and not {"compile", "inductor"}.isdisjoint(self.stages)
-        return wanted and self._is_for(index, (LOWER,), LOWERED, LOWERED // 4)
-
-    def _is_for(self, index: int, stages: Iterable[Stage], share: int, turn: int) -> bool:
-        """Whether a called case is for the oracle with these stages: one in `share`, or all if only the capture oracle
-        is chosen besides.
-        """
-        chosen = [not set(stages).isdisjoint(oracle.stages) for oracle in self._others()]
-        return any(chosen) and (all(chosen) or index // CALLED % share == turn)
+        others, number = self._others(), index // CALLED
+        for stages in (oracle.stages for oracle in others if self.is_called(index)):
+            for stage in stages[number // (stages[0].every or 1) % len(stages) :][:1] if stages else ():
+                chosen = stage.every and not set(stage.beside).isdisjoint(self.stages)
+                if chosen and (len(others) == 1 or number % stage.every == stage.turn):
+                    return stage
+        return None
 
     def _others(self) -> tuple[Oracle, ...]:
         return tuple(one for one in ORACLES if one.name in self.oracles and one.name not in CAPTURE)
 
     def seconds_of(self, task: CaseTask) -> float:
         """The CPU seconds that a case may take."""
-        return self.case_seconds * (SLOWER if "inductor" in task.called or LOWER in task.stages else 1)
+        return self.case_seconds * max(SLOWER if "inductor" in task.called else 1, *map(_slower, task.stages))
 
     def stages_of(self, index: int) -> tuple[Stage, ...]:
         """The stages of a case.
@@ -164,12 +141,9 @@ class Plan:
         stages = self.stages
         if self.calls_inductor(index):
             return (*(stage for stage in stages if stage == "compile"), "inductor")
-        if self.counts_growth(index):
-            return (GROW,)
-        if self.lowers(index):
-            return (LOWER,)
-        if self.counts_compilations(index):
-            return (tuple(REPEATED)[index // CALLED // CALLED_IN_TURN % len(REPEATED)],)
+        own = self.own_stage_of(index)
+        if own is not None:
+            return (own.name,)
         if self.is_called(index):
             stages = tuple(stage for stage in stages if stage in CHEAP_TO_CALL)
         if not self.in_turn:
@@ -181,9 +155,12 @@ class Plan:
 
 def confirm_seconds(suspect: Suspect) -> float:
     """The CPU seconds that a confirmation may take."""
-    return CONFIRM_SECONDS * (
-        SLOWER if (suspect.stage == "inductor" and suspect.calls) or suspect.stage == LOWER else 1
-    )
+    return CONFIRM_SECONDS * (SLOWER if suspect.stage == "inductor" and suspect.calls else _slower(suspect.stage))
+
+
+def _slower(stage: Stage) -> int:
+    own = own_stage(stage)
+    return 1 if own is None else own.slower
 
 
 class Upcoming:

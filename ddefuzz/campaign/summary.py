@@ -14,7 +14,7 @@ from ddefuzz.classify.cause import FRAMEWORK_CAUSES
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import Ledger, SiteCount
-from ddefuzz.execute.protocol import APART, EXPLICIT, STAGES, Observation, Stage
+from ddefuzz.execute.protocol import EXPLICIT, STAGES, Observation, Stage
 from ddefuzz.generate.origin import name_of
 from ddefuzz.oracles.table import row_of
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -239,7 +239,7 @@ class Tally:
             if run.verdict:
                 self.verdicts[run.stage, run.verdict] += 1
             self.cpu_seconds[run.stage] += run.cpu_seconds
-            if run.called and run.semantics == str(EXPLICIT) and run.stage not in APART:
+            if run.called and run.semantics == str(EXPLICIT) and run.stage in STAGES:
                 self.called[run.stage, run.called] += 1
         self.cpu_seconds["draw"] += result.draw_seconds
         self.cpu_seconds["other"] += (

@@ -10,6 +10,7 @@ from ddefuzz.classify.plumbing import is_framework, is_python_plumbing
 from ddefuzz.classify.site import inside_tracer
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import Frame, Raised, SymbolOrigin
+from ddefuzz.oracles.recompilation import Repeated
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -36,7 +37,8 @@ def stacks_of(seen: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...], 
     """The Python stack, the stack that dynamo traced, and the C++ stack of a failure, or of the guard for which
     torch.compile compiled again.
     """
-    decided = seen.raised or (seen.repeated.failed if seen.repeated is not None else None)
+    repeated = seen.measurement(Repeated)
+    decided = seen.raised or (repeated.failed if repeated is not None else None)
     if decided is not None:
         return decided.python, decided.traced, decided.native
     exceptions = seen.exceptions

@@ -19,7 +19,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import GUARD_EXCEPTIONS
 from ddefuzz.classify.signature import Cause, Site
 from ddefuzz.execute.calls import Agreement, Call, Difference
-from ddefuzz.execute.protocol import APART, EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation, Outcome, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, ExceptionInfo, Observation, Outcome, Stage
 from ddefuzz.findings.by_key import KnownFinding
 from ddefuzz.instrument.events import Answered, Frame
 from ddefuzz.internal import guarded
@@ -350,7 +350,7 @@ def _called(call: Call) -> Called:
 
 
 def _verdict(observation: Observation, observations: Sequence[Observation]) -> Verdict | None:
-    if observation.stage in ("eager", *APART) or observation.semantics != EXPLICIT:
+    if observation.stage not in TRACED or observation.semantics != EXPLICIT:
         return None
     others = [one for one in observations if one.stage == observation.stage and one.semantics != EXPLICIT]
     second = next((one for one in others if one.semantics == SIZE_OBLIVIOUS), others[0] if others else None)

@@ -16,6 +16,7 @@ from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.files import check_folder, read_bytes, write_files
 from ddefuzz.findings.model import Finding
+from ddefuzz.oracles.recompilation import Repeated
 from ddefuzz.oracles.table import row_of
 from ddefuzz.show.blocks import (
     Block,
@@ -294,7 +295,7 @@ def about(finding: Finding) -> About:
 
 def _calls_of(observation: Observation) -> Iterator[CallAt]:
     for call in observation.calls:
-        said = said_of(call) if observation.repeated is None else _counted(call)
+        said = said_of(call) if observation.measurement(Repeated) is None else _counted(call)
         yield CallAt(call.size, said)
 
 
@@ -317,7 +318,7 @@ def _ended(end: Ended) -> str:
 
 def _shared(observation: Observation) -> str:
     """The sizes for which one graph is right, and the guard that keeps them apart."""
-    repeated = observation.repeated
+    repeated = observation.measurement(Repeated)
     if repeated is None:
         return ""
     sizes = [call.size for call in observation.calls]

@@ -32,7 +32,7 @@ from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, NothingRanError
 from ddefuzz.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
-from ddefuzz.execute.protocol import LOWER, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
@@ -43,7 +43,7 @@ from ddefuzz.oracles.program import Trial, judge_run
 START_SECONDS = 180.0
 PROGRAM_SECONDS = 1200.0
 
-JUDGED_IN: tuple[Stage, ...] = (LOWER, "inductor")
+JUDGED_IN: tuple[Stage, ...] = (lowering.STAGE.name, "inductor")
 """The stages in which the oracles judge a program that is listed."""
 
 MEMORY_BYTES = 8_000_000_000

@@ -137,7 +137,7 @@ def command(
       ddefuzz check model.py:Net --unbacked 'ids:0,1' --stage export
       ddefuzz check model.py:make_model --patch fix.diff
     """
-    apart = (stage for oracle in ORACLES if oracle.name in oracles for stage in oracle.stages)
+    apart = (stage.name for oracle in ORACLES if oracle.name in oracles for stage in oracle.stages)
     wanted = (*(stage for stage in STAGES if stage in {"eager", *stages}), *apart)
     semantics = tuple(map(Semantics, mechanisms))
     workers = 1 if ":" in target or case is not None else jobs

@@ -17,7 +17,7 @@ from ddefuzz.cli.output import Page, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text
-from ddefuzz.execute.protocol import KEY, KeySubject, Run
+from ddefuzz.execute.protocol import KeySubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
@@ -76,7 +76,7 @@ def command(
     """
     options = Options(**parts)
     # Imported here: `ddefuzz check-key --help` must not import torch.
-    checking = import_module("ddefuzz.execute.key_check")
+    checking = import_module("ddefuzz.oracles.keys_run")
     with ExitStack() as stack:
         database = None if db is None else stack.enter_context(Database.open(db))
         live = stack.enter_context(LiveLine("importing torch"))
@@ -108,7 +108,7 @@ def _sightings(checked: Any, found: Any) -> Iterator[tuple[Sighting, int, int]]:
     """The violation of a property as what a campaign records, with how many were tried and the number of tensors."""
     for one in found.violations:
         text = print_key(KeyCase(checked.function, found.name, checked.options, one.drawn))
-        tried = judge_run(Trial(Run(KeySubject(text, trust=True), KEY), (keys.ORACLE.name,), ()))
+        tried = judge_run(Trial(Run(KeySubject(text, trust=True), keys.STAGE.name), (keys.ORACLE.name,), ()))
         for failure in tried.failures:
             yield sighting(failure, text, "", checked.torch), found.tried, len(one.drawn)
 

@@ -19,7 +19,7 @@ from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.escape import shell_word, visible
-from ddefuzz.execute.protocol import APART
+from ddefuzz.execute.protocol import TRACED
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import row_of
 from ddefuzz.show.meanings import verdicts_line
@@ -89,7 +89,7 @@ def headline(case: str, captures: Iterable[Captured], problems: Iterable[Problem
     explicit = [one for one in captures if not one.semantics.startswith("size-oblivious")]
     if any(one.stage == "eager" and one.outcome != "ok" for one in explicit):
         return f"{case} fails in eager, without any capture: it cannot be judged."
-    judged = [one for one in explicit if one.stage not in ("eager", *APART)]
+    judged = [one for one in explicit if one.stage in TRACED]
     by_outcome = {
         said: [one.stage for one in judged if one.outcome in outcomes]
         for said, outcomes in (

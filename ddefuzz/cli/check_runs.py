@@ -18,7 +18,8 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
-    APART,
+    STAGES,
+    TRACED,
     CallableSubject,
     Observation,
     ProgramSubject,
@@ -173,11 +174,11 @@ def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semant
             target.subject,
             stage,
             one,
-            graph=stage not in ("eager", *APART) and len(semantics) > 1,
+            graph=stage in TRACED and len(semantics) > 1,
             calls=calls_in(stage, target.subject, NAMES, called_of(stages)),
         )
         for stage in stages
-        for one in (semantics if stage not in ("eager", *APART) else semantics[:1])
+        for one in (semantics if stage in TRACED else semantics[:1])
     ]
 
 
@@ -215,5 +216,5 @@ def _doing(planned: Planned, seconds: float) -> str:
 
 
 def _ended(seen: Observation) -> str:
-    done = "done" if seen.stage in APART else "captured"
+    done = "done" if seen.stage not in STAGES else "captured"
     return f"{done if seen.outcome == 'ok' else seen.outcome} in {seen.seconds:.1f} s"

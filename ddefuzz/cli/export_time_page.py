@@ -10,8 +10,8 @@ from rich.text import Text
 from ddefuzz.cli.layout import Detailed, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.escape import markdown_code, markdown_table, markdown_text
-from ddefuzz.execute.growth import STEEP
 from ddefuzz.export_time.model import WORKLOADS, Growth, Point, Series, longest
+from ddefuzz.oracles.growth import STEEP
 
 
 def export_time_page(series: list[Series], page: Page) -> str:

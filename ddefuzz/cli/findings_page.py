@@ -16,10 +16,10 @@ from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.escape import one_line, shell_word, visible
-from ddefuzz.execute.protocol import KEY
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.results import Result
+from ddefuzz.oracles.table import oracle_of
 from ddefuzz.show.facts import facts_of
 from ddefuzz.show.stack import MARK, stack_to_site
 from ddefuzz.versions.kept import statuses
@@ -186,7 +186,7 @@ def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
         f"{call.command(*show, '--snippet')}  # what to paste into an issue",
         *(
             (f"{call.command(*show, program)} > {shell_word(file)} && {call.command('check', file, with_db=False)}",)
-            if finding.stage != KEY
+            if oracle_of(finding.kind).of_programs
             else ()
         ),
         call.command("minimize", name),

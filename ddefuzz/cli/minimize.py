@@ -25,7 +25,7 @@ from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text, visible
 from ddefuzz.execute.pool import Lost, Pool
-from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, KEY, CallableSubject, ProgramSubject, Run, Runner, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, CallableSubject, ProgramSubject, Run, Runner, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
 from ddefuzz.findings.url import DatabaseUrl
@@ -35,6 +35,7 @@ from ddefuzz.minimize.order import operations, sort_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import Suspect, judge_program, kept, shows, suspect_of
+from ddefuzz.oracles.program import observe as observe_any
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program
@@ -155,7 +156,7 @@ def command(
             finding = resolve(database, target)
             save = partial(_save, database, finding)
         pool = stack.enter_context(Pool(1))
-        observe = partial(pool.observe, timeout=timeout)
+        observe = partial(pool.observe, timeout=timeout, by=observe_any)
         if finding is not None:
             start = _of_finding(finding, from_original=from_original, trust=trust)
         elif own is not None:
@@ -163,13 +164,13 @@ def command(
         else:
             start = _of_file(Path(target), stage, observe)
         suspect = start.suspect
-        if suspect.stage == KEY:
+        if is_key(suspect.program):
             found = _key_minimized(suspect, observe, max_attempts)
         else:
             best = _minimized(start, observe, max_attempts, save)
             found = Smallest(print_program(best.program), operations(best.program), best.attempts, best.exhausted)
         text = found.text
-        confirmed, shown = _confirm(suspect, text, lambda run: pool.observe_cold(run, timeout))
+        confirmed, shown = _confirm(suspect, text, lambda run: pool.observe_cold(run, timeout, by=observe_any))
         if finding is not None and save is not None:
             save(found)
             if database.get(finding.id).minimal == text:  # the stored program may be smaller
@@ -269,7 +270,7 @@ def _of_code(subject: CallableSubject, stage: Stage | None, pool: Pool, timeout:
     """The calls of torch that lead to the failure of a model, as a program with the same signature."""
     named = f"{subject.path}:{subject.name}"
     stages = (stage,) if stage else CAPTURE_STAGES[:3]
-    observe = partial(pool.observe, timeout=timeout)
+    observe = partial(pool.observe, timeout=timeout, by=observe_any)
     observations = [observe(Run(subject, one)) for one in ("eager", *stages)]
     wanted = [classify(failure).signature for failure in judge(observations)]
     if observations[0].outcome != "ok" or not wanted:

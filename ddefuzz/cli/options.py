@@ -12,7 +12,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import STAGES, Stage
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 from ddefuzz.instrument.events import Mechanism
-from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS
+from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS, ORACLES
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 
@@ -131,12 +131,7 @@ def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Callable
         multiple=True,
         default=default,
         show_default=True,
-        help="What counts as a failure: capture (the capture fails), agreement (the captured program and eager have "
-        "different results), specialization (an unbacked size is replaced by a number, or its range is too narrow), "
-        "assertions (the captured program rejects inputs that eager accepts, or accepts inputs that eager rejects; an "
-        "assertion is lost), mechanism (explicit and size-oblivious semantics capture different programs, or only one "
-        "captures), recompilation (torch.compile compiles again for other sizes without need), growth (the work of an "
-        "export grows faster than the program), lowering (inductor's code for unbacked sizes "
-        "is worse than for backed sizes). "
-        f"{note} Can be repeated.",
+        help="What counts as a failure: "
+        + ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
+        + f". {note} Can be repeated.",
     )

@@ -13,10 +13,10 @@ from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.recompiles_page import writers
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
-from ddefuzz.execute.repeated import MODES, Mode
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.oracles.recompilation import MODES, Mode
 from ddefuzz.sweep.recompile_model import FORMS, REFERENCE_SIZES, Form, Recompiled, RecompileTask
 from ddefuzz.sweep.recompile_run import recompiles
 

@@ -20,7 +20,7 @@ from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import MINIMAL, ORIGINAL
 from ddefuzz.findings.url import without_passwords
 from ddefuzz.internal import InternalError, noted
-from ddefuzz.oracles.table import kinds
+from ddefuzz.oracles.table import kinds, oracle_of
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.record import Outcome, Report, Result, Rule
 from ddefuzz.show.table import FORMATS
@@ -109,9 +109,9 @@ def _path(finding: Finding) -> str:
 
 def _site_line(finding: Finding) -> int:
     """The line of a Python site, 0 if it is not known."""
-    keyed = finding.evidence.observation.keyed if finding.evidence is not None else None
-    if keyed is not None:
-        return (keyed.asked or keyed.defined).line
+    frame = oracle_of(finding.kind).frame(finding.evidence) if finding.evidence is not None else None
+    if frame is not None:
+        return frame.line
     raised = finding.evidence.observation.raised if finding.evidence is not None else None
     if raised is None or finding.site.module is None:
         return 0

@@ -21,37 +21,17 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.errors import InputError
 from ddefuzz.execute import limit, phase
-from ddefuzz.execute.at_sizes import at_sizes, refusal
-from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.calls import Call
 from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import forms_of
-from ddefuzz.execute.growing import grown
 from ddefuzz.execute.intact import kept_intact
-from ddefuzz.execute.kernels import Kernels, kernels_in
-from ddefuzz.execute.keying import keyed
-from ddefuzz.execute.prepared import Prepared, inputs_of, parameter_names, sizes_by_name
-from ddefuzz.execute.protocol import (
-    APART,
-    GROW,
-    KEY,
-    LOWER,
-    REPEATED,
-    CallableSubject,
-    ExceptionInfo,
-    KeySubject,
-    Lowered,
-    Observation,
-    Run,
-    Stage,
-    Subject,
-)
-from ddefuzz.execute.recompiling import count
+from ddefuzz.execute.prepared import Prepared, inputs_of, sizes_by_name
+from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, Run, Stage, Subject
 from ddefuzz.execute.residue import removed, unwound
 from ddefuzz.execute.same import digest_of
-from ddefuzz.execute.stages import Capture, StageFunction, eager, graph_text, stage_function
+from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import exception_chain, message_of
 from ddefuzz.instrument import frames, torch_api
@@ -100,8 +80,20 @@ def observe(run: Run) -> Observation:
 
     Raises InputError if the subject cannot be used and UnsupportedError if this torch cannot be watched.
     """
-    stage = stage_function(run.stage, called=bool(run.calls)) if run.stage not in APART else eager
-    return observe_in(stage, lambda: prepare(run.subject), run)
+    return observe_in(stage_function(run.stage, called=bool(run.calls)), lambda: prepare(run.subject), run)
+
+
+def observe_own(run: Run, observed_by: Callable[[Run], Observation]) -> Observation:
+    """Do one run by a function of an oracle, with torch's own settings."""
+    with captured_output() as output, kept_apart(run.subject), clean_slate(own_settings=True):
+        observation = observed_by(run)
+    return _ended(observation, output.read())
+
+
+def observe_again(stage: Stage, run: Run, then: Callable[[Capture], None]) -> Observation:
+    """Within a run by a function of an oracle: do a run in a capture stage. `then` gets what was captured."""
+    with clean_slate():
+        return _watched(stage_function(stage, called=False), prepare(run.subject), run, then)
 
 
 def observe_in(
@@ -111,8 +103,8 @@ def observe_in(
 
     `then` gets what was captured, under the settings of the capture and without the hooks.
     """
-    with captured_output() as output, kept_apart(run.subject), clean_slate(run.stage):
-        observation = _apart(run) if run.stage in APART else _watched(stage, make(), run, then)
+    with captured_output() as output, kept_apart(run.subject), clean_slate():
+        observation = _watched(stage, make(), run, then)
     return _ended(observation, output.read())
 
 
@@ -127,10 +119,6 @@ def _ended(observation: Observation, output: str) -> Observation:
         peak_rss_mb=round(psutil.Process().memory_info().rss / _MEGABYTE, 1),
         output=_normalized(output)[-OUTPUT_TAIL:],
     )
-
-
-def _not_judged(run: Run, reason: str) -> Observation:
-    return Observation(run.stage, run.semantics, "not-judged", reason)
 
 
 def kept_apart(subject: Subject) -> AbstractContextManager[None]:
@@ -184,90 +172,6 @@ def _called(observation: Observation, capture: Capture, run: Run, recorder: Reco
     calls = tuple(_with_source(call, recorder) for call in exercised)
     constraints = recorder.constraints(partial(_is_told, calls))
     return msgspec.structs.replace(observation, forms=forms, calls=calls, constraints=constraints)
-
-
-def _apart(run: Run) -> Observation:
-    """A run in one of the stages that only one oracle judges."""
-    if run.stage == LOWER:
-        return _lowered(run)
-    if run.stage == KEY:
-        return _keyed(run)
-    return _grown(run) if run.stage == GROW else _repeated(run)
-
-
-def _lowered(run: Run) -> Observation:
-    """Generate inductor's code with unbacked and with backed sizes. It is not judged if one of the two fails."""
-    backed = Run(msgspec.structs.replace(run.subject, backed=True), run.stage)
-    if not prepare(run.subject).unbacked:
-        return _not_judged(run, "it has no unbacked dim that could be backed")
-    found: list[Kernels] = []
-    observation = Observation(run.stage, run.semantics, "ok")
-    for one in (run,) if run.semantics.answers else (backed, run):
-        code: list[str] = []
-        with clean_slate("inductor"):
-            then = partial(_generated, code)
-            observation = _watched(stage_function("inductor", called=False), prepare(one.subject), one, then)
-        if observation.outcome != "ok" or not code:
-            sizes = "backed" if one is backed else "unbacked"
-            raised = observation.exceptions
-            said = raised[-1].message.partition("\n")[0] if raised else observation.reason
-            return _not_judged(run, f"inductor generates no code for {sizes} sizes: {said}"[:OUTPUT_TAIL])
-        found.append(kernels_in(code[0]))
-    return msgspec.structs.replace(observation, lowered=Lowered(found[-1], *found[:-1]))
-
-
-def _generated(code: list[str], capture: Capture) -> None:
-    code.extend(capture.generated())
-
-
-def _keyed(run: Run) -> Observation:
-    """Make the keys of a case. It is not judged if this torch does not have the key function."""
-    if not isinstance(run.subject, KeySubject):
-        return _not_judged(run, "it is not a case of a key function")
-    try:
-        return Observation(run.stage, run.semantics, "ok", keyed=keyed(run.subject.text, trust=run.subject.trust))
-    except InputError as error:
-        return _not_judged(run, str(error)[:OUTPUT_TAIL])
-
-
-def _grown(run: Run) -> Observation:
-    """Export the subject repeated. It is not judged if that raises."""
-    stopwatch = Stopwatch()
-    try:
-        growths = grown(lambda: prepare(run.subject))
-    except Exception as error:  # noqa: BLE001 the subject is under test: other stages judge that it raises
-        return _not_judged(run, f"{type(error).__name__}: {message_of(error)}".partition("\n")[0][:OUTPUT_TAIL])
-    return stopwatch.read(Observation(run.stage, run.semantics, "ok", growths=growths))
-
-
-def _repeated(run: Run) -> Observation:
-    """Compile a subject and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
-    refused = refusal(prepare(run.subject)) if isinstance(run.subject, CallableSubject) else ""
-    sized = at_sizes(run.subject, run.calls) if not refused else []
-    if not sized:
-        return _not_judged(run, refused or "its inputs cannot have these sizes")
-    try:
-        for _, make in sized:
-            eager(make())
-    except Exception as error:  # noqa: BLE001 the subject is under test
-        return _not_judged(run, f"eager: {message_of(error)}".partition("\n")[0])
-    stopwatch = Stopwatch()
-    prepared = [make() for _, make in sized]
-    names = parameter_names(prepared[0])
-    counted = count(prepared[0].call, names, [one.args for one in prepared], REPEATED[run.stage])
-    return stopwatch.read(
-        Observation(
-            run.stage,
-            run.semantics,
-            "not-judged" if counted.error else "ok",
-            counted.error,
-            calls=tuple(
-                Call(size, Ended(), Ended(), recompiled=at in counted.compiled) for at, (size, _) in enumerate(sized)
-            ),
-            compiles=len(counted.compiled),
-            repeated=counted,
-        )
-    )
 
 
 def _with_source(call: Call, recorder: Recorder) -> Call:
@@ -325,9 +229,9 @@ def _normalized(text: str) -> str:
 
 
 @contextmanager
-def clean_slate(stage: Stage = "compile") -> Iterator[None]:
-    """Reset the state that one case leaves to the next, and set what every capture needs. Calls at several sizes have
-    torch's own settings.
+def clean_slate(*, own_settings: bool = False) -> Iterator[None]:
+    """Reset the state that one case leaves to the next, and set what every capture needs. With `own_settings`, torch
+    keeps its own.
     """
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
@@ -340,7 +244,7 @@ def clean_slate(stage: Stage = "compile") -> Iterator[None]:
         torch_api.bound(torch_api.DYNAMO_PATCHER)()
         torch_api.bound(torch_api.DYNAMO_RESET)()
         stack.enter_context(removed())
-        if stage not in APART:
+        if not own_settings:
             stack.enter_context(
                 torch_api.bound(torch_api.DYNAMO_CONFIG)(
                     {

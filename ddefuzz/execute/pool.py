@@ -35,7 +35,7 @@ from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.channel import FileLock, pipe
 from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.phase import Left, left_by
-from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run
+from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run, Runner
 from ddefuzz.execute.scratch import check_folders, end_strays, scratch_folder
 from ddefuzz.execute.watchdog import Watchdog
 
@@ -237,9 +237,9 @@ class Pool:
         future.add_done_callback(self._outstanding.discard)
         return future
 
-    def observe(self, run: Run, timeout: float) -> Observation:
-        """One run in a warm worker."""
-        found = self.submit(worker.observe_run, run, timeout).result()
+    def observe(self, run: Run, timeout: float, by: Runner = worker.observe_run) -> Observation:
+        """One run in a warm worker. `by` is the task that does it."""
+        found = self.submit(by, run, timeout).result()
         return lost_observation(run, found) if isinstance(found, Lost) else found
 
     def observe_patched(self, task: PatchedRun, timeout: float) -> Observation:
@@ -247,12 +247,14 @@ class Pool:
         found = self.submit(worker.observe_patched_run, task, timeout).result()
         return lost_observation(task.run, found) if isinstance(found, Lost) else found
 
-    def observe_cold(self, run: Run, timeout: float) -> Observation:
+    def observe_cold(self, run: Run, timeout: float, by: Runner = worker.observe_run) -> Observation:
         """One run in a new fork that has captured nothing yet."""
-        return observe_cold(run, timeout, self._memory_bytes)
+        return observe_cold(run, timeout, self._memory_bytes, by)
 
 
-def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> Observation:
+def observe_cold(
+    run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES, by: Runner = worker.observe_run
+) -> Observation:
     """One run in a new fork that has captured nothing yet. A crash or a hang is its outcome.
 
     Raises InputError if the subject cannot be used.
@@ -261,7 +263,7 @@ def observe_cold(run: Run, timeout: float, memory_bytes: int = MEMORY_BYTES) -> 
     receiver, sender = context.Pipe(duplex=False)
     phases = _phases_file()
     process = context.Process(
-        target=worker.cold_main, args=(sender, _encoded(run), memory_bytes, phases, timeout), daemon=True
+        target=worker.cold_main, args=(sender, by, _encoded(run), memory_bytes, phases, timeout), daemon=True
     )
     process.start()
     sender.close()

@@ -6,62 +6,37 @@ them by hand.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from ddefuzz.errors import InputError
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.forms import Form
-from ddefuzz.execute.growth import Growth
-from ddefuzz.execute.kernels import Kernels
-from ddefuzz.execute.keyed import Keyed
-from ddefuzz.execute.repeated import Mode, Repeated
 from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.keys.case import is_key
 from ddefuzz.program.sizes import CallSize
 
-Stage: TypeAlias = Literal[
-    "eager",
-    "fake",
-    "export",
-    "export-strict",
-    "compile",
-    "aot",
-    "inductor",
-    "recompile",
-    "recompile-dynamic",
-    "grow",
-    "lower",
-    "key",
-]
+Stage: TypeAlias = str
+"""The name of a way to run a program: one of `STAGES`, or one that an oracle brings (`oracles.table.stages`)."""
+
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
+"""The stages that several oracles judge: eager, FakeTensorMode, and the captures."""
+
+TRACED: tuple[Stage, ...] = STAGES[1:]
+"""The stages that evaluate guards, so that semantics matter."""
+
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
 
 CHEAP_TO_CALL: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot")
 """The stages whose captured programs are called at no more than the cost of a capture. Inductor compiles C++ first."""
 
-REPEATED: Final[dict[Stage, Mode]] = {"recompile": "default", "recompile-dynamic": "dynamic"}
-"""The stages that compile a program once and call it at several sizes in turn, with the mode of torch.compile. They
-are chosen for an oracle, and no options of commands name them.
-"""
-
-GROW: Stage = "grow"
-"""The stage that exports a program repeated a few times and many times, and counts the evaluations over sizes."""
-
-LOWER: Stage = "lower"
-"""The stage in which inductor generates code for a program with unbacked sizes, and for the same with backed sizes."""
-
-KEY: Stage = "key"
-"""The stage in which a key function makes the keys of the tensors of its case."""
-
-APART: tuple[Stage, ...] = (*REPEATED, GROW, LOWER, KEY)
-"""The stages that only one oracle judges. They run with torch's own settings."""
-
-ALL_STAGES: tuple[Stage, ...] = (*STAGES, *APART)
-
 SCREEN: Stage = "fake"
 """The stage that runs before a capture, at a fifth of its cost."""
+
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 Outcome: TypeAlias = Literal["ok", "fail", "crash", "timeout", "not-judged"]
 
@@ -194,15 +169,6 @@ class Environment(msgspec.Struct, frozen=True):
     settings: tuple[tuple[str, str], ...] = ()
 
 
-class Lowered(msgspec.Struct, frozen=True):
-    """The kernels that inductor's code calls for unbacked sizes, and for backed sizes. The latter are not counted if
-    guards are answered.
-    """
-
-    unbacked: Kernels
-    backed: Kernels | None = None
-
-
 class Observation(msgspec.Struct, frozen=True):
     """What one run did.
 
@@ -213,9 +179,9 @@ class Observation(msgspec.Struct, frozen=True):
     `answered` are the guards that a run with `answer_guards` answered. `unbacked` counts the unbacked symbols that were
     made. `module` is the path of the innermost nn.Module that ran when an exception was raised. `seconds` of the clock
     are those of the capture, as `cpu_seconds` are. `peak_rss_mb` is the resident memory of the worker after the run, in
-    10^6 bytes. `repeated` is what a stage of `REPEATED` counted, `growths` is what `GROW` did, `lowered` what `LOWER`
-    did, `keyed` what `KEY` did. `digest` is that of a captured program, if it is called or its graph is requested:
-    captures with the same digest compute the same.
+    10^6 bytes. `measured` is the record of what a stage of an oracle measured, as JSON with its tag (`type`); see
+    `measurement`. `digest` is that of a captured program, if it is called or its graph is requested: captures with the
+    same digest compute the same.
     """
 
     stage: Stage
@@ -237,11 +203,32 @@ class Observation(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     peak_rss_mb: float = 0.0
     output: str = ""
-    repeated: Repeated | None = None
-    growths: tuple[Growth, ...] = ()
-    lowered: Lowered | None = None
-    keyed: Keyed | None = None
+    measured: dict[str, Any] | None = None
     digest: str = ""
+
+    def measurement(self, kind: type[Record]) -> Record | None:
+        """What was measured, as its record; None if that is of another kind. Raises InputError for damaged JSON."""
+        if self.measured is None or self.measured.get("type") != kind.__struct_config__.tag:
+            return None
+        try:
+            return msgspec.convert(self.measured, kind, str_keys=True)
+        except msgspec.ValidationError as error:
+            raise InputError(f"found a damaged measurement of the stage {self.stage}: {error}") from error
+
+
+def measured(record: msgspec.Struct) -> dict[str, Any]:
+    """A record with a tag, as the value of `Observation.measured`."""
+    as_json: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(record, str_keys=True)))
+    return as_json
+
+
+REASON_LIMIT = 2000
+"""Characters kept of the reason for which a run is not judged."""
+
+
+def not_judged(run: Run, reason: str) -> Observation:
+    """The observation of a run that says nothing of its subject."""
+    return Observation(run.stage, run.semantics, "not-judged", reason[:REASON_LIMIT])
 
 
 Runner: TypeAlias = Callable[[Run], Observation]

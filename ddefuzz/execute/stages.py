@@ -14,6 +14,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from ddefuzz.errors import InputError
 from ddefuzz.execute.inductor import code_only, not_compiled, whole
 from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaves_of, shapes_around, symbols_of, with_leaves
 from ddefuzz.execute.protocol import Stage
@@ -303,7 +304,9 @@ STAGE_FUNCTIONS: MappingProxyType[Stage, StageFunction] = MappingProxyType(
 
 
 def stage_function(stage: Stage, *, called: bool) -> StageFunction:
-    """The stage's function; `called` says that what is captured will be called."""
+    """The stage's function; `called` says that what is captured will be called. Raises InputError for another stage."""
+    if stage not in STAGE_FUNCTIONS:
+        raise InputError(f"found the stage {stage!r}, expected one of {', '.join(STAGE_FUNCTIONS)}")
     return inductor_to_call if called and stage == "inductor" else STAGE_FUNCTIONS[stage]
 
 

@@ -212,6 +212,7 @@ def late(module: str) -> Any:
 
 def cold_main(
     connection: multiprocessing.connection.Connection,
+    observed_by: Callable[[Any], Any],
     argument: bytes,
     memory_bytes: int,
     phases: Path,
@@ -222,7 +223,7 @@ def cold_main(
     _confine(memory_bytes)
     os.environ[SYMBOLIZER] = SHORT_LIVED_SYMBOLIZER
     try:
-        answer = DONE + perform(observe_run, argument, phases, cpu_seconds)
+        answer = DONE + perform(observed_by, argument, phases, cpu_seconds)
     except DdefuzzError as error:
         answer = REFUSED + str(error).encode(errors="backslashreplace")
     connection.send_bytes(answer)

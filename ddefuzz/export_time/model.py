@@ -12,8 +12,8 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from ddefuzz.execute.growth import STEEP
 from ddefuzz.execute.worker import late
+from ddefuzz.oracles.growth import STEEP
 
 WORKLOADS: Final[dict[str, str]] = {
     "unbind_split_flip_cat": "n data-dependent splits, flipped and concatenated",

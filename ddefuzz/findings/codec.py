@@ -5,6 +5,7 @@ Data that unpacks to more than a limit is rejected. Frames repeat from call to c
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any, TypeVar
 
@@ -42,6 +43,30 @@ def unpacked(data: bytes, type_: type[Record], most: int = MAX_UNPACKED) -> Reco
     if not decompressor.eof or decompressor.unused_data:
         raise PackedError("found a gzip file that is cut short or has data after its end")
     try:
-        return msgspec.json.decode(raw, type=type_)
+        return msgspec.json.decode(with_measured(raw), type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise PackedError(str(error)) from error
+
+
+_SEPARATE = ("repeated", "growths", "lowered", "keyed")
+"""The fields that observations had in place of `measured`, one for each type of measurement."""
+
+_HAS_SEPARATE = re.compile(rb'"(?:repeated|lowered|keyed)":\{|"growths":\[\{')
+
+
+def with_measured(raw: bytes) -> bytes:
+    """JSON of failures, in which each observation has its measurement as `measured`. Older versions wrote others."""
+    return msgspec.json.encode(_moved(msgspec.json.decode(raw))) if _HAS_SEPARATE.search(raw) else raw
+
+
+def _moved(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_moved(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: _moved(item) for name, item in value.items()}
+    for name in _SEPARATE if {"stage", "semantics", "outcome"} <= fields.keys() else ():
+        found = fields.pop(name, None)
+        if found:
+            fields["measured"] = {"type": name, **(found if isinstance(found, dict) else {"counts": found})}
+    return fields

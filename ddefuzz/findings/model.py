@@ -16,12 +16,13 @@ from ddefuzz.answers.model import Answers, Control, data_dependent
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
-from ddefuzz.execute.protocol import ALL_STAGES, STAGES, Observation, Stage
+from ddefuzz.execute.protocol import STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.paths import portable
 from ddefuzz.findings.title import title_of
 from ddefuzz.findings.typed import checked_date, checked_time
 from ddefuzz.oracles.program import kept
+from ddefuzz.oracles.table import stages as every_stage
 
 SCHEMA = "ddefuzz.finding/3"
 
@@ -197,6 +198,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return raised.expression if raised is not None else ""
 
     @property
+    def failures(self) -> tuple[Failure, ...]:
+        """All that it stores."""
+        stored = (self.failure, self.shown, *(seen.observed for seen in self.occurrences))
+        return tuple(failure for failure in stored if failure is not None)
+
+    @property
     def evidence(self) -> Failure | None:
         """The failure to display and replay: that of the smallest program, else the first one seen."""
         return self.shown or self.failure
@@ -229,7 +236,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def stages(self) -> tuple[Stage, ...]:
         """The stages in which it was seen to fail."""
         seen_in = {seen.stage for seen in self.occurrences}
-        return tuple(stage for stage in ALL_STAGES if stage in seen_in)
+        return tuple(stage for stage in every_stage() if stage in seen_in)
 
     @property
     def verdicts(self) -> dict[str, str]:

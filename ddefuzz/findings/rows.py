@@ -12,8 +12,8 @@ from sqlalchemy import Row, RowMapping
 from ddefuzz.answers.model import Answers
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
-from ddefuzz.errors import RowError
-from ddefuzz.findings.codec import packed, unpacked
+from ddefuzz.errors import InputError, RowError
+from ddefuzz.findings.codec import packed, unpacked, with_measured
 from ddefuzz.findings.model import Finding, HistoryEntry, Note, Occurrence, normalized
 from ddefuzz.findings.schema import (
     FindingRow,
@@ -22,6 +22,7 @@ from ddefuzz.findings.schema import (
     NoteRow,
     OccurrenceRow,
 )
+from ddefuzz.oracles.table import check_stored
 from ddefuzz.refusals import refuse
 
 Stored = TypeVar("Stored", Failure, Answers)
@@ -29,7 +30,7 @@ Given = TypeVar("Given")
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 Record = TypeVar("Record")
 
-_MISFITS = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
+_MISFITS = (InputError, msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 """What converting stored values raises: of another type, bad JSON, a packed value that is damaged."""
 
 
@@ -109,7 +110,7 @@ def to_json(record: Failure | Answers | None) -> str | None:
 
 
 def _from_json(stored: str | None, kind: type[Stored]) -> Stored | None:
-    return None if stored is None else msgspec.json.decode(stored, type=kind)
+    return None if stored is None else msgspec.json.decode(with_measured(stored.encode()), type=kind)
 
 
 def to_occurrence_row(seen: Occurrence) -> OccurrenceRow:
@@ -157,6 +158,7 @@ def _to_finding(row: FindingRow | Row[Any], more: dict[str, Any], decode: Callab
     try:
         raw = {"failure": _from_json(row.failure, Failure), "shown": _from_json(row.shown, Failure), **decode()}
         finding = normalized(msgspec.convert({**fields, **more, **raw}, Finding, from_attributes=True))
+        check_stored(finding.failures)
         msgspec.json.encode(finding)  # JSON may spell lone surrogates, which nothing can write again
     except _MISFITS as error:
         raise _row_error("finding", row, error) from error

@@ -33,7 +33,7 @@ from ddefuzz.findings.rows import sequence_of
 from ddefuzz.findings.typed import check_typed
 from ddefuzz.keys.case import is_key, parse_key
 from ddefuzz.ops import catalogue
-from ddefuzz.oracles.table import kinds
+from ddefuzz.oracles.table import check_stored, kinds
 from ddefuzz.program.text import read_text
 
 FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"
@@ -245,6 +245,10 @@ def check_findings(where: str, findings: Iterable[Finding], others: Iterable[str
 def _check_fields(where: str, finding: Finding) -> None:
     versions = (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences))
     check_typed(f"{where}: ", versions, finding.links)
+    try:
+        check_stored(finding.failures)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
     if wrong := [former for former in finding.former if not ID.fullmatch(former)]:
         raise InputError(f"{where}: found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
 

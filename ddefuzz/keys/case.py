@@ -137,7 +137,7 @@ def untrusted_function(text: str) -> str:
 
 def check_trust(text: str, *, trust: bool) -> None:
     """Raise InputError if a stored case executes code that needs `trust`. All runs of stored cases pass here, in a
-    worker (`execute.keying`) and as a stand-alone script (`repro.run`).
+    worker (`oracles.keys_run`) and as a stand-alone script (`repro.run`).
     """
     function = "" if trust else untrusted_function(text)
     if function:

@@ -156,4 +156,4 @@ KINDS: Mapping[Kind, KindRow] = {
     ),
 }
 
-ORACLE = Oracle("agreement", KINDS, judge, CALL_SIZES)
+ORACLE = Oracle("agreement", "the captured program and eager have different results", KINDS, judge, CALL_SIZES)

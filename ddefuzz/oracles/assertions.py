@@ -346,4 +346,12 @@ KINDS: Mapping[Kind, KindRow] = {
     )
 }
 
-ORACLE = Oracle("assertions", KINDS, judge, CALL_SIZES, only_the_call)
+ORACLE = Oracle(
+    "assertions",
+    "the captured program rejects inputs that eager accepts, or accepts inputs that eager rejects; "
+    "an assertion is lost",
+    KINDS,
+    judge,
+    CALL_SIZES,
+    only_the_call,
+)

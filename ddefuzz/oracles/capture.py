@@ -13,7 +13,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.classify.wording import question, shortened
-from ddefuzz.execute.protocol import ALL_STAGES, ExceptionInfo, Observation, Outcome, Runner
+from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome, Runner
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.broadcast import is_refused_example
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
@@ -47,7 +47,8 @@ def judge(observations: Iterable[Observation]) -> tuple[Failure, ...]:
     If eager raises for a program, errors of the stages after it prove nothing. A crash or a hang is a failure,
     unless eager has it too.
     """
-    ordered = sorted(observations, key=lambda observation: ALL_STAGES.index(observation.stage))
+    order = {stage: at for at, stage in enumerate(STAGES)}
+    ordered = sorted(observations, key=lambda observation: order.get(observation.stage, len(order)))
     eager = next((observation for observation in ordered if observation.stage == "eager"), None)
     expected = EXPECTED_AFTER.get(eager.outcome, frozenset()) if eager is not None else frozenset()
     found = (_judged(one) for one in ordered if one.outcome not in expected or (one is eager and one.outcome != "fail"))
@@ -179,7 +180,7 @@ def _is_accepted(failure: Failure, program: Program | None) -> bool:
     return is_refused_example(decisive(failure.observation)[1].message, program)
 
 
-ORACLE = Oracle("capture", KINDS, judge_seen)
+ORACLE = Oracle("capture", "the capture fails", KINDS, judge_seen)
 
 
 def classify(failure: Failure) -> Classified:

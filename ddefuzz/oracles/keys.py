@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from string import Template
+from typing import Final
+
+import msgspec
 
 from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.expected import Expected
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
-from ddefuzz.execute.keyed import Keyed
-from ddefuzz.execute.protocol import KEY, Runner
-from ddefuzz.keys.case import PropertyName
-from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.execute.protocol import Runner, Stage
+from ddefuzz.instrument.events import Frame
+from ddefuzz.keys.case import Drawn, KeyCase, PropertyName, parse_key
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, whole
 from ddefuzz.oracles.seen import Seen, unknown
 
 KIND_OF: Mapping[PropertyName, Kind] = {
@@ -27,9 +30,25 @@ KIND_OF: Mapping[PropertyName, Kind] = {
 """The kind of failure for each property that a key function violates."""
 
 
+class Keyed(msgspec.Struct, frozen=True, tag="keyed"):
+    """What a key function did. `why` says how it violates the property; it is empty if it does not.
+
+    `part` is the part of the tensors that the key confuses, the error, or the line that evaluated a guard. `defined` is
+    the definition of the function, `asked` the line in it that evaluated a guard or raised.
+    """
+
+    violates: PropertyName
+    defined: Frame
+    why: str = ""
+    part: str = ""
+    tensors: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    asked: Frame | None = None
+
+
 def judge(seen: Seen) -> tuple[Failure, ...]:
     """Report the property that the tensors of a case violate."""
-    keyed = seen.observation.keyed
+    keyed = seen.observation.measurement(Keyed)
     if keyed is None or not keyed.why:
         return ()
     return (Failure(KIND_OF[keyed.violates], seen.observation, f"{keyed.why}: {', '.join(keyed.tensors)}"),)
@@ -38,7 +57,7 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     """The key function. The anchor is what it confuses, or its line that asks."""
     del runner
-    keyed = failure.observation.keyed
+    keyed = failure.observation.measurement(Keyed)
     if keyed is None:
         return unknown(seen)
     place = Site("Python", keyed.defined.file, keyed.defined.function)
@@ -50,22 +69,312 @@ def wrong_of(keyed: Keyed) -> str:
     return keyed.why.partition(": ")[0]
 
 
-def keep(failure: Failure) -> Failure:
-    """The whole failure: it has no calls of a captured program."""
-    return failure
+def facts(failure: Failure) -> Iterator[tuple[str, str]]:
+    """What a key function did with the tensors of a case."""
+    keyed = failure.observation.measurement(Keyed)
+    if keyed is None:
+        return
+    yield "violates", f"{keyed.violates}: {keyed.why}"
+    yield "defined at", f"{keyed.defined.file}:{keyed.defined.line}"
+    if keyed.asked is not None:
+        yield "asks at", f"{keyed.asked.file}:{keyed.asked.line}"
+    yield "tensors", "\n".join(keyed.tensors)
+    yield "keys", "\n".join(keyed.keys)
 
 
-def expected(classified: Classified, same_program: bool) -> Expected:
-    """By what is wrong with the keys of the tensors a script recognizes it."""
-    del same_program
-    keyed = classified.failure.observation.keyed
+def frame(failure: Failure) -> Frame | None:
+    """The line that asks, else the definition of the key function."""
+    keyed = failure.observation.measurement(Keyed)
+    return None if keyed is None else keyed.asked or keyed.defined
+
+
+_IMPORTED: Final = """
+def key_function():
+    from importlib import import_module
+
+    return getattr(import_module($module), $name)
+"""
+
+_OF_FILE: Final = """
+def key_function():
+    from runpy import run_path
+
+    return run_path($module)[$name]
+"""
+
+_OWN_TENSOR: Final = """
+class OwnTensor(torch.Tensor):
+    pass
+"""
+
+_PLAIN: Final = """
+def $name(use):
+    return use($made)
+"""
+
+_WITHIN: Final[dict[str, str]] = {
+    "batched": """
+def $name(use):
+    found = []
+
+    def inner(tensor):
+        found.append(use(tensor))
+        return tensor
+
+    torch.vmap(inner)($made)
+    return found[0]
+""",
+    "grad": """
+def $name(use):
+    found = []
+
+    def inner(tensor):
+        found.append(use(tensor))
+        return tensor.sum()
+
+    torch.func.grad(inner)($made)
+    return found[0]
+""",
+}
+"""How a tensor is made that exists within a transform only."""
+
+_UNBACKED: Final = """
+def unbacked():
+    \"""Two tensors whose sizes are all unbacked, and their ShapeEnv.\"""
+    from torch._dynamo.source import ConstantSource
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    kind = getattr(DimDynamic, "UNBACKED", None) or DimDynamic.SIZE_LIKE_UNBACKED
+    env, tensors = ShapeEnv(), []
+    for name in ("x", "y"):
+        context = StatelessSymbolicContext(dynamic_sizes=[kind] * $rank)
+        mode, source = FakeTensorMode(shape_env=env), ConstantSource(name)
+        made = mode.from_tensor(torch.zeros($sizes), symbolic_context=context, source=source)
+        tensors.append($made)
+    return *tensors, env
+"""
+
+_CHECKS: Final[dict[PropertyName, str]] = {
+    "gives-a-key": """
+    def twice(tensor):
+        keys = key(tensor), key(tensor)
+        hash(keys[0])
+        return keys
+
+    try:
+        keys = (*first(twice), *first(twice))
+    except Exception as error:
+        return type(error).__name__, [str(error).partition("\\n")[0]]
+    same = all(one == keys[0] and hash(one) == hash(keys[0]) for one in keys)
+    return "" if same else "two keys of the same tensor differ", keys
+""",
+    "adds-no-guard": """
+    first, second, env = unbacked()
+    before = state(env)
+    made = None
+    with fallbacks() as fell_back:
+        try:
+            made = key(first)
+            if state(env) == before and not fell_back:
+                bool(made == key(second))
+            hash(made)
+        except Exception as error:
+            return type(error).__name__, [str(error).partition("\\n")[0]]
+    if fell_back:
+        return f"evaluates {fell_back[0]}", [made]
+    return "" if state(env) == before else "adds a guard or a replacement", [made]
+
+
+def state(env):
+    return len(env.guards), dict(env.replacements), env.num_deferred_runtime_asserts, dict(env.var_to_range)
+
+
+@contextlib.contextmanager
+def fallbacks():
+    \"""The expressions that ShapeEnv could not decide, and for which it returned a fallback.\"""
+    import inspect
+
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    original, found = ShapeEnv.evaluate_expr, []
+
+    def evaluate_expr(self, *args, **kwargs):
+        given = inspect.signature(original).bind(self, *args, **kwargs).arguments
+        if given.get("fallback_value") is not None and self._maybe_evaluate_static(args[0]) is None:
+            found.append(str(args[0]))
+        return original(self, *args, **kwargs)
+
+    ShapeEnv.evaluate_expr = evaluate_expr
+    try:
+        yield found
+    finally:
+        ShapeEnv.evaluate_expr = original
+""",
+    "tells-apart": """
+    keys = first(key), second(key)
+    return "equal keys for different tensors" if keys[0] == keys[1] else "", keys
+""",
+    "shares": """
+    keys = first(key), second(key)
+    return "" if keys[0] == keys[1] else "two keys where one would do", keys
+""",
+    "holds-no-tensor": """
+    alive = []
+
+    def keyed(tensor):
+        alive.append(weakref.ref(tensor))
+        return key(tensor)
+
+    made = first(keyed)
+    gc.collect()
+    return "" if alive[0]() is None else "the tensor is alive as long as its key", [made]
+""",
+    "same-in-other-process": """
+    here = first(lambda tensor: repr(key(tensor)))
+    if "--text" in sys.argv:
+        return here, []
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    command = [sys.executable, __file__, "--text"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    there = json.loads(done.stdout.splitlines()[-1])["seen"]["wrong"]
+    return "" if here == there else "two texts", [here, there]
+""",
+}
+"""What `wrong_keys` returns for each property: what is wrong, empty if nothing is, and the keys."""
+
+_IMPORTS: Final[dict[PropertyName, tuple[str, ...]]] = {
+    "holds-no-tensor": ("gc", "weakref"),
+    "same-in-other-process": ("os", "subprocess"),
+}
+
+_SCRIPT: Final = '''\
+"""$title
+
+Run it as it is: it needs torch (2.6 or later) and the module of the key function. It prints one JSON line, and
+exits with
+  1  it shows: the key is wrong in the way described at EXPECTED
+  0  it passes: nothing is wrong with the key of these tensors
+  3  it fails otherwise
+  4  it cannot be judged: there is no such key function, or this torch cannot make the tensors
+"""
+
+from __future__ import annotations
+
+$imports
+
+import torch
+
+$key
+$tensors
+
+EXPECTED = $expected
+
+
+def wrong_keys(key):
+    """What is wrong with the keys, empty if nothing is, and the keys."""
+    $check
+
+
+def main():
+    verdict, found = "not judged", None
+    warnings.simplefilter("ignore")
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            key = key_function()
+            $make
+            verdict = "fails otherwise"
+            wrong, keys = wrong_keys(key)
+            found = {"violates": EXPECTED["violates"], "wrong": wrong}
+            print(*map(repr, keys), sep="\\n")
+            verdict = "passes" if not wrong else "shows" if found == EXPECTED else "fails otherwise"
+        except Exception as error:
+            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
+'''
+
+_NAMES: Final = ("first", "second")
+
+
+def script(text: str, stage: Stage, failure: Failure) -> Script:
+    """The script makes the keys of the tensors of a case, and compares them."""
+    del stage
+    keyed = failure.observation.measurement(Keyed)
     if keyed is None:
         raise InputError("found no keys in its stored failure, expected those of a key function")
-    return Expected("by_key", {"violates": keyed.violates, "wrong": wrong_of(keyed)})
+    case = parse_key(text, "<key>")
+    module, _, name = case.function.rpartition(":")
+    is_file = module.endswith(".py")
+    place = str(Path(module).resolve()) if is_file else module
+    symbolic = case.violates == "adds-no-guard"
+    tensors = _unbacked(case.tensors[0]) if symbolic else "\n".join(map(_tensor, _NAMES, case.tensors))
+    made = "unbacked()" if symbolic else "\n            ".join(f"{one}(type)" for one in _NAMES[: len(case.tensors)])
+    modules = sorted({"contextlib", "json", "sys", "warnings", *_IMPORTS.get(case.violates, ())})
+    return Script(
+        _SCRIPT,
+        {"violates": keyed.violates, "wrong": wrong_of(keyed)},
+        {
+            "imports": "\n".join(f"import {one}" for one in modules),
+            "key": Template(_OF_FILE if is_file else _IMPORTED).substitute(module=repr(place), name=repr(name)),
+            "tensors": "\n".join([*_needed(case), tensors]),
+            "check": _CHECKS[case.violates].strip(),
+            "make": made,
+        },
+    )
+
+
+def snippet(text: str, stage: Stage, failure: Failure) -> str:
+    """The lines for an issue: the import, the tensors, and what is wrong. Raises InputError if they are not enough."""
+    del stage, failure
+    case = parse_key(text, "<key>")
+    module, _, name = case.function.rpartition(":")
+    line = _LINES.get(case.violates)
+    if line is None or module.endswith(".py") or any(one.kind in _WITHIN for one in case.tensors):
+        raise InputError(f"found a case that a snippet cannot show ({case.violates}), expected another: use --repro")
+    lines = ["import torch", *_needed(case), f"from {module} import {name}", ""]
+    if case.violates == "adds-no-guard":
+        lines += [_unbacked(case.tensors[0]).strip(), "", "", "first, second, env = unbacked()"]
+    else:
+        lines += [f"{one} = {tensor.plain}" for one, tensor in zip(_NAMES, case.tensors, strict=False)]
+    return "\n".join([*lines, line.format(key=name)]) + "\n"
+
+
+_LINES: Final[dict[PropertyName, str]] = {
+    "gives-a-key": "assert hash({key}(first)) == hash({key}(first))",
+    "adds-no-guard": "{key}(first) == {key}(second), hash({key}(first))\n"
+    "assert not env.guards and not env.replacements",
+    "tells-apart": "assert {key}(first) != {key}(second), {key}(first)",
+    "shares": "assert {key}(first) == {key}(second), ({key}(first), {key}(second))",
+}
+"""The last lines of a snippet, which fail."""
+
+
+def _needed(case: KeyCase) -> list[str]:
+    """What the expressions of the tensors need besides torch."""
+    kinds = {one.kind for one in case.tensors} if case.violates != "adds-no-guard" else set()
+    fake = ["from torch._subclasses.fake_tensor import FakeTensorMode"] if "fake" in kinds else []
+    return [*fake, *([_OWN_TENSOR] if "subclass" in kinds else [])]
+
+
+def _tensor(name: str, one: Drawn) -> str:
+    return Template(_WITHIN.get(one.kind, _PLAIN)).substitute(name=name, made=one.plain)
+
+
+def _unbacked(one: Drawn) -> str:
+    exact = "torch.empty_strided(made.shape, made.stride(), device='meta')"
+    made = exact if one.kind == "meta" else "made"
+    return Template(_UNBACKED).substitute(rank=len(one.sizes), sizes=repr(one.sizes), made=made)
 
 
 KINDS: Mapping[Kind, KindRow] = {
-    kind: KindRow(meaning, title, locate, expected, "wrong-key", about_data=kind == "key-guards")
+    kind: KindRow(
+        meaning,
+        title,
+        locate,
+        cause="wrong-key",
+        about_data=kind == "key-guards",
+        script=script,
+        snippet=snippet,
+    )
     for kind, meaning, title in (
         (
             "no-key",
@@ -96,4 +405,18 @@ KINDS: Mapping[Kind, KindRow] = {
     )
 }
 
-ORACLE = Oracle("keys", KINDS, judge, keep=keep, stages=(KEY,), by_default=False)
+STAGE: Final = OwnStage("key", run="ddefuzz.oracles.keys_run:run", label="the key function", owners="module: unknown")
+
+ORACLE = Oracle(
+    "keys",
+    "the key of a tensor distinguishes too little or too much",
+    KINDS,
+    judge,
+    keep=whole,
+    stages=(STAGE,),
+    by_default=False,
+    of_programs=False,
+    measures=Keyed,
+    facts=facts,
+    frame=frame,
+)

@@ -2,30 +2,80 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
 from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.expected import Expected
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
-from ddefuzz.execute.kernels import Kernels, worse_in
-from ddefuzz.execute.protocol import LOWER, ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Stage, measured, not_judged
+from ddefuzz.execute.worker import late
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Answer, Guard
-from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles import kernels
+from ddefuzz.oracles.kernels import Kernels, kernels_in, worse_in
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
 from ddefuzz.oracles.seen import Seen, at_guard, fewest, unknown
+from ddefuzz.program.arguments import marks_of, module_of, symbols_of
+
+STAGE: Final = OwnStage(
+    "lower",
+    run="ddefuzz.oracles.lowering:run",
+    label="inductor",
+    every=50,
+    turn=12,
+    beside=("compile", "inductor"),
+    slower=6,
+    shown_by="inductor",
+    hint="# With TORCH_LOGS=output_code, compare with maybe_mark_dynamic in place of mark_unbacked.",
+)
 
 MOST = 6
 """How many undecided guards are tried: each needs a run of inductor, and often two."""
 
 
+class Lowered(msgspec.Struct, frozen=True, tag="lowered"):
+    """The kernels that inductor's code calls for unbacked sizes, and for backed sizes. The latter are not counted if
+    guards are answered.
+    """
+
+    unbacked: Kernels
+    backed: Kernels | None = None
+
+
+def run(task: Run) -> Observation:
+    """Generate inductor's code with unbacked and with backed sizes. It is not judged if one of the two fails."""
+    observing = late("ddefuzz.execute.observe")
+    backed = Run(msgspec.structs.replace(task.subject, backed=True), task.stage)
+    if not observing.prepare(task.subject).unbacked:
+        return not_judged(task, "it has no unbacked dim that could be backed")
+    found: list[Kernels] = []
+    observation = Observation(task.stage, task.semantics, "ok")
+    for one in (task,) if task.semantics.answers else (backed, task):
+        code: list[str] = []
+        observation = observing.observe_again("inductor", one, partial(_generated, code))
+        if observation.outcome != "ok" or not code:
+            raised = observation.exceptions
+            said = raised[-1].message.partition("\n")[0] if raised else observation.reason
+            sizes = "backed" if one is backed else "unbacked"
+            return not_judged(task, f"inductor generates no code for {sizes} sizes: {said}")
+        found.append(kernels_in(code[0]))
+    return msgspec.structs.replace(observation, measured=measured(Lowered(found[-1], *found[:-1])))
+
+
+def _generated(code: list[str], capture: Any) -> None:
+    code.extend(capture.generated())
+
+
 def judge(seen: Seen) -> tuple[Failure, ...]:
     """Report the first way in which the code for unbacked sizes is worse."""
-    lowered = seen.observation.lowered
+    lowered = seen.observation.measurement(Lowered)
     found = worse_in(lowered.unbacked, lowered.backed) if lowered is not None and lowered.backed is not None else {}
     return tuple(Failure(kind, seen.observation, evidence) for kind, evidence in found.items())[:1]
 
@@ -34,7 +84,7 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     """The undecided guard that decided: with its other answer, inductor's code is not worse any more. Those of inductor
     itself are tried first. Without one, the site is the first kernel that only the code for unbacked sizes calls.
     """
-    found = failure.observation.lowered
+    found = failure.observation.measurement(Lowered)
     backed = found.backed if found is not None else None
     if found is None or backed is None:
         return unknown(seen)
@@ -46,8 +96,8 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
         before = seen.observation.semantics
         answers = tuple(Answer(one.place, not one.fallback, one.expression) for one in chosen)
         semantics = msgspec.structs.replace(before, answers=(*answers, *before.answers))
-        again = runner(Run(ProgramSubject(seen.text), LOWER, semantics))
-        return again.lowered is not None and failure.kind not in worse_in(again.lowered.unbacked, backed)
+        again = runner(Run(ProgramSubject(seen.text), STAGE.name, semantics)).measurement(Lowered)
+        return again is not None and failure.kind not in worse_in(again.unbacked, backed)
 
     suspects = tuple(sorted(seen.observation.guards, key=lambda one: one.place.file not in torch_api.INDUCTOR_FILES))
     blamed = fewest(suspects[:MOST], is_enough)
@@ -60,18 +110,92 @@ def _of_kernel(kind: Kind, unbacked: Kernels, backed: Kernels) -> Located | None
     return Located(Site("op", None, only[0]), None, kind) if only else None
 
 
-def expected(classified: Classified, same_program: bool) -> Expected:
-    """By the kernels of inductor's code a script recognizes it."""
-    del same_program
-    lowered = classified.failure.observation.lowered
+_SCRIPT: Final = '''\
+"""$title
+
+Run it as it is: it needs only torch (2.6 or later) and a C++ compiler. It prints one JSON line, and exits with
+  1  it shows: inductor's code for unbacked sizes is worse than that for backed sizes, as described at EXPECTED
+  0  it passes: it is not worse
+  3  it fails otherwise: torch.compile raises, or the code is worse in another way
+  4  it cannot be judged: eager PyTorch raises for the program, or there is no C++ compiler
+"""
+
+from __future__ import annotations
+
+$imports
+
+
+$subject
+
+def marked_inputs(mark):
+    """The inputs, with the dims marked whose sizes are dynamic."""
+    inputs = make_inputs()
+    $marks
+    return inputs
+
+
+def code_for(mark):
+    """The code that inductor generates."""
+    from torch._dynamo import config
+    from torch._inductor.utils import run_and_get_code
+
+    torch._dynamo.reset()
+    torch._inductor.config.force_disable_caches = True
+    config.capture_scalar_outputs = True
+    config.capture_dynamic_output_shape_ops = True
+    inputs = marked_inputs(mark)
+    return run_and_get_code(torch.compile(Captured(), fullgraph=True), *inputs)[1][0]
+
+
+# The rest only reads the kernels in the code.
+
+EXPECTED = $expected
+
+$functions
+
+
+def main():
+    verdict, found = "not judged", None
+    torch.set_num_threads(1)
+    with contextlib.redirect_stdout(sys.stderr):  # torch prints graphs when it fails
+        try:
+            Captured()(*make_inputs())
+            verdict = "fails otherwise"
+            from torch._dynamo import maybe_mark_dynamic
+            from torch._dynamo.decorators import mark_unbacked
+
+            unbacked, backed = kernels_in(code_for(mark_unbacked)), kernels_in(code_for(maybe_mark_dynamic))
+            worse = worse_in(unbacked, backed)
+            found = {"kind": ", ".join(worse), "kernels": str(unbacked.number)}
+            if EXPECTED["kind"] in worse:
+                verdict = "shows"
+            elif not worse:
+                verdict = "passes"
+        except Exception as error:
+            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
+            if "InvalidCxxCompiler" in str(found):
+                verdict = "not judged"
+'''
+
+
+def script(text: str, stage: Stage, failure: Failure) -> Script:
+    """The script compares inductor's code for unbacked sizes with that for backed sizes."""
+    del stage
+    lowered = failure.observation.measurement(Lowered)
     if lowered is None:
         raise InputError("found no kernels in its stored failure, expected those of inductor's code")
-    seen = {"kind": classified.failure.kind, "kernels": str(lowered.unbacked.number)}
-    return Expected("by_kernels", seen)
+    program = parse(text, "<program>").program
+    marks = (line.replace("mark_unbacked(", "mark(") for line in marks_of(symbols_of(program)))
+    return Script(
+        _SCRIPT,
+        {"kind": failure.kind, "kernels": str(lowered.unbacked.number)},
+        {"subject": module_of(program, "inductor"), "marks": "\n    ".join(marks)},
+        copied=inspect.getsource(kernels),
+    )
 
 
 KINDS: Mapping[Kind, KindRow] = {
-    kind: KindRow(meaning, title, locate, expected, "avoidable", about_data=True)
+    kind: KindRow(meaning, title, locate, cause="avoidable", about_data=True, script=script)
     for kind, meaning, title in (
         (
             "falls-back",
@@ -91,5 +215,13 @@ KINDS: Mapping[Kind, KindRow] = {
     )
 }
 
-ORACLE = Oracle("lowering", KINDS, judge, stages=(LOWER,), by_default=False)
+ORACLE = Oracle(
+    "lowering",
+    "inductor's code for unbacked sizes is worse than for backed sizes",
+    KINDS,
+    judge,
+    stages=(STAGE,),
+    by_default=False,
+    measures=Lowered,
+)
 """Not by default: if no guard decides, the site is the name of a generated kernel, which few programs share."""

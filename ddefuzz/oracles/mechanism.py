@@ -178,4 +178,12 @@ KINDS: Mapping[Kind, KindRow] = {
     ),
 }
 
-ORACLE = Oracle("mechanism", KINDS, judge, CALL_SIZES, keep, compares=True)
+ORACLE = Oracle(
+    "mechanism",
+    "explicit and size-oblivious semantics capture different programs, or only one captures",
+    KINDS,
+    judge,
+    CALL_SIZES,
+    keep,
+    compares=True,
+)

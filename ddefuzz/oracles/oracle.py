@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -14,7 +14,8 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.execute.calls import differs
-from ddefuzz.execute.protocol import APART, CHEAP_TO_CALL, Observation, Run, Runner, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, STAGES, Observation, Run, Runner, Stage
+from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.sizes import CallSize
 
@@ -34,13 +35,37 @@ Recognize: TypeAlias = Callable[[Classified, bool], Expected]
 the failure, or another one with the same signature."""
 
 
+class Script(NamedTuple):
+    """What the stand-alone script of a kind has of its own.
+
+    `text` is all of it but the end, with `$title`, `$expected`, `$stage`, and the names of `parts`; their values are
+    code. `expected` are the facts that the script compares. `copied` is the text of a module whose functions it copies
+    as `$functions`, from the line of dashes on, with its imports as `$imports`.
+    """
+
+    text: str
+    expected: Mapping[str, str]
+    parts: Mapping[str, object] = {}
+    copied: str = ""
+
+
+MakeScript: TypeAlias = Callable[[str, Stage, Failure], Script]
+"""Makes the script for the text of a program, a stage of its oracle, and the failure that a finding stores. Raises
+`InputError` if the failure lacks what the script compares.
+"""
+
+MakeSnippet: TypeAlias = Callable[[str, Stage, Failure], str]
+"""The same for a snippet, the lines that show the failure in an issue."""
+
+
 class KindRow(NamedTuple):
     """One kind of failure.
 
     `cause` is that of all its failures, or a function of one; with None, the rules of `classify.cause` decide from the
     exceptions of a failed capture. `deadly` says that what shows it ends the process. `about_data` says that it cannot
     occur if all sizes and values are static. `wrong` says that the captured program computes other values
-    than eager, takes or refuses other inputs, or fixes a size.
+    than eager, takes or refuses other inputs, or fixes a size. `script` and `snippet` are for a kind whose oracle has a
+    stage of its own; all others have those of the capture (`expected`).
     """
 
     meaning: str
@@ -51,6 +76,49 @@ class KindRow(NamedTuple):
     deadly: bool = False
     about_data: bool = False
     wrong: bool = False
+    script: MakeScript | None = None
+    snippet: MakeSnippet | None = None
+
+
+class OwnStage(NamedTuple):
+    """A stage that an oracle brings. It runs with torch's own settings.
+
+    `run` is the path (`module:function`) of the function that does a run (`Run → Observation`). It is imported in the
+    worker, because it needs torch. `label` is what an issue calls the stage. A campaign runs one in `every` of the
+    cases that call what was captured, beginning with case `turn` of these, if it has one of the stages `beside`; stages
+    of one oracle alternate. `slower` is how much longer a case may take. With `every` 0, no campaign runs it.
+
+    `owners` is the label of a test file's owners in PyTorch. `shown_by` is the capture that a snippet shows in place of
+    the stage, and `hint` the comment that says what to do with it.
+    """
+
+    name: Stage
+    run: str
+    label: str
+    every: int = 0
+    turn: int = 0
+    beside: tuple[Stage, ...] = ()
+    slower: int = 1
+    owners: str = ""
+    shown_by: Stage | None = None
+    hint: str = ""
+
+
+def whole(failure: Failure) -> Failure:
+    """The failure as it is."""
+    return failure
+
+
+def no_facts(failure: Failure) -> Iterable[tuple[str, str]]:
+    """Nothing: a finding shows what every finding has."""
+    del failure
+    return ()
+
+
+def no_frame(failure: Failure) -> Frame | None:
+    """None: the place is that of the signature."""
+    del failure
+    return None
 
 
 def only_differing(failure: Failure) -> Failure:
@@ -60,27 +128,35 @@ def only_differing(failure: Failure) -> Failure:
 
 
 class Oracle(NamedTuple):
-    """One oracle.
+    """One oracle. `about` says in `--help` what it reports.
 
     `judge` reports the failures in what was seen of a program. `calls` are the sizes at which it needs calls of the
     captured program. Without any, it judges the capture itself. `keep` is the part of a failure that a finding stores;
     later runs call the program at the sizes of the calls in it. `compares` says that it needs the run under other
-    semantics too. `stages` are those that it judges; without any, all stages that capture a program once. `by_default`
-    says that campaigns use it unless `--oracle` chooses.
+    semantics too. `stages` are its own; without any, it judges all that capture a program once. `by_default` says that
+    campaigns use it unless `--oracle` chooses, `of_programs` that it judges programs and models.
+
+    `measures` is the record that its stages measure (`Observation.measurement`), `facts` gives what a finding shows of
+    it, with labels, and `frame` the line that a finding shows, if the oracle knows it.
     """
 
     name: str
+    about: str
     kinds: Mapping[Kind, KindRow]
     judge: Callable[[Seen], tuple[Failure, ...]]
     calls: tuple[CallSize, ...] = ()
     keep: Callable[[Failure], Failure] = only_differing
     compares: bool = False
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[OwnStage, ...] = ()
     by_default: bool = True
+    of_programs: bool = True
+    measures: type[msgspec.Struct] | None = None
+    facts: Callable[[Failure], Iterable[tuple[str, str]]] = no_facts
+    frame: Callable[[Failure], Frame | None] = no_frame
 
     def is_for(self, stage: Stage) -> bool:
         """Whether it judges runs in a stage."""
-        return stage in self.stages if self.stages else stage not in APART
+        return stage in (one.name for one in self.stages) if self.stages else stage in STAGES
 
 
 def attributed(oracle: Oracle, failure: Failure, seen: Seen, runner: Runner) -> Classified:

@@ -12,10 +12,10 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.protocol import (
-    APART,
     CHEAP_TO_CALL,
     EXPLICIT,
     SIZE_OBLIVIOUS,
+    STAGES,
     Observation,
     ProgramSubject,
     Run,
@@ -31,7 +31,7 @@ from ddefuzz.oracles import capture
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.seen import Seen
-from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of
+from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of, own_stage
 from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
 
@@ -43,6 +43,20 @@ SAMPLED, ALIKE_SAMPLED = 2, 8
 """In a campaign, one of so many programs is run with size-oblivious semantics too, and one of so many if the two differ
 only in memory formats. A second capture costs as much as the first, and guards come again in other programs.
 """
+
+
+def observe(run: Run) -> Observation:
+    """Do one run in this process, in a stage of an oracle too. It is also a task of a worker.
+
+    Raises InputError if the subject cannot be used and UnsupportedError if this torch cannot be watched.
+    """
+    observing, own = late("ddefuzz.execute.observe"), own_stage(run.stage)
+    if own is None:
+        observed: Observation = observing.observe(run)
+        return observed
+    module, _, name = own.run.partition(":")
+    observed = observing.observe_own(run, getattr(late(module), name))
+    return observed
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -186,7 +200,7 @@ def calls_in(
     """The sizes at which the oracles need calls of what a stage captured. User code is called with its own
     arguments only.
     """
-    if stage in APART:
+    if stage not in STAGES:
         names = set(oracles)
         return next((one.calls for one in ORACLES if one.name in names and one.is_for(stage)), ())
     if stage not in called:
@@ -222,11 +236,10 @@ class Tried(msgspec.Struct, frozen=True):
 
 def judge_run(trial: Trial) -> Tried:
     """Run and judge, as a task of a worker."""
-    runner: Runner = late("ddefuzz.execute.observe").observe
-    seen = look(trial.run, safe(runner), trial.others if comparing(trial.oracles) else (), sampled=trial.sampled)
+    seen = look(trial.run, safe(observe), trial.others if comparing(trial.oracles) else (), sampled=trial.sampled)
     failures = [
-        *classified(seen[0], runner, trial.oracles),
-        *(one for more in seen[1:] for one in classified(more, runner, comparing(trial.oracles))),
+        *classified(seen[0], observe, trial.oracles),
+        *(one for more in seen[1:] for one in classified(more, observe, comparing(trial.oracles))),
     ]
     return Tried(seen[0].observation, tuple(failures))
 

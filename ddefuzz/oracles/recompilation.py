@@ -6,27 +6,45 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from ddefuzz.classify.anchor import short_anchor
 from ddefuzz.classify.chain import Located
-from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.evidence import NUMBER_METHODS
-from ddefuzz.classify.expected import Expected
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Cause
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import REPEATED, Observation, Runner
-from ddefuzz.execute.repeated import Repeated
+from ddefuzz.execute.protocol import Observation, Runner, Stage, measured
 from ddefuzz.instrument.events import Constraint, Raised
 from ddefuzz.instrument.truth import parsed
-from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.ops.catalogue import parse
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
 from ddefuzz.oracles.seen import Seen, unknown
+from ddefuzz.program.arguments import short_value, tuple_of, values_of
+from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.sizes import REPEATED_SIZES
+from ddefuzz.program.text import print_function
+
+Mode: TypeAlias = Literal["default", "dynamic", "marked", "unbacked"]
+"""
+default   torch.compile with its own settings: the first size is static, then automatic dynamic shapes
+dynamic   torch.compile(dynamic=True)
+marked    every dim that differs between the calls is marked dynamic
+unbacked  every dim that differs between the calls is marked unbacked; dims of one size share a symbol
+"""
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+MODE_OF: Final[Mapping[Stage, Mode]] = {"recompile": "default", "recompile-dynamic": "dynamic"}
+"""The mode of torch.compile in each stage of this oracle."""
+
+_DYNAMIC: Final[Mapping[Mode, str]] = {"default": "None", "dynamic": "True"}
+"""The argument `dynamic` of torch.compile. With None, torch's own default, the first graph is static."""
 
 KIND: Kind = "recompiles"
 
@@ -52,9 +70,32 @@ _FROM: Mapping[type[ast.cmpop], tuple[int, ...]] = {
 """The numbers that a comparison has if it separates the sizes 0 and 1 from others, or from each other."""
 
 
+class Repeated(msgspec.Struct, frozen=True, omit_defaults=True, tag="repeated"):
+    """What a sequence of calls did. `compiled` are the calls that compiled something, by their number.
+
+    `allowed` is the number of compilations that the policy allows, `shareable` are the calls that could have shared a
+    graph. `guard` is the guard that was false at the first call that should have reused a graph, `failed` the same with
+    the stacks of the code that made it; without `failed`, it is an equality of two sizes that torch assumes because
+    they are the same in one call. `error` is what ended the sequence, `raised` the data-dependent error of it.
+    """
+
+    compiled: tuple[int, ...]
+    allowed: int
+    shareable: tuple[tuple[int, ...], ...] = ()
+    guard: str = ""
+    failed: Constraint | None = None
+    error: str = ""
+    raised: Raised | None = None
+
+    @property
+    def is_above(self) -> bool:
+        """Whether more was compiled than the policy allows."""
+        return len(self.compiled) > self.allowed
+
+
 def judge(seen: Seen) -> tuple[Failure, ...]:
     """Report more compilations than the policy allows, if a guard over sizes is the reason."""
-    repeated = seen.observation.repeated
+    repeated = seen.observation.measurement(Repeated)
     if repeated is None or not repeated.is_above or repeated.failed is None or asks_for_0_or_1(repeated.guard):
         return ()
     return (Failure(KIND, seen.observation, _said(seen.observation, repeated)),)
@@ -62,7 +103,7 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
 
 def asks_for_0_or_1(guard: str) -> bool:
     """Whether a guard asks if a computed size is 0 or 1. torch tells such sizes apart on purpose, as those of arguments
-    (`execute.recompiling.POLICY`). `Eq(Mod(n, 4), 0)` asks whether one number divides another.
+    (`recompilation_run.POLICY`). `Eq(Mod(n, 4), 0)` asks whether one number divides another.
     """
     match parsed(guard):
         case ast.Call(ast.Name(name), [left, right], []) if name in _NAME:
@@ -88,7 +129,7 @@ def _said(observation: Observation, repeated: Repeated) -> str:
 def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     """The code that made the guard which was false at a call that should have reused a graph."""
     del runner
-    repeated = failure.observation.repeated
+    repeated = failure.observation.measurement(Repeated)
     if repeated is None or repeated.failed is None:
         return unknown(seen)
     found, frame = site(as_raised(repeated.failed))
@@ -109,19 +150,19 @@ def keep(failure: Failure) -> Failure:
     What the later calls do does not change what the first ones did.
     """
     observation = failure.observation
-    repeated = observation.repeated
+    repeated = observation.measurement(Repeated)
     if repeated is None or not repeated.is_above:
         return failure
     most = repeated.allowed + 1
     number = repeated.compiled[most - 1] + 1
     fewer = msgspec.structs.replace(repeated, compiled=repeated.compiled[:most])
-    kept = msgspec.structs.replace(observation, calls=observation.calls[:number], repeated=fewer)
+    kept = msgspec.structs.replace(observation, calls=observation.calls[:number], measured=measured(fewer))
     return msgspec.structs.replace(failure, observation=kept, evidence=_said(kept, fewer))
 
 
 def cause(failure: Failure) -> Cause:
     """Whose code made the guard, and whether it asked for a plain number."""
-    repeated = failure.observation.repeated
+    repeated = failure.observation.measurement(Repeated)
     if repeated is None or repeated.failed is None:
         return "unclassified"
     found, _ = site(as_raised(repeated.failed))
@@ -130,15 +171,109 @@ def cause(failure: Failure) -> Cause:
     return "int-required" if repeated.failed.method in NUMBER_METHODS else "avoidable"
 
 
-def expected(classified: Classified, same_program: bool) -> Expected:
-    """By how many compilations a script recognizes it."""
-    del same_program
-    failure = classified.failure
-    repeated = failure.observation.repeated
+_SCRIPT: Final = '''\
+"""$title
+
+Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, and exits with
+  1  it shows: more calls compile a graph than needed (see EXPECTED)
+  0  it passes: no more calls compile a graph than needed
+  3  it fails otherwise: torch.compile raises
+  4  it cannot be judged: eager PyTorch raises for the program
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+
+import torch
+
+
+$function
+
+
+def inputs_of_calls():
+    """The inputs of each call. They differ in sizes and values alone."""
+    return [$calls]
+
+
+EXPECTED = $expected
+
+
+def compiling_calls():
+    """How many of the calls compile a graph."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(program, backend=backend, dynamic=$dynamic)
+    number = 0
+    for inputs in inputs_of_calls():
+        before = len(graphs)
+        compiled(*inputs)
+        number += len(graphs) > before
+    return number
+
+
+def main():
+    verdict, found = "not judged", None
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            for inputs in inputs_of_calls():
+                program(*inputs)
+            verdict = "fails otherwise"
+            number = compiling_calls()
+            found = {"compilations": str(number)}
+            verdict = "shows" if number > int(EXPECTED["needed"]) else "passes"
+        except Exception as error:
+            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
+'''
+
+
+def script(text: str, stage: Stage, failure: Failure) -> Script:
+    """The script counts the compilations over calls at the sizes of the failure."""
+    repeated, program = _counted(stage, failure), parse(text, "<program>").program
+    calls = [values_of(at_data_size(program, call.size), "compile") for call in failure.observation.calls]
+    return Script(
+        _SCRIPT,
+        {"compilations": str(len(repeated.compiled)), "needed": str(repeated.allowed)},
+        {
+            "function": print_function(program),
+            "calls": "".join(f"({''.join(f'{value}, ' for value in values)}), " for values in calls),
+            "dynamic": _DYNAMIC[MODE_OF[stage]],
+        },
+    )
+
+
+def snippet(text: str, stage: Stage, failure: Failure) -> str:
+    """The lines that call a compiled function at those sizes, and count its compilations."""
+    repeated, program = _counted(stage, failure), parse(text, "<program>").program
+    called = [map(short_value, at_data_size(program, call.size).inputs) for call in failure.observation.calls]
+    lines = [
+        "import torch",
+        "from torch._dynamo.testing import CompileCounter",
+        "",
+        f"def program({', '.join(item.name for item in program.inputs)}):",
+        *print_function(program).splitlines()[1:],
+        "",
+        "counter = CompileCounter()",
+        f"compiled = torch.compile(program, backend=counter, dynamic={_DYNAMIC[MODE_OF[stage]]})",
+        *(f"compiled(*{tuple_of(list(values))})" for values in called),
+        f"assert counter.frame_count <= {repeated.allowed}, counter.frame_count",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _counted(stage: Stage, failure: Failure) -> Repeated:
+    repeated = failure.observation.measurement(Repeated)
     if repeated is None:
         raise InputError("found no count of compilations in its stored failure, expected one")
-    seen = {"compilations": str(len(repeated.compiled)), "needed": str(repeated.allowed)}
-    return Expected("by_count", seen, sizes=tuple(call.size for call in failure.observation.calls))
+    if stage not in MODE_OF:
+        raise InputError(f"found the stage {stage}, expected one of {', '.join(MODE_OF)}")
+    return repeated
 
 
 KINDS: Mapping[Kind, KindRow] = {
@@ -146,10 +281,31 @@ KINDS: Mapping[Kind, KindRow] = {
         "torch.compile compiles a function again for other sizes, and nothing in it needs that",
         "{site} makes torch.compile compile again: {evidence}",
         locate,
-        expected,
-        cause,
+        cause=cause,
         about_data=True,
+        script=script,
+        snippet=snippet,
     ),
 }
 
-ORACLE = Oracle("recompilation", KINDS, judge, REPEATED_SIZES, keep, stages=tuple(REPEATED))
+ORACLE = Oracle(
+    "recompilation",
+    "torch.compile compiles again for other sizes without need",
+    KINDS,
+    judge,
+    REPEATED_SIZES,
+    keep,
+    stages=tuple(
+        OwnStage(
+            stage,
+            run="ddefuzz.oracles.recompilation_run:run",
+            label=label,
+            every=10,
+            turn=5,
+            beside=("compile", "aot", "inductor"),
+            owners="module: dynamo",
+        )
+        for stage, label in zip(MODE_OF, ("torch.compile", "torch.compile(dynamic=True)"), strict=True)
+    ),
+    measures=Repeated,
+)

@@ -83,4 +83,11 @@ KINDS: Mapping[Kind, KindRow] = {
     ),
 }
 
-ORACLE = Oracle("specialization", KINDS, judge, CALL_SIZES, only_the_call)
+ORACLE = Oracle(
+    "specialization",
+    "an unbacked size is replaced by a number, or its range is too narrow",
+    KINDS,
+    judge,
+    CALL_SIZES,
+    only_the_call,
+)

@@ -3,48 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import Runner
+from ddefuzz.execute.protocol import STAGES, Runner, Stage
 from ddefuzz.internal import guarded
-from ddefuzz.oracles import (
-    agreement,
-    assertions,
-    capture,
-    growth,
-    keys,
-    lowering,
-    mechanism,
-    recompilation,
-    specialization,
-)
-from ddefuzz.oracles.oracle import KindRow, Oracle, attributed
+from ddefuzz.oracles import capture
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, attributed
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
-ORACLES: tuple[Oracle, ...] = (
-    capture.ORACLE,
-    agreement.ORACLE,
-    specialization.ORACLE,
-    assertions.ORACLE,
-    mechanism.ORACLE,
-    recompilation.ORACLE,
-    growth.ORACLE,
-    lowering.ORACLE,
-    keys.ORACLE,
+NAMES: tuple[str, ...] = (
+    "capture",
+    "agreement",
+    "specialization",
+    "assertions",
+    "mechanism",
+    "recompilation",
+    "growth",
+    "lowering",
+    "keys",
 )
-"""All oracles, in the order in which their failures are reported."""
+"""All oracles, in the order in which their failures are reported. Each is the module of this name."""
 
-NAMES: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES)
+ORACLES: tuple[Oracle, ...] = tuple(import_module(f"ddefuzz.oracles.{name}").ORACLE for name in NAMES)
 
-OF_PROGRAMS: tuple[str, ...] = tuple(name for name in NAMES if name != keys.ORACLE.name)
+OF_PROGRAMS: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES if oracle.of_programs)
 """The oracles that judge programs and models."""
 
 BY_DEFAULT: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES if oracle.by_default)
 """The oracles of a campaign that chooses none."""
+
+
+def stages() -> tuple[Stage, ...]:
+    """All stages: the captures, then those that oracles bring."""
+    return (*STAGES, *(stage.name for oracle in ORACLES for stage in oracle.stages))
+
+
+def own_stage(name: Stage | None) -> OwnStage | None:
+    """The stage of this name that an oracle brings; None if none does."""
+    return next((stage for oracle in ORACLES for stage in oracle.stages if stage.name == name), None)
+
+
+def check_stored(failures: Iterable[Failure]) -> None:
+    """Raises `InputError` for a stored failure in a stage or with a measurement that no oracle knows."""
+    records = [oracle.measures for oracle in ORACLES if oracle.measures is not None]
+    for observation in (failure.observation for failure in failures):
+        if observation.stage not in stages():
+            raise InputError(f"found the stage {observation.stage!r}, expected one of {', '.join(stages())}")
+        if observation.measured is not None and not any(map(observation.measurement, records)):
+            raise InputError(f"found a measurement of type {observation.measured.get('type')!r}, expected a known one")
 
 
 def kinds() -> dict[Kind, KindRow]:

@@ -10,9 +10,9 @@ from string import Template
 from typing import Final
 
 from ddefuzz.classify.expected import Expected
+from ddefuzz.program.arguments import MARKED, at_size, marks_of, module_of, symbols_of, values_of
 from ddefuzz.program.model import Program
-from ddefuzz.repro.arguments import MARKED, at_size, marks_of, symbols_of, values_of
-from ddefuzz.repro.emitted import ENDING, emitted, source_of, subject_of
+from ddefuzz.repro.emitted import ENDING, emitted, source_of
 
 _EXPORT: Final = """
 def capture():
@@ -152,7 +152,7 @@ def call_script(program: Program, stage: str, expected: Expected, title: str) ->
         _SCRIPT,
         title,
         imports=imports,
-        subject=subject_of(program, stage, "The inputs with which it is captured."),
+        subject=module_of(program, stage, "The inputs with which it is captured."),
         called="".join(f"{value}, " for value in values_of(resized, stage, kept)),
         what=f"Their data size is `{expected.size}`.",
         marking=Template(_MARKED).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else "",

@@ -15,7 +15,8 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CallableSubject, Stage, Subject
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
-from ddefuzz.repro.emitted import ENDING, emitted, subject_of
+from ddefuzz.program.arguments import module_of
+from ddefuzz.repro.emitted import ENDING, emitted
 from ddefuzz.repro.script import CAPTURES, EAGER_CHECK, marking_of
 
 _MODULE: Final = Template(
@@ -163,7 +164,7 @@ def case_script(subject: Subject, stage: Stage, kind: str, title: str) -> str:
         inputs = f"{marked}, dynamic_shapes=shapes()" if stage in _MASKED else marked
     else:
         program = catalogue.parse(subject.text, title).program
-        text, marking = subject_of(program, stage), marking_of(program, stage)
+        text, marking = module_of(program, stage), marking_of(program, stage)
         inputs, eager = marked if marking else "make_inputs()", "" if stage == "eager" else EAGER_CHECK
     return emitted(
         _SCRIPT,

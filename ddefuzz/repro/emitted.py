@@ -1,4 +1,4 @@
-"""The common parts of emitted scripts: the program and its inputs, how they end, and how their text is assembled."""
+"""The common parts of emitted scripts: how they end, and how their text is assembled."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Final
 import black
 
 from ddefuzz.escape import one_line
-from ddefuzz.program.model import Program
-from ddefuzz.program.text import print_function
-from ddefuzz.repro.arguments import body_of, fresh, parameters_of, values_of
 
 WIDTH: Final = 120
 
@@ -25,21 +22,6 @@ if __name__ == "__main__":
     sys.exit(main())
 """
 """The end of `main` in a script: it prints the verdict, and returns the exit code."""
-
-_SUBJECT: Final = Template(
-    """\
-$function
-
-
-class Captured(torch.nn.Module):
-    def forward($parameters):
-        $body
-
-
-def make_inputs():
-    ${about}return ($values)
-"""
-)
 
 MARKER: Final = "# ---\n"
 """The line of a module after which its text goes into scripts."""
@@ -61,14 +43,3 @@ def source_of(module: str, *more: str) -> tuple[str, str]:
     lines = {*own, "import contextlib", "import json", "import sys", *more} - {"import torch"}
     standard = sorted(lines, key=lambda line: (line.startswith("from "), line))
     return "\n".join([*standard, "", "import torch"]), functions
-
-
-def subject_of(program: Program, stage: str, about: str = "") -> str:
-    """The program, the module that is captured, and its inputs. `about` is the docstring of `make_inputs`."""
-    return _SUBJECT.substitute(
-        function=print_function(program),
-        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
-        body="\n        ".join(body_of(program, stage)),
-        values="".join(f"{value}, " for value in values_of(program, stage)),
-        about=f'"""{about}"""\n    ' if about else "",
-    )

@@ -12,10 +12,10 @@ from string import Template
 from typing import Final
 
 from ddefuzz.classify.expected import Expected, Recognizer
+from ddefuzz.program.arguments import MARKED, marks_of, module_of, symbols_of
 from ddefuzz.program.model import Program
 from ddefuzz.repro import by_message, by_native, by_python
-from ddefuzz.repro.arguments import MARKED, marks_of, symbols_of
-from ddefuzz.repro.emitted import ENDING, WIDTH, emitted, source_of, subject_of
+from ddefuzz.repro.emitted import ENDING, WIDTH, emitted, source_of
 
 _EXPORT: Final = """
 def capture():
@@ -193,7 +193,7 @@ def repro_script(program: Program, stage: str, expected: Expected, title: str) -
         _SCRIPT,
         title,
         imports=imports,
-        subject=subject_of(program, stage),
+        subject=module_of(program, stage),
         marking=marking,
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
         expected=repr(expected.seen),

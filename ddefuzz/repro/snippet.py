@@ -11,18 +11,24 @@ from typing import Final
 
 from ddefuzz.classify.expected import Expected
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CAPTURE_STAGES, GROW, KEY, LOWER, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings.model import Finding
-from ddefuzz.oracles.table import oracle_of
-from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.model import Constant, Input, Program, functions_in
-from ddefuzz.program.recipes import input_expression
-from ddefuzz.program.resize import at_data_size
+from ddefuzz.oracles.table import oracle_of, own_stage, row_of
+from ddefuzz.program.arguments import (
+    COMPILED,
+    MARKED,
+    at_size,
+    body_of,
+    fresh,
+    masks_of,
+    parameters_of,
+    short_value,
+    symbols_of,
+    tuple_of,
+)
+from ddefuzz.program.model import Program, functions_in
 from ddefuzz.program.text import print_function
-from ddefuzz.repro.arguments import COMPILED, MARKED, at_size, body_of, fresh, masks_of, parameters_of, symbols_of
-from ddefuzz.repro.count_script import DYNAMIC
-from ddefuzz.repro.finding import case_of, expected_of, program_of
-from ddefuzz.repro.key_script import key_snippet
+from ddefuzz.repro.finding import expected_of, program_of, text_of
 
 MOST_LINES: Final = 15
 
@@ -43,16 +49,6 @@ _CONFIG: Final = (
 )
 """The settings that torch.compile needs for data-dependent sizes. Export needs none."""
 
-_CAPTURED_BY: Final[dict[Stage, Stage]] = {GROW: "export", LOWER: "inductor"}
-"""The captures in the stages that have no name in torch."""
-
-_COMPARE: Final = "# With TORCH_LOGS=output_code, compare with maybe_mark_dynamic in place of mark_unbacked."
-
-_REPEAT: Final = "# Repeat the lines of the program 16 and 64 times, and compare the seconds of the two exports."
-
-_APART: Final[dict[Stage, str]] = {LOWER: _COMPARE, GROW: _REPEAT}
-"""What to do with the capture in those stages."""
-
 _NOT_RETURNED: Final = frozenset({"mutation", "gradient"})
 """Differences that no comparison of results shows."""
 
@@ -62,8 +58,6 @@ _NO_FAKE_CACHE: Final = "torch._dynamo.config.fake_tensor_cache_enabled = False"
 _NO_KEPT_FILES: Final = "torch._inductor.config.force_disable_caches = True"
 """For inductor: what another program with equal code left on the disk may pass."""
 
-_DEFAULT_FLOAT: Final = ("torch.randn(", "torch.rand(", "torch.ones(", "torch.zeros(")
-
 
 def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     """The lines for a finding's smallest program, in the stage in which it was confirmed unless `stage` is
@@ -72,20 +66,18 @@ def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
     Raises `InputError` if there would be more than `MOST_LINES` lines, and for a finding of a stage without a
     capture.
     """
-    if finding.stage == KEY:
-        return key_snippet(case_of(finding))
-    program, shown = program_of(finding), stage or finding.stage
-    if shown in DYNAMIC:
-        return "\n".join(_compiled(program, DYNAMIC[shown], expected_of(finding))) + "\n"
-    if shown in _APART:
-        return f"{_APART[shown]}\n{capture_snippet(finding)}"
+    snippet, shown, own = row_of(finding.kind).snippet, stage or finding.stage, own_stage(finding.stage)
+    if snippet is not None and finding.evidence is not None and shown is not None:
+        return snippet(text_of(finding), shown, finding.evidence)
+    if own is not None and own.hint:
+        return f"{own.hint}\n{capture_snippet(finding)}"
     return _text(finding, shown, _expected_call(finding))
 
 
 def capture_snippet(finding: Finding) -> str:
     """The lines that capture a finding's smallest program, and do nothing else."""
-    stage = finding.stage
-    return _text(finding, _CAPTURED_BY.get(stage, stage) if stage is not None else None, None)
+    own = own_stage(finding.stage)
+    return _text(finding, finding.stage if own is None else own.shown_by, None)
 
 
 def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str:
@@ -103,22 +95,6 @@ def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str
         if len(lines) <= MOST_LINES:
             return "\n".join(lines) + "\n"
     raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
-
-
-def _compiled(program: Program, dynamic: str, expected: Expected) -> list[str]:
-    """The lines that call a compiled function at several sizes and count its compilations."""
-    called = [_inputs(at_data_size(program, size), "compile", {}, spread=False)[0] for size in expected.sizes]
-    return [
-        "import torch",
-        "from torch._dynamo.testing import CompileCounter",
-        "",
-        *_function(program, "compile", [line.strip() for line in print_function(program).splitlines()[1:]]),
-        "",
-        "counter = CompileCounter()",
-        f"compiled = torch.compile(program, backend=counter, dynamic={dynamic})",
-        *(f"compiled(*{inputs.removeprefix('inputs = ')})" for inputs in called),
-        f"assert counter.frame_count <= {expected.seen['needed']}, counter.frame_count",
-    ]
 
 
 def _expected_call(finding: Finding) -> Expected | None:
@@ -237,17 +213,11 @@ def _joined(lines: list[str]) -> list[str]:
 
 
 def _inputs(program: Program, stage: Stage, kept: Mapping[str, int], *, spread: bool) -> list[str]:
-    values = [*map(_value, program.inputs), *masks_of(program, stage, kept)]
-    line = f"inputs = ({', '.join(values)}{',' if len(values) == 1 else ''})"
+    values = [*map(short_value, program.inputs), *masks_of(program, stage, kept)]
+    line = f"inputs = {tuple_of(values)}"
     if len(line) <= WIDTH or not spread:
         return [line]
     return ["inputs = (", *(f"    {value}," for value in values), ")"]
-
-
-def _value(item: Input) -> str:
-    """An input with the values of this run, so that no generator is needed."""
-    text = print_expression(input_expression(item, Constant("None"))).replace(", generator=None", "")
-    return text.replace(", dtype=torch.float32", "", 1) if text.startswith(_DEFAULT_FLOAT) else text
 
 
 def _marks(program: Program) -> list[str]:

@@ -24,10 +24,10 @@ from ddefuzz.escape import (
     python_comment,
     python_docstring,
 )
-from ddefuzz.execute.protocol import APART, GROW, KEY, LOWER, Stage
+from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.model import Finding
-from ddefuzz.oracles.table import oracle_of, row_of
-from ddefuzz.repro.finding import expected_of
+from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of
+from ddefuzz.repro.finding import expected_of, own_script
 from ddefuzz.repro.snippet import capture_snippet, finding_snippet
 
 LABEL: Final = "topic: fuzzer"
@@ -39,20 +39,10 @@ OWNERS: Final[dict[Stage, str]] = {
     "compile": "module: dynamo",
     "aot": "module: aotdispatch",
     "inductor": "module: inductor",
-    "recompile": "module: dynamo",
-    "recompile-dynamic": "module: dynamo",
-    KEY: "module: unknown",
 }
-"""The label of a test file's owners by stage (`tools/linter/adapters/testowners_linter.py` of torch)."""
-
-SAID: Final[dict[Stage, str]] = {
-    "recompile": "torch.compile",
-    "recompile-dynamic": "torch.compile(dynamic=True)",
-    GROW: "torch.export",
-    LOWER: "inductor",
-    KEY: "the key function",
-}
-"""What an issue calls a stage whose name only ddefuzz has."""
+"""The label of a test file's owners by stage (`tools/linter/adapters/testowners_linter.py` of torch). An oracle names
+those of its stages.
+"""
 
 
 class Parts(NamedTuple):
@@ -112,7 +102,8 @@ def _is_failed_capture(finding: Finding) -> bool:
 
 def _problem(finding: Finding) -> str:
     """The sentence before the snippet: for a failed capture where it fails, for any other kind its meaning."""
-    stages = markdown_text(", ".join(SAID.get(stage, stage) for stage in finding.stages))
+    own = {stage: own_stage(stage) for stage in finding.stages}
+    stages = markdown_text(", ".join(stage if row is None else row.label for stage, row in own.items()))
     if _is_failed_capture(finding):
         return f"Capturing this program fails in {stages}:"
     meaning = row_of(finding.kind).meaning
@@ -137,7 +128,8 @@ def _blame(finding: Finding, site: str) -> str:
 def _snippet(finding: Finding) -> str:
     """The lines that show the failure. If only the captured graph shows it, the lines that capture the program."""
     try:
-        expected_of(finding)
+        if own_script(finding, finding.stage) is None:
+            expected_of(finding)
     except InputError:
         return capture_snippet(finding)
     return finding_snippet(finding)
@@ -196,12 +188,12 @@ def unit_test(finding: Finding) -> str:
     """A test in the style of PyTorch's own, which is expected to fail until the finding is fixed. Raises `InputError`
     if no test shows it.
     """
-    stage = _stage(finding)
-    parts = parts_of(finding_snippet(finding, stage))
+    owners = _owners(finding)
+    parts = parts_of(finding_snippet(finding))
     name = _words(finding, "_").lower()
     imports = sorted({*parts.imports, "import torch"} - {"import torch"})
     lines = [
-        f'# Owner(s): ["{OWNERS[stage]}"]',
+        f'# Owner(s): ["{owners}"]',
         "",
         "import unittest",
         "",
@@ -275,16 +267,16 @@ def parts_of(snippet: str) -> Parts:
     return Parts(tuple(imports), "\n\n".join(definitions), tuple(body))
 
 
-def _stage(finding: Finding) -> Stage:
-    stage = finding.stage
-    if stage is None or stage not in OWNERS:
-        raise InputError(f"{finding.id}: found the stage {stage}, expected one of {', '.join(OWNERS)}")
-    return stage
+def _owners(finding: Finding) -> str:
+    owners = OWNERS | {stage.name: stage.owners for oracle in ORACLES for stage in oracle.stages if stage.owners}
+    if finding.stage not in owners:
+        raise InputError(f"{finding.id}: found the stage {finding.stage}, expected one of {', '.join(owners)}")
+    return owners[finding.stage]
 
 
 def _words(finding: Finding, between: str) -> str:
     """A name in Python for the finding: its op, and that a size is unbacked; without one, the kind."""
     op = (finding.shown_ops or (str(finding.site),))[0]
-    last = finding.kind if finding.stage in APART else "unbacked"
+    last = "unbacked" if own_stage(finding.stage) is None else finding.kind
     words = re.findall(r"[A-Za-z0-9]+", f"{op.removeprefix('torch.')} {last}")
     return between.join(word[:1].upper() + word[1:] for word in words)

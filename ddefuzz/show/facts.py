@@ -11,6 +11,7 @@ from ddefuzz.execute.calls import Ended
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.rows import id_of, sequence_of
+from ddefuzz.oracles.table import oracle_of
 from ddefuzz.show.meanings import VERDICTS
 
 RAN: dict[ControlOutcome, str] = {
@@ -34,7 +35,7 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("code at the site", finding.anchor),
         ("condition", _undecided(finding)),
         ("calls", "\n".join(_calls(finding))),
-        *_keyed(finding),
+        *(oracle_of(finding.kind).facts(finding.evidence) if finding.evidence is not None else ()),
         ("reached by", ", ".join(finding.shown_ops)),
         ("also reached by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
         ("depends on data", _depends_on_data(finding)),
@@ -57,19 +58,6 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("former ids", ", ".join(finding.former)),
         ("links", "\n".join(finding.links)),
     )
-
-
-def _keyed(finding: Finding) -> Iterator[tuple[str, str]]:
-    """What a key function did with the tensors of a case."""
-    keyed = finding.evidence.observation.keyed if finding.evidence is not None else None
-    if keyed is None:
-        return
-    yield "violates", f"{keyed.violates}: {keyed.why}"
-    yield "defined at", f"{keyed.defined.file}:{keyed.defined.line}"
-    if keyed.asked is not None:
-        yield "asks at", f"{keyed.asked.file}:{keyed.asked.line}"
-    yield "tensors", "\n".join(keyed.tensors)
-    yield "keys", "\n".join(keyed.keys)
 
 
 def _time(first: str, last: str) -> str:

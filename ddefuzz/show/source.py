@@ -8,8 +8,8 @@ from typing import NamedTuple
 from ddefuzz.answers.installed import source_of
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.findings.model import Finding
-from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.capture import KINDS, classify
+from ddefuzz.oracles.table import oracle_of
 from ddefuzz.repro.snippet import finding_snippet
 
 AROUND = 3
@@ -39,13 +39,9 @@ def site_lines(finding: Finding) -> Lines | None:
     """The lines of the installed torch around a Python site. None if it is C++, or another version of torch."""
     if finding.evidence is None:
         return None
-    keyed = finding.evidence.observation.keyed
-    if keyed is not None:
-        frame: Frame | None = keyed.asked or keyed.defined
-    elif finding.evidence.kind in KINDS:
+    frame = oracle_of(finding.kind).frame(finding.evidence)
+    if frame is None and finding.evidence.kind in KINDS:
         frame = classify(finding.evidence).frame
-    else:
-        return None
     source = source_of(frame.file) if frame is not None and frame.file.endswith(".py") else None
     if frame is None or source is None:
         return None

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.execute.repeated import MODES, Mode
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.model import Sighting
+from ddefuzz.oracles.recompilation import MODES, Mode
 
 SCHEMA = "ddefuzz.recompiles/1"
 

@@ -12,17 +12,16 @@ from typing import Any, NamedTuple
 import torch
 
 from ddefuzz.classify.site import USER_SITE, site
-from ddefuzz.execute.observe import captured_output, observe
-from ddefuzz.execute.protocol import EXPLICIT, REPEATED, ProgramSubject, Stage
-from ddefuzz.execute.recompiling import count
-from ddefuzz.execute.repeated import Mode, Repeated
+from ddefuzz.execute.observe import captured_output
+from ddefuzz.execute.protocol import EXPLICIT, ProgramSubject, Stage
 from ddefuzz.execute.subject import prepare
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
 from ddefuzz.oracles import recompilation
-from ddefuzz.oracles.program import judge_program
-from ddefuzz.oracles.recompilation import as_raised
+from ddefuzz.oracles.program import judge_program, observe
+from ddefuzz.oracles.recompilation import MODE_OF, Mode, Repeated, as_raised
+from ddefuzz.oracles.recompilation_run import count
 from ddefuzz.sweep.recompile_model import Described, DescribeTask, Form, Owner, Recompiled, RecompileTask, Row
 from ddefuzz.sweep.recompile_modules import MODULES, Made
 from ddefuzz.sweep.recompile_sequence import UnsizedError, ops, sequenced
@@ -45,7 +44,7 @@ def describe(_: DescribeTask) -> Described:
     return Described(str(torch.__version__), tuple(sorted((*ops(), *MODULES))))
 
 
-STAGE: dict[Mode, Stage] = {mode: stage for stage, mode in REPEATED.items()}
+STAGE: dict[Mode, Stage] = {mode: stage for stage, mode in MODE_OF.items()}
 """The stages in which a needless compilation becomes a finding, by their mode."""
 
 

@@ -21,13 +21,14 @@ from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.execute.journal import last_of_case
 from ddefuzz.execute.pool import Future, Lost, lost_observation
-from ddefuzz.execute.protocol import ALL_STAGES, EXPLICIT, SIZE_OBLIVIOUS, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.internal import guarded
 from ddefuzz.ops.catalogue import OPS, parse
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.spec import OpSpec
+from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.program.text import digest
 from ddefuzz.sweep.status import with_status
@@ -215,7 +216,7 @@ class Sweep:
     def _lost(self, op: Op, task: SweepTask, lost: Lost, before: tuple[str, ...]) -> None:
         """Record what ended the worker, and sweep the op again without that program."""
         doing = last_of_case(self.journal, task.index)
-        stage: Stage | None = next((name for name in ALL_STAGES if doing is not None and name == doing.stage), None)
+        stage: Stage | None = next((name for name in table.stages() if doing is not None and name == doing.stage), None)
         if doing is None or stage is None:
             reasons = (*before, f"{lost.reason} while its samples were made")
             if len(reasons) > LOST_AT_MOST:

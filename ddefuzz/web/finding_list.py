@@ -16,6 +16,7 @@ from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import Priority
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
+from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.show.meanings import VERDICTS
 from ddefuzz.web.rows import Asked, Line, Row, Unreadable, row_of
 
@@ -149,7 +150,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "oracle": NAMES,
     "kind": tuple(kinds()),
     "cause": get_args(Cause),
-    "stage": get_args(Stage),
+    "stage": every_stage(),
     "state": get_args(State),
     "verdict": tuple(VERDICTS),
     "priority": tuple(filter(None, get_args(Priority))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddefuzz.artifacts.code import assertions_in_code
 from ddefuzz.artifacts.graph import assertions_in, count_of, nodes_of, normalized, symbols_in
-from ddefuzz.execute.kernels import kernels_in
+from ddefuzz.oracles.kernels import kernels_in
 
 FORWARD = """\
 class GraphModule(torch.nn.Module):

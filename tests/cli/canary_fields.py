@@ -16,6 +16,7 @@ from msgspec import inspect as types
 
 from ddefuzz.findings.model import SCHEMA, Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, OBSERVED, ORIGINAL, Observed
+from ddefuzz.oracles.table import ORACLES
 
 Field: TypeAlias = tuple[str, ...]
 """A field of a record by the names on the way to it. `*` is an element of a list, `**` a value of a table, `**key` one
@@ -71,6 +72,16 @@ def payloads(canary: Path) -> dict[str, str]:
 # The fields of a type
 
 
+def type_of(field: types.Field) -> types.Type:
+    """The type of a field. What an observation measured is the record of an oracle."""
+    return MEASURED if field.name == "measured" else field.type
+
+
+MEASURED: Final = types.UnionType(
+    (types.NoneType(), *(types.type_info(one.measures) for one in ORACLES if one.measures is not None))
+)
+
+
 def fields_of(record: types.Type) -> Iterator[Field]:
     """Every field whose value is text, and every key."""
     match record:
@@ -81,7 +92,7 @@ def fields_of(record: types.Type) -> Iterator[Field]:
         case types.DateType():
             yield ()
         case types.StructType(fields=fields):
-            yield from ((one.encode_name, *rest) for one in fields for rest in fields_of(one.type))
+            yield from ((one.encode_name, *rest) for one in fields for rest in fields_of(type_of(one)))
         case types.ListType(item) | types.VarTupleType(item):
             yield from (("*", *rest) for rest in fields_of(item))
         case types.TupleType(items):
@@ -107,7 +118,8 @@ def minimal(record: types.Type) -> Any:
         case types.IntType() | types.FloatType():
             return 1
         case types.StructType(fields=fields):
-            return {one.encode_name: minimal(one.type) for one in fields if one.required}
+            tag = {} if record.tag_field is None else {record.tag_field: record.tag}
+            return tag | {one.encode_name: minimal(one.type) for one in fields if one.required}
         case types.TupleType(items):
             return [minimal(one) for one in items]
         case types.UnionType(members):
@@ -121,7 +133,16 @@ def minimal(record: types.Type) -> Any:
 def with_text(record: types.Type, value: Any, field: Field, text: str) -> Any:
     """The value with the text in a field. What is missing on the way there is made."""
     if isinstance(record, types.UnionType):
-        member = next(one for one in record.types if field in set(fields_of(one)))
+        fitting = [one for one in record.types if field in set(fields_of(one))]
+        present = (
+            one
+            for one in fitting
+            if isinstance(one, types.StructType)
+            and isinstance(value, dict)
+            and one.tag_field is not None
+            and value.get(one.tag_field) == one.tag
+        )
+        member = next(present, fitting[0])
         return with_text(member, value, field, text)
     if not field:
         return text
@@ -130,7 +151,7 @@ def with_text(record: types.Type, value: Any, field: Field, text: str) -> Any:
         value = minimal(record)
     match record:
         case types.StructType(fields=fields):
-            inner = next(one.type for one in fields if one.encode_name == name)
+            inner = next(type_of(one) for one in fields if one.encode_name == name)
             return {**value, name: with_text(inner, value.get(name), tuple(rest), text)}
         case types.ListType(inner) | types.VarTupleType(inner):
             first, *others = value or [minimal(inner)]

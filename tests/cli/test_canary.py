@@ -31,6 +31,7 @@ from click.testing import CliRunner, Result
 from msgspec import inspect as types
 
 from ddefuzz.campaign.corpus import ExpectedOutcome, Trusted
+from ddefuzz.classify.expected import Expected
 from ddefuzz.classify.rules import Rules
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.main import cli
@@ -43,8 +44,10 @@ from ddefuzz.findings.schema import Table
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.keys.case import is_key, parse_key, print_key
 from ddefuzz.ops import catalogue
+from ddefuzz.oracles.oracle import Script
+from ddefuzz.oracles.table import oracle_of
 from ddefuzz.program.text import print_program
-from ddefuzz.repro.finding import expected_of, finding_script
+from ddefuzz.repro.finding import expected_of, finding_script, own_script
 from ddefuzz.repro.processes import Forked
 from ddefuzz.repro.snippet import capture_snippet, finding_snippet
 from ddefuzz.repro.upstream import exportdb_example, unit_test
@@ -73,7 +76,9 @@ def bases() -> dict[str, Finding]:
     for place in (*of_kinds.values(), *sorted(ROOT.glob("dde-*"))[:20]):
         finding = read_finding(place)
         with suppress(DdefuzzError):
-            first.setdefault(expected_of(finding).recognizer, finding)
+            own = own_script(finding, finding.stage)
+            way = expected_of(finding).recognizer if own is None else f"by_{oracle_of(finding.kind).name}"
+            first.setdefault(way, finding)
     return first
 
 
@@ -113,11 +118,16 @@ def assert_inert(code: str) -> None:
         assert not (isinstance(node, ast.Attribute) and node.attr == "touch"), code
 
 
+def is_shown(parts: str) -> bool:
+    """Whether a script shows the failure of a finding with these parts."""
+    return "Expected(" in parts or "Script(" in parts
+
+
 def parts_of(finding: Finding) -> str:
     """What is written for a finding is made of this alone."""
-    expected = None
+    expected: Expected | Script | None = None
     with suppress(DdefuzzError):
-        expected = expected_of(finding)
+        expected = own_script(finding, finding.stage) or expected_of(finding)
     parts = (finding.title, finding.site, finding.minimal, finding.original, finding.stage, finding.shown_ops, expected)
     return repr(parts)
 
@@ -159,7 +169,7 @@ def test_every_kind_of_field_of_a_finding_is_found() -> None:
     """A new field of a record is one of these without a change here."""
     assert {("given_title",), ("notes", "*", "text"), ("shown", "observation", "raised", "asked")} < set(FINDING_FIELDS)
     assert ("occurrences", "*", "observed", "observation", "exceptions", "*", "message") in FINDING_FIELDS
-    assert ("shown", "observation", "keyed", "asked", "code") in FINDING_FIELDS
+    assert ("shown", "observation", "measured", "asked", "code") in FINDING_FIELDS
     assert len(set(FINDING_FIELDS)) == len(FINDING_FIELDS) > 1_000
 
 
@@ -287,11 +297,11 @@ def is_read(document: dict[str, Any]) -> bool:
 def free_of(document: dict[str, Any]) -> list[Field]:
     """The fields that take any text and do not keep a script from being written. Programs stay: they are run."""
     left = {*("id", "minimal", "original", "kind", "state", "duplicate_of", "expires"), *fields.FOR_READERS}
-    is_expected = "Expected(" in parts_of(msgspec.convert(document, Finding))
+    is_expected = is_shown(parts_of(msgspec.convert(document, Finding)))
     found = []
     for field in FINDING_FIELDS:
         read = converted(hostile(document, field, "any text")) if field[0] not in left else None
-        if read is not None and ("Expected(" in parts_of(read)) == is_expected:
+        if read is not None and is_shown(parts_of(read)) == is_expected:
             found.append(field)
     return read_of(document, found)
 

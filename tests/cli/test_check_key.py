@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from ddefuzz.cli.check_key import command
 from ddefuzz.errors import InputError
-from ddefuzz.execute.key_function import load_key
 from ddefuzz.keys.properties import PROPERTIES
+from ddefuzz.oracles.keys_run import load_key
 
 
 @pytest.mark.parametrize(

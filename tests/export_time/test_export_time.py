@@ -14,12 +14,12 @@ from ddefuzz.cli.bench_export_time import SCHEMA, command
 from ddefuzz.cli.export_time_page import export_time_markdown, export_time_page
 from ddefuzz.cli.output import Page
 from ddefuzz.errors import InputError
-from ddefuzz.execute.growth import STEEP
 from ddefuzz.export_time.measure import measured
 from ddefuzz.export_time.model import KNOBS, WORKLOADS, Point, Profiled, growth, hottest_of, longest, series_of
 from ddefuzz.export_time.sampled import sampled, speedscope
 from ddefuzz.export_time.workloads import MAKE
 from ddefuzz.instrument.counting import pattern
+from ddefuzz.oracles.growth import STEEP
 from tests.export_time.planted import quadratic
 
 

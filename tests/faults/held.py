@@ -48,7 +48,7 @@ def in_worker() -> None:
     # Imported here, because the command does not import torch, nor the workers what the command does.
     from ddefuzz.execute import worker  # noqa: PLC0415
     from ddefuzz.execute.journal import Entry, Journal  # noqa: PLC0415
-    from ddefuzz.execute.protocol import ALL_STAGES  # noqa: PLC0415
+    from ddefuzz.oracles.table import stages  # noqa: PLC0415
 
     perform, note = worker.perform, Journal.note
     doing = ""
@@ -66,7 +66,7 @@ def in_worker() -> None:
 
     def note_and_hold(self: Journal, entry: Entry) -> None:
         note(self, entry)
-        if entry.stage in ALL_STAGES:
+        if entry.stage in stages():
             hold(doing)
 
     worker.perform = perform_and_hold  # type: ignore[assignment]

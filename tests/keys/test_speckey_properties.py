@@ -12,7 +12,6 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.execute.key_process import in_another_process, key_function
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import watch
 from ddefuzz.keys.case import KINDS, Drawn
@@ -23,6 +22,7 @@ from ddefuzz.keys.key import Key, key, paths
 from ddefuzz.keys.options import Options, SizeParts, StrideParts
 from ddefuzz.keys.properties import check, facts, texts
 from ddefuzz.keys.violation import Violation
+from ddefuzz.oracles.keys_run import in_another_process, key_function
 from ddefuzz.program.recipes import DTYPES
 
 SIZES: tuple[SizeParts, ...] = ("all", "01")

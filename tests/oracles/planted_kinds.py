@@ -15,13 +15,9 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ddefuzz.classify.failure import Kind
-from ddefuzz.execute.observe import observe
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import (
     EXPLICIT,
-    GROW,
-    KEY,
-    LOWER,
     SIZE_OBLIVIOUS,
     CallableSubject,
     Observation,
@@ -36,7 +32,7 @@ from ddefuzz.keys.case import Drawn, KeyCase, PropertyName, print_key
 from ddefuzz.keys.options import Options
 from ddefuzz.oracles.keys import KIND_OF
 from ddefuzz.oracles.oracle import Oracle
-from ddefuzz.oracles.program import look
+from ddefuzz.oracles.program import look, observe
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
 from tests.export_time.planted import quadratic
@@ -256,11 +252,11 @@ PLANTS: Mapping[Kind, Planted | InWorker] = {
     "changed": Planted(test_mechanism.STACKED, "aot", semantics=answered("Eq(u0, 0)", "cat"), calls=CALL_SIZES),
     "diverged": Planted(CAT, "export", semantics=answered("Eq(u0, 0)", "cat"), calls=CALL_SIZES),
     "recompiles": Planted(test_recompilation.ABS, "recompile", abs_asks_for_sizes, calls=REPEATED_SIZES),
-    "slow-export": Planted(test_growth.TEXT, GROW, lambda patch: quadratic()),
-    "falls-back": Planted(test_lowering.TEXT, LOWER, lambda patch: falling_back()),
-    "more-kernels": Planted(TWO_RESULTS, LOWER, lambda patch: never_fused()),
-    "not-vectorized": Planted(test_lowering.TEXT, LOWER, lambda patch: without_vectors()),
-    **{KIND_OF[one.violates]: Planted(print_key(one), KEY) for one in KEY_CASES},
+    "slow-export": Planted(test_growth.TEXT, "grow", lambda patch: quadratic()),
+    "falls-back": Planted(test_lowering.TEXT, "lower", lambda patch: falling_back()),
+    "more-kernels": Planted(TWO_RESULTS, "lower", lambda patch: never_fused()),
+    "not-vectorized": Planted(test_lowering.TEXT, "lower", lambda patch: without_vectors()),
+    **{KIND_OF[one.violates]: Planted(print_key(one), "key") for one in KEY_CASES},
 }
 """The planted fault of each kind."""
 

@@ -8,14 +8,11 @@ import pytest
 
 from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.campaign.plan import CALLED, Plan
-from ddefuzz.execute.growth import BLOCKS, Growth
-from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, GROW, Observation
-from ddefuzz.oracles.growth import ORACLE, judge
-from ddefuzz.oracles.oracle import attributed
-from ddefuzz.oracles.program import judge_program, kept, shows, suspect_of
+from ddefuzz.execute.protocol import EXPLICIT, Observation, measured
+from ddefuzz.oracles.growth import BLOCKS, ORACLE, Growth, Growths, counts_of, judge, script
+from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
 from ddefuzz.oracles.seen import Seen
-from ddefuzz.oracles.table import NAMES, row_of
+from ddefuzz.oracles.table import NAMES
 from tests.export_time.planted import quadratic
 
 TEXT = """\
@@ -45,7 +42,7 @@ def program(x: Float32[Tensor, "6 4"], sizes: Int64[Tensor, "2"]):
 
 
 def observation(*growths: Growth) -> Observation:
-    return Observation(GROW, EXPLICIT, "ok", growths=growths)
+    return Observation("grow", EXPLICIT, "ok", measured=measured(Growths(growths)))
 
 
 REFS = "torch/_refs/__init__.py"
@@ -57,20 +54,22 @@ INSIDE = Growth("_find", 40, 600, ((REFS, "cat"), (SHAPES, "replace")), "")
 
 def test_the_first_steep_count_is_reported_and_the_steep_ones_are_kept() -> None:
     seen = observation(STEEP, Growth("simplify", 1, 40, (), "u"), INSIDE)
-    (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), lambda run: seen, oracles=("growth",))
+    (judged,) = judge_program(TEXT, ("grow",), (EXPLICIT,), lambda run: seen, oracles=("growth",))
     (found,) = judged.failures
     assert str(found.signature) == "slow-export at torch/_refs/__init__.py:roll [evaluate_expr u >= 0]"
     assert found.failure.evidence == "it calls evaluate_expr 40 times for 4 blocks and 560 times for 16: n^1.9"
-    assert found.failure.observation.growths == (STEEP, INSIDE), "40 calls of simplify are too few to say anything"
+    assert counts_of(found.failure.observation) == (STEEP, INSIDE), "40 calls of simplify are too few to say anything"
     suspect = suspect_of(TEXT, found.signature, kept(found.failure))
-    assert (suspect.stage, suspect.calls) == (GROW, ())
+    assert (suspect.stage, suspect.calls) == ("grow", ())
     assert shows(suspect, TEXT, lambda run: seen) is not None
     assert shows(suspect, TEXT, lambda run: observation(LINEAR)) is None
 
 
 def test_growth_inside_of_shape_reasoning_is_named_there() -> None:
     """One evaluation looks up every symbol of a sum: the callers of evaluate_expr are not to blame."""
-    (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), lambda run: observation(LINEAR, INSIDE), oracles=("growth",))
+    (judged,) = judge_program(
+        TEXT, ("grow",), (EXPLICIT,), lambda run: observation(LINEAR, INSIDE), oracles=("growth",)
+    )
     assert str(judged.failures[0].signature) == f"slow-export at {SHAPES}:replace [_find]"
 
 
@@ -79,37 +78,33 @@ def test_linear_growth_and_few_calls_are_no_alarms() -> None:
     assert judge(Seen(TEXT, observation(LINEAR, Growth("replace", 2, 59, (), "u")))) == ()
     late = Growth("replace", 3, 600, (), "u")
     assert judge(Seen(TEXT, observation(late))) == (), "a cache that is full in many blocks"
-    assert judge(Seen(TEXT, Observation(GROW, EXPLICIT, "not-judged"))) == ()
+    assert judge(Seen(TEXT, Observation("grow", EXPLICIT, "not-judged"))) == ()
 
 
 def test_a_script_counts_the_first_steep_method() -> None:
     (failure,) = judge(Seen(TEXT, observation(LINEAR, INSIDE)))
-    classified = attributed(ORACLE, failure, Seen(TEXT, failure.observation), lambda run: failure.observation)
-    expected = row_of("slow-export").expected(classified, True)
-    assert (expected.recognizer, expected.seen) == (
-        "by_growth",
-        {"method": "_find", "caller": "replace", "calls": "40 and 600"},
-    )
+    expected = {"method": "_find", "caller": "replace", "calls": "40 and 600"}
+    assert script(TEXT, "grow", failure).expected == expected
 
 
 def test_one_case_in_350_of_a_campaign_is_repeated() -> None:
     plan = Plan("default", 0, parse_budget("2000x"), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
-    grown = [index for index in range(3500) if plan.stages_of(index) == (GROW,)]
+    grown = [index for index in range(3500) if plan.stages_of(index) == ("grow",)]
     assert len(grown) == 10
     assert all(index % CALLED == 0 for index in grown)
     for other in (replace(plan, stages=("compile",)), replace(plan, oracles=("capture", "recompilation"))):
-        assert not any(other.stages_of(index) == (GROW,) for index in range(3500))
+        assert not any(other.stages_of(index) == ("grow",) for index in range(3500))
 
 
 def test_each_called_case_is_repeated_if_no_other_oracle_is_chosen() -> None:
     plan = Plan("default", 0, parse_budget("9x"), 1, ("export",), (EXPLICIT,), oracles=("capture", "growth"))
-    assert [index for index in range(3 * CALLED) if plan.stages_of(index) == (GROW,)] == [0, CALLED, 2 * CALLED]
+    assert [index for index in range(3 * CALLED) if plan.stages_of(index) == ("grow",)] == [0, CALLED, 2 * CALLED]
 
 
 @pytest.mark.slow
 def test_a_quadratic_pass_in_the_hook_is_named() -> None:
     with quadratic():
-        (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), observe, oracles=NAMES)
+        (judged,) = judge_program(TEXT, ("grow",), (EXPLICIT,), observe, oracles=NAMES)
     (found,) = judged.failures
     assert found.signature.kind == "slow-export"
     assert (found.signature.site.function, found.rule) == ("planted", "growth")
@@ -119,26 +114,26 @@ def test_a_quadratic_pass_in_the_hook_is_named() -> None:
 
 @pytest.mark.slow
 def test_without_the_fault_there_is_no_alarm() -> None:
-    (judged,) = judge_program(TEXT, (GROW,), (EXPLICIT,), observe, oracles=NAMES)
+    (judged,) = judge_program(TEXT, ("grow",), (EXPLICIT,), observe, oracles=NAMES)
     assert judged.observation.outcome == "ok"
-    assert {one.of for one in judged.observation.growths} >= {"evaluate_expr", "_maybe_evaluate_static"}
+    assert {one.of for one in counts_of(judged.observation)} >= {"evaluate_expr", "_maybe_evaluate_static"}
     assert judged.failures == ()
-    assert ORACLE.is_for(GROW)
+    assert ORACLE.is_for("grow")
     assert BLOCKS[1] > BLOCKS[0]
 
 
 @pytest.mark.slow
 def test_a_size_that_is_a_sum_of_all_symbols_makes_an_export_slow() -> None:
     """`ShapeEnv.replace` (torch/fx/experimental/symbolic_shapes.py) looks up each symbol of an expression."""
-    (judged,) = judge_program(CHAIN, (GROW,), (EXPLICIT,), observe, oracles=NAMES)
+    (judged,) = judge_program(CHAIN, ("grow",), (EXPLICIT,), observe, oracles=NAMES)
     (found,) = judged.failures
     assert str(found.signature) == f"slow-export at {SHAPES}:replace [_find]"
-    assert found.failure.observation.growths[0].exponent > 1.5
+    assert counts_of(found.failure.observation)[0].exponent > 1.5
 
 
 @pytest.mark.slow
 def test_views_with_a_size_to_infer_make_an_export_slow() -> None:
     """`ShapeEnv._maybe_evaluate_static` simplifies each known equation with a division at each evaluation."""
-    (judged,) = judge_program(VIEW, (GROW,), (EXPLICIT,), observe, oracles=NAMES)
+    (judged,) = judge_program(VIEW, ("grow",), (EXPLICIT,), observe, oracles=NAMES)
     (found,) = judged.failures
     assert str(found.signature) == f"slow-export at {SHAPES}:resimplify_floor_div [simplify]"

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.classify.expected import Expected
+from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.main import cli
 from ddefuzz.errors import InputError
-from ddefuzz.execute.keyed import Keyed
-from ddefuzz.execute.protocol import EXPLICIT, KEY, Observation
+from ddefuzz.execute.protocol import EXPLICIT, Observation, measured
 from ddefuzz.instrument.events import Frame
-from ddefuzz.keys.case import Drawn, KeyCase
+from ddefuzz.keys.case import Drawn, KeyCase, print_key
 from ddefuzz.keys.options import Options
 from ddefuzz.oracles import keys
+from ddefuzz.oracles.keys import Keyed
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.seen import Seen
-from ddefuzz.repro.key_script import key_script, key_snippet
+from ddefuzz.repro.finding import script_of
 from tests.oracles.planted_kinds import KEY_CASES
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def run(*words: str) -> Result:
 
 
 def classified(keyed: Keyed) -> Signature:
-    seen = Seen("", Observation(KEY, EXPLICIT, "ok", keyed=keyed))
+    seen = Seen("", Observation("key", EXPLICIT, "ok", measured=measured(keyed)))
     (failure,) = keys.judge(seen)
     return attributed(keys.ORACLE, failure, seen, lambda run: seen.observation).signature
 
@@ -45,8 +45,8 @@ def test_the_identity_is_the_function_the_property_and_what_is_confused() -> Non
     assert classified(keyed) == Signature("key-confuses", Site("Python", "mine/cache.py", "key"), "strides")
     held = Keyed("holds-no-tensor", DEFINED, "the tensor is alive as long as its key")
     assert classified(held) == Signature("key-holds-tensor", Site("Python", "mine/cache.py", "key"), "holds-no-tensor")
-    assert not keys.judge(Seen("", Observation(KEY, EXPLICIT, "ok", keyed=Keyed("shares", DEFINED))))
-    assert not keys.judge(Seen("", Observation(KEY, EXPLICIT, "not-judged")))
+    assert not keys.judge(Seen("", Observation("key", EXPLICIT, "ok", measured=measured(Keyed("shares", DEFINED)))))
+    assert not keys.judge(Seen("", Observation("key", EXPLICIT, "not-judged")))
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_the_scripts_of_planted_key_functions_show_it_without_ddefuzz(tmp_path: 
             "holds-no-tensor": "the tensor is alive as long as its key",
             "same-in-other-process": "two texts",
         }.get(case.violates, wrong.get(case.function.rpartition(":")[2], ""))
-        expected = Expected("by_key", {"violates": case.violates, "wrong": said})
+        seen = Observation("key", EXPLICIT, "ok", measured=measured(Keyed(case.violates, DEFINED, said)))
         names.append(f"case{at}")
-        script = key_script(case, expected, "a key")
+        script = script_of(keys.script(print_key(case), "key", Failure("no-key", seen, said)), "key", "a key")
         assert "ddefuzz" not in script.replace("ddefuzz.keys.planted", "").replace("ddefuzz.keys.key", "")
         (tmp_path / f"case{at}.py").write_text(script)
     runner = (
@@ -159,9 +159,10 @@ def test_the_scripts_of_planted_key_functions_show_it_without_ddefuzz(tmp_path: 
 
 def test_a_snippet_shows_the_tensors() -> None:
     guards, confuses = KEY_CASES[1], KEY_CASES[2]
-    assert key_snippet(confuses).endswith(
+    shown = Failure("no-key", Observation("key", EXPLICIT, "ok"), "")
+    assert keys.snippet(print_key(confuses), "key", shown).endswith(
         "assert forgets_strides(first) != forgets_strides(second), forgets_strides(first)\n"
     )
-    assert "first, second, env = unbacked()" in key_snippet(guards)
+    assert "first, second, env = unbacked()" in keys.snippet(print_key(guards), "key", shown)
     for case in (confuses, guards):
-        compile(key_snippet(case), "snippet", "exec")
+        compile(keys.snippet(print_key(case), "key", shown), "snippet", "exec")

@@ -16,15 +16,14 @@ import pytest
 
 from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.campaign.plan import CALLED, Plan
-from ddefuzz.execute.kernels import Kernels
-from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, LOWER, Lowered, Observation, Run
+from ddefuzz.execute.protocol import EXPLICIT, Observation, Run, measured
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.instrument.events import Guard, Place
-from ddefuzz.oracles.lowering import judge
-from ddefuzz.oracles.program import judge_program, kept, shows, suspect_of
+from ddefuzz.oracles.kernels import Kernels
+from ddefuzz.oracles.lowering import Lowered, judge
+from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.repro.finding import finding_script
@@ -50,7 +49,7 @@ NOW = datetime(2025, 1, 31, 12, tzinfo=UTC)
 
 
 def observation(unbacked: Kernels, backed: Kernels | None = ONE, *guards: Guard) -> Observation:
-    return Observation(LOWER, EXPLICIT, "ok", guards=guards, lowered=Lowered(unbacked, backed))
+    return Observation("lower", EXPLICIT, "ok", guards=guards, measured=measured(Lowered(unbacked, backed)))
 
 
 def decided(run: Run) -> Observation:
@@ -73,11 +72,11 @@ def test_worse_code_is_reported_by_its_first_kind(unbacked: Kernels, kind: str, 
     (found,) = judge(Seen(TEXT, observation(unbacked)))
     assert (found.kind, found.evidence) == (kind, evidence)
     assert judge(Seen(TEXT, observation(ONE, unbacked))) == ()
-    assert judge(Seen(TEXT, Observation(LOWER, EXPLICIT, "not-judged"))) == ()
+    assert judge(Seen(TEXT, Observation("lower", EXPLICIT, "not-judged"))) == ()
 
 
 def test_the_guard_whose_other_answer_mends_it_is_named() -> None:
-    (judged,) = judge_program(TEXT, (LOWER,), (EXPLICIT,), decided, oracles=("lowering",))
+    (judged,) = judge_program(TEXT, ("lower",), (EXPLICIT,), decided, oracles=("lowering",))
     (found,) = judged.failures
     assert str(found.signature) == "falls-back at torch/_inductor/ir.py:f [guard_or_false Eq]"
     suspect = suspect_of(TEXT, found.signature, kept(found.failure))
@@ -86,7 +85,7 @@ def test_the_guard_whose_other_answer_mends_it_is_named() -> None:
 
 
 def test_without_such_a_guard_the_kernel_is_named() -> None:
-    (judged,) = judge_program(TEXT, (LOWER,), (EXPLICIT,), lambda run: observation(EAGER), oracles=("lowering",))
+    (judged,) = judge_program(TEXT, ("lower",), (EXPLICIT,), lambda run: observation(EAGER), oracles=("lowering",))
     (found,) = judged.failures
     assert str(found.signature) == "falls-back at torch.ops.aten.relu.default [falls-back]"
 
@@ -98,15 +97,15 @@ def test_an_observation_can_be_stored() -> None:
 
 def test_one_case_in_350_of_a_campaign_is_lowered_twice() -> None:
     plan = Plan("default", 0, parse_budget("2000x"), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
-    lowered = [index for index in range(3500) if plan.stages_of(index) == (LOWER,)]
+    lowered = [index for index in range(3500) if plan.stages_of(index) == ("lower",)]
     assert len(lowered) == 10
     assert all(index % CALLED == 0 for index in lowered)
     for other in (replace(plan, stages=("export",)), replace(plan, oracles=("capture", "growth"))):
-        assert not any(other.stages_of(index) == (LOWER,) for index in range(3500))
+        assert not any(other.stages_of(index) == ("lower",) for index in range(3500))
 
 
 def finding() -> Finding:
-    (judged,) = judge_program(TEXT, (LOWER,), (EXPLICIT,), decided, oracles=("lowering",))
+    (judged,) = judge_program(TEXT, ("lower",), (EXPLICIT,), decided, oracles=("lowering",))
     (failure,) = judged.failures
     with Database.open("sqlite://") as database:
         database.record(sighting(failure, TEXT, judged.verdict, "2.13.0"), NOW)
@@ -128,10 +127,10 @@ def test_the_issue_and_the_script_name_the_kernels() -> None:
 @pytest.mark.slow
 def test_a_lowering_that_falls_back_for_unbacked_sizes_is_named() -> None:
     with falling_back():
-        (judged,) = judge_program(TEXT, (LOWER,), (EXPLICIT,), observe, oracles=NAMES)
+        (judged,) = judge_program(TEXT, ("lower",), (EXPLICIT,), observe, oracles=NAMES)
     (found,) = judged.failures
     assert (found.signature.kind, found.signature.site.function) == ("falls-back", "planted")
-    assert judge_program(TEXT, (LOWER,), (EXPLICIT,), observe, oracles=NAMES)[0].failures == ()
+    assert judge_program(TEXT, ("lower",), (EXPLICIT,), observe, oracles=NAMES)[0].failures == ()
 
 
 @pytest.mark.slow

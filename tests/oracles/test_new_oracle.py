@@ -53,6 +53,7 @@ def keep(failure: Failure) -> Failure:
 
 TOY = Oracle(
     "toy",
+    "a call captures a program again",
     {"captured-again": KindRow("a call captures it again", "{site} is captured again {evidence}", locate)},
     judge,
     ("1", "2"),

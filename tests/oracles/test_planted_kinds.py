@@ -21,10 +21,10 @@ import torch
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause, Signature
-from ddefuzz.execute.observe import observe
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import Observation, Run
 from ddefuzz.oracles.oracle import attributed
+from ddefuzz.oracles.program import observe
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import kinds, oracle_of
 from tests.oracles.planted_kinds import CODE, NOT_PLANTED, PLANTS, InWorker, Planted, lost, seen

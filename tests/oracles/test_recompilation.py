@@ -18,16 +18,14 @@ from ddefuzz.campaign.plan import CALLED, Plan
 from ddefuzz.campaign.replay import compare, trial_of
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, REPEATED, Observation, ProgramSubject, Run, Stage
-from ddefuzz.execute.repeated import Repeated
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Stage, measured
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.instrument.events import Constraint, Place
-from ddefuzz.oracles.program import judge_program, judge_run, kept, shows, suspect_of
-from ddefuzz.oracles.recompilation import ORACLE, judge, keep
+from ddefuzz.oracles.program import judge_program, judge_run, kept, observe, shows, suspect_of
+from ddefuzz.oracles.recompilation import MODE_OF, ORACLE, Repeated, judge, keep
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import NAMES, ORACLES
 from ddefuzz.program.sizes import REPEATED_SIZES
@@ -122,7 +120,7 @@ def test_later_calls_do_not_change_the_guard_that_is_named() -> None:
 
 def test_a_healthy_program_is_compiled_as_often_as_needed() -> None:
     seen = observe(Run(ProgramSubject(ABS), "recompile", calls=REPEATED_SIZES))
-    assert seen.repeated == Repeated((0, 1), 2, ((0, 1, 2, 3),))
+    assert seen.measurement(Repeated) == Repeated((0, 1), 2, ((0, 1, 2, 3),))
     assert [call.recompiled for call in seen.calls] == [True, True, False, False]
     assert judge(Seen(ABS, seen)) == ()
 
@@ -137,7 +135,7 @@ def test_eager_that_raises_is_not_judged() -> None:
 def observation(compiled: tuple[int, ...], guard: Constraint | None) -> Observation:
     calls = tuple(Call(size, Ended(), Ended(), recompiled=at in compiled) for at, size in enumerate(REPEATED_SIZES))
     repeated = Repeated(compiled, 1, ((0, 1, 2, 3),), "Eq(s0, 9)", guard)
-    return Observation("recompile-dynamic", EXPLICIT, "ok", calls=calls, repeated=repeated)
+    return Observation("recompile-dynamic", EXPLICIT, "ok", calls=calls, measured=measured(repeated))
 
 
 GUARD = Constraint("guard", "Eq(s0, 9)", "guard_int", Place("Python", "torch/_refs/__init__.py", 3))
@@ -147,8 +145,9 @@ def test_the_fewest_first_calls_are_kept() -> None:
     (failure,) = judge(Seen("", observation((0, 2, 3), GUARD)))
     less = keep(failure)
     assert [call.size for call in less.observation.calls] == ["5", "7", "9"]
-    assert less.observation.repeated is not None
-    assert less.observation.repeated.compiled == (0, 2)
+    fewer = less.observation.measurement(Repeated)
+    assert fewer is not None
+    assert fewer.compiled == (0, 2)
     assert less.evidence == "Eq(s0, 9): 2 compilations for the sizes 5, 7, 9, 1 needed"
     assert keep(less) == less
 
@@ -177,8 +176,9 @@ def test_sizes_that_are_the_same_by_chance_and_unknown_reasons_are_no_alarms() -
 )
 def test_a_computed_size_that_becomes_0_or_1_is_no_alarm(guard: str, is_so: bool) -> None:
     seen = observation((0, 2, 3), GUARD)
-    assert seen.repeated is not None
-    seen = msgspec.structs.replace(seen, repeated=msgspec.structs.replace(seen.repeated, guard=guard))
+    repeated = seen.measurement(Repeated)
+    assert repeated is not None
+    seen = msgspec.structs.replace(seen, measured=measured(msgspec.structs.replace(repeated, guard=guard)))
     assert (judge(Seen("", seen)) == ()) == is_so
 
 
@@ -189,9 +189,9 @@ def test_other_oracles_do_not_judge_these_stages() -> None:
 
 def test_one_case_in_seventy_of_a_campaign_counts_compilations() -> None:
     plan = Plan("default", 0, parse_budget("2000x"), 1, ("export", "compile"), (EXPLICIT,), in_turn=True, oracles=NAMES)
-    counting = [index for index in range(1400) if set(plan.stages_of(index)) & set(REPEATED)]
+    counting = [index for index in range(1400) if set(plan.stages_of(index)) & set(MODE_OF)]
     assert len(counting) == 20
     assert all(index % CALLED == 0 for index in counting)
     assert {plan.stages_of(index) for index in counting} == {("recompile",), ("recompile-dynamic",)}
     without = replace(plan, stages=("export",)), replace(plan, oracles=("capture", "agreement"))
-    assert not any(set(one.stages_of(index)) & set(REPEATED) for one in without for index in range(1400))
+    assert not any(set(one.stages_of(index)) & set(MODE_OF) for one in without for index in range(1400))

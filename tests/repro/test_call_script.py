@@ -133,7 +133,7 @@ def test_every_kind_of_captured_programs_has_a_script() -> None:
             finding_script(finding(kind, AGREES))
     ways = [(kind, "aot") for kind in KINDS] + [("wrong-result", stage) for stage in CAPTURES]
     for kind, stage in ways:
-        script = finding_script(finding(kind, KINDS[kind]), stage)  # type: ignore[arg-type]
+        script = finding_script(finding(kind, KINDS[kind]), stage)
         compile(script, "repro.py", "exec")
         assert "import ddefuzz" not in script
 
@@ -312,10 +312,10 @@ def test_a_planted_fault_of_torch_is_shown(tmp_path: Path) -> None:
         assert f"if tensor.ndim == 1 and {branch}" in source
         text = source.replace(f"if tensor.ndim == 1 and {branch}", f"if tensor.ndim == 1 and {fault}")
         text_of_program = SCALED if stage == "export" else SELECTED
-        script = finding_script(finding(kind, call, text_of_program, stage))  # type: ignore[arg-type]
+        script = finding_script(finding(kind, call, text_of_program, stage))
         (tmp_path / f"{stage}.py").write_text(script)
         (tmp_path / f"healthy-{stage}.py").write_text(script)
-        (tmp_path / f"snippet-{stage}.py").write_text(finding_snippet(finding(kind, call, text_of_program, stage)))  # type: ignore[arg-type]
+        (tmp_path / f"snippet-{stage}.py").write_text(finding_snippet(finding(kind, call, text_of_program, stage)))
         tasks += [
             {"script": str(tmp_path / f"snippet-{stage}.py")},
             {"script": str(tmp_path / f"{stage}.py"), "file": file, "text": text},

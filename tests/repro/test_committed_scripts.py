@@ -17,10 +17,11 @@ import pytest
 from ddefuzz.classify.expected import by_exception
 from ddefuzz.classify.kind import decisive
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CAPTURE_STAGES, GROW, KEY, LOWER, REPEATED
+from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import read_findings
 from ddefuzz.oracles.capture import classify
+from ddefuzz.oracles.recompilation import MODE_OF
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.repro.run import run_scripts
 from ddefuzz.repro.snippet import MOST_LINES, finding_snippet
@@ -153,16 +154,16 @@ def test_a_script_finds_what_a_maintainers_patch_leaves(tmp_path: Path) -> None:
     assert found.keys() == expected.keys()
 
 
-COMPARED = {LOWER: "# With TORCH_LOGS=output_code", GROW: "# Repeat the lines of the program"}
+COMPARED = {"lower": "# With TORCH_LOGS=output_code", "grow": "# Repeat the lines of the program"}
 """How a snippet begins whose reader compares two things."""
 
 
 def raised_by_snippet(finding: Finding) -> str:
     """The class of the exception that ends a snippet: that of the capture, of the call, or of a count."""
     assert finding.evidence is not None
-    if finding.stage in REPEATED:
+    if finding.stage in MODE_OF:
         return "AssertionError"
-    if finding.stage == KEY:
+    if finding.stage == "key":
         return "GuardOnDataDependentSymNode" if finding.kind == "key-guards" else "AssertionError"
     observation = finding.evidence.observation
     for call in observation.calls:
@@ -174,12 +175,12 @@ def raised_by_snippet(finding: Finding) -> str:
 def test_every_snippet_raises_what_the_finding_does(tmp_path: Path) -> None:
     expected: dict[str, str] = {}
     for finding in SHOWN:
-        if finding.stage not in (*CAPTURE_STAGES, *REPEATED, *COMPARED, KEY):
+        if finding.stage not in (*CAPTURE_STAGES, *MODE_OF, *COMPARED, "key"):
             with pytest.raises(InputError, match="found the stage"):
                 finding_snippet(finding)
             continue
         text = finding_snippet(finding)
-        assert len(text.splitlines()) <= MOST_LINES or finding.stage == KEY
+        assert len(text.splitlines()) <= MOST_LINES or finding.stage == "key"
         assert "ddefuzz" not in text
         if finding.stage in COMPARED:  # it raises nothing
             assert text.startswith(COMPARED[finding.stage])

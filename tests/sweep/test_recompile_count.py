@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from ddefuzz.classify.site import USER_SITE, site
-from ddefuzz.execute.recompiling import count, varying
-from ddefuzz.execute.repeated import MODES, Mode
 from ddefuzz.generate import opinfo
-from ddefuzz.oracles.recompilation import as_raised
+from ddefuzz.oracles.recompilation import MODES, Mode, as_raised
+from ddefuzz.oracles.recompilation_run import count, varying
 from ddefuzz.sweep.recompile_model import FORMS, RecompileTask, Row
 from ddefuzz.sweep.recompile_sequence import REFERENCES, UnsizedError, ops, sequenced
 from ddefuzz.sweep.recompile_task import run_recompile

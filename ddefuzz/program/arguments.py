@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from string import Template
 from types import MappingProxyType
 from typing import Final
 
 from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.model import Call, Literal, Program
+from ddefuzz.program.model import Call, Constant, Input, Literal, Program
 from ddefuzz.program.recipes import input_expression
 from ddefuzz.program.resize import at_data_size
 from ddefuzz.program.sizes import CallSize
+from ddefuzz.program.text import print_function
 
 MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor"})
 """The stages that make dims unbacked by `mark_unbacked`. Non-strict export ignores that mark. In export, the graph
@@ -100,3 +102,44 @@ def body_of(program: Program, stage: str) -> list[str]:
 def marks_of(symbols: dict[str, list[tuple[int, int]]]) -> list[str]:
     """A line for each unbacked dim of the variable `inputs`."""
     return [f"mark_unbacked(inputs[{position}], {dim})" for places in symbols.values() for position, dim in places]
+
+
+def short_value(item: Input) -> str:
+    """An input with the values of this run, so that no generator is needed."""
+    text = print_expression(input_expression(item, Constant("None"))).replace(", generator=None", "")
+    return text.replace(", dtype=torch.float32", "", 1) if text.startswith(_DEFAULT_FLOAT) else text
+
+
+_DEFAULT_FLOAT: Final = ("torch.randn(", "torch.rand(", "torch.ones(", "torch.zeros(")
+
+
+def tuple_of(values: list[str]) -> str:
+    """The text of a tuple."""
+    return f"({', '.join(values)}{',' if len(values) == 1 else ''})"
+
+
+_MODULE: Final = Template(
+    """\
+$function
+
+
+class Captured(torch.nn.Module):
+    def forward($parameters):
+        $body
+
+
+def make_inputs():
+    ${about}return ($values)
+"""
+)
+
+
+def module_of(program: Program, stage: str, about: str = "") -> str:
+    """The program, the module that is captured, and its inputs. `about` is the docstring of `make_inputs`."""
+    return _MODULE.substitute(
+        function=print_function(program),
+        parameters=", ".join([fresh("self", program), *parameters_of(program, stage)]),
+        body="\n        ".join(body_of(program, stage)),
+        values="".join(f"{value}, " for value in values_of(program, stage)),
+        about=f'"""{about}"""\n    ' if about else "",
+    )

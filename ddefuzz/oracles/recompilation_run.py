@@ -15,7 +15,13 @@ import msgspec
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute.repeated import Mode, Repeated
+from ddefuzz.execute.at_sizes import at_sizes, refusal
+from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.observe import Stopwatch
+from ddefuzz.execute.prepared import parameter_names
+from ddefuzz.execute.protocol import CallableSubject, Observation, Run, measured, not_judged
+from ddefuzz.execute.stages import eager
+from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import exception_chain, message_of
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.disguise import disguised
@@ -23,6 +29,7 @@ from ddefuzz.instrument.guards import watch
 from ddefuzz.instrument.recorder import Recorder
 from ddefuzz.keys.key import Key, paths
 from ddefuzz.keys.options import Options
+from ddefuzz.oracles.recompilation import MODE_OF, Mode, Repeated
 
 _SIZE: Final = re.compile(r"^L\['(\w+)'\]\.(size|stride)\(\)\[(\d+)\]$")
 _OFFSET: Final = re.compile(r"^L\['(\w+)'\]\.storage_offset\(\)$")
@@ -50,6 +57,36 @@ class _Notes:
 
     call: int = 0
     guards: list[Noted] = field(default_factory=list)
+
+
+def run(task: Run) -> Observation:
+    """Compile a subject and call it at each of the sizes. It is not judged if eager or torch.compile raises."""
+    refused = refusal(prepare(task.subject)) if isinstance(task.subject, CallableSubject) else ""
+    sized = at_sizes(task.subject, task.calls) if not refused else []
+    if not sized:
+        return not_judged(task, refused or "its inputs cannot have these sizes")
+    try:
+        for _, make in sized:
+            eager(make())
+    except Exception as error:  # noqa: BLE001 the subject is under test
+        return not_judged(task, f"eager: {message_of(error)}".partition("\n")[0])
+    stopwatch = Stopwatch()
+    prepared = [make() for _, make in sized]
+    names = parameter_names(prepared[0])
+    counted = count(prepared[0].call, names, [one.args for one in prepared], MODE_OF[task.stage])
+    return stopwatch.read(
+        Observation(
+            task.stage,
+            task.semantics,
+            "not-judged" if counted.error else "ok",
+            counted.error,
+            calls=tuple(
+                Call(size, Ended(), Ended(), recompiled=at in counted.compiled) for at, (size, _) in enumerate(sized)
+            ),
+            compiles=len(counted.compiled),
+            measured=measured(counted),
+        )
+    )
 
 
 def count(call: Callable[..., Any], names: Sequence[str], calls: Sequence[tuple[Any, ...]], mode: Mode) -> Repeated:

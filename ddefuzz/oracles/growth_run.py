@@ -12,12 +12,16 @@ from typing import Any, Final
 
 import torch
 
-from ddefuzz.execute.growth import BLOCKS, Growth
+from ddefuzz.execute.observe import Stopwatch
 from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.protocol import Observation, Run, measured, not_judged
 from ddefuzz.execute.stages import export
+from ddefuzz.execute.subject import prepare
+from ddefuzz.execute.user_code import message_of
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.counting import Counts, Stack, counting
 from ddefuzz.instrument.torch_api import EVALUATE_EXPR
+from ddefuzz.oracles.growth import BLOCKS, Growth, Growths
 
 LARGEST: Final = 1_000_000
 """The elements of a tensor at most, when eager runs the blocks."""
@@ -28,7 +32,17 @@ Carried = Mapping[int, int]
 """By the place of an argument, the place of the result that the next block gets there."""
 
 
-def grown(make: Callable[[], Prepared]) -> tuple[Growth, ...]:
+def run(task: Run) -> Observation:
+    """Export the subject repeated. It is not judged if that raises."""
+    stopwatch = Stopwatch()
+    try:
+        counts = counted(lambda: prepare(task.subject))
+    except Exception as error:  # noqa: BLE001 the subject is under test: other stages judge that it raises
+        return not_judged(task, f"{type(error).__name__}: {message_of(error)}".partition("\n")[0])
+    return stopwatch.read(Observation(task.stage, task.semantics, "ok", measured=measured(Growths(counts))))
+
+
+def counted(make: Callable[[], Prepared]) -> tuple[Growth, ...]:
     """How each count grows. `make` prepares a new program for each export.
 
     All blocks get the same inputs. If eager and torch.export accept that, there are also counts of a chain: each block
@@ -44,7 +58,7 @@ def grown(make: Callable[[], Prepared]) -> tuple[Growth, ...]:
 
 
 def _compared(make: Callable[[], Prepared], carried: Carried) -> tuple[Growth, ...]:
-    few, many = (_counted(_repeated(make(), number, carried)) for number in BLOCKS)
+    few, many = (_counts(_repeated(make(), number, carried)) for number in BLOCKS)
     every = (_by_caller(api.name, few, many, carried) for api in (EVALUATE_EXPR, *torch_api.COUNTED))
     return tuple(max(found, key=lambda one: (one.is_steep, one.exponent, one.many)) for found in every if found)
 
@@ -66,7 +80,7 @@ def _callers(stacks: Counter[Stack]) -> defaultdict[Stack, Counter[Stack]]:
     return found
 
 
-def _counted(prepared: Prepared) -> Counts:
+def _counts(prepared: Prepared) -> Counts:
     with counting() as counts:
         export(prepared)
     return counts
