@@ -23,7 +23,7 @@ ALLOWED = {
     "oracles": "program ops instrument keys execute classify",
     "artifacts": "instrument execute classify oracles",
     "coverage": "instrument execute classify",
-    "minimize": "program ops keys execute",
+    "minimize": "program ops execute",
     "answers": "program instrument execute classify oracles minimize",
     "findings": "program ops keys execute classify oracles coverage answers",
     "repro": "program ops keys execute classify oracles answers findings",
@@ -41,7 +41,7 @@ ALLOWED = {
     ),
     "pytest_plugin": "execute oracles campaign",
     "cli": (
-        "program ops instrument keys generate execute export_time classify oracles artifacts coverage minimize "
+        "program ops instrument keys generate execute export_time classify oracles artifacts coverage "
         "answers findings repro show checking versions campaign sweep web bench"
     ),
 }

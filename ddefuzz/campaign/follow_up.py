@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,17 +18,79 @@ from ddefuzz.execute.protocol import SCREEN, Observation, Run, Runner
 from ddefuzz.execute.sources import first_source
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import slim
-from ddefuzz.keys.case import is_key
+from ddefuzz.keys.case import is_key, parse_key, print_key
+from ddefuzz.keys.drawn import Tensors
+from ddefuzz.keys.properties import PROPERTIES, smallest_of
 from ddefuzz.minimize.eager import deprecated, inspect, inspector
 from ddefuzz.minimize.facts import StandIn
-from ddefuzz.minimize.keys import smallest_case
-from ddefuzz.minimize.minimizer import Minimized, minimize
+from ddefuzz.minimize.minimizer import minimize
 from ddefuzz.minimize.order import operations
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import table
 from ddefuzz.oracles.program import CAPTURE, Suspect, judge_program, observe, shows
 from ddefuzz.program.model import Expr, Program
 from ddefuzz.program.text import print_program
+
+Progress: TypeAlias = Callable[[str, str, int], None]
+"""Gets what is done with a candidate (INSPECTED, TRIED or TAKEN), its text, and its operations once it is TAKEN."""
+
+
+def smallest(task: MinimizeTask, runner: Runner, progress: Progress) -> MinimizeResult:
+    """The smallest program, or case of a key function, that shows the suspected signature.
+
+    `progress` is called before each candidate is run, and with each that is smaller.
+    """
+    started = cpu_seconds()
+    suspect = task.suspect
+
+    def shown(text: str) -> bool:
+        progress(TRIED, text, 0)
+        return shows(suspect, text, runner) is not None
+
+    if is_key(suspect.program):
+        return _smallest_key(suspect.program, shown, task.max_attempts, started)
+
+    def looked_at(candidate: Program) -> Mapping[Expr, StandIn] | None:
+        text = print_program(candidate)
+        if text in task.avoid:
+            return None
+        progress(INSPECTED, text, 0)
+        return inspect_it(candidate)
+
+    start = parse(suspect.program, "<program>").program
+    inspect_it = inspector(start)
+    best = minimize(
+        start,
+        lambda candidate: shown(print_program(candidate)),
+        max_attempts=task.max_attempts,
+        inspect=looked_at,
+        deprecated=deprecated,
+        failing_functions=task.ops,
+        on_improvement=lambda better: progress(TAKEN, print_program(better), operations(better)),
+    )
+    return MinimizeResult(
+        print_program(best.program),
+        operations(best.program),
+        best.attempts,
+        best.exhausted,
+        cpu_seconds() - started,
+    )
+
+
+def _smallest_key(text: str, shown: Callable[[str], bool], max_attempts: int, started: float) -> MinimizeResult:
+    """The smallest case, with the tensors that the property's own simplifications make. Its steps are its tensors."""
+    case, attempts = parse_key(text, "<key>"), 0
+
+    def accepts(tensors: Tensors) -> bool:
+        nonlocal attempts
+        if attempts >= max_attempts:
+            return False
+        attempts += 1
+        return shown(print_key(msgspec.structs.replace(case, tensors=tensors)))
+
+    best = smallest_of(case.tensors, accepts, PROPERTIES[case.violates].simpler)
+    program = print_key(msgspec.structs.replace(case, tensors=best))
+    return MinimizeResult(program, len(best), attempts, attempts >= max_attempts, cpu_seconds() - started)
 
 
 def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult:
@@ -38,74 +101,33 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
     """
     started = cpu_seconds()
     suspect = task.suspect
+
+    def journal(stage: str, text: str, steps: int) -> None:
+        note(Entry(NO_CASE, stage, text, steps, finding=task.finding))
+
+    def journal_screened(stage: str, text: str, steps: int) -> None:
+        if stage != TAKEN:  # the suspect's own stage has not shown it yet
+            journal(stage, text, steps)
+
     if is_key(suspect.program):
-        return _smallest_key(task, runner)
+        return smallest(task, runner, journal)
     screened = msgspec.structs.replace(suspect, stage=SCREEN)
-    found = None
+    best = None
     if suspect.stage != SCREEN and not suspect.calls and shows(screened, suspect.program, runner):
-        found = _smallest(task, screened, runner)
-        if not shows(suspect, print_program(found.program), runner):
-            found = None
-    found = found or _smallest(task, suspect, runner)
-    text = print_program(found.program)
+        best = smallest(msgspec.structs.replace(task, suspect=screened), runner, journal_screened)
+        if not shows(suspect, best.program, runner):
+            best = None
+    best = best or smallest(task, runner, journal)
     # The journal keeps the result in case another stage ends the process.
-    note(Entry(NO_CASE, TAKEN, text, operations(found.program), finding=task.finding))
+    journal(TAKEN, best.program, best.steps)
 
     def noted(run: Run) -> Observation:
-        note(Entry(NO_CASE, run.stage, text, finding=task.finding))
+        journal(run.stage, best.program, 0)
         return runner(run)
 
     oracles = table.NAMES if suspect.calls else CAPTURE
-    also = seen_of(text, judge_program(text, task.also, (suspect.semantics,), noted, oracles=oracles))
-    return MinimizeResult(
-        program=text,
-        steps=operations(found.program),
-        attempts=found.attempts,
-        exhausted=found.exhausted,
-        cpu_seconds=cpu_seconds() - started,
-        sightings=also.sightings,
-    )
-
-
-def _smallest_key(task: MinimizeTask, runner: Runner) -> MinimizeResult:
-    started = cpu_seconds()
-
-    def accepts(text: str) -> bool:
-        note(Entry(NO_CASE, TRIED, text, finding=task.finding))
-        return shows(task.suspect, text, runner) is not None
-
-    found = smallest_case(task.suspect.program, accepts, task.max_attempts)
-    return MinimizeResult(found.text, found.tensors, found.attempts, found.exhausted, cpu_seconds() - started)
-
-
-def _smallest(task: MinimizeTask, suspect: Suspect, runner: Runner) -> Minimized:
-    def accepts(candidate: Program) -> bool:
-        text = print_program(candidate)
-        note(Entry(NO_CASE, TRIED, text, finding=task.finding))
-        return shows(suspect, text, runner) is not None
-
-    def improved(best: Program) -> None:
-        if suspect == task.suspect:
-            note(Entry(NO_CASE, TAKEN, print_program(best), operations(best), finding=task.finding))
-
-    def looked_at(candidate: Program) -> Mapping[Expr, StandIn] | None:
-        text = print_program(candidate)
-        if text in task.avoid:
-            return None
-        note(Entry(NO_CASE, INSPECTED, text, finding=task.finding))
-        return inspect_it(candidate)
-
-    start = parse(suspect.program, "<program>").program
-    inspect_it = inspector(start)
-    return minimize(
-        start,
-        accepts,
-        max_attempts=task.max_attempts,
-        inspect=looked_at,
-        deprecated=deprecated,
-        failing_functions=task.ops,
-        on_improvement=improved,
-    )
+    also = seen_of(best.program, judge_program(best.program, task.also, (suspect.semantics,), noted, oracles=oracles))
+    return msgspec.structs.replace(best, cpu_seconds=cpu_seconds() - started, sightings=also.sightings)
 
 
 def run_confirm(suspect: Suspect, runner: Runner = observe) -> ConfirmResult:
@@ -121,5 +143,5 @@ def run_control(task: ControlTask, runner: Runner = observe) -> ControlResult:
     if is_key(task.program):
         return ControlResult(NOT_JUDGED, cpu_seconds() - started)
     program = parse(task.program, "<program>").program
-    found = control(program, task.shown, task.ops, lambda one: without_sources(one, inspect, first_source), runner)
-    return ControlResult(found, cpu_seconds() - started)
+    result = control(program, task.shown, task.ops, lambda form: without_sources(form, inspect, first_source), runner)
+    return ControlResult(result, cpu_seconds() - started)

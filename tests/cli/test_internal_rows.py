@@ -45,7 +45,7 @@ POOLS = (
     "ddefuzz.cli.answers.Pool",
     "ddefuzz.campaign.replay.Pool",
     "ddefuzz.campaign.launch.Workers",
-    "ddefuzz.cli.minimize_all.Workers",
+    "ddefuzz.cli.minimize.Workers",
     "ddefuzz.sweep.launch.Pool",
     "ddefuzz.sweep.recompile_run.Pool",
 )

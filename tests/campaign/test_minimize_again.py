@@ -10,7 +10,7 @@ import msgspec
 
 from ddefuzz.answers.model import Control
 from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN
-from ddefuzz.campaign.renew import AHEAD, Renewed, can_be_minimized, renew
+from ddefuzz.campaign.minimize import AHEAD, Renewed, can_be_minimized, renew
 from ddefuzz.campaign.tasks import (
     ConfirmResult,
     ControlResult,
