@@ -23,9 +23,7 @@ from ddefuzz.execute.calls import Ended
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.program.sizes import CallSize
 
-Recognizer: TypeAlias = Literal[
-    "by_python", "by_native", "by_message", "by_call", "by_count", "by_kernels", "by_key", "by_growth"
-]
+Recognizer: TypeAlias = Literal["by_python", "by_native", "by_message", "by_call"]
 
 PYTHON_INTERNAL: tuple[str, ...] = (
     "torch/fx/",
@@ -71,8 +69,7 @@ NATIVE_INTERNAL: tuple[str, ...] = (
 class Expected(msgspec.Struct, frozen=True):
     """The expected failure. `recognizer` names the method, `seen` is what the script compares, `internal` are
     frames to skip. With `is_root`, the exception is the root cause of the others. `size` is that of the call that
-    shows it; `sizes` are those of all calls, if several show it together. `carried` says which results of a repeated
-    program are which inputs of the next repetition.
+    shows it.
     """
 
     recognizer: Recognizer
@@ -80,8 +77,6 @@ class Expected(msgspec.Struct, frozen=True):
     internal: tuple[str, ...] = ()
     is_root: bool = False
     size: CallSize | None = None
-    sizes: tuple[CallSize, ...] = ()
-    carried: dict[int, int] = {}
 
 
 def by_exception(classified: Classified, same_program: bool) -> Expected:

@@ -1,16 +1,25 @@
-"""A new oracle is one file and one row: this one reports programs that are captured again when they are called.
+"""A new oracle is one file and one row: that here reports programs that are captured again when they are called, and
+`toy_oracle.py` brings a stage of its own.
 
 The rest of ddefuzz judges, locates, stores, shows and replays its failures without being changed.
 """
 
 from __future__ import annotations
 
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from click.testing import CliRunner
 
+import ddefuzz
 from ddefuzz.campaign.corpus import finding_cases, kept_cases
 from ddefuzz.campaign.replay import compare, trial_of
 from ddefuzz.classify.chain import Located
@@ -23,11 +32,13 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.sighted import sighting
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.oracles import table
-from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage
 from ddefuzz.oracles.program import Suspect, Tried, judge_program, kept, shows, suspect_of
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import ORACLES, classified
+from ddefuzz.show.table import NAMES
 
+PACKAGE = Path(ddefuzz.__file__).parent
 TEXT = """\
 # ddefuzz program v1
 # inputs: x = normal
@@ -109,3 +120,105 @@ def test_its_finding_is_stored_shown_and_replayed(tmp_path: Path) -> None:
         failures = classified(Seen(TEXT, seen), runner, trial.oracles)
         assert compare(case, Tried(seen, failures)).status == "as expected"
         assert compare(case, Tried(seen)).status == "gone"
+
+
+COMMANDS = """\
+import json
+from click.testing import CliRunner
+from ddefuzz.cli.main import cli
+from ddefuzz.findings.database import Database
+from ddefuzz.show.table import NAMES
+from tests.web.served import client_of
+
+db, found = "sqlite:///a.db", {}
+
+def named(words):
+    return words.replace(found.get("id") or "?", "ID").replace(" --db sqlite:///a.db", "")
+
+def ran(*words):
+    result = CliRunner().invoke(cli, words)
+    found[named(" ".join(words))] = [result.exit_code, result.output]
+    return result.stdout
+
+ran("run", "--help")
+ran(*"run --stage export --oracle toy --budget 43x --seed 1 -j 1 --db".split(), db)
+listed = ran("findings", "list", "--db", db, "--kind", "calls-twice", "--format", "json")
+name = found["id"] = json.loads(listed)[0]["id"]
+for format in NAMES:
+    ran("report", name, "--db", db, "--format", format)
+for words in ((), ("--repro",), ("--snippet",)):
+    ran("findings", "show", name, "--db", db, *words)
+open("script.py", "w").write(found["findings show ID --repro"][1])
+ran("report", name, "--db", db, "--format", "issue")
+ran("minimize", name, "--db", db)
+ran("findings", "export", "out", "--db", db)
+ran("replay", f"out/{name}")
+with Database.open(db) as database:
+    client = client_of(database)
+    for path in ("/", f"/findings/{name}", f"/findings/{name}?format=json", "/findings?oracle=toy&stage=dispatch"):
+        found[named(path)] = [client.get(path).status_code, client.get(path).text]
+json.dump(found, open("found.json", "w"))
+"""
+
+
+Said: TypeAlias = dict[str, tuple[int, str]]
+"""The exit code, or the status, and the text that each command and page answered. `ID` is that of the finding."""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """What a package says to which one file and one line were added."""
+    folder = tmp_path_factory.mktemp("new")
+    shutil.copytree(PACKAGE, folder / "ddefuzz", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(__file__).with_name("toy_oracle.py"), folder / "ddefuzz/oracles/toy.py")
+    rows = folder / "ddefuzz/oracles/table.py"
+    rows.write_text(rows.read_text().replace('    "keys",\n', '    "keys",\n    "toy",\n', 1))
+    found = in_folder(folder, {"PYTHONPATH": f"{folder}:{PACKAGE.parent}"}, "-c", COMMANDS)
+    assert found.returncode == 0, found.stderr
+    by_command: Said = json.loads((folder / "found.json").read_text())
+    script = in_folder(folder, {}, "script.py")
+    return {**by_command, "the script": (script.returncode, script.stdout)}
+
+
+def in_folder(folder: Path, more: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_an_oracle_with_its_own_stage_is_one_file_and_one_line(said: Said) -> None:
+    title = "is called again: "
+    assert "toy (a program calls an op of ATen twice)" in " ".join(said["run --help"][1].split())
+    campaign = next(text for words, (_, text) in said.items() if words.startswith("run --stage"))
+    assert "calls-twice-" in campaign, "it is scheduled and judged"
+    assert "shown in 3/3 fresh processes" in said["minimize ID"][1], "it is minimized, and confirmed"
+    assert "2 as expected" in said["replay out/ID"][1], "it is stored as text"
+    assert said["the script"][0] == 1
+    assert json.loads(said["the script"][1])["verdict"] == "shows"
+    assert said["findings show ID --snippet"][1].startswith("# aten.")
+    assert "called twice" in said["findings show ID"][1], "with what it measured"
+    assert "seen in eager's dispatcher" in said["report ID --format issue"][1]
+    for name in NAMES:
+        code, text = said[f"report ID --format {name}"]
+        assert (code, title in text or title in text.replace("\\_", "_")) == (0, True), name
+    for page in ("/findings/ID", "/findings/ID?format=json", "/findings?oracle=toy&stage=dispatch"):
+        assert (said[page][0], title in said[page][1]) == (200, True), page
+
+
+@pytest.mark.parametrize(
+    "stage", [stage for oracle in ORACLES for stage in oracle.stages], ids=lambda stage: stage.name
+)
+def test_each_stage_of_an_oracle_is_named_in_one_file(stage: OwnStage) -> None:
+    files = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value == stage.name
+    }
+    elsewhere = OTHER_WORD if stage.name == "key" else ()
+    assert len([file for file in files if not file.startswith(elsewhere)]) == 1, files
+
+
+OTHER_WORD = ("checking/", "cli/", "execute/protocol.py", "findings/", "show/", "web/")
+"""Where `key` is the name of a column, or the tag of a record."""
