@@ -1,3 +1,51 @@
-"""ddefuzz: find framework data-dependent errors in PyTorch before its users do."""
+"""ddefuzz: find framework data-dependent errors in PyTorch before its users do.
+
+The public names are those of `__all__` (docs/api.md). Each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ddefuzz import strategies
+    from ddefuzz.api import (
+        Database,
+        Finding,
+        KeyReport,
+        Report,
+        Summary,
+        assert_captures,
+        check,
+        check_key,
+        open_database,
+        run,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Database",
+    "Finding",
+    "KeyReport",
+    "Report",
+    "Summary",
+    "assert_captures",
+    "check",
+    "check_key",
+    "open_database",
+    "run",
+    "strategies",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'ddefuzz' has no attribute {name!r}")
+    found: object = import_module("ddefuzz.strategies") if name == "strategies" else None
+    return found if found is not None else getattr(import_module("ddefuzz.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

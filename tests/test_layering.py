@@ -28,7 +28,7 @@ ALLOWED = {
     "findings": "program ops keys execute classify oracles coverage answers",
     "repro": "program ops keys execute classify oracles answers findings",
     "show": "instrument execute classify oracles coverage answers findings repro",
-    "checking": "program instrument execute classify oracles answers findings",
+    "checking": "program ops instrument execute classify oracles answers findings show",
     "versions": "program generate execute classify oracles coverage findings repro",
     "campaign": (
         "program ops instrument keys generate execute classify oracles coverage minimize answers findings versions"
@@ -87,7 +87,8 @@ def imports(tree: ast.Module) -> Iterator[str]:
                     yield whole if whole in MODULES else module
 
 
-IMPORTS = {module: set(imports(tree)) for module, tree in TREES.items()}
+IMPORTS = {module: set(imports(tree)) if module != "ddefuzz" else set() for module, tree in TREES.items()}
+"""`ddefuzz` itself has public names that are imported when they are used."""
 
 
 def test_every_package_is_on_the_map() -> None:

@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz.execute.protocol import Observation, Stage, Subject
-from ddefuzz.instrument.events import Frame
 
 ChangeKind: TypeAlias = Literal["rewrite", "input-promise", "inside-promise", "example-value"]
 
@@ -52,7 +51,7 @@ class Candidate(msgspec.Struct, frozen=True):
     held_out: bool = False
 
 
-class Compared(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """One set of inputs: what the original, the changed code in eager and the captured programs did with it.
 
     `inputs` says what they are in words. Errors are empty if the call returned. `captured` are the stages whose program
@@ -71,7 +70,7 @@ class Compared(msgspec.Struct, frozen=True):
         return not self.original and bool(self.changed or self.captured)
 
 
-class Trialed(msgspec.Struct, frozen=True):
+class TrialResult(msgspec.Struct, frozen=True):
     """What trying a change showed.
 
     `observations` are the captures, up to the first that failed; none if the change was rejected before. `sides` are
@@ -79,7 +78,7 @@ class Trialed(msgspec.Struct, frozen=True):
     """
 
     observations: tuple[Observation, ...] = ()
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[Comparison, ...] = ()
     sides: tuple[bool, ...] = ()
     problem: str = ""
 
@@ -90,7 +89,7 @@ class Trialed(msgspec.Struct, frozen=True):
         return bool(self.compared) and not example_fails and not any(one.differs for one in self.compared)
 
 
-Trial: TypeAlias = Callable[[Candidate], Trialed]
+Trial: TypeAlias = Callable[[Candidate], TrialResult]
 """Tries a change in a worker. Tests pass a plain function."""
 
 
@@ -106,7 +105,7 @@ class InputDim(msgspec.Struct, frozen=True):
         return f"{self.leaf}.shape[{self.dim}]"
 
 
-class Described(msgspec.Struct, frozen=True):
+class Interface(msgspec.Struct, frozen=True):
     """A user's subject: the parameters that the example fills, the dims of its inputs, and where its function is.
 
     There are no parameters if one of them has no name that a wrapper could use, as with `*args`.
@@ -127,7 +126,7 @@ class Where(msgspec.Struct, frozen=True):
     owner: str = ""
 
 
-class Fixed(msgspec.Struct, frozen=True):
+class Fix(msgspec.Struct, frozen=True):
     """A part of a change, and the keys of the failures that are gone in the captures with it.
 
     `continued` says that the failures seen only after answers are gone too: the change removes no code.
@@ -157,10 +156,10 @@ class Change(msgspec.Struct, frozen=True):
     refuses: tuple[str, ...] = ()
     agrees: int = 0
     files: tuple[ChangedFile, ...] = ()
-    fixes: tuple[Fixed, ...] = ()
+    fixes: tuple[Fix, ...] = ()
 
 
-class Attempted(msgspec.Struct, frozen=True):
+class FailedAttempt(msgspec.Struct, frozen=True):
     """A change that was tried and does not help, and why."""
 
     does: str
@@ -168,16 +167,14 @@ class Attempted(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What happened in a sentence, the user's line, where each size comes from, and what helps.
+    """What happened in a sentence, and what helps.
 
     Without a change that helps, `tried` says what was tried. `remaining` is the failure that is left by the change that
     got furthest. `stopped` says that time was over before all changes were tried.
     """
 
     summary: str
-    line: Frame | None = None
-    origins: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
-    tried: tuple[Attempted, ...] = ()
+    tried: tuple[FailedAttempt, ...] = ()
     remaining: str = ""
     stopped: bool = False

@@ -1,359 +1,234 @@
-"""The result of `ddefuzz check`: which captures succeed, and each problem once, the worst first."""
+"""The check of a program or of the user's own code: its captures, its problems, and changes that are tried."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import msgspec
 
-from ddefuzz.answers.model import Control, data_dependent
-from ddefuzz.checking.chain import Caller, Symbol, chain_of, own_caller, stacks_of, symbols_of
-from ddefuzz.checking.change_summary import loop_of
-from ddefuzz.checking.changes import Advice, Change
-from ddefuzz.checking.loops import REMEDY as LOOP_REMEDY
-from ddefuzz.checking.not_data import DRAWS, TYPES, remedy
-from ddefuzz.checking.owner import YOURS, Owner, torch_itself
+from ddefuzz.checking.changes import Advice, Candidate, Interface, Trial, TrialResult
+from ddefuzz.checking.explain import summary
+from ddefuzz.checking.owner import torch_itself
+from ddefuzz.checking.problems import Problem, failures_of, problems_of
+from ddefuzz.checking.report import CaptureResult, Offer, Report, captures_of, failed
+from ddefuzz.checking.runs import (
+    SILENT,
+    START_SECONDS,
+    Executor,
+    Progress,
+    Target,
+    ThisProcess,
+    of_case,
+    run_cases,
+    targets_of,
+)
+from ddefuzz.checking.search import advise, may_help
 from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.classify.kind import GUARD_EXCEPTIONS
-from ddefuzz.classify.signature import Cause, Site
-from ddefuzz.execute.calls import Agreement, Call, Difference
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, ExceptionInfo, Observation, Outcome, Stage
-from ddefuzz.findings.by_key import KnownFinding
-from ddefuzz.instrument.events import Answered, Frame
-from ddefuzz.internal import guarded
-from ddefuzz.oracles.capture import KINDS, classify, judge
-from ddefuzz.oracles.program import Tried
-from ddefuzz.oracles.table import oracle_of, row_of
-from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
-from ddefuzz.program.sizes import CallSize
+from ddefuzz.errors import NothingRanError
+from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.protocol import (
+    CAPTURE_STAGES,
+    EXPLICIT,
+    STAGES,
+    CallableSubject,
+    ProgramSubject,
+    Semantics,
+    Stage,
+    Subject,
+)
+from ddefuzz.execute.scratch import check_folders
+from ddefuzz.execute.worker import late
+from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
+from ddefuzz.internal import guarded, take
+from ddefuzz.oracles.capture import KINDS
+from ddefuzz.oracles.table import ORACLES
+from ddefuzz.program.model import Program
+from ddefuzz.program.text import print_program
 
-SCHEMA = "ddefuzz.check/2"
-
-CapturedOutcome: TypeAlias = Outcome | Literal["wrong"]
-"""`wrong`: it was captured, but an oracle says that the captured program is wrong (`KindRow.wrong`)."""
+DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 
 
-class Called(msgspec.Struct, frozen=True):
-    """A call of what was captured, at data sizes of this name. `eager` and `captured` are errors, empty if it returned.
+_NUMBERS = count(1)
+"""Of live models."""
 
-    `agreement` is None if one of the two did not return.
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to check.
+
+    `oracles` are those with stages of their own that judge too. `timeout` is the limit of one capture in CPU seconds.
+    Changes of the code of one case are tried for `budget` seconds by the clock; with None, none are tried. `known` is a
+    folder of findings, by default `findings`.
     """
 
-    sizes: CallSize
-    eager: str
-    captured: str
-    agreement: Agreement | None
-    differences: tuple[Difference, ...] = ()
-    why: str = ""
+    stages: tuple[Stage, ...] = DEFAULT_STAGES
+    oracles: tuple[str, ...] = ()
+    semantics: tuple[Semantics, ...] = (EXPLICIT,)
+    timeout: float = 60.0
+    budget: float | None = 60.0
+    known: Path | None = None
 
 
-class Captured(msgspec.Struct, frozen=True):
-    """One capture. `seconds` are those of the clock, `exception` is the type and first line of the final exception.
+def check_named(
+    target: str,
+    options: Options,
+    progress: Progress = SILENT,
+    *,
+    case: str | None = None,
+    unbacked: str = "",
+    jobs: int = 1,
+) -> Report:
+    """Check what a name stands for (`FILE:NAME`, `package.module:NAME`, a file), in workers.
 
-    `verdict` compares the two semantics if both were asked for. `keys` are those of its problems.
+    Raises InputError if it cannot be built, and NothingRanError for a file without cases.
     """
-
-    case: str
-    stage: Stage
-    outcome: CapturedOutcome
-    seconds: float
-    cpu_seconds: float
-    semantics: str = "explicit"
-    reason: str = ""
-    exception: str | None = None
-    verdict: Verdict | None = None
-    keys: tuple[str, ...] = ()
-    calls: tuple[Called, ...] = ()
+    workers = 1 if ":" in target or case is not None else jobs
+    with Pool(workers, samples=False) as pool:
+        return check_targets(pool, target, targets_of(pool, target, case, unbacked), options, progress)
 
 
-class Stacks(msgspec.Struct, frozen=True):
-    """The frames of a failure, outermost first: the Python stack, the stack that dynamo traced, and the C++ stack."""
+def check_live(
+    model: Callable[..., Any] | Program,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    unbacked: str | Mapping[Any, Any],
+    options: Options,
+) -> Report:
+    """Check a callable or a program of this process, in this process.
 
-    python: tuple[Frame, ...] = ()
-    traced: tuple[Frame, ...] = ()
-    native: tuple[Frame, ...] = ()
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """How an undecided guard was answered, in `stage`, so that the capture continued."""
-
-    stage: Stage
-    value: bool | int | float
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """One problem: a failure with its site, however many captures and visits show it.
-
-    `stages` are the captures that it stops, or whose captured program has it. There are none if it only shows once the
-    problems before it are answered (`answers`). `keys` has the key of each signature under which captures report it.
-    `chain` are the calls from the user's code to the site; `module` is the path of the module that runs there.
-    `about_data` is None if it is not known, `control` the capture with static sizes. `consequence` says that an answer
-    may have led to it.
+    Torch's, Python's and numpy's random states are afterwards what they were. Raises InputError for arguments that do
+    not fit, and RuntimeError for an exception of ddefuzz itself.
     """
-
-    case: str
-    stages: tuple[Stage, ...]
-    owner: Owner
-    oracle: str
-    kind: Kind
-    site: Site
-    anchor: str
-    cause: Cause
-    rule: str
-    key: str
-    keys: tuple[str, ...]
-    exception: str | None = None
-    evidence: str = ""
-    expression: str | None = None
-    chain: tuple[Caller, ...] = ()
-    module: str = ""
-    symbols: tuple[Symbol, ...] = ()
-    about_data: bool | None = None
-    control: Control | None = None
-    answers: tuple[Answer, ...] = ()
-    consequence: bool = False
-    remedy: str = ""
-    frames: Stacks | None = None
-
-
-class Offered(msgspec.Struct, frozen=True):
-    """A change that lets the captures of a case succeed."""
-
-    case: str
-    change: Change
-
-
-class Document(msgspec.Struct, frozen=True):
-    """The whole result. `changes` are in order of harm; `advice` has what else was tried for each case that fails."""
-
-    target: str
-    torch: str
-    captures: tuple[Captured, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    changes: tuple[Offered, ...] = ()
-    advice: tuple[tuple[str, Advice], ...] = ()
-    known: tuple[KnownFinding, ...] = ()
-    schema: str = SCHEMA
-
-
-class CaseRuns(msgspec.Struct, frozen=True):
-    """All runs of one case: its captures, those with answered guards, and captures with static sizes by key."""
-
-    case: str
-    tried: tuple[Tried, ...]
-    continued: tuple[Observation, ...] = ()
-    controls: tuple[tuple[str, Control], ...] = ()
-
-
-class Found(msgspec.Struct, frozen=True):
-    """A failure and how it was met: in a plain capture, or after answers."""
-
-    named: Classified
-    stops: bool
-    answer: Answer | None = None
-    consequence: bool = False
-
-
-def found_in(runs: CaseRuns) -> tuple[Found, ...]:
-    """The failures of a case under explicit semantics, in the order in which they were met.
-
-    A timeout after answers is none: a loop whose condition is answered True each time does not end.
-    """
-    found = [Found(named, stops=True) for named in failures_of(runs.tried)]
-    for seen in runs.continued:
-        found += [
-            Found(named, stops=False, answer=Answer(seen.stage, one.value))
-            for one in seen.answered
-            if (named := _as_raised(seen, one)) is not None
-        ]
-        found += [Found(classify(one), stops=False, consequence=True) for one in judge([seen]) if one.kind != "timeout"]
-    return tuple(found)
-
-
-def failures_of(tried: Sequence[Tried]) -> tuple[Classified, ...]:
-    """The failures of plain captures under explicit semantics. There are none for a case that fails in eager."""
-    observations = [one.observation for one in tried]
-    if _refused(observations) is not None:
-        return ()
-    named = list[Classified]()
-    for failure in judge(observations):
-        if failure.observation.semantics == EXPLICIT:
-            with guarded(failure.observation.stage), guarded(failure.kind):
-                named.append(classify(failure))
-    wrong = [one for tried_one in tried for one in tried_one.failures if one.failure.kind not in KINDS]
-    return (*named, *wrong)
-
-
-def captures_of(runs: CaseRuns) -> tuple[Captured, ...]:
-    """The captures of a case, and eager if the case fails there."""
-    observations = [one.observation for one in runs.tried]
-    refused = _refused(observations)
-    failures = failures_of(runs.tried)
-    made = []
-    for seen in observations:
-        keys = tuple(dict.fromkeys(one.signature.key for one in failures if _is_of(one.failure.observation, seen)))
-        wrong = [one for one in failures if _is_of(one.failure.observation, seen) and row_of(one.failure.kind).wrong]
-        captured = Captured(
-            runs.case,
-            seen.stage,
-            "wrong" if wrong else seen.outcome,
-            seconds=round(seen.seconds, 3),
-            cpu_seconds=round(seen.cpu_seconds, 3),
-            semantics=str(seen.semantics),
-            reason=wrong[0].failure.evidence if wrong else seen.reason,
-            exception=exception_of(seen),
-            verdict=_verdict(seen, observations),
-            keys=keys,
-            calls=tuple(map(_called, seen.calls)),
-        )
-        if refused is not None and seen.stage != "eager" and seen.outcome != "ok":
-            reason = f"it fails in eager: {exception_of(refused) or refused.reason}"
-            captured = msgspec.structs.replace(captured, outcome="not-judged", reason=reason)
-        made.append(captured)
-    return tuple(made)
-
-
-def problems_of(runs: CaseRuns) -> tuple[Problem, ...]:
-    """The problems of a case, each once, the worst first."""
-    controls = dict(runs.controls)
-    groups: dict[str, list[Found]] = {}
-    for one in found_in(runs):
-        groups.setdefault(one.named.signature.key, []).append(one)
-    problems: list[Problem] = []
-    for group in groups.values():
-        problem = _problem(runs.case, group, controls)
-        same = next((at for at, other in enumerate(problems) if _is_the_same(other, problem)), None)
-        if same is None:
-            problems.append(problem)
+    with _restored():
+        if isinstance(model, Program):
+            name, module = "program", None
+            subject: Subject = ProgramSubject(print_program(model))
         else:
-            problems[same] = _joined(problems[same], problem)
-    return tuple(sorted(problems, key=_badness))
+            name = getattr(model, "__name__", type(model).__name__)
+            # User code is found by the name of its module: this one holds what is live already.
+            module = ModuleType(f"ddefuzz_live_{next(_NUMBERS)}")
+            given = {"": model, "_args": args, "_kwargs": kwargs, "_dynamic_shapes": dynamic_shapes}
+            if not isinstance(unbacked, str):
+                given["_unbacked"] = unbacked
+            vars(module).update({f"model{suffix}": value for suffix, value in given.items() if value is not None})
+            sys.modules[module.__name__] = module
+            spec = unbacked if isinstance(unbacked, str) else ""
+            subject = CallableSubject(module.__name__, name="model", unbacked=spec)
+        try:
+            report = check_targets(ThisProcess(), name, [Target(name, subject)], options, SILENT)
+        finally:
+            if module is not None:
+                del sys.modules[module.__name__]
+                vars(module).clear()  # the loader of user code remembers the module
+    errors = take()
+    if errors:
+        raise RuntimeError("\n".join(map(str, errors)))
+    return report
 
 
-def failed(captures: Iterable[Captured]) -> bool:
-    """Whether a capture or eager failed, a captured program is wrong, or nothing was judged.
-
-    Size-oblivious semantics do not count.
-    """
-    outcomes = {one.outcome for one in captures if not one.semantics.startswith("size-oblivious")}
-    return bool(outcomes - {"ok", "not-judged"}) or outcomes == {"not-judged"}
-
-
-def exception_of(seen: Observation) -> str | None:
-    """The type and first line of the final exception."""
-    if not seen.exceptions:
-        return None
-    final = seen.exceptions[0]
-    return f"{final.name}: {final.message.strip().partition(chr(10))[0]}"
-
-
-def _refused(observations: Sequence[Observation]) -> Observation | None:
-    return next((one for one in observations if one.stage == "eager" and one.outcome != "ok"), None)
+@contextmanager
+def _restored() -> Iterator[None]:
+    """Random states and the path of modules are what they were."""
+    torch, numpy = late("torch"), sys.modules.get("numpy")
+    path, state = list(sys.path), random.getstate()
+    state_of_numpy = numpy.random.get_state() if numpy is not None else None
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        sys.path[:] = path
+        random.setstate(state)
+        if numpy is not None and state_of_numpy is not None:
+            numpy.random.set_state(state_of_numpy)
 
 
-def _is_of(failed_run: Observation, seen: Observation) -> bool:
-    return failed_run.stage == seen.stage and failed_run.semantics == seen.semantics
-
-
-def _as_raised(seen: Observation, answered: Answered) -> Classified | None:
-    """The failure that a guard would have been, had it not been answered."""
-    expression = answered.raised.expression
-    error = ExceptionInfo(min(GUARD_EXCEPTIONS), f"Could not guard on data-dependent expression {expression}")
-    alone = msgspec.structs.replace(
-        seen, outcome="fail", reason="", exceptions=(error,), raised=answered.raised, answered=(), calls=()
-    )
-    failures: tuple[Failure, ...] = tuple(judge([alone]))
-    return classify(failures[0]) if failures else None
-
-
-def _problem(case: str, group: Sequence[Found], controls: Mapping[str, Control]) -> Problem:
-    first = next((one for one in group if one.stops), group[0])
-    named, seen = first.named, first.named.failure.observation
-    raised, chain = seen.raised, chain_of(seen)
-    control = controls.get(named.signature.key)
-    python, traced, native = stacks_of(seen)
-    about_data = data_dependent(named.failure, control)
-    own = own_caller(chain)
-    at_own = named.signature.site.module == "user code" or named.cause in ("user", "python-value", "refused")
-    draws = own is not None and DRAWS.search(own.code) is not None
-    said = "\n".join([own.code if own is not None else "", *(one.message for one in seen.exceptions)])
-    if draws or (about_data is None and TYPES.search(said)):
-        about_data = False
-    help_ = LOOP_REMEDY if loop_of(named) else remedy(said) if about_data is False else ""
-    return Problem(
-        case,
-        tuple(dict.fromkeys(one.named.failure.observation.stage for one in group if one.stops)),
-        _owner(own, at_own=at_own or bool(help_)),
-        oracle_of(named.signature.kind).name,
-        named.signature.kind,
-        named.signature.site,
-        named.signature.anchor,
-        named.cause,
-        named.rule,
-        named.signature.key,
-        (named.signature.key,),
-        exception=exception_of(seen) if first.stops or first.consequence else None,
-        evidence=named.failure.evidence,
-        expression=raised.expression if raised is not None else None,
-        chain=chain,
-        module=(raised.module if raised is not None else "") or seen.module,
-        symbols=symbols_of(raised),
-        about_data=about_data,
-        control=control,
-        answers=tuple(dict.fromkeys(one.answer for one in group if one.answer is not None)),
-        consequence=first.consequence and about_data is not False,
-        remedy=help_,
-        frames=Stacks(python, traced, native),
+def check_targets(
+    executor: Executor, name: str, targets: Sequence[Target], options: Options, progress: Progress
+) -> Report:
+    """Check targets, where the executor does."""
+    if not targets:
+        raise NothingRanError(f"{name}: found an empty list CASES, expected at least one case")
+    own = (stage.name for oracle in ORACLES if oracle.name in options.oracles for stage in oracle.stages)
+    stages = (*(stage for stage in STAGES if stage in {"eager", *options.stages}), *own)
+    runs, refused = run_cases(executor, targets, stages, options.semantics, options.timeout, progress)
+    check_folders()
+    capturing = tuple(stage for stage in stages if stage in CAPTURE_STAGES)
+    advice: dict[str, Advice] = {}
+    captures, problems = list[CaptureResult](), list[Problem]()
+    for target, of_target in zip(targets, runs, strict=True):
+        failures = [
+            failure
+            for failure in failures_of(of_target.tried)
+            if failure.failure.kind in KINDS and failure.failure.observation.stage != "eager"
+        ]
+        if failures and options.budget is not None:
+            progress.update(f"{target.case}: trying changes of your code")
+            with of_case(target.case, refused):
+                trial = trial_in(executor, options.timeout)
+                advice[target.case] = _advice(executor, target.subject, failures, capturing, trial, options.budget)
+        with guarded(target.case):
+            captures += captures_of(of_target)
+            problems += problems_of(of_target)
+    return Report(
+        name,
+        torch_itself().version,
+        not failed(captures),
+        tuple(one for one in captures if one.stage != "eager" or "eager" in options.stages or one.outcome != "ok"),
+        tuple(problems),
+        changes=tuple(Offer(case, change) for case, found in advice.items() for change in found.changes),
+        advice=tuple((case, msgspec.structs.replace(found, changes=())) for case, found in advice.items()),
+        known=_known(problems, options.known),
+        refused=tuple(refused),
     )
 
 
-def _owner(own: Caller | None, *, at_own: bool) -> Owner:
-    if not at_own:
-        return torch_itself()
-    return own.owner if own is not None else YOURS
+def _advice(
+    executor: Executor,
+    subject: Subject,
+    failures: Sequence[Classified],
+    stages: tuple[Stage, ...],
+    trial: Trial,
+    budget: float,
+) -> Advice:
+    """What helps with the failures of a case."""
+    described = None
+    if any(map(may_help, failures)):
+        described = executor.submit(describe, subject, START_SECONDS).result()
+    if described is None or isinstance(described, Lost):
+        return Advice(summary(failures[0]))
+    return advise(failures, subject, described, stages, trial, budget)
 
 
-def _is_the_same(one: Problem, other: Problem) -> bool:
-    """Whether captures report one problem under two signatures: at one line and one piece of code, in other stages."""
-    if set(one.stages) & set(other.stages) or one.consequence or one.anchor != other.anchor:
-        return False
-    mine, theirs = own_caller(one.chain), own_caller(other.chain)
-    return mine is not None and theirs is not None and (mine.file, mine.line) == (theirs.file, theirs.line)
+def trial_in(executor: Executor, seconds: float) -> Trial:
+    """Tries a change where the executor does, within this time."""
+
+    def trial(candidate: Candidate) -> TrialResult:
+        found = executor.submit(try_change, candidate, seconds).result()
+        return TrialResult(problem=f"ends in {found.outcome}: {found.reason}") if isinstance(found, Lost) else found
+
+    return trial
 
 
-def _joined(one: Problem, other: Problem) -> Problem:
-    return msgspec.structs.replace(
-        one,
-        stages=(*one.stages, *other.stages),
-        keys=(*one.keys, *other.keys),
-        answers=tuple(dict.fromkeys((*one.answers, *other.answers))),
-    )
+def try_change(candidate: Candidate) -> TrialResult:
+    """`trial.try_change` as a task, for a process that does not import torch."""
+    tried: TrialResult = late("ddefuzz.checking.trial").try_change(candidate)
+    return tried
 
 
-def is_minor(kind: Kind) -> bool:
-    """Whether a kind of failure neither stops capture nor makes the captured program wrong."""
-    return kind not in KINDS and kind != "regressed" and not row_of(kind).wrong
+def describe(subject: Subject) -> Interface:
+    """`trial.describe` as a task."""
+    described: Interface = late("ddefuzz.checking.trial").describe(subject)
+    return described
 
 
-def _badness(problem: Problem) -> tuple[bool, bool, bool, bool, int]:
-    """Sort key: a wrong result first, then what ends a process, then what stops most captures, then consequences, and
-    what is minor last.
-    """
-    row = row_of(problem.kind)
-    return (is_minor(problem.kind), problem.consequence, not row.wrong, not row.deadly, -len(problem.stages))
-
-
-def _called(call: Call) -> Called:
-    return Called(call.size, call.eager.error, call.captured.error, call.agreement, call.differences, call.why)
-
-
-def _verdict(observation: Observation, observations: Sequence[Observation]) -> Verdict | None:
-    if observation.stage not in TRACED or observation.semantics != EXPLICIT:
-        return None
-    others = [one for one in observations if one.stage == observation.stage and one.semantics != EXPLICIT]
-    second = next((one for one in others if one.semantics == SIZE_OBLIVIOUS), others[0] if others else None)
-    if second is None and needs_second_run(observation):
-        return None
-    return verdict(observation, second)
+def _known(problems: Sequence[Problem], folder: Path | None) -> tuple[KnownFinding, ...]:
+    used = folder or default_folder()
+    keys = [key for problem in problems for key in problem.keys]
+    return known_findings(used, keys) if used is not None else ()

@@ -1,10 +1,13 @@
-"""Conditions in the user's words: torch's guards written with the user's own sizes, opposites, and what they fix."""
+"""Conditions in the user's words: torch's guards over the user's own sizes, opposites, and what promises refuse."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from ddefuzz.checking.changes import Comparison
+from ddefuzz.checking.edits import Edit
 
 _INCLUSIVE = re.compile(r"(torch\._check\(.*) (>=|<) (-?\d+)\)")
 _SIZE_IS_NOT_ZERO = re.compile(r"(torch\._check\([^\n=<>]*\.shape\[-?\d+\]) != 0\)")
@@ -29,6 +32,15 @@ _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 _FUNCTIONS = {"Eq", "Ne", "Mod", "Max", "Min"}
 
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.unaryop, ast.boolop, ast.cmpop)
+_ARITHMETIC = (ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Constant, *_OPERATORS)
+
+_LARGEST = 100_000
+"""Sizes up to this one are tried."""
+
+_NO_SIZE = re.compile(r"(\.shape\[\d+\]) <= 0$")
+"""No size is below 0."""
+
 
 def opposite(condition: ast.expr) -> ast.expr:
     """The condition that holds exactly when this one does not."""
@@ -45,23 +57,17 @@ def opposite(condition: ast.expr) -> ast.expr:
 
 def in_user_words(question: str, sizes: Mapping[str, str]) -> ast.expr | None:
     """A relation as torch prints it (`Eq(4*u0, 0)`) over the user's own sizes. None if it has no such form."""
-    try:
-        tree = ast.parse(question, mode="eval").body
-    except SyntaxError:
+    tree = _parsed(question)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
+    if tree is None or not names <= {*sizes, *_FUNCTIONS}:
         return None
-    if any(node.id not in {*sizes, *_FUNCTIONS} for node in ast.walk(tree) if isinstance(node, ast.Name)):
-        return None
-    said = _InUserWords(sizes).visit(tree)
-    return _without_factor(_size_first(said)) if isinstance(said, ast.Compare) else None
+    condition = _Renamed(sizes).visit(tree)
+    return _without_factor(_size_first(condition)) if isinstance(condition, ast.Compare) else None
 
 
 def fixes_a_size(condition: str) -> bool:
     """Whether a condition states that one size has a value: `n == 8`, `4 * x.shape[0] == 24`."""
-    try:
-        tree = ast.parse(condition, mode="eval").body
-    except SyntaxError:
-        return False
-    match tree:
+    match _parsed(condition):
         case ast.Compare(left, [ast.Eq()], [ast.Constant(int())]):
             return not any(isinstance(node, ast.Mod | ast.FloorDiv) for node in ast.walk(left)) and _terms(left) == 1
         case _:
@@ -90,9 +96,15 @@ def _terms(node: ast.expr) -> int:
             return 1
 
 
-class _InUserWords(ast.NodeTransformer):
+class _Renamed(ast.NodeTransformer):
+    """Puts other expressions for sizes, which are symbols or `ids.shape[1]`, and Python's for sympy's functions."""
+
     def __init__(self, sizes: Mapping[str, str]) -> None:
         self.sizes = sizes
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        text = self.sizes.get(ast.unparse(node))
+        return node if text is None else ast.parse(text, mode="eval").body
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.parse(self.sizes[node.id], mode="eval").body if node.id in self.sizes else node
@@ -130,3 +142,81 @@ def _size_first(condition: ast.Compare) -> ast.Compare:
         operator = _TURNED[type(condition.ops[0])]()
         return ast.Compare(condition.comparators[0], [operator], [condition.left])
     return condition
+
+
+def holds(condition: str, sizes: Mapping[str, int]) -> bool | None:
+    """Whether a condition holds for these sizes. None if it is about others too, or about more than arithmetic."""
+    tree = _parsed(condition)
+    filled = None if tree is None else _Renamed({name: str(size) for name, size in sizes.items()}).visit(tree)
+    if filled is None or not all(isinstance(node, _ARITHMETIC) for node in ast.walk(filled)):
+        return None
+    try:
+        return bool(eval(compile(ast.fix_missing_locations(ast.Expression(filled)), "<promise>", "eval"), {}))
+    except (ArithmeticError, TypeError):
+        return None
+
+
+def restrictions(promises: Sequence[Edit], refused: Sequence[Comparison], taken: int) -> list[str]:
+    """Which inputs promises refuse that eager takes, in words, with an example that breaks the promise.
+
+    A promise that all sizes keep refuses nothing. `taken` is the number of sets of inputs that eager takes.
+    """
+    said, binding = [], [edit for edit in promises if not _holds_always(edit.condition)]
+    for edit in binding:
+        if edit.kind == "example-value":
+            said.append(f"this exports a model for {edit.condition} only")
+        elif refused:
+            fitting = [one for one in refused if _breaks(edit.condition, one.inputs, only=len(binding) == 1)]
+            example = f", which eager takes, such as {fitting[0].inputs}" if fitting else ""
+            said.append(f"refuses inputs for which {_broken(edit.condition)}{example}")
+    others = dict.fromkeys(_broken(edit.condition) for edit in binding if edit.kind != "example-value")
+    if others and not refused:
+        none = f"none of the {taken} sets of inputs that eager takes is refused"
+        said.append(f"refuses inputs for which {', or '.join(others)}; {none}")
+    return said
+
+
+def _breaks(promise: str, inputs: str, *, only: bool) -> bool:
+    """Whether refused inputs break a promise. If that is not known: whether it is the only one, or has their size."""
+    given: dict[str, int] = {}
+    for part in inputs.split(", "):  # such as `ids.shape[1] = mask.shape[1] = 0`
+        *names, value = part.split(" = ")
+        if value.isdigit():
+            given |= dict.fromkeys(names, int(value))
+    kept = holds(promise, given)
+    return not kept if kept is not None else only or any(name in inputs for name in _sizes(promise))
+
+
+def _holds_always(promise: str) -> bool:
+    """Whether a promise about one size holds for all, as `3 * x.shape[0] != 1` does: torch cannot decide that."""
+    sizes, tree = _sizes(promise), _parsed(promise)
+    if len(sizes) != 1 or tree is None:
+        return False
+    numbers = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int]
+    largest = max(numbers, default=0) + 2
+    return largest <= _LARGEST and all(holds(promise, dict.fromkeys(sizes, value)) for value in range(largest))
+
+
+def _broken(promise: str) -> str:
+    """The opposite of what is promised."""
+    tree = _parsed(promise)
+    if not isinstance(tree, ast.Compare | ast.UnaryOp):
+        return f"not ({promise})"
+    return _NO_SIZE.sub(r"\1 == 0", ast.unparse(opposite(tree)))
+
+
+def _sizes(promise: str) -> set[str]:
+    """The sizes in a promise, such as `ids.shape[1]`."""
+    tree = _parsed(promise)
+    return {
+        ast.unparse(node)
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    }
+
+
+def _parsed(condition: str) -> ast.expr | None:
+    try:
+        return ast.parse(condition, mode="eval").body
+    except SyntaxError:
+        return None

@@ -1,4 +1,4 @@
-"""Whose code a frame is: the user's own files, an installed package, or PyTorch."""
+"""Whose code a file is: the user's own, an installed package's, or PyTorch's, and how files are named."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from ddefuzz.instrument.events import PROGRAM_FILE
 OwnerKind: TypeAlias = Literal["yours", "package", "PyTorch", "Python"]
 
 _PATHS = sysconfig.get_paths()
-_INSTALLED = tuple(Path(_PATHS[name]) for name in ("purelib", "platlib"))
+_INSTALLED = tuple(
+    folder for name in ("purelib", "platlib") for folder in (Path(_PATHS[name]), Path(_PATHS[name]).resolve())
+)
 _STDLIB = Path(_PATHS["stdlib"])
+
+TYPED = ("<ipython-input-", "<python-input-", "<stdin>")
+"""The beginning of the file names of code that is typed, and in no file."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -37,17 +42,46 @@ YOURS = Owner("yours")
 
 def owner_of(file: str) -> Owner:
     """The owner of a file as frames name it: torch and installed packages relative to the folder that holds them."""
-    if file == PROGRAM_FILE or (Path.cwd() / file).is_file():
-        return YOURS if not _installed(Path.cwd() / file) else package(_installed(Path.cwd() / file))
-    if file.startswith(("torch/", "<")):
+    if file == PROGRAM_FILE or file.startswith(TYPED):
+        return YOURS
+    is_here = (Path.cwd() / file).is_file()
+    if file.startswith(("torch/", "<")) and not is_here:
         return torch_itself()
-    top = _installed(Path(file))
-    if not top and not Path(file).is_absolute():
-        if any((folder / file).is_file() for folder in _INSTALLED):
-            top = Path(file).parts[0].removesuffix(".py")
-        elif (_STDLIB / file).is_file():
-            return Owner("Python")
-    return package(top) if top else YOURS
+    top = package_of(file)
+    if top:
+        return package(top)
+    return Owner("Python") if not Path(file).is_absolute() and not is_here and (_STDLIB / file).is_file() else YOURS
+
+
+def package_of(file: str) -> str:
+    """The top-level module of an installed package that a file belongs to; empty for others."""
+    path = Path(file) if Path(file).is_absolute() else Path(full_path(file))
+    folder = next((folder for folder in _INSTALLED if path.is_relative_to(folder)), None)
+    return path.relative_to(folder).parts[0].removesuffix(".py") if folder is not None else ""
+
+
+def module_of(file: str) -> str:
+    """The name by which an installed module is imported; for a file of the user its stem."""
+    path = Path(file)
+    folder = next((folder for folder in _INSTALLED if path.is_relative_to(folder)), path.parent)
+    parts = path.relative_to(folder).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def full_path(file: str) -> str:
+    """The full path of a file. Frames name the files of packages next to torch relative to the folder of both."""
+    path = Path(file)
+    if file.startswith("<"):
+        return file
+    if not path.is_absolute() and not path.is_file():
+        path = next((folder / path for folder in _INSTALLED if (folder / path).is_file()), path)
+    return str(path.resolve())
+
+
+def shown(file: str) -> str:
+    """A path relative to the current folder if it lies in it."""
+    path = Path(file)
+    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else file
 
 
 def torch_itself() -> Owner:
@@ -63,14 +97,6 @@ def package(top: str) -> Owner:
         return Owner("package", top, version)
     names = metadata.packages_distributions().get(top, [])
     return Owner("package", names[0] if names else top, _version(names[0]) if names else "")
-
-
-def _installed(path: Path) -> str:
-    """The top-level module of a file in a folder of installed packages; empty for others."""
-    for folder in _INSTALLED:
-        if path.is_relative_to(folder):
-            return path.relative_to(folder).parts[0].removesuffix(".py")
-    return ""
 
 
 @lru_cache(maxsize=128)

@@ -12,9 +12,20 @@ from collections.abc import Iterator
 from itertools import product
 
 from ddefuzz.answers.patch import CHECKS
-from ddefuzz.checking.change_text import block_of, compiles, imported, inserted, replaced, with_block
 from ddefuzz.checking.conditions import fixes_a_size, in_user_words, opposite
-from ddefuzz.checking.place import Edit, Place, Rewrite, bound_within, tested
+from ddefuzz.checking.edits import (
+    Edit,
+    Place,
+    Rewrite,
+    bound_within,
+    compiles,
+    following,
+    imported,
+    inserted,
+    replaced,
+    tested,
+    with_block,
+)
 from ddefuzz.instrument import torch_api
 
 GUARD_IMPORTS = {
@@ -86,9 +97,8 @@ def select(place: Place) -> Iterator[Edit]:
 
 def _select_statement(place: Place, statement: ast.If, condition: str) -> Iterator[Edit]:
     """`if t: x = a` as `x = torch.where(t, a, x)`, and `if t: return a` before `return b`."""
-    following = _following(place.source, statement)
     rest: str | None = place.source
-    match statement.body, statement.orelse or following:
+    match statement.body, statement.orelse or following(place.source, statement):
         case [ast.Assign([target], value)], [ast.Assign([other], otherwise), *_] if statement.orelse and ast.unparse(
             target
         ) == ast.unparse(other):
@@ -319,12 +329,6 @@ def _conditions(test: ast.expr) -> Iterator[str]:
 
 def _where(condition: str, value: ast.expr, otherwise: ast.expr) -> str:
     return f"torch.where({condition}, {ast.unparse(value)}, {ast.unparse(otherwise)})"
-
-
-def _following(source: str, statement: ast.stmt) -> list[ast.stmt]:
-    block = block_of(ast.parse(source), statement)
-    at = next((at for at, one in enumerate(block) if one.lineno == statement.lineno), len(block))
-    return block[at + 1 :]
 
 
 def _owner(node: ast.expr) -> str:

@@ -1,37 +1,49 @@
-"""The records of the study: a model, the result of plain torch for it, and the result of check."""
+"""The study: many models, each checked, and compared with a plain export and with draft_export."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from ddefuzz.checking.changes import ChangeKind
-from ddefuzz.escape import markdown_code, markdown_table, markdown_text
+from ddefuzz.checking.check import describe, trial_in
+from ddefuzz.checking.owner import package
+from ddefuzz.checking.problems import failures_of, problems_of
+from ddefuzz.checking.runs import START_SECONDS, Executor, Progress, Target, run_cases
+from ddefuzz.checking.search import Search, may_help
+from ddefuzz.errors import InputError
+from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage, Subject
+from ddefuzz.execute.worker import late
+from ddefuzz.files import append, read_text
+from ddefuzz.internal import guarded, noted
+from ddefuzz.oracles.capture import KINDS
+from ddefuzz.refusals import refuse, refused
+from ddefuzz.show.blocks import Block, Heading, Items, prose, table
 
 SCHEMA = "ddefuzz.study/3"
+
+STAGES: tuple[Stage, ...] = ("eager", "export")
+
+ARGUMENTS = "_args"
+
+MODELS = "ddefuzz.checking.models"
+
+GROUPS = {"ExportDB": "torch", "transformers": "transformers"}
+"""The groups of models in `MODELS`, each with the package that it is from."""
 
 Sizes: TypeAlias = Literal["unbacked", "backed"]
 """How the dims are dynamic that a model's owner says are: `mark_unbacked`, or `Dim.AUTO`."""
 
 
-class Group(msgspec.Struct, frozen=True):
-    """Models of one module: its name or path, and the package that has them."""
-
-    title: str
-    module: str
-    package: str
-
-
-GROUPS = (
-    Group("ExportDB", "ddefuzz.checking.exportdb", "torch"),
-    Group("transformers", "ddefuzz.checking.model_families", "transformers"),
-)
-
-
 class Settings(msgspec.Struct, frozen=True):
-    """What a row depends on besides the model's name. A kept row is used again only under equal settings.
+    """What a row depends on besides the model's name. A stored row is used again only under equal settings.
 
     `source` is the version of the package that has the model, or a digest of the file.
     """
@@ -51,7 +63,7 @@ class Plain(msgspec.Struct, frozen=True):
     reported: int = 0
 
 
-class Offered(msgspec.Struct, frozen=True):
+class HeldOut(msgspec.Struct, frozen=True):
     """A change that check offers: its kind, and on how many held-out sets of inputs it agrees, and does not."""
 
     kind: ChangeKind
@@ -60,7 +72,7 @@ class Offered(msgspec.Struct, frozen=True):
     differs: int = 0
 
 
-class Studied(msgspec.Struct, frozen=True):
+class ModelResult(msgspec.Struct, frozen=True):
     """One model. `check` is the outcome of its export under ddefuzz; `problems` are those that check lists."""
 
     group: str
@@ -70,7 +82,7 @@ class Studied(msgspec.Struct, frozen=True):
     plain: Plain
     draft: Plain
     problems: int = 0
-    offered: tuple[Offered, ...] = ()
+    offered: tuple[HeldOut, ...] = ()
     tried: int = 0
     check_seconds: float = 0.0
 
@@ -89,12 +101,12 @@ class Section(NamedTuple):
     """The rows of one table: a version of torch, a kind of sizes, and the limits of a model."""
 
     title: str
-    rows: tuple[Studied, ...]
+    rows: tuple[ModelResult, ...]
 
 
-def sections(rows: Iterable[Studied]) -> tuple[Section, ...]:
+def sections(rows: Iterable[ModelResult]) -> tuple[Section, ...]:
     """The rows by table. Of rows for one model, the last counts."""
-    tables: dict[tuple[str, bool, float, float], dict[tuple[str, str], Studied]] = {}
+    tables: dict[tuple[str, bool, float, float], dict[tuple[str, str], ModelResult]] = {}
     for row in rows:
         one = row.settings
         table = tables.setdefault((one.torch, one.sizes != "unbacked", one.budget, one.timeout), {})
@@ -109,33 +121,192 @@ def sections(rows: Iterable[Studied]) -> tuple[Section, ...]:
     )
 
 
+class StudyModel(NamedTuple):
+    """A model to study, and its settings."""
+
+    group: str
+    target: Target
+    settings: Settings
+
+
+class Study(NamedTuple):
+    """The models so far. `is_done` is False after Ctrl-C."""
+
+    rows: list[ModelResult]
+    is_done: bool
+
+
+def study(folder: Path, groups: tuple[str, ...], settings: Settings, stored: Path | None, progress: Progress) -> Study:
+    """Study the models of a folder and of the groups, all without a group.
+
+    Each row is added to the file `stored`, and models that have a row there are not studied again. Raises InputError if
+    there is no model, or none can be made.
+    """
+    rows = read_rows(stored) if stored is not None and stored.exists() else []
+    done = {(row.group, row.name, row.settings) for row in rows}
+    is_done = False
+    with Pool(1) as pool:
+        every = models(pool, folder, groups, settings, progress)
+        todo = [one for one in every if (one.group, one.target.case, one.settings) not in done]
+        with suppress(KeyboardInterrupt):
+            for number, model in enumerate(todo, 1):
+                name = model.target.case
+                progress.update(f"{number} of {len(todo)}: {name}")
+                try:
+                    with guarded(name) as guard:
+                        rows.append(study_model(pool, model, progress))
+                except InputError as error:
+                    refuse(InputError(f"{name}: {error}"))
+                    continue
+                if guard.error is not None:
+                    progress.say(str(guard.error))
+                elif stored is not None:
+                    append(stored, msgspec.json.encode(rows[-1]) + b"\n")
+            is_done = True
+    if not rows and not is_done:
+        raise KeyboardInterrupt
+    if not rows and not noted() and not refused():
+        raise InputError(f"{folder}: found no models, expected files with NAME and NAME_args")
+    return Study(rows, is_done)
+
+
+def read_rows(path: Path) -> list[ModelResult]:
+    """The rows of a file of an earlier run. Raises InputError for a line that is none."""
+    rows = []
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        try:
+            rows.append(msgspec.json.decode(line, type=ModelResult))
+        except msgspec.DecodeError as error:
+            expected = "a model as this version of `ddefuzz study` keeps it"
+            raise InputError(f"{path}:{number}: {error}, expected {expected}") from error
+    return rows
+
+
+def models(
+    executor: Executor, folder: Path, groups: tuple[str, ...], settings: Settings, progress: Progress
+) -> Iterator[StudyModel]:
+    """The models of a folder (the group `own`) and of the groups of `MODELS`."""
+
+    def model(group: str, name: str, path: str, source: str) -> StudyModel:
+        subject = CallableSubject(path, name=name, backed=settings.sizes == "backed")
+        return StudyModel(group, Target(name, subject), msgspec.structs.replace(settings, source=source))
+
+    if not groups or "own" in groups:
+        for file in sorted(folder.glob("*.py")):
+            try:
+                source, names = read_text(file), tuple(models_in(file))
+            except InputError as error:
+                refuse(error)
+                continue
+            digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+            yield from (model("own", name, str(file), digest) for name in names)
+    for group, package_name in GROUPS.items():
+        if groups and group not in groups:
+            continue
+        listed = executor.submit(names_of, group, START_SECONDS).result()
+        if not listed or isinstance(listed, Lost):
+            expected = 'expected what `pip install "ddefuzz[study]"` installs'
+            progress.say(f"{group}: found no models, {listed.reason if isinstance(listed, Lost) else expected}")
+            continue
+        for name in listed:
+            yield model(group, name, MODELS, str(package(package_name)))
+
+
+def models_in(file: Path) -> Iterator[str]:
+    """The names of a file that have example arguments. The file is parsed, not executed."""
+    source = read_text(file)
+    try:
+        parsed = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InputError(f"{file}: found no Python ({reason}), expected a file with models") from error
+    for node in parsed.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(name)]) if name.endswith(ARGUMENTS):
+                yield name.removesuffix(ARGUMENTS)
+
+
+def names_of(group: str) -> tuple[str, ...]:
+    """The names of the models of a group, as a task of a worker."""
+    names: tuple[str, ...] = late(MODELS).names(group)
+    return names
+
+
+def plain_export(subject: Subject) -> Plain:
+    """A plain export, as a task of a worker."""
+    ended: Plain = late(MODELS).plain_export(subject)
+    return ended
+
+
+def plain_draft(subject: Subject) -> Plain:
+    """torch's draft_export, as a task of a worker."""
+    ended: Plain = late(MODELS).plain_draft(subject)
+    return ended
+
+
+def study_model(executor: Executor, model: StudyModel, progress: Progress) -> ModelResult:
+    """Check a model, and compare."""
+    target, timeout = model.target, model.settings.timeout
+    exported = executor.submit(plain_export, target.subject, timeout).result()
+    drafted = executor.submit(plain_draft, target.subject, timeout).result()
+    (runs,), _ = run_cases(executor, [target], STAGES, (EXPLICIT,), timeout, progress)
+    again = executor.submit(plain_export, target.subject, timeout).result()  # warm, as the run of check is
+    by_stage = {tried.observation.stage: tried.observation for tried in runs.tried}
+    row = ModelResult(
+        model.group,
+        target.case,
+        model.settings,
+        by_stage["export"].outcome if by_stage["eager"].outcome == "ok" else "not-judged",
+        _plain(exported if isinstance(again, Lost) else again),
+        _plain(drafted),
+        problems=len(problems_of(runs)),
+        check_seconds=by_stage["export"].cpu_seconds,
+    )
+    failures = [failure for failure in failures_of(runs.tried) if failure.failure.kind in KINDS and may_help(failure)]
+    if not failures or row.check != "fail":
+        return row
+    described = executor.submit(describe, target.subject, timeout).result()
+    if isinstance(described, Lost):
+        return row
+    trial = trial_in(executor, timeout)
+    search = Search(target.subject, described, ("export",), trial, model.settings.budget)
+    search.run(failures[0])
+    offered = []
+    for offer in search.offers:
+        change = offer.change
+        held = trial(msgspec.structs.replace(offer.candidate, held_out=True, may_refuse=True)).compared[1:]
+        differs = sum(bool(inputs.differs) or (change.kind == "rewrite" and inputs.refused) for inputs in held)
+        agrees = sum(not inputs.original and not inputs.refused and not inputs.differs for inputs in held)
+        offered.append(HeldOut(change.kind, change.does, agrees, differs))
+    return msgspec.structs.replace(row, offered=tuple(offered), tried=len(search.tried))
+
+
+def _plain(ended: Plain | Lost) -> Plain:
+    return Plain(ended.reason) if isinstance(ended, Lost) else ended
+
+
 TITLES = ("group", "model", "check", "plain", "draft", "problems", "change", "passing", "held out", "ratio")
 
 
-def page(rows: Iterable[Studied], command: str, day: str) -> str:
-    """The tables in Markdown, one for each torch and kind of sizes, with their totals."""
-    lines = [
-        "# Models",
-        "",
-        f"What `ddefuzz check` makes of models. This page is what {markdown_code(command)} printed on {day}.",
-        "*plain* is `torch.export.export` without ddefuzz, *draft* is `torch.export.draft_export`: the issues that it",
-        "reports. *problems* are those that check lists. *change* is the kind of the best change offered, *passing*",
-        "how many changes pass, *held out* on how many other sets of inputs the best one agrees with eager.",
-        "*ratio* is the CPU time of the export under ddefuzz for each second of a plain one, in the same process.",
-    ]
+def study_view(rows: Iterable[ModelResult], command: str, day: str) -> Iterator[Block]:
+    """A table for each torch and kind of sizes, with its totals."""
+    yield Heading("Models", 1)
+    yield prose(
+        "What `ddefuzz check` makes of models. This page is what `{}` printed on {}. "
+        "**plain** is `torch.export.export` without ddefuzz, **draft** is `torch.export.draft_export`: the issues that "
+        "it reports. **problems** are those that check lists. **change** is the kind of the best change offered, "
+        "**passing** how many changes pass, **held out** on how many other sets of inputs the best one agrees with "
+        "eager. **ratio** is the CPU time of the export under ddefuzz for each second of a plain one, in one process.",
+        command,
+        day,
+    )
     for section in sections(rows):
-        lines += [
-            "",
-            f"## {markdown_text(section.title)}",
-            "",
-            *totals(section.rows),
-            "",
-            markdown_table(TITLES, map(_row, section.rows)),
-        ]
-    return "\n".join(lines) + "\n"
+        yield Heading(section.title)
+        yield Items(totals(section.rows))
+        yield table(TITLES, map(_cells, section.rows), right=TITLES[5:])
 
 
-def totals(rows: tuple[Studied, ...]) -> tuple[str, ...]:
+def totals(rows: tuple[ModelResult, ...]) -> tuple[str, ...]:
     """The numbers over all models."""
     failing = [row for row in rows if row.check == "fail"]
     best = [row.offered[0] for row in failing if row.offered]
@@ -145,16 +316,16 @@ def totals(rows: tuple[Studied, ...]) -> tuple[str, ...]:
     ratios = sorted(row.ratio for row in rows if row.ratio is not None)
     median = f"{ratios[len(ratios) // 2]:.2f}" if ratios else "not known"
     return (
-        f"- outcome as a plain capture: {sum(row.same_outcome for row in rows)} of {len(rows)}",
-        f"- not captured: {len(failing)}; with a change that passes: {len(best)} ({said})",
-        f"- rewrites offered: {len(rewrites)}; that differ on held-out inputs: {sum(o.differs > 0 for o in rewrites)}",
-        f"- problems: {sum(row.problems for row in rows)} by check, {sum(row.draft.reported for row in rows)} by "
+        f"outcome as a plain capture: {sum(row.same_outcome for row in rows)} of {len(rows)}",
+        f"not captured: {len(failing)}; with a change that passes: {len(best)} ({said})",
+        f"rewrites offered: {len(rewrites)}; that differ on held-out inputs: {sum(o.differs > 0 for o in rewrites)}",
+        f"problems: {sum(row.problems for row in rows)} by check, {sum(row.draft.reported for row in rows)} by "
         f"draft_export, which fails on {sum(bool(row.draft.error) for row in rows)}",
-        f"- CPU ratio: {median} (median of {len(ratios)})",
+        f"CPU ratio: {median} (median of {len(ratios)})",
     )
 
 
-def _row(row: Studied) -> tuple[str, ...]:
+def _cells(row: ModelResult) -> tuple[str, ...]:
     best = row.offered[0] if row.offered else None
     change = best.kind if best is not None else (f"none of {row.tried}" if row.tried else "")
     held = f"{best.agrees} of {best.agrees + best.differs}" if best is not None else ""
@@ -162,5 +333,4 @@ def _row(row: Studied) -> tuple[str, ...]:
     draft = "fails" if row.draft.error else str(row.draft.reported)
     plain = "fails" if row.plain.error else "ok"
     passing = str(len(row.offered)) if row.offered else ""
-    cells = (row.group, row.name, row.check, plain, draft, str(row.problems), change, passing, held, ratio)
-    return tuple(map(markdown_text, cells))
+    return (row.group, row.name, row.check, plain, draft, str(row.problems), change, passing, held, ratio)

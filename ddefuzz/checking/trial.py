@@ -8,14 +8,15 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
-from ddefuzz.checking.changes import DECIDED, Candidate, ChangedFile, Compared, Described, InputDim, Trialed
+from ddefuzz.checking.changes import DECIDED, Candidate, ChangedFile, Comparison, InputDim, Interface, TrialResult
+from ddefuzz.checking.owner import full_path
+from ddefuzz.checking.patch import CLASS
 from ddefuzz.checking.variants import Variant, held_out_of, variants_of
-from ddefuzz.checking.wrapper import CLASS
 from ddefuzz.execute.compare import differences
 from ddefuzz.execute.exchanged import exchanged
 from ddefuzz.execute.observe import captured_output, observe_in
@@ -43,7 +44,7 @@ class _Result(NamedTuple):
     args: Sequence[Any] = ()
 
 
-def try_change(candidate: Candidate) -> Trialed:
+def try_change(candidate: Candidate) -> TrialResult:
     """Try a change: first in eager, then in the stages, up to the first that fails."""
 
     def make() -> Prepared:
@@ -52,7 +53,7 @@ def try_change(candidate: Candidate) -> Trialed:
     variants = (held_out_of if candidate.held_out else variants_of)(make(), leaf_names(make()))
     with captured_output():
         expected = [_determined(make, one) for one in variants]
-        compared = [Compared(one.inputs, original=two.error) for one, two in zip(variants, expected, strict=True)]
+        compared = [Comparison(one.inputs, original=two.error) for one, two in zip(variants, expected, strict=True)]
         sides = tuple(_sides(candidate, variants, expected))
     changed = _changed(candidate)
     with _swapped(candidate.files):
@@ -61,7 +62,7 @@ def try_change(candidate: Candidate) -> Trialed:
                 _compare(one, _run(changed, variant.resized, _call), result)
                 for one, variant, result in zip(compared, variants, expected, strict=True)
             ]
-        seen = Trialed((), tuple(compared), sides)
+        seen = TrialResult((), tuple(compared), sides)
         refuses = any(one.refused for one in compared)
         if not seen.agrees or (refuses and not candidate.may_refuse):
             return seen
@@ -71,7 +72,7 @@ def try_change(candidate: Candidate) -> Trialed:
             observations.append(observed)
             if observed.outcome != "ok":
                 break
-    return Trialed(tuple(observations), tuple(compared), sides)
+    return TrialResult(tuple(observations), tuple(compared), sides)
 
 
 def _determined(make: Callable[[], Prepared], variant: Variant) -> _Result:
@@ -112,8 +113,8 @@ def _captured(
     make: Callable[[], Prepared],
     variants: tuple[Variant, ...],
     expected: list[_Result],
-    compared: list[Compared],
-) -> tuple[Observation, list[Compared]]:
+    compared: list[Comparison],
+) -> tuple[Observation, list[Comparison]]:
     """Capture in one stage and call what was captured on all inputs that the original takes."""
     results: dict[int, tuple[str, str]] = {}
     observed = observe_in(
@@ -125,7 +126,7 @@ def _captured(
     return observed, [_with_stage(one, stage, results.get(at)) for at, one in enumerate(compared)]
 
 
-def describe(subject: Subject) -> Described:
+def describe(subject: Subject) -> Interface:
     """What the inputs of a subject are called, and where its function is defined."""
     with captured_output():
         prepared = prepare(subject)
@@ -142,16 +143,9 @@ def describe(subject: Subject) -> Described:
         parameters = ()  # a wrapper could not name them
     function = inspect.unwrap(_function(prepared.call))
     code = getattr(function, "__code__", None)
-    file = (
-        PROGRAM_FILE if isinstance(subject, ProgramSubject) else str(Path(code.co_filename).resolve()) if code else ""
-    )
-    return Described(
-        parameters[: len(prepared.args)],
-        parameters[len(prepared.args) :],
-        dims,
-        file,
-        code.co_firstlineno if code else 0,
-    )
+    file = PROGRAM_FILE if isinstance(subject, ProgramSubject) else full_path(code.co_filename) if code else ""
+    positional, keywords = parameters[: len(prepared.args)], parameters[len(prepared.args) :]
+    return Interface(positional, keywords, dims, file, code.co_firstlineno if code else 0)
 
 
 def _function(call: Callable[..., Any]) -> Any:
@@ -217,35 +211,22 @@ def _exercised(
     return found
 
 
-def _with_stage(compared: Compared, stage: Stage, result: tuple[str, str] | None) -> Compared:
-    if result is None:
-        return compared
-    error, difference = result
+def _with_stage(compared: Comparison, stage: Stage, result: tuple[str, str] | None) -> Comparison:
+    error, difference = result or ("", "")
     captured = (*compared.captured, (stage, error)) if error else compared.captured
-    return Compared(
-        compared.inputs,
-        compared.original,
-        compared.changed,
-        captured,
-        compared.differs or (f"{stage}: {difference}" if difference else ""),
-    )
+    differs = compared.differs or (f"{stage}: {difference}" if difference else "")
+    return msgspec.structs.replace(compared, captured=captured, differs=differs)
 
 
-def _compare(compared: Compared, seen: _Result, expected: _Result) -> Compared:
-    if expected.error:
-        return Compared(compared.inputs, expected.error, seen.error)
-    return Compared(
-        compared.inputs, "", seen.error, (), "" if seen.error else _difference(expected, seen, arguments=True)
-    )
+def _compare(compared: Comparison, seen: _Result, expected: _Result) -> Comparison:
+    differs = "" if seen.error or expected.error else _difference(expected, seen, arguments=True)
+    return msgspec.structs.replace(compared, changed=seen.error, differs=differs)
 
 
 def _difference(expected: _Result, seen: _Result, *, arguments: bool) -> str:
-    pairs = [(expected.value, seen.value, "result")]
-    if arguments:
-        pairs.append((expected.args, seen.args, "arguments"))
-    found = (one for left, right, where in pairs for one in differences(left, right, where) if one.what in COMPARED)
-    first = next(found, None)
-    return "" if first is None else f"{first.where}: {first.how}"
+    pairs = [(expected.value, seen.value, "result"), (expected.args, seen.args, "arguments")]
+    every = (one for left, right, where in pairs[: 1 + arguments] for one in differences(left, right, where))
+    return next((f"{one.where}: {one.how}" for one in every if one.what in COMPARED), "")
 
 
 def _call(prepared: Prepared) -> Any:

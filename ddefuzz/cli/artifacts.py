@@ -25,9 +25,9 @@ from ddefuzz.artifacts.model import (
     make,
     version,
 )
+from ddefuzz.checking.runs import START_SECONDS, Target, targets_of
 from ddefuzz.cli.artifacts_page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.cli.check import DEFAULT_SEMANTICS
-from ddefuzz.cli.check_runs import START_SECONDS, Target, targets_of
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.interpreters import interpreters_of
 from ddefuzz.cli.options import db_option, jobs_option, semantics_option
@@ -203,7 +203,7 @@ def target_of(finding: Finding) -> Target:
         raise InputError(f"{finding.id}: found a finding on a key function, expected one that has a program to capture")
     if text is None:
         raise InputError(f"{finding.id}: found a finding of user code, expected one that has a program")
-    return Target(finding.id, ProgramSubject(text), "<program>")
+    return Target(finding.id, ProgramSubject(text))
 
 
 def _of_file(pool: Pool, target: str, case: str | None, unbacked: str) -> Target:

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import rich_click as click
 
-from ddefuzz.checking.check import Captured, Document, Offered, Problem, captures_of, failed, failures_of, problems_of
-from ddefuzz.checking.owner import torch_itself
-from ddefuzz.cli.check_advice import Limits, advise_case, write_best
-from ddefuzz.cli.check_page import check_page
-from ddefuzz.cli.check_report import check_report
-from ddefuzz.cli.check_runs import of_one, run_cases, targets_of
+from ddefuzz.checking.check import Options, check_named
+from ddefuzz.checking.patch import write_changes
+from ddefuzz.checking.report import Report, report_record, report_view
+from ddefuzz.checking.runs import Progress
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
-from ddefuzz.cli.output import OutputFile, Writer, deliver, output_options
+from ddefuzz.cli.output import OutputFile, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
-from ddefuzz.cli.reports import writers_of
-from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE, NothingRanError
-from ddefuzz.execute.pool import Pool
-from ddefuzz.execute.protocol import CAPTURE_STAGES, STAGES, Semantics, Stage
-from ddefuzz.execute.scratch import check_folders
-from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
+from ddefuzz.cli.reports import command_line, writers_of
+from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE
+from ddefuzz.execute.protocol import Semantics, Stage
+from ddefuzz.files import write_atomically
 from ddefuzz.instrument.events import Mechanism
-from ddefuzz.internal import guarded
-from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import OF_PROGRAMS, ORACLES
 from ddefuzz.show.table import NAMES
 
@@ -137,58 +130,28 @@ def command(
       ddefuzz check model.py:Net --unbacked 'ids:0,1' --stage export
       ddefuzz check model.py:make_model --patch fix.diff
     """
-    apart = (stage.name for oracle in ORACLES if oracle.name in oracles for stage in oracle.stages)
-    wanted = (*(stage for stage in STAGES if stage in {"eager", *stages}), *apart)
-    semantics = tuple(map(Semantics, mechanisms))
-    workers = 1 if ":" in target or case is not None else jobs
-    with (
-        Pool(workers, samples=False) as pool,
-        LiveLine("starting a worker (importing torch takes some seconds)") as live,
-    ):
-        targets = targets_of(pool, target, case, unbacked)
-        runs, refused = run_cases(pool, targets, wanted, semantics, timeout, live)
-        check_folders()
-        advice = []
-        capturing = tuple(stage for stage in wanted if stage in CAPTURE_STAGES)
-        for one, of_case in zip(targets, runs, strict=True) if advising and key is None else ():
-            with of_one(one.case, refused), guarded(one.case):
-                failures = [named for named in failures_of(of_case.tried) if named.failure.kind in KINDS]
-                failures = [named for named in failures if named.failure.observation.stage != "eager"]
-                if failures:
-                    live.update(f"{one.case}: trying changes of your code")
-                    advice.append((one.case, advise_case(pool, one, failures, capturing, Limits(timeout, budget))))
-    if not runs:
-        raise NothingRanError(f"{target}: found an empty list CASES, expected at least one case")
-    captures, problems = list[Captured](), list[Problem]()
-    for of_case in runs:
-        with guarded(of_case.case):
-            captures += captures_of(of_case)
-            problems += problems_of(of_case)
-    document = Document(
-        target,
-        torch_itself().version,
-        tuple(one for one in captures if one.stage != "eager" or "eager" in stages or one.outcome != "ok"),
-        tuple(problems),
-        changes=tuple(Offered(name, change) for name, found in advice for change in found.changes),
-        advice=tuple((name, msgspec.structs.replace(found, changes=())) for name, found in advice),
-        known=_known(problems, known),
+    options = Options(
+        stages=stages,
+        oracles=oracles,
+        semantics=tuple(map(Semantics, mechanisms)),
+        timeout=timeout,
+        budget=budget if advising and key is None else None,
+        known=known,
     )
-    write_best((found for _, found in advice), target, patch, applying=applying)
-    deliver(_writers(document), format_, outputs)
-    if refused:
+    with LiveLine("starting a worker (importing torch takes some seconds)") as live:
+        progress = Progress(live.say, live.update)
+        report = check_named(target, options, progress, case=case, unbacked=unbacked, jobs=jobs)
+    if patch is not None:
+        write_atomically(patch, report.patch())
+    if applying:
+        write_changes(report.best, Path(target))
+    deliver(writers(report), format_, outputs)
+    if report.refused:
         raise SystemExit(EXIT_USAGE)
-    if key is not None:
-        if not any(key in one.keys for one in captures):
-            raise SystemExit(EXIT_FOUND)
-    elif failed(captures):
+    if not (report.ok if key is None else any(key in one.keys for one in report.captures)):
         raise SystemExit(EXIT_FOUND)
 
 
-def _writers(document: Document) -> dict[str, Writer]:
-    return {"text": lambda page: check_page(document, page), **writers_of(check_report(document))}
-
-
-def _known(problems: list[Problem], folder: Path | None) -> tuple[KnownFinding, ...]:
-    used = folder or default_folder()
-    keys = [key for problem in problems for key in problem.keys]
-    return known_findings(used, keys) if used is not None else ()
+def writers(report: Report) -> dict[str, Writer]:
+    record = report_record(report, command_line())
+    return {**writers_of(record), **page_writers(record.title, lambda _: report_view(report))}

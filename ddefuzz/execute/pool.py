@@ -78,6 +78,12 @@ SOCKET_FOLDER_BYTES = 89
 """How long the path of the folder of a socket may be: of the 107 bytes of the socket's own, 18 are its name."""
 
 
+class ColdContext(ForkServerContext):
+    """The context of cold processes."""
+
+    Process = worker.MainlessProcess
+
+
 class PoolContext(ForkServerContext):
     """The context of a pool: its locks and pipes, and a fork server that is always started by `start_server`."""
 
@@ -259,7 +265,7 @@ def observe_cold(
 
     Raises InputError if the subject cannot be used.
     """
-    context = fork_server(ForkServerContext())
+    context = fork_server(ColdContext())
     receiver, sender = context.Pipe(duplex=False)
     phases = _phases_file()
     process = context.Process(
@@ -440,7 +446,7 @@ def start_server() -> None:
         # Else multiprocessing makes a folder of its own for the server's socket, which a kill leaves behind.
         vars(multiprocessing.current_process())["_config"].setdefault("tempdir", scratch)
     started = {"PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0", "TMPDIR": scratch, internal.FOLDER: internal.folder()}
-    with _STARTING, patch.dict(os.environ, started):
+    with _STARTING, worker.main_hidden(), patch.dict(os.environ, started):
         resource_tracker.ensure_running()  # here, because starting it unblocks Ctrl-C
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

@@ -12,11 +12,12 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -91,7 +92,40 @@ def long_lived_symbolizer() -> str:
     return "addr2line" if shutil.which("addr2line") else SHORT_LIVED_SYMBOLIZER
 
 
-class WorkerProcess(ForkServerProcess):
+_hidden: list[ModuleType] = []
+"""What processes import as the main module, if it is hidden."""
+
+_HIDING = threading.Lock()
+"""Held while the main module is another one. A pool starts workers in a thread of its own."""
+
+
+def hide_main() -> None:
+    """Processes import the main module no more: it may be a script that calls ddefuzz when it is imported."""
+    _hidden[:] = [ModuleType("__main__")]
+
+
+@contextmanager
+def main_hidden() -> Iterator[None]:
+    """Start a process in this block."""
+    with _HIDING:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = _hidden[0] if _hidden else main
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
+class MainlessProcess(ForkServerProcess):
+    """A process that does not import the main module if that is hidden."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802
+        with main_hidden():
+            return ForkServerProcess._Popen(process_obj)
+
+
+class WorkerProcess(MainlessProcess):
     """A worker of a pool. Only one that is no longer needed has the exit code 0, for which a pool waits in vain."""
 
     def __init__(self, target: Callable[..., None], args: tuple[Any, ...], **named: Any) -> None:

@@ -1,16 +1,20 @@
-"""Collect case files as pytest items: programs and, if trusted, lists of user modules (`pytest corpora findings`).
+"""The plugin of pytest: the fixture `ddefuzz_check`, and case files as items (`pytest corpora findings`).
+
+Case files are programs and, if trusted, lists of user modules.
 
 pytest imports this module in every session of an environment that has ddefuzz. So nothing else of ddefuzz is imported
-before the first case file is collected.
+before a test needs it.
 """
 
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+
+import ddefuzz
 
 HEADERS = (b"# ddefuzz program v", b"# ddefuzz key v")
 """The beginning of a program's file and of a key function's case, in any version (`program.text`)."""
@@ -25,6 +29,12 @@ TRUST = "ddefuzz_trust"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the setting."""
     parser.addini(TRUST, f"Run the user modules that a {TRUSTED} lists.", type="bool", default=False)
+
+
+@pytest.fixture
+def ddefuzz_check() -> Callable[..., ddefuzz.Report]:
+    """`ddefuzz.assert_captures`: the test fails with the report if a model is not captured."""
+    return ddefuzz.assert_captures
 
 
 @pytest.hookimpl(wrapper=True)

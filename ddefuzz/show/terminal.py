@@ -85,7 +85,11 @@ def _shown(part: Block, width: int) -> Iterator[RenderableType]:
         case Table():
             yield from _table(part, width)
         case Code(text, language):
-            yield Syntax(block(text.rstrip()), language, word_wrap=True, theme=THEME)
+            code = block(text.rstrip())
+            marked = Syntax(code, language, theme=THEME).highlight(code)
+            marked.no_wrap, marked.overflow = True, "ignore"  # it is neither folded nor cut
+            marked.rstrip()
+            yield marked
         case Commands(lines, before):
             yield Text(folded(one_line(before), width))
             for line in lines:

@@ -8,15 +8,23 @@ import msgspec
 import pytest
 
 from ddefuzz.answers.model import Control
-from ddefuzz.checking.chain import Caller
 from ddefuzz.checking.changes import Advice, Change
-from ddefuzz.checking.check import CaseRuns, Document, Offered, captures_of, failed, problems_of
+from ddefuzz.checking.explain import origin_of
 from ddefuzz.checking.owner import YOURS, Owner
+from ddefuzz.checking.problems import Caller, CaseRuns, exception_of, problems_of
+from ddefuzz.checking.report import (
+    FEWEST_IN_COMMON,
+    Offer,
+    Report,
+    captures_of,
+    failed,
+    headline,
+    in_common,
+    without_wrappers,
+)
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.cli.check_page import FEWEST_IN_COMMON, check_page, headline, in_common, without_wrappers
-from ddefuzz.cli.output import Page
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Answered, Frame, Guard, Place, Raised, SymbolOrigin
 from ddefuzz.oracles.capture import KINDS, classify, judge
@@ -61,21 +69,20 @@ def runs(*observations: Observation, continued: tuple[Observation, ...] = (), st
 
 def test_a_failure_has_guard_site_cause_and_owner() -> None:
     (problem,) = problems_of(runs(EAGER, FAILED))
-    assert (problem.kind, problem.anchor, problem.cause) == ("dde", "a.numel() == 0", "avoidable")
+    assert (problem.kind, problem.classified.cause) == ("dde", "avoidable")
     assert (problem.expression, problem.stages, problem.owner.kind) == ("Eq(u0, 0)", ("export",), "PyTorch")
-    assert problem.site == Site("Python", "torch/_refs/__init__.py", "roll")
-    assert problem.exception == "GuardOnDataDependentSymNode: Could not guard"
-    assert problem.frames is not None
-    assert problem.frames.python[0].function == "roll"
+    site = Site("Python", "torch/_refs/__init__.py", "roll")
+    assert problem.classified.signature == Signature("dde", site, "a.numel() == 0")
+    assert exception_of(problem.observation) == "GuardOnDataDependentSymNode: Could not guard"
 
 
 def test_the_document_is_json_and_back() -> None:
     case = runs(EAGER, FAILED)
-    document = Document("model.py:f", "2.13.0", captures_of(case), problems_of(case))
+    document = Report("model.py:f", "2.13.0", False, captures_of(case), problems_of(case))
     told = msgspec.json.decode(msgspec.json.encode(document))
     assert {"schema", "captures", "problems", "known", "torch"} <= told.keys()
-    assert (told["schema"], told["captures"][1]["stage"]) == ("ddefuzz.check/2", "export")
-    assert msgspec.json.decode(msgspec.json.encode(document), type=Document) == document
+    assert (told["schema"], told["captures"][1]["stage"]) == ("ddefuzz.check/3", "export")
+    assert msgspec.json.decode(msgspec.json.encode(document), type=Report) == document
 
 
 def test_a_problem_in_several_captures_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +97,7 @@ def test_a_problem_in_several_captures_is_one(tmp_path: Path, monkeypatch: pytes
     assert str(problem.owner) == "your code"
     assert [(caller.line, caller.code) for caller in problem.chain] == [(3, "self.layer(x)"), (7, "n > 2")]
     assert problem.module == "layers.0"
-    assert [one.origin for one in problem.symbols] == ["dim 1 of ids", "nonzero() at model.py:5"]
+    assert [origin_of(one) for one in problem.symbols] == ["dim 1 of ids", "nonzero() at model.py:5"]
 
 
 def test_what_shows_after_an_answer_is_a_problem_of_its_own() -> None:
@@ -100,7 +107,7 @@ def test_what_shows_after_an_answer_is_a_problem_of_its_own() -> None:
     first, second = problems_of(runs(EAGER, FAILED, continued=(went_on,)))
     assert (first.stages, [one.value for one in first.answers]) == (("export",), [False])
     assert (second.stages, [one.value for one in second.answers]) == ((), [True])
-    assert second.exception is None
+    assert exception_of(second.observation) is None
 
 
 def test_what_fails_with_static_sizes_is_not_about_data() -> None:
@@ -133,12 +140,12 @@ def test_code_of_a_change_is_neither_folded_nor_cut() -> None:
     change = Change("rewrite", 1, "something " * 20, f"--- a/m.py\n+++ b/m.py\n{line}\n", ())
     problems = tuple(problems_of(runs(EAGER, FAILED)))
     captures = tuple(captures_of(runs(EAGER, FAILED)))
-    shown = Document(
-        "m.py:c", "2.13.0", captures, problems, changes=(Offered("c", change),), advice=(("c", Advice("why")),)
+    shown = Report(
+        "m.py:c", "2.13.0", False, captures, problems, changes=(Offer("c", change),), advice=(("c", Advice("why")),)
     )
-    lines = check_page(shown, Page(60)).splitlines()
-    assert f"    {line}" in lines
-    assert all(len(one) <= 60 for one in lines if one != f"    {line}")
+    lines = shown.text(60).splitlines()
+    assert line in lines
+    assert all(len(one) <= 60 for one in lines if one != line)
 
 
 def test_calls_by_which_a_package_passes_its_arguments_on_are_left_out() -> None:

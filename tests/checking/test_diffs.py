@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.checking import diffs
-from ddefuzz.checking.apply import together, write_changes
-from ddefuzz.checking.changes import Change, ChangedFile, Described
-from ddefuzz.checking.wrapper import in_use, wrapper
+from ddefuzz.checking import owner, patch
+from ddefuzz.checking.changes import Change, ChangedFile, Interface
+from ddefuzz.checking.patch import in_use, together, wrapper, write_changes
 from ddefuzz.errors import InputError
 
 BEFORE = "import torch\n\n\ndef f(x):\n    a = x\n    b = x\n    a = x\n    return a + b\n"
@@ -27,31 +26,31 @@ def test_two_edits_of_one_function_are_one_diff_that_applies(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "model.py"
     file.write_text(BEFORE)
-    text = diffs.unified([ChangedFile(str(file), BEFORE, AFTER)])
+    text = patch.unified([ChangedFile(str(file), BEFORE, AFTER)])
     assert text.startswith("--- a/model.py\n+++ b/model.py\n@@")
     subprocess.run(["patch", "-p1"], input=text, text=True, check=True, capture_output=True)
     assert file.read_text() == AFTER
 
 
 def test_a_file_without_a_last_newline_has_a_diff_that_says_so() -> None:
-    text = diffs.unified([ChangedFile("/m.py", "a = 1\nb = 2", "a = 1\nb = 3\n")])
+    text = patch.unified([ChangedFile("/m.py", "a = 1\nb = 2", "a = 1\nb = 3\n")])
     assert "-b = 2\n\\ No newline at end of file\n+b = 3\n" in text
 
 
 def test_each_changed_place_can_be_left_out() -> None:
     file = ChangedFile("/m.py", BEFORE, AFTER)
-    assert diffs.hunks(file) == 2
-    assert diffs.without_hunk(file, 0).after == BEFORE.replace("a + b", "a - b")
-    assert diffs.without_hunk(file, 1).after == AFTER.replace("a - b", "a + b")
-    assert [where.line for where in diffs.places([file])] == [5, 8]
+    assert len(patch.hunks(file)) == 2
+    assert patch.without_hunk(file, 0).after == BEFORE.replace("a + b", "a - b")
+    assert patch.without_hunk(file, 1).after == AFTER.replace("a - b", "a + b")
+    assert [where.line for where in patch.places([file])] == [5, 8]
 
 
 def test_a_function_of_an_installed_package_is_code_to_paste(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(diffs, "_INSTALLED", (tmp_path,))
+    monkeypatch.setattr(owner, "_INSTALLED", (tmp_path,))
     path = tmp_path / "library" / "model.py"
     before = "class M:\n    @property\n    def size(self):\n        return 1\n\n    def same(self):\n        return 1\n"
-    text = diffs.replacement(ChangedFile(str(path), before, before.replace("return 1", "return 2", 1)))
-    assert diffs.owner_of(str(path)) == "library"
+    text = patch.replacement(ChangedFile(str(path), before, before.replace("return 1", "return 2", 1)))
+    assert owner.package_of(str(path)) == "library"
     assert "import library.model" in text
     assert "    return 2" in text
     assert "@property\n" in text
@@ -60,13 +59,13 @@ def test_a_function_of_an_installed_package_is_code_to_paste(monkeypatch: pytest
 
 
 def test_a_method_that_calls_super_is_not_pasted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(diffs, "_INSTALLED", (tmp_path,))
+    monkeypatch.setattr(owner, "_INSTALLED", (tmp_path,))
     before = "class M(N):\n    def f(self):\n        return super().f()\n"
     file = ChangedFile(str(tmp_path / "m.py"), before, before.replace("f()\n", "f() + 1\n"))
-    assert diffs.replacement(file) == ""
+    assert patch.replacement(file) == ""
 
 
-DESCRIBED = Described(("ids", "mask"), ("scale",))
+DESCRIBED = Interface(("ids", "mask"), ("scale",))
 WRAPPER = wrapper(DESCRIBED, ("ids.shape[1] > 1", "ids.shape == mask.shape"))
 
 

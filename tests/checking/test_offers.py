@@ -5,25 +5,23 @@ from __future__ import annotations
 import msgspec
 
 from ddefuzz.checking.changes import Change
-from ddefuzz.checking.check import Document, Offered, captures_of, problems_of
-from ddefuzz.checking.offers import offers_lines
-from ddefuzz.cli.check_page import check_page
-from ddefuzz.cli.check_report import check_report
-from ddefuzz.cli.output import Page
+from ddefuzz.checking.problems import problems_of
+from ddefuzz.checking.report import Offer, Report, captures_of, offers_lines, report_record
 from tests.checking.test_check_rows import EAGER, FAILED, runs
 
 CASE = runs(EAGER, FAILED)
 (PROBLEM,) = problems_of(CASE)
 PROBLEMS = tuple(
-    msgspec.structs.replace(PROBLEM, case=case, cause=cause)
+    msgspec.structs.replace(PROBLEM, case=case, classified=msgspec.structs.replace(PROBLEM.classified, cause=cause))
     for case, cause in (("a", "user"), ("b", "user"), ("b", "avoidable"), ("c", "avoidable"))
 )
-DOCUMENT = Document(
+DOCUMENT = Report(
     "m.py",
     "2.13.0",
+    False,
     tuple(msgspec.structs.replace(one, case=case) for case in "abc" for one in captures_of(CASE)),
     PROBLEMS,
-    (Offered("a", Change("rewrite", 1, "x", "", ())), Offered("a", Change("inside-promise", 3, "y", "", ()))),
+    (Offer("a", Change("rewrite", 1, "x", "", ())), Offer("a", Change("inside-promise", 3, "y", "", ()))),
 )
 
 
@@ -36,12 +34,12 @@ def test_each_case_counts_once_with_its_first_cause_and_best_change() -> None:
 
 def test_they_are_printed_for_several_cases_only() -> None:
     line = "user: 2 cases with a problem, best change: 1 rewrite, 1 none"
-    assert line in check_page(DOCUMENT, Page(100))
-    assert line in check_report(DOCUMENT).facts
+    assert line in DOCUMENT.text()
+    assert line in report_record(DOCUMENT, "ddefuzz").facts
     of_one = msgspec.structs.replace(
         DOCUMENT,
         captures=tuple(one for one in DOCUMENT.captures if one.case == "a"),
         problems=DOCUMENT.problems[:1],
     )
-    assert "best change" not in check_page(of_one, Page(100))
-    assert not any("best change" in fact for fact in check_report(of_one).facts)
+    assert "best change" not in of_one.text()
+    assert not any("best change" in fact for fact in report_record(of_one, "ddefuzz").facts)

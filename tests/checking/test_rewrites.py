@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ddefuzz.checking.change_text import statements_at
+from ddefuzz.checking.candidates import name_sizes
 from ddefuzz.checking.conditions import fixes_a_size, in_user_words, meaning, opposite
-from ddefuzz.checking.place import Edit, Place, locate
+from ddefuzz.checking.edits import Edit, Place, locate, statements_at
 from ddefuzz.checking.rewrites import DECISIONS, REWRITES, SIZES, assert_instead, assume
-from ddefuzz.checking.symbols import named
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 
 SOURCE = '''"""A model."""
@@ -199,13 +198,13 @@ def test_the_opposite_of_a_chain_is_its_negation() -> None:
 )
 def test_a_size_is_named_by_the_variable_that_holds_it(line: str, code: str, op: str, size: str) -> None:
     source = f"def f(x, keep, t):\n    {line}\n"
-    found = named(source, [SymbolOrigin("u0", op, Frame("m.py", 2, "f", code, True))])
+    found = name_sizes(source, [(SymbolOrigin("u0", op), Frame("m.py", 2, "f", code, True))])
     assert (found.source, found.sizes) == (source, {"u0": size})
 
 
 def test_a_size_that_nothing_holds_gets_a_variable() -> None:
     source = "def f(x, keep):\n    return g(x[keep])\n"
-    found = named(source, [SymbolOrigin("u0", "nonzero", Frame("m.py", 2, "f", "x[keep]", True))])
+    found = name_sizes(source, [(SymbolOrigin("u0", "nonzero"), Frame("m.py", 2, "f", "x[keep]", True))])
     assert found.source == "def f(x, keep):\n    made_u0 = x[keep]\n    return g(made_u0)\n"
     assert found.sizes == {"u0": "made_u0.shape[0]"}
     assert found.line(2) == 3

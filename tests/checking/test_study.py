@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddefuzz.checking.study import Offered, Plain, Settings, Studied, page, sections, totals
-from ddefuzz.cli import study
+from ddefuzz.checking import study
+from ddefuzz.checking.study import HeldOut, ModelResult, Plain, Settings, models_in, sections, study_view, totals
 from ddefuzz.cli.main import main
-from ddefuzz.cli.study import _models_in
 from ddefuzz.errors import InputError
+from ddefuzz.show.markdown import markdown
 
 HERE = Settings("2.13.0", "unbacked", 120.0, 30.0, "transformers 5.23.0")
 
 ROWS = (
-    Studied("own", "fine", HERE, "ok", Plain("", 0.5), Plain("", 1.0), check_seconds=0.6),
-    Studied(
+    ModelResult("own", "fine", HERE, "ok", Plain("", 0.5), Plain("", 1.0), check_seconds=0.6),
+    ModelResult(
         "own",
         "branch",
         HERE,
@@ -27,26 +27,26 @@ ROWS = (
         Plain("GuardOnDataDependentSymNode: x", 0.5),
         Plain("", 1.0, 2),
         3,
-        (Offered("rewrite", "drop", 7, 1),),
+        (HeldOut("rewrite", "drop", 7, 1),),
         4,
         0.5,
     ),
-    Studied("own", "other", HERE, "ok", Plain("RuntimeError: x", 0.01), Plain("RuntimeError: x"), tried=0),
+    ModelResult("own", "other", HERE, "ok", Plain("RuntimeError: x", 0.01), Plain("RuntimeError: x"), tried=0),
 )
 
 
 def test_the_totals_count_outcomes_changes_and_problems() -> None:
     assert totals(ROWS) == (
-        "- outcome as a plain capture: 2 of 3",
-        "- not captured: 1; with a change that passes: 1 (1 rewrite)",
-        "- rewrites offered: 1; that differ on held-out inputs: 1",
-        "- problems: 3 by check, 2 by draft_export, which fails on 1",
-        "- CPU ratio: 1.20 (median of 2)",
+        "outcome as a plain capture: 2 of 3",
+        "not captured: 1; with a change that passes: 1 (1 rewrite)",
+        "rewrites offered: 1; that differ on held-out inputs: 1",
+        "problems: 3 by check, 2 by draft_export, which fails on 1",
+        "CPU ratio: 1.20 (median of 2)",
     )
 
 
 def test_the_table_has_a_row_for_each_model() -> None:
-    lines = page(ROWS, "ddefuzz study", "2026-11-22").splitlines()
+    lines = markdown(study_view(ROWS, "ddefuzz study", "2026-11-22")).splitlines()
     assert "| own | fine | ok | ok | 0 | 0 |  |  |  | 1.20 |" in lines
     assert "| own | branch | fail | fails | 2 | 3 | rewrite | 1 | 7 of 8 | 1.00 |" in lines
     assert "| own | other | ok | fails | fails | 0 |  |  |  |  |" in lines
@@ -70,11 +70,11 @@ def studied_names(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
     """The models that `ddefuzz study` does, and does not take from the file of kept rows."""
     done = []
 
-    def studied(pool: object, one: Any, live: object) -> Studied:
+    def studied(pool: object, one: Any, live: object) -> ModelResult:
         done.append(one.target.case)
-        return Studied(one.group, one.target.case, one.settings, "ok", Plain(), Plain())
+        return ModelResult(one.group, one.target.case, one.settings, "ok", Plain(), Plain())
 
-    monkeypatch.setattr(study, "_studied", studied)
+    monkeypatch.setattr(study, "study_model", studied)
     monkeypatch.setattr("sys.argv", ["ddefuzz", "study", "--group", "own", "--format", "json", *words])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -104,12 +104,12 @@ def test_a_model_that_cannot_be_made_does_not_end_the_study(
     (tmp_path / "m.py").write_text("f_args = ()\ng_args = ()\n")
     (tmp_path / "n.py").write_text("f_args = (\n")
 
-    def studied(pool: object, one: Any, live: object) -> Studied:
+    def studied(pool: object, one: Any, live: object) -> ModelResult:
         if one.target.case == "f":
             raise InputError("m.py: found arguments whose construction raises ValueError: no")
-        return Studied(one.group, one.target.case, one.settings, "ok", Plain(), Plain())
+        return ModelResult(one.group, one.target.case, one.settings, "ok", Plain(), Plain())
 
-    monkeypatch.setattr(study, "_studied", studied)
+    monkeypatch.setattr(study, "study_model", studied)
     monkeypatch.setattr("sys.argv", ["ddefuzz", "study", "--group", "own", "--models", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -138,7 +138,7 @@ def test_a_file_of_kept_rows_without_settings_is_refused(
 def test_a_file_is_read_for_its_models_and_not_executed(tmp_path: Path) -> None:
     path = tmp_path / "m.py"
     path.write_text("raise SystemExit\nf_args = ()\nother = 1\ng_args = (1,)\n")
-    assert list(_models_in(path)) == ["f", "g"]
+    assert list(models_in(path)) == ["f", "g"]
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from ddefuzz.checking import advice_task as task
-from ddefuzz.checking.change_search import advise
-from ddefuzz.checking.changes import Advice, Candidate, ChangedFile, Trialed
+from ddefuzz.checking import check as task
+from ddefuzz.checking.changes import Advice, Candidate, ChangedFile, TrialResult
+from ddefuzz.checking.patch import wrapper
+from ddefuzz.checking.search import advise
 from ddefuzz.checking.trial import UNDETERMINED, describe, try_change
 from ddefuzz.checking.variants import held_out_of, variants_of
-from ddefuzz.checking.wrapper import wrapper
 from ddefuzz.execute.exchanged import exchanged
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.prepared import leaf_names, leaves_of
@@ -112,7 +112,7 @@ def advice_for(file: Path, name: str, pool: Pool) -> Advice:
     described = pool.submit(task.describe, subject, 120.0).result()
     assert not isinstance(described, Lost)
 
-    def trial(candidate: Candidate) -> Trialed:
+    def trial(candidate: Candidate) -> TrialResult:
         found = pool.submit(task.try_change, candidate, 120.0).result()
         assert not isinstance(found, Lost)
         return found

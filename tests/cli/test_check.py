@@ -60,17 +60,31 @@ def document(*words: str) -> dict[str, Any]:
     return found
 
 
+def signature_of(problem: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = problem["classified"]["signature"]
+    return found
+
+
+def kind_of(problem: dict[str, Any]) -> str:
+    return str(signature_of(problem)["kind"])
+
+
+def raised_of(problem: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = problem["classified"]["failure"]["observation"]["raised"]
+    return found
+
+
 @pytest.mark.slow
 def test_a_users_branch_is_one_problem_of_three_captures() -> None:
     found = document(f"{SUBJECTS}:branch", "--no-advice")
     assert [one["stage"] for one in found["captures"]] == ["export", "export-strict", "compile"]
     assert {one["outcome"] for one in found["captures"]} == {"fail"}
     (problem,) = found["problems"]
-    assert (problem["case"], problem["kind"], problem["cause"]) == ("branch", "dde", "user")
+    assert (problem["case"], kind_of(problem), problem["classified"]["cause"]) == ("branch", "dde", "user")
     assert problem["stages"] == ["export", "export-strict", "compile"]
     assert problem["owner"]["kind"] == "yours"
-    assert problem["anchor"] == "kept.shape[0] > 2"
-    assert problem["symbols"][0]["origin"].startswith("nonzero() at ")
+    assert signature_of(problem)["anchor"] == "kept.shape[0] > 2"
+    assert raised_of(problem)["symbols"][0]["op"] == "nonzero"
     assert problem["answers"] == [{"stage": "export", "value": True}]
     assert problem["chain"][-1]["code"] == "kept.shape[0] > 2"
 
@@ -78,14 +92,14 @@ def test_a_users_branch_is_one_problem_of_three_captures() -> None:
 def test_all_problems_of_a_model_are_listed_at_once() -> None:
     found = document(f"{SUBJECTS}:Deep", "--stage", "export", "--stage", "export-strict", "--no-advice")
     problems = found["problems"]
-    assert [(one["owner"]["kind"], one["anchor"]) for one in problems] == [
+    assert [(one["owner"]["kind"], signature_of(one)["anchor"]) for one in problems] == [
         ("yours", "x.shape[1] > 3"),
         ("yours", "kept.shape[0] == 0"),
         ("PyTorch", "a.numel() == 0"),
     ]
     assert [one["stages"] for one in problems] == [["export", "export-strict"], [], []]
-    assert {one["module"] for one in problems} == {"layers.0"}
-    assert problems[0]["symbols"][0]["origin"] == "dim 1 of x"
+    assert {raised_of(one)["module"] for one in problems} == {"layers.0"}
+    assert raised_of(problems[0])["symbols"][0]["source"] == "dim 1 of x"
     assert [one["answers"][0]["value"] for one in problems] == [True, False, False]
 
 
@@ -93,12 +107,13 @@ def test_all_problems_of_a_model_are_listed_at_once() -> None:
 def test_a_loop_over_data_is_left_and_named() -> None:
     found = document(f"{SUBJECTS}:loop", "--stage", "export", "--stage", "export-strict")
     problem = found["problems"][0]
-    assert (problem["owner"]["kind"], problem["cause"], problem["anchor"]) == ("yours", "user", "order.numel() > 0")
+    assert (problem["owner"]["kind"], problem["classified"]["cause"]) == ("yours", "user")
+    assert signature_of(problem)["anchor"] == "order.numel() > 0"
     assert "torch.while_loop" in problem["remedy"]
     assert found["changes"] == []
     ((_, advice),) = found["advice"]
     assert advice["summary"] == "How often the loop `while order.numel() > 0:` runs is known only at run time."
-    assert "timeout" not in {one["kind"] for one in found["problems"]}
+    assert "timeout" not in {kind_of(one) for one in found["problems"]}
 
 
 @pytest.mark.slow
@@ -106,11 +121,11 @@ def test_a_users_function_that_is_compiled_again_is_a_problem_of_its_own_row() -
     found = document(f"{SUBJECTS}:lengthy", "--stage", "eager", "--oracle", "recompilation", "--no-advice")
     rows = {one["stage"]: one for one in found["captures"]}
     (problem,) = found["problems"]
-    assert (problem["kind"], problem["owner"]["kind"]) == ("recompiles", "yours")
+    assert (kind_of(problem), problem["owner"]["kind"]) == ("recompiles", "yours")
     assert problem["chain"][-1]["code"] == "range(x.shape[0])"
-    assert "4 compilations for the sizes 5, 7, 9, 11, 2 needed" in problem["evidence"]
+    assert "4 compilations for the sizes 5, 7, 9, 11, 2 needed" in problem["classified"]["failure"]["evidence"]
     assert set(problem["stages"]) <= {"recompile", "recompile-dynamic"} <= set(rows)
-    assert rows["recompile"]["keys"] == [problem["key"]]
+    assert rows["recompile"]["keys"] == problem["keys"]
     assert rows["recompile"]["outcome"] == "ok"
 
 
@@ -146,7 +161,7 @@ def test_known_findings_are_named() -> None:
         f"{SUBJECTS}:Roll", "--stage", "compile", "--no-advice", "--known", str(HERE.parents[1] / "findings")
     )
     (problem,) = found["problems"]
-    assert [one["id"] for one in found["known"]] == [problem["key"]]
+    assert [one["id"] for one in found["known"]] == problem["keys"]
     done = check(f"{SUBJECTS}:Roll", "--stage", "compile", "--no-advice", "--known", str(HERE))
     assert done.returncode == 2
     assert "found no findings, expected a folder of them" in done.stderr
@@ -163,9 +178,9 @@ def test_a_program_file_in_both_semantics(tmp_path: Path) -> None:
         ("size-oblivious", "fail", None),
     ]
     problem = found["problems"][0]
-    assert problem["site"]["function"] == "at::native::chunk"
-    assert problem["cause"] == "result-depends-on-data"
-    key = problem["key"]
+    assert signature_of(problem)["site"]["function"] == "at::native::chunk"
+    assert problem["classified"]["cause"] == "result-depends-on-data"
+    (key,) = problem["keys"]
     assert check(str(path), "--stage", "export", "--key", key).returncode == 0
     assert check(str(path), "--stage", "export", "--key", "dde-0000000000").returncode == 1
 
@@ -177,7 +192,7 @@ def test_a_module_of_cases_a_class_and_a_factory() -> None:
     (one,) = document(str(SUBJECTS), "--case", "one", "--stage", "export")["captures"]
     assert (one["case"], one["outcome"]) == ("one", "ok")
     (problem,) = document(f"{SUBJECTS}:Roll", "--stage", "compile", "--no-advice")["problems"]
-    assert problem["site"]["function"] == "roll"
+    assert signature_of(problem)["site"]["function"] == "roll"
     done = check(f"{SUBJECTS}:factory", "--stage", "export")
     assert done.returncode == 0
     assert any(line.startswith("factory: export captured in ") for line in done.stderr.splitlines())

@@ -7,14 +7,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.checking.changes import Advice, Attempted, Change, Fixed
-from ddefuzz.checking.check import Problem
+from ddefuzz.checking.changes import Advice, Change, ChangeKind, FailedAttempt, Fix
 from ddefuzz.checking.owner import YOURS
-from ddefuzz.classify.failure import Kind
-from ddefuzz.classify.signature import Site
-from ddefuzz.cli.check_advice_page import advice_facts, is_alarming
-from ddefuzz.execute.protocol import Stage
+from ddefuzz.checking.problems import Problem
+from ddefuzz.checking.report import advice_facts, change_view
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
 from ddefuzz.findings.by_key import KnownFinding
+from ddefuzz.show.blocks import Facts, spans
+from ddefuzz.show.terminal import terminal
 from tests.cli.test_check import PROGRAM, SUBJECTS, check, document
 
 
@@ -27,11 +30,9 @@ def test_a_branch_comes_with_a_promise_that_was_tried(tmp_path: Path) -> None:
     )
     found = document(f"{path}:f", "--stage", "export", "--stage", "compile")
     case, best = found["changes"][0]["case"], found["changes"][0]["change"]
-    ((_, advice),) = found["advice"]
     assert (case, best["kind"], best["harm"], best["passes"]) == ("f", "inside-promise", 3, ["export", "compile"])
     assert "+    torch._check(kept.shape[0] > 2)\n     if kept.shape[0] > 2:\n" in best["diff"]
     assert best["refuses"][0].startswith("refuses inputs for which kept.shape[0] <= 2, which eager takes, such as ")
-    assert advice["origins"][0].startswith("u0 comes from `nonzero` at ")
 
 
 def test_a_branch_between_results_of_one_shape_is_a_selection() -> None:
@@ -84,21 +85,23 @@ CHANGE = Change(
 
 
 def test_a_change_is_printed_with_its_diff_and_code_to_paste() -> None:
-    facts = dict(advice_facts(Advice("why", changes=(CHANGE,))))
-    assert facts["next"] == "paste the code of change 1 and run this command again"
-    lines = facts["change 1"].splitlines()
+    assert (
+        dict(advice_facts(Advice("why"), [CHANGE]))["next"] == "paste the code of change 1 and run this command again"
+    )
+    lines = terminal(change_view(1, CHANGE), 100).splitlines()
     assert lines[:3] == [
-        "assert n == 8 (fixes a size to its value in the example)",
-        "passes export; agrees with eager on 2 sets of inputs",
-        "for 8 only",
+        "change 1  assert n == 8 (fixes a size to its value in the example)",
+        "          passes export; agrees with eager on 2 sets of inputs",
+        "          for 8 only",
     ]
-    assert lines[3:5] == ["    --- a/m", "    +++ b/m"]
-    assert "    import m" in lines
+    assert {"--- a/m", "+++ b/m", "import m"} <= set(lines)
 
 
 def problem(key: str, *stages: Stage, consequence: bool = False, kind: Kind = "dde") -> Problem:
-    site = Site("Python", "torch/_refs/__init__.py", "roll")
-    return Problem("f", stages, YOURS, "capture", kind, site, "", "avoidable", "", key, (key,), consequence=consequence)
+    signature = Signature(kind, Site("Python", "torch/_refs/__init__.py", "roll"), "")
+    failure = Failure(kind, Observation("export", EXPLICIT, "fail"), "")
+    classified = Classified(failure, signature, "avoidable", "")
+    return Problem("f", classified, stages, YOURS, (key,), consequence=consequence)
 
 
 PROBLEMS = (
@@ -112,30 +115,30 @@ PROBLEMS = (
 @pytest.mark.parametrize(
     ("fixes", "said"),
     [
-        ((Fixed("a", ("dde-1",)),), ["fixes problem 1"]),
-        ((Fixed("a", ("dde-1",), continued=True),), ["fixes problems 1, 2"]),
-        ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-2",))), ["a: fixes problem 1", "b: fixes problem 2"]),
-        ((Fixed("a", ("dde-1",)), Fixed("b", ("dde-9",))), ["a: fixes problem 1", "b"]),
-        ((Fixed("a", ("lost-4",)),), []),
+        ((Fix("a", ("dde-1",)),), ["fixes problem 1"]),
+        ((Fix("a", ("dde-1",), continued=True),), ["fixes problems 1, 2"]),
+        ((Fix("a", ("dde-1",)), Fix("b", ("dde-2",))), ["a: fixes problem 1", "b: fixes problem 2"]),
+        ((Fix("a", ("dde-1",)), Fix("b", ("dde-9",))), ["a: fixes problem 1", "b"]),
+        ((Fix("a", ("lost-4",)),), []),
     ],
 )
-def test_a_change_says_which_problems_each_of_its_parts_fixes(fixes: tuple[Fixed, ...], said: list[str]) -> None:
+def test_a_change_says_which_problems_each_of_its_parts_fixes(fixes: tuple[Fix, ...], said: list[str]) -> None:
     change = msgspec.structs.replace(CHANGE, fixes=fixes)
-    lines = dict(advice_facts(Advice("why", changes=(change,)), PROBLEMS))["change 1"].splitlines()
+    lines = [line.strip() for line in terminal(change_view(1, change, PROBLEMS), 100).splitlines()]
     assert lines[1 : lines.index("passes export; agrees with eager on 2 sets of inputs")] == said
 
 
-@pytest.mark.parametrize(("kind", "red"), [("example-value", True), ("rewrite", False)])
-def test_a_fixed_size_is_red(kind: str, red: bool) -> None:
-    change = Change(kind, 1, "something", "", ())  # type: ignore[arg-type]
-    assert [is_alarming(name, value) for name, value in advice_facts(Advice("", changes=(change,)))] == [
-        red,
-        False,
-    ]
+@pytest.mark.parametrize(("kind", "style"), [("example-value", "bad"), ("rewrite", "")])
+def test_a_fixed_size_is_red(kind: ChangeKind, style: str) -> None:
+    (facts,) = change_view(1, Change(kind, 1, "something", "", ()))
+    assert isinstance(facts, Facts)
+    assert [span.style for _, value in facts.facts for span in spans(value)] == [style]
 
 
 def test_without_help_it_is_said_what_was_tried() -> None:
-    advice = Advice("why", tried=(Attempted("this", "still fails"),), remaining="after `this` the next failure is X")
+    advice = Advice(
+        "why", tried=(FailedAttempt("this", "still fails"),), remaining="after `this` the next failure is X"
+    )
     facts = dict(advice_facts(advice))
     assert (facts["tried"], facts["left"]) == ("this: still fails", "after `this` the next failure is X")
     assert "next" not in facts
@@ -145,7 +148,7 @@ def test_without_a_change_the_next_step_is_said() -> None:
     stopped = Advice("why", stopped=True)
     assert dict(advice_facts(stopped))["next"].startswith("give the search more time: --budget SECONDS")
     other = msgspec.structs.replace(PROBLEMS[0], about_data=False)
-    assert dict(advice_facts(stopped, (PROBLEMS[0], other)))["next"].startswith("fix problem 2 first, which is not")
+    assert dict(advice_facts(stopped, (), (PROBLEMS[0], other)))["next"].startswith("fix problem 2 first, which is not")
 
 
 def test_a_known_finding_names_the_op_that_showed_it_first() -> None:

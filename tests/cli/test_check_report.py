@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.checking.check import Document, captures_of, problems_of
-from ddefuzz.cli.check_report import check_report
+from ddefuzz.checking.problems import problems_of
+from ddefuzz.checking.report import Report as CheckReport
+from ddefuzz.checking.report import captures_of, report_record
 from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.show.record import Report
@@ -25,7 +26,9 @@ def checked(folder: Path) -> Report:
     own = Observation("export", EXPLICIT, "fail", exceptions=FAILED.exceptions, raised=BRANCH)
     passing = Observation("compile", EXPLICIT, "ok")
     case = runs(EAGER, own, passing)
-    return check_report(Document("model.py:f", "2.13.0", captures_of(case)[1:], problems_of(case)))
+    return report_record(
+        CheckReport("model.py:f", "2.13.0", False, captures_of(case)[1:], problems_of(case)), "ddefuzz check"
+    )
 
 
 def test_a_problem_failed_and_a_capture_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

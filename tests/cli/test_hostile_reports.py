@@ -24,10 +24,10 @@ import msgspec
 import pytest
 
 from ddefuzz.campaign.replay import Replayed
-from ddefuzz.checking.check import Document, captures_of, problems_of
+from ddefuzz.checking.problems import problems_of
+from ddefuzz.checking.report import Report, captures_of
 from ddefuzz.cli import replay, replay_scripts
-from ddefuzz.cli.check_page import check_page
-from ddefuzz.cli.check_report import check_report
+from ddefuzz.cli.check import writers
 from ddefuzz.cli.findings_page import list_page, show_page
 from ddefuzz.cli.output import Page, Writer, deliver, json_writers
 from ddefuzz.cli.reports import findings_report, replay_report, run_report, scripts_report, writers_of
@@ -53,9 +53,10 @@ SEED = 19
 
 _FAILED = Observation("export", EXPLICIT, "fail", exceptions=FAILED.exceptions, raised=BRANCH)
 _RUNS = runs(EAGER, _FAILED, Observation("compile", EXPLICIT, "ok"))
-DOCUMENT = Document(
+DOCUMENT = Report(
     "model.py:f",
     "2.13.0",
+    False,
     captures_of(_RUNS)[1:],
     problems_of(_RUNS),
     known=(KnownFinding("dde-1", "title", "new", ("2.13",), ("https://example.org",)),),
@@ -109,8 +110,7 @@ def of_documents(text: str) -> Mapping[str, Writer]:
 
 def of_check(text: str) -> Mapping[str, Writer]:
     """`check`."""
-    document = infected(DOCUMENT, text, frozenset({"case", "key", "keys"}))
-    return {"text": lambda page: check_page(document, page), **writers_of(check_report(document))}
+    return writers(infected(DOCUMENT, text, frozenset({"case", "keys", "kind"})))
 
 
 def of_run(text: str) -> Mapping[str, Writer]:

@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz import internal
-from ddefuzz.checking.study import Plain, Studied
+from ddefuzz.checking.study import ModelResult, Plain
 from ddefuzz.cli.main import cli
 from ddefuzz.errors import EXIT_INTERNAL
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
@@ -40,8 +40,8 @@ CASES = (
 HEADER = "# ddefuzz program v1\n# inputs: x = normal\n"
 
 POOLS = (
-    "ddefuzz.cli.check.Pool",
-    "ddefuzz.cli.study.Pool",
+    "ddefuzz.checking.check.Pool",
+    "ddefuzz.checking.study.Pool",
     "ddefuzz.cli.answers.Pool",
     "ddefuzz.campaign.replay.Pool",
     "ddefuzz.campaign.launch.Workers",
@@ -321,9 +321,9 @@ def test_sweep(runs: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_study(runs: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def studied(_: object, one: Any, __: object) -> Any:
-        return Studied(one.group, one.target.case, one.settings, "ok", Plain(), Plain())
+        return ModelResult(one.group, one.target.case, one.settings, "ok", Plain(), Plain())
 
-    runs.setattr("ddefuzz.cli.study._studied", only_b(lambda _, one, __: str(one.target.case), studied))
+    runs.setattr("ddefuzz.checking.study.study_model", only_b(lambda _, one, __: str(one.target.case), studied))
     models = tmp_path / "models"
     models.mkdir()
     (models / "all.py").write_text("".join(f"{name}_args = ()\n" for name in "abc"))

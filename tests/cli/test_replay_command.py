@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from ddefuzz.campaign.corpus import Expectation, KeptCase
 from ddefuzz.campaign.replay import Replayed
-from ddefuzz.checking.check import Captured, Document
-from ddefuzz.cli.check_page import check_page
+from ddefuzz.checking.report import CaptureResult, Report
 from ddefuzz.cli.main import main
 from ddefuzz.cli.output import Page
 from ddefuzz.cli.replay import _page, command
@@ -55,9 +54,9 @@ def test_a_list_in_a_given_folder_is_reported_and_not_executed(tmp_path: Path) -
 def test_pages_show_control_characters_and_do_not_obey_them() -> None:
     case = KeptCase(f"a{ESCAPE}.py", ProgramSubject(""), Expectation("export", kind="dde", site=f"at{ESCAPE}"))
     page = _page((Replayed(case, "fails otherwise", f"seen{ESCAPE}", ESCAPE),), Page(80))
-    captured = Captured(f"a{ESCAPE}", "export", "fail", 0.0, 0.0, reason=f"because{ESCAPE}")
-    document = Document("target", "2.13.0", (captured,))
-    for text in (page, check_page(document, Page(80)), check_page(document, Page(160))):
+    captured = CaptureResult(f"a{ESCAPE}", "export", "fail", 0.0, 0.0, reason=f"because{ESCAPE}")
+    document = Report("target", "2.13.0", False, (captured,))
+    for text in (page, document.text(80), document.text(160)):
         assert "\x1b" not in text
         assert r"\x1b[2J" in text
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ddefuzz.checking.study import Studied
+from ddefuzz.checking.study import ModelResult
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import write_findings
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
@@ -144,7 +144,7 @@ def _of_check(place: Place, stdout: str) -> dict[str, str]:
 def _of_study(place: Place, stdout: str) -> dict[str, str]:
     del stdout
     lines = (place.folder / "rows.jsonl").read_bytes().splitlines()
-    rows = (msgspec.json.decode(line, type=Studied) for line in lines)
+    rows = (msgspec.json.decode(line, type=ModelResult) for line in lines)
     return {row.name: f"{row.check} {row.plain.error} {row.draft.error}" for row in rows}
 
 

@@ -1,16 +1,28 @@
-"""Families of transformers with random weights and tiny sizes: `ddefuzz check ddefuzz.checking.model_families:gpt2`.
+"""Models for the study: `ddefuzz check ddefuzz.checking.models:gpt2`. And what torch says of a model without ddefuzz.
 
-They are made without any download. What is unbacked: the sequence length; of models with a cache, its length too; the
-batch size of models of images.
+They are the examples of torch's ExportDB, and families of transformers with random weights and tiny sizes. Nothing is
+downloaded. What is unbacked in the families: the sequence length; of models with a cache, its length too; the batch
+size of models of images.
 """
 
 from __future__ import annotations
 
+import copy
+import time
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 import torch
+
+from ddefuzz.checking.study import Plain
+from ddefuzz.execute.observe import captured_output
+from ddefuzz.execute.protocol import Subject
+from ddefuzz.execute.stages import as_exported
+from ddefuzz.execute.subject import prepare
+from ddefuzz.execute.user_code import said
+from ddefuzz.instrument import torch_api
 
 
 class Family(NamedTuple):
@@ -147,8 +159,10 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def names() -> tuple[str, ...]:
-    """The families that the installed transformers has; none if it is not installed."""
+def names(group: str) -> tuple[str, ...]:
+    """The names of the models of a group; of the families, those that the installed transformers has."""
+    if group == "ExportDB":
+        return tuple(torch_api.bound(torch_api.EXPORTDB)())
     try:
         library = import_module("transformers")
     except ImportError:
@@ -157,28 +171,40 @@ def names() -> tuple[str, ...]:
 
 
 def __getattr__(name: str) -> Callable[[], dict[str, Any]]:
-    if name not in FAMILIES:
-        raise AttributeError(name)
-    family = FAMILIES[name]
+    """A function that makes the model of this name with its arguments."""
+    if name in FAMILIES:
+        return lambda: _of_family(FAMILIES[name])
+    examples = torch_api.bound(torch_api.EXPORTDB)() if not name.startswith("_") else {}
+    if name in examples:
+        return lambda: _of_exportdb(examples[name])
+    raise AttributeError(name)
 
-    def factory() -> dict[str, Any]:
-        library = import_module("transformers")
-        more = {} if family.inputs == "image" else {"use_cache": False}
-        config = getattr(library, family.config)(**family.settings, **more)
-        model = getattr(library, family.model)(config).eval()
-        if family.inputs == "image":
-            return {"callable": model, "args": (torch.randn(3, 3, 16, 16),), "unbacked": {0: [0]}}
-        ids = torch.arange(10).view(2, 5) + 3
-        if family.inputs == "ids":
-            return {"callable": model, "args": (ids,), "unbacked": {0: [1]}}
-        return {
-            "callable": model,
-            "args": (),
-            "kwargs": {"input_ids": ids, "past_key_values": _cache(library, config)},
-            "unbacked": {"input_ids": {1: "length"}, "past_key_values": {2: "cached"}},
-        }
 
-    return factory
+def _of_exportdb(example: Any) -> dict[str, Any]:
+    return {
+        "callable": copy.deepcopy(example.model),
+        "args": copy.deepcopy(tuple(example.example_args)),
+        "kwargs": copy.deepcopy(dict(example.example_kwargs)),
+        "dynamic_shapes": example.dynamic_shapes,
+    }
+
+
+def _of_family(family: Family) -> dict[str, Any]:
+    library = import_module("transformers")
+    more = {} if family.inputs == "image" else {"use_cache": False}
+    config = getattr(library, family.config)(**family.settings, **more)
+    model = getattr(library, family.model)(config).eval()
+    if family.inputs == "image":
+        return {"callable": model, "args": (torch.randn(3, 3, 16, 16),), "unbacked": {0: [0]}}
+    ids = torch.arange(10).view(2, 5) + 3
+    if family.inputs == "ids":
+        return {"callable": model, "args": (ids,), "unbacked": {0: [1]}}
+    return {
+        "callable": model,
+        "args": (),
+        "kwargs": {"input_ids": ids, "past_key_values": _cache(library, config)},
+        "unbacked": {"input_ids": {1: "length"}, "past_key_values": {2: "cached"}},
+    }
 
 
 def _cache(library: Any, config: Any) -> Any:
@@ -189,3 +215,29 @@ def _cache(library: Any, config: Any) -> Any:
     for layer in range(config.num_hidden_layers):
         cache.update(torch.randn(2, heads, 6, width), torch.randn(2, heads, 6, width), layer)
     return cache
+
+
+def plain_export(subject: Subject) -> Plain:
+    """`torch.export.export`, non-strict."""
+    return _timed(subject, torch.export.export)
+
+
+def plain_draft(subject: Subject) -> Plain:
+    """`torch.export.draft_export`."""
+    return _timed(subject, torch.export.draft_export)
+
+
+def _timed(subject: Subject, capture: Any) -> Plain:
+    exported = as_exported(prepare(subject))
+    with captured_output(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        started = time.process_time()
+        try:
+            program = capture(
+                exported.module, exported.args, exported.kwargs, dynamic_shapes=exported.dynamic_shapes, strict=False
+            )
+        except Exception as error:  # noqa: BLE001 what torch raises is the result
+            return Plain(said(error)[:200], time.process_time() - started)
+        seconds = time.process_time() - started
+    report = getattr(program, torch_api.DRAFT_REPORT, None)
+    return Plain("", seconds, len(getattr(report, "failures", ())))

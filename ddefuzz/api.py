@@ -1,0 +1,167 @@
+"""The public Python API. `import ddefuzz` has its names; docs/api.md describes them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from ddefuzz.campaign.budget import parse_budget
+from ddefuzz.campaign.launch import start
+from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.summary import Summary
+from ddefuzz.checking.check import DEFAULT_STAGES, Options, check_live, check_named
+from ddefuzz.checking.report import Report
+from ddefuzz.errors import InputError
+from ddefuzz.execute.protocol import EXPLICIT, STAGES, Stage
+from ddefuzz.execute.worker import hide_main
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
+from ddefuzz.keys.options import Options as KeyOptions
+from ddefuzz.keys.properties import Checked as KeyReport
+from ddefuzz.oracles.program import CAPTURE
+from ddefuzz.oracles.table import BY_DEFAULT, NAMES
+from ddefuzz.program.model import Program
+
+__all__ = [
+    "Database",
+    "Finding",
+    "KeyReport",
+    "Report",
+    "Summary",
+    "assert_captures",
+    "check",
+    "check_key",
+    "open_database",
+    "run",
+]
+
+Unbacked: TypeAlias = str | Mapping[str | int, object]
+"""Dims to make unbacked: `{"ids": [0, 1], "mask": {0: "n"}}`, `"ids:0,1;mask:0=n"`, or `"all"`."""
+
+
+def check(
+    model: Callable[..., Any] | Program | str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    unbacked: Unbacked = "",
+    stages: Sequence[Stage] = DEFAULT_STAGES,
+    oracles: Sequence[str] = (),
+    budget: float | None = 30.0,
+    timeout: float = 60.0,
+) -> Report:
+    """Capture a model in several stages, and explain what fails.
+
+    A live model (a function, an `nn.Module`, a `Program`) is captured in this process, without limits of time and
+    memory: code that hangs, hangs here, and `timeout` says nothing. Each capture has copies of the module and of the
+    arguments. What torch has compiled before is forgotten (`torch._dynamo.reset`).
+
+    A name (`model.py:make_model`, `package.module:Model`) is imported and captured in a worker process, within
+    `timeout` CPU seconds for each capture. It brings its own arguments.
+
+    `unbacked` or `dynamic_shapes` (as torch.export takes it) say which dims are dynamic; so do marks on tensors.
+    `oracles` names those that `ddefuzz check --oracle` takes. Changes of the code are tried for `budget` seconds, and
+    with None, none are tried.
+
+    Raises InputError for what cannot be captured: arguments that do not fit, a name that does not exist.
+    """
+    options = Options(stages=tuple(stages), oracles=tuple(oracles), timeout=timeout, budget=budget)
+    if not isinstance(model, str):
+        return check_live(model, tuple(args), dict(kwargs or {}), dynamic_shapes, unbacked, options)
+    if args or kwargs or dynamic_shapes is not None or not isinstance(unbacked, str):
+        raise InputError(f"{model}: found arguments for a name, expected those that its file has")
+    hide_main()
+    return check_named(model, options, unbacked=unbacked)
+
+
+def assert_captures(
+    model: Callable[..., Any] | Program | str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    unbacked: Unbacked = "",
+    stages: Sequence[Stage] = DEFAULT_STAGES,
+    oracles: Sequence[str] = (),
+    budget: float | None = None,
+    timeout: float = 60.0,
+) -> Report:
+    """Assert that a model is captured, and computes what eager computes. The arguments are those of `check`.
+
+    Raises AssertionError with the report as its message. By default no changes of the code are tried.
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test
+    report = check(
+        model,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        unbacked=unbacked,
+        stages=stages,
+        oracles=oracles,
+        budget=budget,
+        timeout=timeout,
+    )
+    if not report.ok:
+        raise AssertionError(report.text())
+    return report
+
+
+def run(
+    database: Database,
+    *,
+    budget: str = "60s",
+    seed: int | None = None,
+    jobs: int | None = None,
+    profile: str = "default",
+    stages: Sequence[Stage] = DEFAULT_STAGES,
+    oracles: Sequence[str] = BY_DEFAULT,
+    guided: bool = True,
+    minimize: bool = True,
+) -> Summary:
+    """Run a fuzzing campaign, and record its findings.
+
+    `budget` is a time (`10m`), a number of cases (`1000x`) or CPU seconds of the workers (`600cpu`). `jobs` is the
+    number of worker processes, by default one for each core. The same seed draws the same cases; without one, it is
+    drawn.
+    """
+    plan = Plan(
+        profile=profile,
+        seed=secrets.randbelow(2**31) if seed is None else seed,
+        budget=parse_budget(budget),
+        jobs=jobs or os.cpu_count() or 1,
+        stages=tuple(stage for stage in STAGES if stage in stages),
+        semantics=(EXPLICIT,),
+        minimize=minimize,
+        in_turn=True,
+        screen=True,
+        guided=guided,
+        oracles=tuple(name for name in NAMES if name in {*CAPTURE, *oracles}),
+    )
+    hide_main()
+    return start(plan, database, lambda _event, _tally: None, lambda: False)
+
+
+def open_database(url: str, *, create: bool = True) -> Database:
+    """Open a database of findings, such as `sqlite:///findings/ddefuzz.db`. Use it in a `with` block.
+
+    Raises DatabaseError if it cannot be opened, or is not there and `create` is False.
+    """
+    return Database.open(url, create=create)
+
+
+def check_key(
+    target: str, options: KeyOptions | None = None, *, examples: int = 300, kinds: Sequence[str] = ()
+) -> KeyReport:
+    """Check a function that makes the keys of a cache of compiled kernels. It is imported and called in this process.
+
+    `target` is `MODULE:FUNCTION` or `FILE:FUNCTION`. Each property is tried on so many drawn tensors or pairs of them,
+    of these kinds, by default all. The violations are in `properties` of the result.
+    """
+    checked = import_module("ddefuzz.execute.key_check").checked  # imports torch
+    report: KeyReport = checked(target, options or KeyOptions(), examples, kinds, lambda *_, **__: None)
+    return report

@@ -1,0 +1,408 @@
+"""The search for changes: the least harmful first, each tried, the result as small as it can be."""
+
+from __future__ import annotations
+
+import ast
+import heapq
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from ddefuzz.checking.candidates import Proposal, Sources, proposed, with_checks
+from ddefuzz.checking.changes import (
+    DECIDED,
+    HARM,
+    Advice,
+    Candidate,
+    Change,
+    ChangedFile,
+    ChangeKind,
+    FailedAttempt,
+    Fix,
+    Interface,
+    Trial,
+    TrialResult,
+)
+from ddefuzz.checking.conditions import fixes_a_size, meaning, restrictions
+from ddefuzz.checking.edits import compiles, replaced
+from ddefuzz.checking.explain import error_of, loop_of, own_line, summary
+from ddefuzz.checking.owner import package_of
+from ddefuzz.checking.patch import hunks, in_use, places, replacement, unified, without_hunk, wrapper
+from ddefuzz.checking.rewrites import PROBE, VALUE, probe_of, with_value
+from ddefuzz.classify.classify import Classified
+from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
+from ddefuzz.instrument.events import PROGRAM_FILE
+from ddefuzz.oracles.capture import classify, judge
+
+MOST_TRIES = 60
+"""The number of changes that are tried at most for one subject."""
+
+DEEPEST = 4
+"""The number of changes that are combined at most."""
+
+ENOUGH = 2
+"""The search ends after this many changes that pass."""
+
+MOST_SAID = 4
+"""The number of changes that are listed where none helps."""
+
+UNBOUND = ("NameError", "UnboundLocalError")
+"""What a promise raises if the code that makes its size is not run before it. This says nothing to a reader."""
+
+BROKEN = "Expected cond to be True"
+"""What `torch._check` says without a message of its own."""
+
+Clock = Callable[[], float]
+
+
+class Attempt(NamedTuple):
+    """Changed sources, the edits and promises about inputs that led to them, and the failure that is left."""
+
+    sources: Sources
+    failure: Classified
+    edits: tuple[Proposal, ...] = ()
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """What a wrapper promises about inputs."""
+        return tuple(dict.fromkeys(one.edit.condition for one in self.edits if not one.path))
+
+    @property
+    def harm(self) -> int:
+        """That of its most harmful edit."""
+        return max((HARM[one.edit.kind] for one in self.edits), default=0)
+
+    @property
+    def rank(self) -> float:
+        """The order of trying. A change of a package's code comes after promises about inputs, which leave it alone."""
+        outside = any(one.path and package_of(one.path) for one in self.edits)
+        return max(self.harm, HARM["input-promise"] + 0.5) if outside else self.harm
+
+    @property
+    def does(self) -> str:
+        """The edits in words."""
+        return "; ".join(dict.fromkeys(one.edit.does for one in self.edits))
+
+    def files(self) -> Iterator[ChangedFile]:
+        """The files that it changes."""
+        for path, text in self.sources.changed.items():
+            before = self.sources.original(path)
+            if before is not None and before != text:
+                yield ChangedFile(path, before, text)
+
+    def parts(self) -> Iterator[Attempt]:
+        """The attempt with one part less: a promise, or a changed place of a file."""
+        for condition in self.promises:
+            yield self._replace(edits=tuple(one for one in self.edits if one.edit.condition != condition))
+        for file in self.files():
+            number = len(hunks(file))
+            for hunk in range(number if number + len(self.promises) > 1 else 0):
+                less = without_hunk(file, hunk)
+                if compiles(less.after):
+                    # It is not known whose edit that was.
+                    edits = tuple(one._replace(key="") for one in self.edits)
+                    yield self._replace(sources=self.sources.with_text(file.path, less.after), edits=edits)
+
+    def fixes(self, failing: Sequence[str]) -> tuple[Fix, ...]:
+        """What each part of a change fixes that passes all stages. `failing` are the keys of the failures without it.
+
+        A single part fixes all of them. Of several parts, each fixes the failures that it was proposed for: the capture
+        with the parts before it ended there, and the capture with it does not.
+        """
+        parts: dict[str, dict[str, None]] = {}
+        for one in self.edits:
+            if one.key:
+                parts.setdefault(one.edit.does, {})[one.key] = None
+        if len(parts) > 1:
+            return tuple(Fix(does, tuple(keys)) for does, keys in parts.items())
+        keys = dict.fromkeys([*failing, *(one.key for one in self.edits if one.key)])
+        keeps_code = all(HARM[one.edit.kind] > 1 and one.edit.removed is None for one in self.edits)
+        return (Fix(self.does, tuple(keys), continued=keeps_code and bool(parts)),)
+
+
+class Passing(NamedTuple):
+    """A change that passes, the candidate that was tried, and the inputs that it refuses."""
+
+    change: Change
+    candidate: Candidate
+    refuses: frozenset[str]
+
+
+class Search:
+    """One search for changes of a subject. `seconds` is its budget, `failing` the keys of what fails in the stages."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        described: Interface,
+        stages: tuple[Stage, ...],
+        trial: Trial,
+        seconds: float,
+        clock: Clock = time.monotonic,
+        failing: Sequence[str] = (),
+    ) -> None:
+        self.subject = subject
+        self.failing = failing
+        self.described = described
+        self.stages = stages
+        self.trial = trial
+        self.clock = clock
+        self.ends = clock() + seconds
+        self.offers: list[Passing] = []
+        self.tried: list[FailedAttempt] = []
+        self.remaining = ""
+        self.stopped = False
+        self._deepest = 0
+        self._seen: set[tuple[object, ...]] = set()
+        self._queue: list[tuple[float, int, int, Attempt]] = []
+        self._order = count()
+
+    def run(self, failure: Classified) -> None:
+        """Collect the changes that pass, the least harmful first, and what was tried."""
+        self._extend(Attempt(Sources(self.subject.text if isinstance(self.subject, ProgramSubject) else ""), failure))
+        best: float | None = None
+        while self._queue and len(self.offers) < ENOUGH and len(self.tried) < MOST_TRIES and self.clock() < self.ends:
+            rank, _, _, attempt = heapq.heappop(self._queue)
+            if best is not None and rank > best:
+                break
+            found = self._try(attempt)
+            if isinstance(found, Passing):
+                self._offer(found)
+                best = max(rank, found.change.harm, best or 0)
+            elif found is not None and len(attempt.edits) < DEEPEST and _moved(attempt.failure, found):
+                if len(attempt.edits) > self._deepest:
+                    self._deepest = len(attempt.edits)
+                    self.remaining = f"after `{attempt.does}` the next failure is {said_of(found)}"
+                self._extend(attempt._replace(failure=found))
+        self.stopped = bool(self._queue) and self.clock() >= self.ends
+        self.offers.sort(key=lambda one: (one.change.harm, len(one.change.refuses), len(one.change.where)))
+
+    def _extend(self, attempt: Attempt) -> None:
+        """Queue what may help with the failure that an attempt leaves."""
+        for proposal in proposed(attempt.failure, attempt.sources, self.described):
+            extended = self._applied(attempt, proposal)
+            if extended is None:
+                continue
+            key = (*sorted(meaning(text) for text in extended.sources.changed.values()), *extended.promises)
+            if key not in self._seen:
+                self._seen.add(key)
+                # What got past a failure goes on first: what it does not need is left out once it passes.
+                heapq.heappush(self._queue, (extended.rank, -len(extended.edits), next(self._order), extended))
+
+    def _applied(self, attempt: Attempt, proposal: Proposal) -> Attempt | None:
+        if proposal.path:
+            sources = attempt.sources.with_text(proposal.path, proposal.edit.source)
+            return attempt._replace(sources=sources, edits=(*attempt.edits, proposal))
+        if fixes_a_size(proposal.edit.condition):
+            proposal = proposal._replace(edit=proposal.edit._replace(kind="example-value"))
+        file = self.described.file
+        checked = None
+        if file and not package_of(file):
+            checked = with_checks(attempt.sources, self.described, proposal.edit.condition)
+        if checked is not None:
+            return attempt._replace(sources=checked, edits=(*attempt.edits, proposal._replace(path=file)))
+        if not self.described.positional and not self.described.keywords:
+            return None
+        return attempt._replace(edits=(*attempt.edits, proposal))
+
+    def _offer(self, passing: Passing) -> None:
+        """Keep a change, unless another one of its kind does the same or refuses less."""
+        change = passing.change
+        alike = [one for one in self.offers if one.change.kind == change.kind]
+        if not any(
+            one.change.does == change.does or (change.kind != "rewrite" and one.refuses <= passing.refuses)
+            for one in alike
+        ):
+            self.offers.append(passing)
+
+    def _try(self, attempt: Attempt) -> Passing | Classified | None:
+        """The change if it passes; else the failure that it leaves, if it is known."""
+        if VALUE in attempt.edits[-1].edit.condition:
+            known = self._with_value(attempt)
+            if known is None:
+                return None
+            attempt = known
+        tried = self.trial(self._candidate(attempt))
+        ended, left = self._ended(tried)
+        self.tried.append(FailedAttempt(attempt.does, ended or "passes"))
+        if ended:
+            return left
+        attempt, tried = self._smallest(attempt, tried)
+        refused = frozenset(one.inputs for one in tried.compared if one.refused)
+        return Passing(self._change(attempt, tried), self._candidate(attempt), refused)
+
+    def _with_value(self, attempt: Attempt) -> Attempt | None:
+        """The attempt with the value of the example, which a changed source raises. None if it does not get there."""
+        last = attempt.edits[-1]
+        probing = attempt._replace(sources=attempt.sources.with_text(last.path, probe_of(last.edit)))
+        compared = self.trial(self._candidate(probing)).compared
+        _, raised, value = (compared[0].changed if compared else "").partition(PROBE)
+        if not raised:
+            return None
+        edit = with_value(last.edit, value)
+        sources = attempt.sources.with_text(last.path, edit.source)
+        return attempt._replace(sources=sources, edits=(*attempt.edits[:-1], last._replace(edit=edit)))
+
+    def _ended(self, tried: TrialResult) -> tuple[str, Classified | None]:
+        """Why a change does not help, empty if it does, and the failure that it leaves."""
+        if tried.problem:
+            return tried.problem, None
+        example = tried.compared[0] if tried.compared else None
+        if example is not None and example.changed:
+            if BROKEN in example.changed:
+                return "is not true for the example", None
+            return f"raises for the example in eager: {example.changed}", None
+        wrong = next((one for one in tried.compared if one.differs), None)
+        if wrong is not None:
+            return f"other results for {wrong.inputs}: {wrong.differs}", None
+        if not tried.observations:
+            refused = next((one for one in tried.compared if one.refused), None)
+            where = f"for {refused.inputs}: {refused.changed}" if refused is not None else "in eager"
+            return f"raises where the original returns, {where}", None
+        last = tried.observations[-1]
+        if last.outcome != "ok":
+            failures = judge([last])
+            left = classify(failures[0]) if failures else None
+            return f"still fails in {last.stage}: {said_of(left) if left else last.reason}", left
+        if len(tried.observations) < len(self.stages):
+            return "was not captured in all stages", None
+        if example is not None and example.captured:
+            return f"the captured program refuses the example: {example.captured[0][1]}", None
+        return "", None
+
+    def _candidate(self, attempt: Attempt) -> Candidate:
+        """What to try. The first decision that it removes is reported in the original file."""
+        probed: tuple[ChangedFile, ...] = ()
+        first = attempt.edits[0] if attempt.edits else None
+        if first is not None and first.edit.removed is not None and first.path != PROGRAM_FILE:
+            before = attempt.sources.original(first.path)
+            if before is not None:
+                text = f"{DECIDED}({ast.unparse(first.edit.removed)})"
+                probed = (ChangedFile(first.path, before, replaced(before, first.edit.removed, text)),)
+        return Candidate(
+            self.subject,
+            self.stages,
+            tuple(attempt.files()),
+            wrapper(self.described, attempt.promises) if attempt.promises else "",
+            probed,
+            may_refuse=attempt.harm > 1,
+        )
+
+    def _smallest(self, attempt: Attempt, tried: TrialResult) -> tuple[Attempt, TrialResult]:
+        """The attempt without the parts that it does not need: one at a time is left out, as long as it passes."""
+        smaller = list(attempt.parts()) if len(attempt.edits) > 1 else []
+        while smaller and self.clock() < self.ends:
+            less = smaller.pop(0)
+            result = self.trial(self._candidate(less))
+            if not self._ended(result)[0]:
+                attempt, tried, smaller = less, result, list(less.parts())
+        return attempt, tried
+
+    def _change(self, attempt: Attempt, tried: TrialResult) -> Change:
+        files = list(attempt.files())
+        kind, refuses = _judged(attempt, tried)
+        own = [one for one in files if not package_of(one.path)]
+        outside = [one for one in files if package_of(one.path)]
+        paste = [text for one in outside if (text := replacement(one))]
+        if attempt.promises:
+            text = wrapper(self.described, attempt.promises)
+            used = self._wrapped(attempt, text)
+            if used is None:
+                paste.append(text)
+            else:
+                own = [*(one for one in own if one.path != used.path), used]
+        return Change(
+            kind=kind,
+            harm=HARM[kind],
+            does=attempt.does,
+            diff=unified([*own, *outside]),
+            where=tuple(places([*own, *outside])),
+            paste="\n".join(paste),
+            passes=self.stages,
+            refuses=refuses,
+            agrees=sum(not one.original and not one.refused for one in tried.compared),
+            files=tuple(own),
+            fixes=attempt.fixes(self.failing),
+        )
+
+    def _wrapped(self, attempt: Attempt, text: str) -> ChangedFile | None:
+        """The user's file with the subject wrapped; None if the file does not make it in a form that can be changed."""
+        subject = self.subject
+        if not isinstance(subject, CallableSubject) or subject.name is None:
+            return None
+        path = str(Path(subject.path).resolve())
+        before, source = attempt.sources.original(path), attempt.sources.text(path)
+        after = in_use(source, subject.name, text) if source is not None else None
+        return ChangedFile(path, before, after) if before is not None and after is not None else None
+
+
+def _judged(attempt: Attempt, tried: TrialResult) -> tuple[ChangeKind, tuple[str, ...]]:
+    """What kind of change it turned out to be, and which inputs it refuses, in words."""
+    edits = [one.edit for one in attempt.edits]
+    kind = max((edit.kind for edit in edits), key=HARM.__getitem__)
+    taken = sum(not one.original for one in tried.compared)
+    refused = [one for one in tried.compared if one.refused]
+    refuses = restrictions([edit for edit in edits if edit.condition], refused, taken)
+    removed = next((edit.removed for edit in edits if edit.removed is not None), None)
+    if kind == "rewrite" and refused:
+        kind = "inside-promise"
+        refuses.append(f"the captured program refuses inputs that eager takes, such as {refused[0].inputs}")
+    if kind == "rewrite" and removed is not None and len(tried.sides) < 2:
+        kind = "inside-promise"
+        outcome = (
+            f" (it was {str(tried.sides[0]).lower()} for all inputs tried that eager takes)" if tried.sides else ""
+        )
+        test = ast.unparse(removed)
+        refuses.append(f"results may be others where `{test}` has the other outcome{outcome}")
+    return kind, tuple(dict.fromkeys(refuses))
+
+
+def advise(
+    failures: Sequence[Classified],
+    subject: Subject,
+    described: Interface,
+    stages: tuple[Stage, ...],
+    trial: Trial,
+    seconds: float,
+    clock: Clock = time.monotonic,
+) -> Advice:
+    """What helps with the failures of a subject: changes that pass all `stages`. At least one failure `may_help`.
+
+    Stages that failed are captured first.
+    """
+    first = next(filter(may_help, failures))
+    failing = dict.fromkeys(one.failure.observation.stage for one in failures)
+    keys = [one.signature.key for one in failures]
+    search = Search(subject, described, tuple(dict.fromkeys([*failing, *stages])), trial, seconds, clock, keys)
+    search.run(first)
+    if search.offers:
+        return Advice(summary(first), tuple(one.change for one in search.offers))
+    tried = [one for one in search.tried if not any(name in one.ended for name in UNBOUND)]
+    return Advice(summary(first), (), tuple(tried[:MOST_SAID]), search.remaining, search.stopped)
+
+
+def may_help(failure: Classified) -> bool:
+    """Whether changes of code may help with a failure. No promise about sizes helps with a loop."""
+    if loop_of(failure):
+        return False
+    return failure.signature.kind in {"dde", "pending-unbacked", "data-dependent-output"} or (
+        failure.rule == "branch-on-a-tensor"
+    )
+
+
+def said_of(failure: Classified) -> str:
+    """A failure in a few words: its guard, or its site, and the user's line."""
+    raised = failure.failure.observation.raised
+    what = f"`{raised.expression}`" if raised is not None else error_of(failure)
+    frame = own_line(failure.failure.observation)
+    return f"{what} at {frame.file}:{frame.line}" if frame is not None else what
+
+
+def _moved(before: Classified, after: Classified) -> bool:
+    """Whether a change got past the first guard, to another one."""
+    one, two = before.failure.observation.raised, after.failure.observation.raised
+    if one is None or two is None:
+        return before.signature != after.signature
+    return (before.signature, one.expression) != (after.signature, two.expression)
