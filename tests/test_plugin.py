@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddefuzz import pytest_plugin
-from ddefuzz.campaign import corpus as kept
+from ddefuzz.campaign import replay as kept
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, Observation

@@ -31,8 +31,7 @@ from ddefuzz.program.model import (
     functions_in,
 )
 from ddefuzz.program.recipes import DIFFERENTIABLE
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import CallSize
+from ddefuzz.program.sizes import CallSize, at_data_size
 from ddefuzz.program.text import print_program
 
 FindSource: TypeAlias = Callable[[Program], Source | None]

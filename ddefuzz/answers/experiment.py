@@ -10,10 +10,8 @@ import ast
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ddefuzz.answers.installed import source_of
-from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row
-from ddefuzz.answers.patch import clauses, located
-from ddefuzz.answers.verdict import tallied, verdict
+from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row, tallied, verdict
+from ddefuzz.answers.patch import clauses, located, source_of
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.evidence import NUMBER_METHODS
 from ddefuzz.classify.signature import Signature, Site, Verdict

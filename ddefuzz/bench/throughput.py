@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from ddefuzz.campaign.budget import Budget
 from ddefuzz.campaign.launch import start
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import Budget, Plan
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, run_case
 from ddefuzz.errors import DdefuzzError

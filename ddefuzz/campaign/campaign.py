@@ -18,10 +18,16 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ddefuzz.answers.model import NOT_JUDGED
-from ddefuzz.campaign.budget import Budget
 from ddefuzz.campaign.guide import Guide
-from ddefuzz.campaign.lost import lost_case, lost_in, shown_by_loss, smallest_so_far, was_begun
-from ddefuzz.campaign.plan import CONFIRM_SECONDS, MINIMIZE_SECONDS, SLOW_TO_START, Plan, Upcoming, confirm_seconds
+from ddefuzz.campaign.plan import (
+    CONFIRM_SECONDS,
+    MINIMIZE_SECONDS,
+    SLOW_TO_START,
+    Budget,
+    Plan,
+    Upcoming,
+    confirm_seconds,
+)
 from ddefuzz.campaign.summary import Seen, Step, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
@@ -32,10 +38,15 @@ from ddefuzz.campaign.tasks import (
     MinimizeResult,
     MinimizeTask,
     Workers,
+    lost_case,
+    lost_in,
     run_case,
     run_confirm,
     run_control,
     run_minimize,
+    shown_by_loss,
+    smallest_so_far,
+    was_begun,
 )
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.pool import Future, Lost

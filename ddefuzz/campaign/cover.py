@@ -6,8 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ddefuzz.campaign.corpus import Expectation, KeptCase, parse_expectation, program_cases
-from ddefuzz.campaign.replay import CASE_SECONDS, MISMATCHES, arrived, compare, trial_of
+from ddefuzz.campaign.replay import (
+    CASE_SECONDS,
+    MISMATCHES,
+    Expectation,
+    KeptCase,
+    arrived,
+    compare,
+    parse_expectation,
+    program_cases,
+    trial_of,
+)
 from ddefuzz.coverage.reach import reached
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Pool

@@ -10,8 +10,17 @@ import msgspec
 from ddefuzz.answers.control import control, without_sources
 from ddefuzz.answers.model import NOT_JUDGED
 from ddefuzz.campaign.case import seen_of
-from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN, TRIED
-from ddefuzz.campaign.tasks import ConfirmResult, ControlResult, ControlTask, MinimizeResult, MinimizeTask
+from ddefuzz.campaign.tasks import (
+    INSPECTED,
+    NO_CASE,
+    TAKEN,
+    TRIED,
+    ConfirmResult,
+    ControlResult,
+    ControlTask,
+    MinimizeResult,
+    MinimizeTask,
+)
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.protocol import SCREEN, Observation, Run, Runner

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from ddefuzz.campaign.budget import WHOLE, parse_budget, parse_shard
 from ddefuzz.campaign.campaign import Campaign, Clock, Event, Listener, OnCase
 from ddefuzz.campaign.guide import STRATEGIES, Guide
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import WHOLE, Plan, parse_budget, parse_shard
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
 from ddefuzz.coverage.inventory import lines_in

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.answers.model import NOT_JUDGED, Control
-from ddefuzz.campaign.lost import TAKEN, TRIED, smallest_so_far, suspected
 from ddefuzz.campaign.tasks import (
+    TAKEN,
+    TRIED,
     ControlTask,
     MinimizeResult,
     MinimizeTask,
@@ -20,6 +21,8 @@ from ddefuzz.campaign.tasks import (
     run_confirm,
     run_control,
     run_minimize,
+    smallest_so_far,
+    suspected,
 )
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops

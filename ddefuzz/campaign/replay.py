@@ -1,22 +1,287 @@
-"""Replay stored cases and compare each result with the expected one."""
+"""The kept cases (programs with expected results, findings, trusted modules), and what they do when run again."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain, filterfalse
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from ddefuzz.campaign.corpus import KeptCase
+from ddefuzz.classify.failure import Failure, Kind
+from ddefuzz.classify.signature import Signature, Site
+from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.coverage.reach import reached
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
-from ddefuzz.execute.protocol import EXPLICIT, ProgramSubject, Run
+from ddefuzz.execute.protocol import (
+    EXPLICIT,
+    CallableSubject,
+    KeySubject,
+    ProgramSubject,
+    Run,
+    Semantics,
+    Stage,
+    Subject,
+    subject_of,
+)
+from ddefuzz.files import is_there, read_bytes, read_toml
+from ddefuzz.findings.lifecycle import ROWS, recurs
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
+from ddefuzz.instrument.events import Mechanism
 from ddefuzz.internal import guarded
-from ddefuzz.oracles.program import Trial, Tried, judge_run, tried_of
+from ddefuzz.keys.case import is_key, parse_key, untrusted_function
+from ddefuzz.ops import catalogue
+from ddefuzz.oracles import table
+from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
+from ddefuzz.program.sizes import CallSize
+from ddefuzz.program.text import read_program
 from ddefuzz.refusals import refuse
+
+Given = TypeVar("Given")
+Record = TypeVar("Record")
+
+TRUSTED = "trusted.toml"
+"""The file name of a list of user modules that replay may execute."""
+
+EXPECTATION = re.compile(r"(?P<stage>[a-z-]+)/(?P<mechanism>[a-z0-9-]+) (?:ok|(?P<kind>[a-z-]+) at (?P<site>.+))")
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """What a case does in one stage: the `kind` and `site` of its failure, or no kind if it has to pass.
+
+    The captured program is called at the sizes `calls`. With `either` any result is accepted (`lifecycle.Expects`).
+    """
+
+    stage: Stage
+    semantics: Semantics = EXPLICIT
+    kind: Kind | None = None
+    site: str = ""
+    anchor: str | None = None
+    calls: tuple[CallSize, ...] = ()
+    either: bool = False
+
+    @property
+    def oracles(self) -> tuple[str, ...]:
+        """The oracles that judge it. If nothing is called, only those of the capture and of the expected failure."""
+        own = (table.oracle_of(self.kind).name,) if self.kind else ()
+        return table.NAMES if self.calls else tuple(dict.fromkeys((*CAPTURE, *own)))
+
+    def fits(self, signature: Signature) -> bool:
+        """Whether a failure is the expected one."""
+        same_site = not self.site or str(signature.site) == self.site
+        return signature.kind == self.kind and same_site and self.anchor in (None, signature.anchor)
+
+    def __str__(self) -> str:
+        ends = f"{self.kind} at {self.site}" if self.kind else "ok"
+        return f"{self.stage}/{self.semantics} {ends}"
+
+
+class KeptCase(msgspec.Struct, frozen=True):
+    """One case in one stage. `finding` is the id of the finding that it shows.
+
+    `database` is the URL of the database with the finding. It is empty if the case is in a file.
+    """
+
+    id: str
+    subject: Subject
+    expect: Expectation
+    finding: str = ""
+    database: str = ""
+
+
+class TrustedModule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry of `trusted.toml`: a module with a list `CASES`, and a JSON file of outcomes by case and stage."""
+
+    path: str
+    expected: str
+
+
+class Trusted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `trusted.toml`. Loading a user module executes it, so each module has to be listed here."""
+
+    module: tuple[TrustedModule, ...]
+
+
+class ExpectedOutcome(msgspec.Struct, frozen=True):
+    """The expected outcome of one case in one stage, from the JSON file of a trusted module."""
+
+    outcome: str
+    kind: Kind | None = None
+    site: Site | None = None
+
+
+def parse_expectation(text: str, where: str) -> Expectation:
+    """Parse `export/explicit dde at at::native::chunk` or `export/explicit ok`. Raises `InputError`."""
+    match = EXPECTATION.fullmatch(text.strip())
+    if match and match["stage"] in table.stages() and match["mechanism"] in get_args(Mechanism):
+        kind, site = match["kind"], match["site"]
+        if kind is None or kind in table.kinds():
+            return msgspec.convert(
+                {
+                    "stage": match["stage"],
+                    "semantics": {"mechanism": match["mechanism"]},
+                    "kind": kind,
+                    "site": site or "",
+                    "calls": _calls_of(kind),
+                },
+                Expectation,
+            )
+    raise InputError(
+        f"{where}: found the expectation {text.strip()!r}, expected STAGE/SEMANTICS ok or STAGE/SEMANTICS KIND at SITE"
+    )
+
+
+def _calls_of(kind: str | None) -> tuple[CallSize, ...]:
+    """The sizes of the calls in which a failure of this kind can show. Empty for failures of the capture."""
+    return table.oracle_of(kind).calls if kind else ()
+
+
+def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:
+    """All cases at or below the paths, sorted by id. Raises `InputError` for a path that is not there. Files that
+    cannot be read are refused (`refusals`).
+
+    Cases of user modules are included only with `trust`, because a downloaded folder can contain a list. Cases of other
+    key functions than `KEY_FUNCTIONS` are included without it, but they do not run.
+    """
+    found: dict[str, KeptCase] = {}
+    for path in paths:
+        if not is_there(path):
+            raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
+        files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        programs = _usable(filterfalse(Path.is_dir, files), partial(program_cases, trust=trust))
+        listed = _usable(trusted_lists(path) if trust else (), trusted_cases)
+        found |= {case.id: case for case in chain(programs, listed)}
+    return tuple(found[key] for key in sorted(found))
+
+
+def _usable(given: Iterable[Given], read: Callable[[Given], Iterable[Record]]) -> Iterator[Record]:
+    """What is read from each. One that cannot be used is refused."""
+    for one in given:
+        try:
+            yield from tuple(read(one))
+        except InputError as error:
+            refuse(error)
+
+
+def user_function(case: KeptCase) -> str:
+    """The function that a case of a key function calls only with --trust. Empty for other cases."""
+    return untrusted_function(case.subject.text) if isinstance(case.subject, KeySubject) else ""
+
+
+def trusted_lists(path: Path) -> list[Path]:
+    """The lists of trusted modules below a path."""
+    return sorted(filterfalse(Path.is_dir, path.rglob(TRUSTED))) if path.is_dir() else []
+
+
+def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The user modules in the lists below the paths. Raises `InputError`."""
+    lists = chain.from_iterable(map(trusted_lists, paths))
+    return tuple(module for module, _ in _usable(lists, _read_trusted))
+
+
+def program_cases(file: Path, *, trust: bool = False) -> Iterator[KeptCase]:
+    """The cases of a program file. Other files have none.
+
+    The expectation comes from the finding in the same folder, else from the `# expect:` lines. With `trust`, any key
+    function is called.
+    """
+    text = read_program(file)
+    if text is None:
+        return
+    expectations = _checked(text, str(file))
+    folder_finding = file.parent / FINDING
+    if file.name in (MINIMAL, ORIGINAL) and is_there(folder_finding):
+        finding = read_finding(file.parent)
+        seen = finding.evidence if file.name == MINIMAL else finding.failure
+        yield KeptCase(str(file), subject_of(text, trust=trust), expectation_of(finding, seen), finding.id)
+        return
+    if not expectations:
+        raise InputError(f"{file}: found no line '# expect: …', expected one, such as '# expect: export/explicit ok'")
+    for line in expectations:
+        expect = parse_expectation(line, str(file))
+        yield KeptCase(f"{file}@{expect.stage}/{expect.semantics}", subject_of(text), expect)
+
+
+def _checked(text: str, where: str) -> tuple[str, ...]:
+    """The expectations of a stored case. Raises InputError if it is not one."""
+    if is_key(text):
+        parse_key(text, where)
+        return ()
+    return catalogue.parse(text, where).expect
+
+
+def finding_cases(findings: Iterable[Finding], database: str, *, trust: bool = False) -> tuple[KeptCase, ...]:
+    """The smallest and the original program of each finding of a database, sorted by id.
+
+    A finding in the user's own code has no program and so no case. Refuses a finding with an invalid program.
+    """
+
+    def cases_of(finding: Finding) -> Iterator[KeptCase]:
+        for name, text, seen in (
+            (MINIMAL, finding.minimal, finding.evidence),
+            (ORIGINAL, finding.original, finding.failure),
+        ):
+            if text is not None:
+                case = f"{finding.id}/{name}"
+                _checked(text, case)
+                subject = subject_of(text, trust=trust)
+                yield KeptCase(case, subject, expectation_of(finding, seen), finding.id, database)
+
+    return tuple(sorted(_usable(findings, cases_of), key=lambda case: case.id))
+
+
+def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
+    """What a program of a finding is expected to do in the stage where it failed. It has to pass if it is fixed in this
+    torch.
+    """
+    if seen is None:
+        raise InputError(
+            f"{finding.id}: found no failure stored with this finding, expected one: it says in which stage to replay"
+        )
+    observation = seen.observation
+    calls = tuple(call.size for call in observation.calls)
+    # The version is read from a file, so that selecting cases does not import torch.
+    if recurs(finding.state, finding.fixed_in, installed_version()):
+        return Expectation(observation.stage, observation.semantics, calls=calls)
+    stage, semantics = observation.stage, observation.semantics
+    either = ROWS[finding.state].expects == "either"
+    return Expectation(stage, semantics, finding.kind, str(finding.site), finding.anchor, calls, either)
+
+
+def trusted_cases(listed: Path) -> Iterator[KeptCase]:
+    """The cases of the modules in a list, by the JSON files of their outcomes. Nothing is executed."""
+    for path, expected in _read_trusted(listed):
+        try:
+            outcomes = msgspec.json.decode(read_bytes(expected), type=dict[str, dict[Stage, ExpectedOutcome]])
+        except (RecursionError, msgspec.DecodeError) as error:
+            raise InputError(f"{expected}: {error}") from error
+        for case, stages in outcomes.items():
+            for stage, outcome in stages.items():
+                expect = Expectation(stage, EXPLICIT, outcome.kind, str(outcome.site or ""))
+                yield KeptCase(f"{path}:{case}@{stage}", CallableSubject(str(path), case=case), expect)
+
+
+def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
+    """The path of each module in a list, and of the file with its outcomes."""
+    try:
+        trusted = msgspec.convert(read_toml(listed), Trusted)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{listed}: {error}") from error
+    for module in trusted.module:
+        if "\0" in module.path:
+            raise InputError(f"{listed}: found the module {module.path!r}, expected a path")
+        path, expected = listed.parent / module.path, listed.parent / module.expected
+        if not path.resolve().is_relative_to(listed.parent.resolve()):
+            raise InputError(f"{listed}: found the module {module.path!r}, expected one below the folder of the list")
+        yield path, expected
+
 
 CASE_SECONDS = 60.0
 

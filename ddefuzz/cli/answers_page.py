@@ -11,9 +11,8 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ddefuzz.answers.guard import GuardResult
+from ddefuzz.answers.guard import GuardResult, TriedPatches
 from ddefuzz.answers.model import Answers, Row
-from ddefuzz.answers.tried_patches import TriedPatches
 from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Verdict
 from ddefuzz.cli.invocation import Invocation

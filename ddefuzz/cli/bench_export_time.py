@@ -11,7 +11,7 @@ import rich_click as click
 from ddefuzz import __version__
 from ddefuzz.bench.curves import require_chart
 from ddefuzz.bench.export_chart import svg
-from ddefuzz.campaign.budget import parse_budget
+from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.cli.export_time_page import export_time_markdown, export_time_page
 from ddefuzz.cli.output import OutputFile, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt

@@ -13,8 +13,7 @@ from rich.console import Group
 
 from ddefuzz.bench.curves import EXTRA, Curve, Estimate, Peers, compare, require_chart, scipy_stats, svg
 from ddefuzz.bench.peers import Command, opinfo_command, parse_command, run_campaign, run_command
-from ddefuzz.campaign.budget import parse_budget
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import DEFAULT_STAGES, jobs_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered

@@ -14,8 +14,7 @@ from ddefuzz.bench.called import Programs
 from ddefuzz.bench.kept import Kept
 from ddefuzz.bench.planted import PLANTS, Planted, Recall, draw, what_of
 from ddefuzz.bench.recall import Planting, healthy_campaign, measure_recall
-from ddefuzz.campaign.budget import parse_budget
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.cli.layout import Detailed, table
 from ddefuzz.cli.options import db_option, jobs_option, stages_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered

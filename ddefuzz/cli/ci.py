@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import rich_click as click
 
-from ddefuzz.campaign.budget import parse_budget
+from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.cli.interpreters import pythons_option
 from ddefuzz.cli.options import db_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import rich_click as click
 
-from ddefuzz.campaign.corpus import expectation_of
 from ddefuzz.campaign.cover import CaseFile, case_files, covered, enough, expectations
+from ddefuzz.campaign.replay import expectation_of
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import URL, jobs_option, stages_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered

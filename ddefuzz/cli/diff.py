@@ -9,8 +9,8 @@ import rich_click as click
 from rich.console import Group
 
 from ddefuzz import __version__
-from ddefuzz.campaign.budget import Budget, parse_budget
-from ddefuzz.campaign.corpus import kept_cases
+from ddefuzz.campaign.plan import Budget, parse_budget
+from ddefuzz.campaign.replay import kept_cases
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import db_option, jobs_option, stages_option
 from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered

@@ -13,7 +13,7 @@ import rich_click as click
 from rich.console import Group
 
 from ddefuzz import __version__
-from ddefuzz.campaign.corpus import KeptCase, kept_cases
+from ddefuzz.campaign.replay import KeptCase, kept_cases
 from ddefuzz.cli.interpreters import interpreters_of, pythons_option
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import URL, jobs_option, trust_option

@@ -9,8 +9,19 @@ from pathlib import Path
 import rich_click as click
 from rich.console import Group
 
-from ddefuzz.campaign.corpus import KeptCase, finding_cases, kept_cases, trusted_modules, user_function
-from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, replay, statuses, statuses_of_findings
+from ddefuzz.campaign.replay import (
+    MISMATCHES,
+    KeptCase,
+    Replayed,
+    Status,
+    finding_cases,
+    kept_cases,
+    replay,
+    statuses,
+    statuses_of_findings,
+    trusted_modules,
+    user_function,
+)
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import URL, jobs_option, trust_option

@@ -12,9 +12,8 @@ from typing import Literal, TypeAlias, get_args
 import rich_click as click
 from click.core import ParameterSource
 
-from ddefuzz.campaign.budget import Budget, parse_budget, parse_shard
 from ddefuzz.campaign.launch import plan_of, resume, start
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import Budget, Plan, parse_budget, parse_shard
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, oracles_option, semantics_option, stages_option

@@ -26,8 +26,7 @@ from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import prepare
 from ddefuzz.ops import catalogue
 from ddefuzz.program.recipes import fault_of
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import CallSize
+from ddefuzz.program.sizes import CallSize, at_data_size
 from ddefuzz.program.text import print_program
 
 MOST_DIFFERENCES = 5

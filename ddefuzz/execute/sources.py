@@ -9,8 +9,7 @@ import torch
 
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.instrument import torch_api
-from ddefuzz.program.evaluate import evaluate, run_step
-from ddefuzz.program.inputs import materialize
+from ddefuzz.program.evaluate import evaluate, materialize, run_step
 from ddefuzz.program.model import Call, Expr, Index, Program, walk
 
 DATA = frozenset({"Tensor.item", "Tensor.tolist"})

@@ -17,7 +17,7 @@ from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject
 from ddefuzz.execute.user_code import of_user, prepare_callable, seed
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.ops import catalogue
-from ddefuzz.program import inputs
+from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.model import Program
 
 _NO_PROGRAM = "found a case of a key function, expected a program: `ddefuzz replay` runs such a case"
@@ -57,7 +57,7 @@ def _prepare_program(text: str, *, backed: bool) -> Prepared:
         for dim, size in enumerate(item.shape)
         if size.symbol is not None
     )
-    call, args = module.__dict__["program"], tuple(inputs.materialize(program).values())
+    call, args = module.__dict__["program"], tuple(materialize(program).values())
     if not backed:
         return Prepared(call, args, symbolic, numbers_unbacked=True)
     shapes: tuple[dict[int, Any], ...] = tuple({} for _ in args)

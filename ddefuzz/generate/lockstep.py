@@ -6,20 +6,61 @@ be unbacked in a capture. A step that raises or warns in either run is not added
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from itertools import count
 from typing import Any, Final, TypeAlias
 
 import torch
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.program.evaluate import evaluate
+from ddefuzz.program.evaluate import evaluate, materialize_input
 from ddefuzz.program.expressions import print_expression
-from ddefuzz.program.inputs import materialize_input
 from ddefuzz.program.model import Dim, Expr, Index, Input, Literal, Name, Program, Recipe, Sequence, Step, names_in
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import DataSize
+from ddefuzz.program.sizes import DataSize, at_data_size
+
+
+@contextmanager
+def strict_eager() -> Iterator[None]:
+    """Turn warnings into errors, and make torch repeat each of them, not once per process.
+
+    So whether a step is dropped does not depend on what ran before. A warning that C++ gives before it raises
+    cannot become an error. torch prints it (`PyWarningHandler` in torch/csrc/Exceptions.cpp), and it is
+    discarded here.
+    """
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with _one_thread(), warnings.catch_warnings(), redirect_stderr(StringIO()):
+            warnings.simplefilter("error")
+            yield
+    finally:
+        torch.set_warn_always(always)
+
+
+@contextmanager
+def tolerant_eager() -> Iterator[None]:
+    """Ignore warnings. They do not make a program invalid at a data size that it was not drawn at."""
+    with _one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Use one thread. Starting a thread pool for a small convolution costs milliseconds on a busy machine."""
+    threads = torch.get_num_threads()
+    if threads != 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if threads != 1:
+            torch.set_num_threads(threads)
+
 
 MAX_NUMEL: Final = 4_096
 MAX_RANK: Final = 5

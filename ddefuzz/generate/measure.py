@@ -10,16 +10,13 @@ import msgspec
 import torch
 
 from ddefuzz.generate.draw import drawn_case, generator_key
-from ddefuzz.generate.eager import tolerant_eager
-from ddefuzz.generate.lockstep import REFUSALS
+from ddefuzz.generate.lockstep import REFUSALS, tolerant_eager
 from ddefuzz.generate.origin import CAPTURES
 from ddefuzz.generate.strategies import Drawn
 from ddefuzz.ops.catalogue import DRAWN
-from ddefuzz.program.evaluate import evaluate, run_step, run_steps
-from ddefuzz.program.inputs import materialize
+from ddefuzz.program.evaluate import evaluate, materialize, run_step, run_steps
 from ddefuzz.program.model import Binary, Call, Constant, Name, Program, Unary, functions_in, names_in, walk
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import DATA_SIZES
+from ddefuzz.program.sizes import DATA_SIZES, at_data_size
 
 
 def is_valid(program: Program) -> bool:

@@ -14,8 +14,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from ddefuzz.generate.choices import WORD_BITS, Choices
-from ddefuzz.generate.eager import strict_eager
-from ddefuzz.generate.lockstep import REFUSALS, Handle, Lockstep
+from ddefuzz.generate.lockstep import REFUSALS, Handle, Lockstep, strict_eager
 from ddefuzz.generate.origin import How
 from ddefuzz.generate.profiles import Profile
 from ddefuzz.generate.strategies import ATTEMPTS_PER_STEP, OTHER_SIZES, attempt, inputs_read, pick

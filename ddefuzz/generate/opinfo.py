@@ -24,11 +24,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ddefuzz.errors import InputError
-from ddefuzz.generate.eager import tolerant_eager
-from ddefuzz.generate.lockstep import REFUSALS
+from ddefuzz.generate.lockstep import REFUSALS, tolerant_eager
 from ddefuzz.instrument import torch_api
-from ddefuzz.program.evaluate import run_steps
-from ddefuzz.program.inputs import materialize
+from ddefuzz.program.evaluate import materialize, run_steps
 from ddefuzz.program.model import (
     Attribute,
     Binary,

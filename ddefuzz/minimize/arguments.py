@@ -6,9 +6,8 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 
 from ddefuzz.minimize.facts import Facts
-from ddefuzz.minimize.order import is_operation, literal_cost
+from ddefuzz.minimize.order import is_operation, literal_cost, mistyped_inputs, public_calls, sensible_calls
 from ddefuzz.minimize.rewrite import deeply_mapped, everywhere, with_value
-from ddefuzz.minimize.unrealistic import mistyped_inputs, public_calls, sensible_calls
 from ddefuzz.program.model import (
     Attribute,
     Call,

@@ -18,11 +18,9 @@ import torch
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.minimize.facts import Inspect, Scalar, StandIn
 from ddefuzz.minimize.order import is_operation
-from ddefuzz.program.evaluate import evaluate, run_step
-from ddefuzz.program.inputs import materialize
+from ddefuzz.program.evaluate import evaluate, materialize, run_step
 from ddefuzz.program.model import Dim, Expr, Input, Name, Program, Recipe, walk
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import DataSize
+from ddefuzz.program.sizes import DataSize, at_data_size
 
 OTHER_SIZES: tuple[DataSize, ...] = ("2", "all", "1", "0")
 """Data sizes, tried in this order until two have run. What differs between them depends on data."""

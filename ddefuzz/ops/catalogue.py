@@ -9,7 +9,7 @@ from ddefuzz.ops.broadcast import BROADCAST
 from ddefuzz.ops.contiguity import CONTIGUITY
 from ddefuzz.ops.conversions import TEMPLATES
 from ddefuzz.ops.factories import FACTORIES
-from ddefuzz.ops.gradients import GRADIENTS
+from ddefuzz.ops.gradients import GRADIENTS, MAPPED
 from ddefuzz.ops.linalg import DECOMPOSITIONS, PRODUCTS, TRANSFORMS
 from ddefuzz.ops.losses import LOSSES
 from ddefuzz.ops.nn import ATTENTION, CONVOLUTION, NORMALIZATION, POOLING, RESAMPLING
@@ -23,7 +23,6 @@ from ddefuzz.ops.sizes import BRANCHES, SIZES
 from ddefuzz.ops.slicing import SLICING
 from ddefuzz.ops.sources import SOURCES
 from ddefuzz.ops.spec import OpSpec, callables_in
-from ddefuzz.ops.vmap import MAPPED
 from ddefuzz.program import text as program_text
 from ddefuzz.program.text import Case
 

@@ -26,8 +26,7 @@ from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
 from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.arguments import short_value, tuple_of, values_of
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import REPEATED_SIZES
+from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.program.text import print_function
 
 Mode: TypeAlias = Literal["default", "dynamic", "marked", "unbacked"]

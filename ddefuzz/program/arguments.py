@@ -11,8 +11,7 @@ from typing import Final
 from ddefuzz.program.expressions import print_expression
 from ddefuzz.program.model import Call, Constant, Input, Literal, Program
 from ddefuzz.program.recipes import input_expression
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import CallSize
+from ddefuzz.program.sizes import CallSize, at_data_size
 from ddefuzz.program.text import print_function
 
 MARKED: Final = frozenset({"fake", "export-strict", "compile", "aot", "inductor"})

@@ -1,10 +1,10 @@
-"""Evaluates expressions on concrete values, to run a program step by step."""
+"""Evaluates expressions on concrete values: makes the inputs of a program, and runs it step by step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, reduce
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -19,6 +19,7 @@ from ddefuzz.program.model import (
     Ellipsis_,
     Expr,
     Index,
+    Input,
     Literal,
     Name,
     Program,
@@ -27,6 +28,24 @@ from ddefuzz.program.model import (
     Step,
     Unary,
 )
+from ddefuzz.program.recipes import input_expression
+
+_GENERATOR: Final = Name("generator")
+
+
+def materialize(program: Program) -> dict[str, torch.Tensor]:
+    """The program's inputs by name, as new tensors with the same values at every call.
+
+    Random values are seeded by the position of the input. torch's global generators are not used.
+    """
+    return {item.name: materialize_input(item, position) for position, item in enumerate(program.inputs)}
+
+
+def materialize_input(item: Input, position: int) -> torch.Tensor:
+    """The tensor of one input, which is at `position` in its program."""
+    generator = torch.Generator().manual_seed(position)
+    tensor: torch.Tensor = evaluate(input_expression(item, _GENERATOR), {"generator": generator})
+    return tensor
 
 
 def run_steps(program: Program, inputs: Mapping[str, object]) -> object:

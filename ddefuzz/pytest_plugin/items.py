@@ -12,8 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.campaign.corpus import TRUSTED, KeptCase, program_cases, trusted_cases, user_function
-from ddefuzz.campaign.replay import CASE_SECONDS, Replayed, arrived, compare, trial_of
+from ddefuzz.campaign.replay import (
+    CASE_SECONDS,
+    TRUSTED,
+    KeptCase,
+    Replayed,
+    arrived,
+    compare,
+    program_cases,
+    trial_of,
+    trusted_cases,
+    user_function,
+)
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.escape import shell_words, visible
 from ddefuzz.execute.pool import Pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ddefuzz.answers.installed import source_of
+from ddefuzz.answers.patch import source_of
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.capture import KINDS, classify

@@ -9,16 +9,14 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from ddefuzz.generate import opinfo
-from ddefuzz.generate.eager import tolerant_eager
+from ddefuzz.generate.lockstep import tolerant_eager
 from ddefuzz.generate.variants import as_method
 from ddefuzz.ops import catalogue
 from ddefuzz.ops.opinfo import TAKES_OUT
-from ddefuzz.program.evaluate import run_steps
-from ddefuzz.program.inputs import materialize
+from ddefuzz.program.evaluate import materialize, run_steps
 from ddefuzz.program.model import Call, Dim, Expr, Input, Name, Program, Recipe, Sequence, Step
 from ddefuzz.program.recipes import ANNOTATIONS, fault_of
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import REPEATED_SIZES
+from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.program.text import print_program
 from ddefuzz.sweep.recompile_model import Form
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from ddefuzz.campaign.lost import sightings_of
+from ddefuzz.campaign.tasks import sightings_of
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.execute.journal import last_of_case

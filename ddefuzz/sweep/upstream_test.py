@@ -17,7 +17,7 @@ from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import ProgramSubject, Run
 from ddefuzz.generate import opinfo
-from ddefuzz.generate.eager import tolerant_eager
+from ddefuzz.generate.lockstep import tolerant_eager
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.sweep.tasks import UpstreamResult, UpstreamTask

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from pydantic import Field
 
-from ddefuzz.campaign.budget import parse_budget
+from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.errors import InputError
 from ddefuzz.findings import campaigns
 from ddefuzz.findings.database import Database

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from ddefuzz.answers.experiment import Asked, experiment, in_expression
-from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row
-from ddefuzz.answers.verdict import tallied, verdict
+from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row, tallied, verdict
 from ddefuzz.classify.signature import Site, Verdict
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.observe import observe

@@ -6,8 +6,7 @@ import ast
 
 import pytest
 
-from ddefuzz.answers.edits import Source
-from ddefuzz.answers.patch import patches
+from ddefuzz.answers.patch import Source, patches
 
 HEAD = "import torch\n\ndef f(a, b, n):\n"
 

@@ -9,12 +9,10 @@ import msgspec
 import pytest
 import torch
 
-from ddefuzz.answers.edits import Source
 from ddefuzz.answers.experiment import Asked, experiment, first_guard
-from ddefuzz.answers.guard import Runners, answer_guard, calling
+from ddefuzz.answers.guard import MARK, Runners, TriedPatches, answer_guard, calling, try_patches
 from ddefuzz.answers.model import Score
-from ddefuzz.answers.patch import patches
-from ddefuzz.answers.tried_patches import MARK, TriedPatches, try_patches
+from ddefuzz.answers.patch import Source, patches
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.patched import observe_patched, patched

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.campaign.budget import Budget, Shard, parse_budget, parse_shard
+from ddefuzz.campaign.plan import Budget, Shard, parse_budget, parse_shard
 from ddefuzz.errors import InputError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from ddefuzz.campaign.calling import FRESH, RETRIED, Calling
+from ddefuzz.campaign.guide import FRESH, RETRIED, Calling
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.coverage.reach import Answer, Reached
 from ddefuzz.execute.protocol import Stage

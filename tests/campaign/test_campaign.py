@@ -13,12 +13,13 @@ import pytest
 
 from ddefuzz import internal
 from ddefuzz.answers.model import Control
-from ddefuzz.campaign.budget import WHOLE, Budget, Shard
 from ddefuzz.campaign.campaign import GRACE_SECONDS, Campaign, Clock, Event
-from ddefuzz.campaign.lost import NO_CASE, TAKEN, TRIED
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import WHOLE, Budget, Plan, Shard
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import (
+    NO_CASE,
+    TAKEN,
+    TRIED,
     CaseResult,
     CaseTask,
     ConfirmResult,

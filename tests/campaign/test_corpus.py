@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.campaign.corpus import Expectation, expectation_of, kept_cases, parse_expectation, trusted_modules
+from ddefuzz.campaign.replay import Expectation, expectation_of, kept_cases, parse_expectation, trusted_modules
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject
 from ddefuzz.findings.lifecycle import State

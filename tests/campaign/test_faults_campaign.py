@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.campaign.guide import ROUND
-from ddefuzz.campaign.lost import TAKEN
 from ddefuzz.campaign.summary import Summary
+from ddefuzz.campaign.tasks import TAKEN
 from ddefuzz.errors import EXIT_INTERRUPTED, EXIT_UNSUPPORTED
 from ddefuzz.execute.protocol import STAGES
 from ddefuzz.findings.database import Database

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from ddefuzz.campaign import launch
-from ddefuzz.campaign.budget import Budget
 from ddefuzz.campaign.campaign import Event
 from ddefuzz.campaign.launch import Workers, start
-from ddefuzz.campaign.plan import CASE_SECONDS, Plan
+from ddefuzz.campaign.plan import CASE_SECONDS, Budget, Plan
 from ddefuzz.campaign.summary import Summary, Tally
 from ddefuzz.campaign.tasks import run_case
 from ddefuzz.execute.journal import entries

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.campaign.budget import Budget, Shard
 from ddefuzz.campaign.launch import OPTIONS, options_of, plan_of
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import Budget, Plan, Shard
 from ddefuzz.cli.run import command
 from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.protocol import Semantics

@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from ddefuzz.answers.model import Control
-from ddefuzz.campaign.lost import INSPECTED, NO_CASE, TAKEN
 from ddefuzz.campaign.minimize import AHEAD, Renewed, can_be_minimized, renew
 from ddefuzz.campaign.tasks import (
+    INSPECTED,
+    NO_CASE,
+    TAKEN,
     ConfirmResult,
     ControlResult,
     ControlTask,

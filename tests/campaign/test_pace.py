@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddefuzz.campaign.budget import Budget
 from ddefuzz.campaign.campaign import FIRST_GUESS, Pace
+from ddefuzz.campaign.plan import Budget
 
 
 def test_follow_ups_have_half_of_the_time() -> None:

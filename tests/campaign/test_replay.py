@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddefuzz.campaign.corpus import Expectation, KeptCase
-from ddefuzz.campaign.replay import MISMATCHES, Status, arrived, compare
+from ddefuzz.campaign.replay import MISMATCHES, Expectation, KeptCase, Status, arrived, compare
 from ddefuzz.execute.pool import Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
 from ddefuzz.oracles.program import tried_of

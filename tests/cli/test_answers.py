@@ -9,10 +9,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.answers.guard import GuardResult
+from ddefuzz.answers.guard import GuardResult, Refused, TriedPatch, TriedPatches
 from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
 from ddefuzz.answers.patch import Patch
-from ddefuzz.answers.tried_patches import Refused, TriedPatch, TriedPatches
 from ddefuzz.classify.signature import Cause, Site, Verdict
 from ddefuzz.cli.answers import command
 from ddefuzz.cli.answers_page import Answered, answers_page

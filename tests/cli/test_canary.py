@@ -30,7 +30,7 @@ import tomli_w
 from click.testing import CliRunner, Result
 from msgspec import inspect as types
 
-from ddefuzz.campaign.corpus import ExpectedOutcome, Trusted
+from ddefuzz.campaign.replay import ExpectedOutcome, Trusted
 from ddefuzz.classify.expected import Expected
 from ddefuzz.classify.rules import Rules
 from ddefuzz.classify.signature import Signature, Site
@@ -48,7 +48,7 @@ from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.program.text import print_program
 from ddefuzz.repro.finding import expected_of, finding_script, own_script
-from ddefuzz.repro.processes import Forked
+from ddefuzz.repro.run import Forked
 from ddefuzz.repro.snippet import capture_snippet, finding_snippet
 from ddefuzz.repro.upstream import exportdb_example, unit_test
 from ddefuzz.show.table import NAMES

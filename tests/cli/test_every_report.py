@@ -13,8 +13,7 @@ import msgspec
 import pytest
 import rich_click as click
 
-from ddefuzz.campaign.corpus import Expectation, KeptCase
-from ddefuzz.campaign.replay import Replayed
+from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed
 from ddefuzz.cli.check import command as check
 from ddefuzz.cli.diff import command as diff
 from ddefuzz.cli.matrix import command as matrix

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.campaign.corpus import Expectation, KeptCase
-from ddefuzz.campaign.replay import Replayed
+from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed
 from ddefuzz.checking.report import CaptureResult, Report
 from ddefuzz.cli.main import main
 from ddefuzz.cli.output import Page

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.campaign.corpus import Expectation, KeptCase
-from ddefuzz.campaign.replay import Replayed, Status
+from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed, Status
 from ddefuzz.cli.report import command
 from ddefuzz.cli.reports import replay_report
 from ddefuzz.errors import InputError

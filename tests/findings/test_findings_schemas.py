@@ -11,9 +11,8 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
-from ddefuzz.campaign.budget import Budget
 from ddefuzz.campaign.launch import resume
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import Budget, Plan
 from ddefuzz.errors import DatabaseError, InputError
 from ddefuzz.findings.connection import MIGRATIONS, SCHEMA_REVISION
 from ddefuzz.findings.database import Database

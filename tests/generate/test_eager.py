@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddefuzz.generate.eager import strict_eager
+from ddefuzz.generate.lockstep import strict_eager
 
 
 def test_what_cpp_warns_of_before_it_raises_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ddefuzz.generate.choices import Choices
-from ddefuzz.generate.eager import strict_eager
 from ddefuzz.generate.extents import draw_size, literal
-from ddefuzz.generate.lockstep import Lockstep
+from ddefuzz.generate.lockstep import Lockstep, strict_eager
 from ddefuzz.generate.tensors import add_leaf
 from ddefuzz.ops.spec import Leaf
 from ddefuzz.program.expressions import parse_expression, print_expression

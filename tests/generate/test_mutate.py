@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.generate.draw import case
-from ddefuzz.generate.eager import tolerant_eager
+from ddefuzz.generate.lockstep import tolerant_eager
 from ddefuzz.generate.mutate import MUTATIONS, mutate
 from ddefuzz.generate.origin import HOW, How
 from ddefuzz.generate.profiles import profile_named
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.program.evaluate import run_steps
-from ddefuzz.program.inputs import materialize
+from ddefuzz.program.evaluate import materialize, run_steps
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import digest, print_program
 

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from ddefuzz.minimize.order import sort_key
-from ddefuzz.minimize.unrealistic import DTYPES_MEANT, ODD, public_calls, sensible_calls, unrealistic_parts
+from ddefuzz.minimize.order import DTYPES_MEANT, ODD, public_calls, sensible_calls, sort_key, unrealistic_parts
 from ddefuzz.ops.catalogue import CALLABLES
 from ddefuzz.program.model import Call
 from tests.minimize.reduction import nodes, program

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddefuzz.campaign.budget import parse_budget
-from ddefuzz.campaign.plan import CALLED, Plan
+from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
 from ddefuzz.execute.protocol import EXPLICIT, Observation, measured
 from ddefuzz.oracles.growth import BLOCKS, ORACLE, Growth, Growths, counts_of, judge, script
 from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of

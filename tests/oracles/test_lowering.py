@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.campaign.budget import parse_budget
-from ddefuzz.campaign.plan import CALLED, Plan
+from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Run, measured
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding

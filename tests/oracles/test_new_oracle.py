@@ -20,8 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 import ddefuzz
-from ddefuzz.campaign.corpus import finding_cases, kept_cases
-from ddefuzz.campaign.replay import compare, trial_of
+from ddefuzz.campaign.replay import compare, finding_cases, kept_cases, trial_of
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Site

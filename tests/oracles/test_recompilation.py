@@ -12,10 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.campaign.budget import parse_budget
-from ddefuzz.campaign.corpus import finding_cases, kept_cases
-from ddefuzz.campaign.plan import CALLED, Plan
-from ddefuzz.campaign.replay import compare, trial_of
+from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
+from ddefuzz.campaign.replay import compare, finding_cases, kept_cases, trial_of
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Stage, measured

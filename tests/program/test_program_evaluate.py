@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.program.evaluate import evaluate, resolve, run_step, run_steps
+from ddefuzz.program.evaluate import evaluate, materialize, resolve, run_step, run_steps
 from ddefuzz.program.expressions import BUILTINS, CONSTANTS, parse_expression
-from ddefuzz.program.inputs import materialize
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import parse
 

@@ -5,11 +5,10 @@ import itertools
 import pytest
 import torch
 
-from ddefuzz.program.inputs import materialize
+from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.model import Dim, Input, Literal, Program, Recipe
 from ddefuzz.program.recipes import DTYPES, FLOATS, INTEGERS, LAYOUTS, RECIPES, elements, fault_of
-from ddefuzz.program.resize import at_data_size
-from ddefuzz.program.sizes import DATA_SIZES, DataSize
+from ddefuzz.program.sizes import DATA_SIZES, DataSize, at_data_size
 
 EXAMPLES = {
     "normal": (),

@@ -23,8 +23,8 @@ from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import ORACLES
-from ddefuzz.program.inputs import materialize
-from ddefuzz.program.resize import at_data_size
+from ddefuzz.program.evaluate import materialize
+from ddefuzz.program.sizes import at_data_size
 from ddefuzz.program.text import parse
 from ddefuzz.repro import by_call
 from ddefuzz.repro.call_script import CAPTURES

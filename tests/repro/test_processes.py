@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.repro.processes import Cold, Ended, Forked
+from ddefuzz.repro.run import Cold, Ended, Forked
 
 
 @pytest.fixture

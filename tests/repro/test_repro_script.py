@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ddefuzz.classify.expected import NATIVE_INTERNAL, PYTHON_INTERNAL, Expected
-from ddefuzz.program.inputs import materialize
+from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.recipes import LAYOUTS
 from ddefuzz.program.text import parse
 from ddefuzz.repro.script import CAPTURES, repro_script
