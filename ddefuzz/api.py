@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from ddefuzz.campaign.budget import parse_budget
 from ddefuzz.campaign.launch import start
-from ddefuzz.campaign.plan import Plan
+from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.checking.check import DEFAULT_STAGES, Options, check_live, check_named
 from ddefuzz.checking.report import Report
