@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, insert, text
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, Progress, stamp
-from ddefuzz.findings.schema import ProgressRow
+from ddefuzz.findings.schema import PROGRESS
 from ddefuzz.sweep.tasks import Failed, Swept
 from ddefuzz.web.security import Access
 from ddefuzz.web.serve import answering
@@ -152,8 +152,8 @@ def _add_campaigns(database: Database, path: Path) -> None:
             database.finish_campaign(campaign, begun)
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:  # one by one they take a minute
-        columns = [ProgressRow.campaign_id.name, *Progress.__struct_fields__]
-        connection.execute(insert(ProgressRow), [dict(zip(columns, point, strict=True)) for point in points])
+        columns = ["campaign_id", *Progress.__struct_fields__]
+        connection.execute(insert(PROGRESS), [dict(zip(columns, point, strict=True)) for point in points])
     engine.dispose()
 
 

@@ -20,7 +20,7 @@ from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, set_state
 from ddefuzz.findings.model import Sighting
-from ddefuzz.findings.schema import OccurrenceRow
+from ddefuzz.findings.schema import OCCURRENCES
 from ddefuzz.instrument.events import Frame, Place, Raised
 
 SIGNATURES: Final = 1_000
@@ -91,14 +91,14 @@ def measure(sightings: int, shards: int, folder: Path, listen: Callable[[str], N
                 listen(f"merging shard {shard + 1} of {shards}")
                 with Database.open(url, create=False) as other:
                     database.merge(other.findings())
-        counted = database.read(lambda session: session.scalar(select(func.sum(OccurrenceRow.count)))) or 0
-        records = database.read(lambda session: session.scalar(select(func.count()).select_from(OccurrenceRow))) or 0
+        counted = database.read(lambda session: session.scalar(select(func.sum(OCCURRENCES.c.count)))) or 0
+        records = database.read(lambda session: session.scalar(select(func.count()).select_from(OCCURRENCES))) or 0
         findings = database.read(lambda session: listing.counts(session).total)
         _write(f"sqlite:///{empty}", range(1))
         listen("measuring")
         steps += [_both(name, step, database, small, sightings) for name, step in STEPS.items()]
         with _cpu(steps, "list all findings", 1):
-            database.read(lambda session: listing.selected(session, listing.Query(), whole=False))
+            database.read(lambda session: listing.selected(session, listing.Query()))
         with _cpu(steps, "read all findings", 1):
             database.findings()
     size = sum(path.stat().st_size for path in folder.glob("merged.db*"))

@@ -14,8 +14,7 @@ from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Runner
 from ddefuzz.execute.worker import note
-from ddefuzz.findings.model import Sighting
-from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.generate.draw import generator_key
 from ddefuzz.generate.make import program_of
 from ddefuzz.generate.opinfo import entries

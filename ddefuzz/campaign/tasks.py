@@ -19,8 +19,7 @@ from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Future, Lost, lost_observation
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.worker import late
-from ddefuzz.findings.model import Sighting
-from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.generate.origin import Draw, Origin
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.program import CAPTURE, Suspect, tried_of

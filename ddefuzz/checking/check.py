@@ -45,7 +45,7 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.scratch import check_folders
 from ddefuzz.execute.worker import late
-from ddefuzz.findings.by_key import KnownFinding, default_folder, known_findings
+from ddefuzz.findings.textform import KnownFinding, default_folder, known_findings
 from ddefuzz.internal import guarded, take
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import ORACLES

@@ -28,7 +28,7 @@ from ddefuzz.classify.signature import USER_CODE
 from ddefuzz.escape import shell_word
 from ddefuzz.execute.calls import Agreement, Difference
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, Observation, Outcome, Stage
-from ddefuzz.findings.by_key import KnownFinding
+from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import kinds, row_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict

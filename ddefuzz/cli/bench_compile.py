@@ -34,8 +34,7 @@ from ddefuzz.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
 from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Sighting
-from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import capture, lowering
 from ddefuzz.oracles.program import Trial, judge_run

@@ -19,8 +19,7 @@ from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import KeySubject, Run
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Sighting
-from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.keys.case import KeyCase, print_key
 from ddefuzz.keys.options import Options, SizeParts, StrideParts

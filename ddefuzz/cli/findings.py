@@ -9,7 +9,7 @@ from typing import get_args
 import rich_click as click
 
 from ddefuzz.classify.signature import Cause
-from ddefuzz.cli.decisions import DECISIONS
+from ddefuzz.cli.decisions import commands
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.findings_page import list_page, show_page
 from ddefuzz.cli.layout import counted
@@ -23,8 +23,8 @@ from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES, State
-from ddefuzz.findings.model import Finding, as_document
-from ddefuzz.findings.results import results
+from ddefuzz.findings.model import Finding, FindingSummary, as_document
+from ddefuzz.findings.runs import results
 from ddefuzz.findings.textform import check_findings, read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import table
@@ -103,17 +103,22 @@ def list_(
     is_document = {format_, *(name for name, _ in outputs)} != {"text"}
     with Database.open(db, create=False) as database:
         number = database.read(listing.counts).total
-        chosen = database.read(lambda session: listing.selected(session, query, whole=is_document))
-    found = [finding for finding in chosen if not ops or set(ops) & set(finding.ops)]
-    found.sort(key=lambda finding: (finding.kind, finding.cause, finding.site.language, str(finding.site), finding.id))
+        selected = database.read(lambda session: listing.selected(session, query))
+        found = sorted((one for one in selected if not ops or set(ops) & set(one.ops)), key=_order)
+        whole = database.read(lambda session: listing.whole(session, query)) if is_document else {}
+    documents = [as_document(whole[finding.id]) for finding in found if finding.id in whole]
     listed = [finding for finding in found if all_ or finding.data_dependent is not False]
     left_out = len(found) - len(listed)
-    documents = json_writers([as_document(one) for one in found]) if is_document else {}
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
     words = [word for option, values in typed.items() for value in values for word in (option, value)]
     filters = shell_words([*["--open"] * open_, *words])
-    writers = {"text": lambda page: list_page(listed, page, left_out, filters, number), **documents}
+    writers = {"text": lambda page: list_page(listed, page, left_out, filters, number), **json_writers(documents)}
     deliver(writers, format_, outputs)
+
+
+def _order(finding: FindingSummary) -> tuple[str, ...]:
+    signature = finding.signature
+    return signature.kind, finding.cause, signature.site.language, str(signature.site), finding.id
 
 
 @command.command("show")
@@ -232,5 +237,6 @@ def merge(others: tuple[DatabaseUrl, ...], db: DatabaseUrl) -> None:
     click.echo(f"{counted(len(after), 'finding')}, {len(after - before)} of them new", err=True)
 
 
-for one in (*DECISIONS, reclassify):
-    command.add_command(one)
+for decision in commands():
+    command.add_command(decision)
+command.add_command(reclassify)

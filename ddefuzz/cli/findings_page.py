@@ -17,8 +17,7 @@ from ddefuzz.cli.layout import Detailed, counted, folded, table
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.escape import one_line, shell_word, visible
 from ddefuzz.findings.lifecycle import ROWS
-from ddefuzz.findings.model import Finding
-from ddefuzz.findings.results import Result
+from ddefuzz.findings.model import Finding, FindingSummary, Result
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.show.facts import facts_of
 from ddefuzz.show.stack import MARK, stack_to_site
@@ -30,7 +29,7 @@ class Column:
     """A column of the table."""
 
     title: str
-    cell: Callable[[Finding], str]
+    cell: Callable[[FindingSummary], str]
     right: bool = False
     folding: bool = False
 
@@ -53,7 +52,9 @@ WIDE_FOR_TITLE = 140
 """On pages narrower than this, titles are below the rows. A column would break the names in them."""
 
 
-def list_page(findings: Sequence[Finding], page: Page, left_out: int = 0, filters: str = "", total: int = 0) -> str:
+def list_page(
+    findings: Sequence[FindingSummary], page: Page, left_out: int = 0, filters: str = "", total: int = 0
+) -> str:
     """The table, and what to type next.
 
     `left_out` is the number of findings that do not depend on data. `filters` are the options that select findings, and
@@ -194,11 +195,12 @@ def _next_commands(finding: Finding, call: Invocation) -> tuple[str, ...]:
     return (*(replay if finding.minimal or finding.original else ()), *_triage(finding, call))
 
 
-def _triage(finding: Finding, call: Invocation) -> tuple[str, ...]:
+def _triage(finding: Finding | FindingSummary, call: Invocation) -> tuple[str, ...]:
     """The commands to decide on a finding, by its state."""
     name = finding.id
     if finding.state == "duplicate":
-        original = () if finding.duplicate_of is None else (call.command("findings", "show", finding.duplicate_of),)
+        of = finding.duplicate_of
+        original = () if of is None else (call.command("findings", "show", of),)
         return *original, call.command("findings", "undup", name)
     after = {"new": "triaged", "triaged": "reported"}.get(finding.state) or ROWS[finding.state].to[0]
     link = f"{call.command('findings', 'link', name)} https://…"

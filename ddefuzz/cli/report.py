@@ -18,7 +18,7 @@ from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.model import Finding
-from ddefuzz.findings.results import results
+from ddefuzz.findings.runs import results
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
 from ddefuzz.show.table import FORMATS, NAMES

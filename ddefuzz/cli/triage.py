@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from shutil import get_terminal_size
-from typing import NamedTuple
 
 import rich_click as click
 
@@ -18,70 +17,16 @@ from ddefuzz.cli.streams import write_stdout
 from ddefuzz.cli.triage_page import parts_of, screen
 from ddefuzz.errors import InputError
 from ddefuzz.escape import visible
-from ddefuzz.findings import decisions, listing
+from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.decisions import By, changed
+from ddefuzz.findings.decisions import DECISIONS, FINDING, By, Decision, undo
 from ddefuzz.findings.lifecycle import STATES, State
-from ddefuzz.findings.model import Finding
-from ddefuzz.findings.typed import checked_url
+from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.findings.url import DatabaseUrl
 
 Ask = Callable[[str], str]
-Decide = Callable[[Database, Finding, By, Ask], Finding]
 
-
-class Key(NamedTuple):
-    """One key. `moves_on` says whether the next finding is shown after it."""
-
-    said: str
-    decide: Decide
-    moves_on: bool = True
-
-
-def _to(state: State) -> Decide:
-    return lambda database, finding, by, _ask: database.decide(
-        finding.id, lambda one: decisions.set_state(one, state, by)
-    )
-
-
-def _reported(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
-    url = checked_url(ask("URL of the issue"))
-    return database.decide(finding.id, lambda one: decisions.link(decisions.set_state(one, "reported", by), url, by))
-
-
-def _fixed(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
-    versions = ask("fixed in these versions of torch (empty: all)").split()
-    return database.decide(finding.id, lambda one: decisions.set_state(one, "fixed", by, versions))
-
-
-def _duplicate(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
-    database.dup(finding.id, resolve(database, ask("duplicate of which ID")).id, by)
-    return database.get(finding.id)
-
-
-def _note(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
-    text = ask("note")
-    return database.decide(finding.id, lambda one: decisions.note(one, text, by))
-
-
-def _owner(database: Database, finding: Finding, by: By, ask: Ask) -> Finding:
-    owner = ask("owner")
-    return database.decide(finding.id, lambda one: changed(one, by, owner=owner))
-
-
-KEYS: dict[str, Key] = {
-    "t": Key("triaged", _to("triaged")),
-    "r": Key("reported", _reported),
-    "p": Key("fix-pending", _to("fix-pending")),
-    "f": Key("fixed", _fixed),
-    "b": Key("by-design", _to("by-design")),
-    "w": Key("wont-fix", _to("wont-fix")),
-    "d": Key("duplicate", _duplicate),
-    "i": Key("invalid", _to("invalid")),
-    "k": Key("flaky", _to("flaky")),
-    "n": Key("note", _note, moves_on=False),
-    "o": Key("owner", _owner, moves_on=False),
-}
+KEYS: dict[str, Decision] = {row.key: row for row in DECISIONS if row.key}
 """The keys that decide."""
 
 MOST_NEAR = 100
@@ -121,7 +66,7 @@ def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: Dat
             queue = [resolve(database, name).id for name in ids]
         else:
             query = listing.Query(states=states)
-            found = database.read(lambda session: listing.selected(session, query, whole=False))
+            found = database.read(lambda session: listing.selected(session, query))
             queue = [one.id for one in found if all_ or one.data_dependent is not False]
         decided = Loop(database, queue, who).run()
     left = len(queue) - len(decided)
@@ -164,7 +109,7 @@ class Loop:
                 self.part = 0
         return list(dict.fromkeys(self.decided))
 
-    def _near(self, finding: Finding) -> tuple[Finding, ...]:
+    def _near(self, finding: Finding) -> tuple[FindingSummary, ...]:
         """The findings among which similar ones are sought."""
         return self.database.read(lambda session: listing.near(session, finding, MOST_NEAR))
 
@@ -203,18 +148,24 @@ class Loop:
                     self._undo()
                     return True
                 if key in KEYS:
-                    KEYS[key].decide(self.database, finding, By(self.who, now()), ask)
-                    click.echo(f"{finding.id}: {KEYS[key].said}", err=True)
-                    self._advance(finding.id, moves_on=KEYS[key].moves_on)
+                    self._change(finding, KEYS[key], ask)
                     return True
             except InputError as error:
                 click.echo(visible(str(error)), err=True)
                 continue
             click.echo(f"found the key {visible(key)!r}, expected one of these:", err=True)
 
-    def _advance(self, name: str, *, moves_on: bool) -> None:
-        if moves_on:
-            self.decided.append(name)
+    def _change(self, finding: Finding, decision: Decision, ask: Ask) -> None:
+        """Decide. The next finding is shown after a decision on the state."""
+        value, text = decision.value, None
+        if value is not None:
+            text = ask(f"{value.label} ({value.hint})" if value.hint else value.label)
+        if value is FINDING:
+            text = resolve(self.database, text or "").id
+        after = self.database.apply(finding.id, [(decision, text)], By(self.who, now()))
+        click.echo(f"{finding.id}: {visible(decision.said(finding, after))}", err=True)
+        if decision.group == "state" or after.state != finding.state:
+            self.decided.append(finding.id)
             self.at += 1
 
     def _undo(self) -> None:
@@ -222,7 +173,7 @@ class Loop:
         if not self.decided:
             raise InputError("found no decision since the start, expected one to undo (`ddefuzz findings undo ID`)")
         name = self.decided[-1]
-        self.database.decide(name, lambda one: decisions.undo(one, By(self.who, now())))
+        self.database.decide(name, lambda one: undo(one, By(self.who, now())))
         self.decided.pop()
         self.at = self.queue.index(name)
         click.echo(f"{name}: undone", err=True)
@@ -235,7 +186,7 @@ def _place(part: int, parts: int) -> str:
 
 def _menu(width: int) -> str:
     """The keys. A key and its word are on one line."""
-    keys = [f"{key}\0{one.said}" for key, one in KEYS.items()]
+    keys = [f"{key}\0{decision.name}" for key, decision in KEYS.items()]
     others = [f"{SKIP}\0skip", f"{BACK}\0back", f"{UNDO}\0undo", f"{QUIT}\0quit"]
     return folded("  ".join([*keys, *others]), width).replace("\0", " ")
 

@@ -16,12 +16,12 @@ from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.escape import visible
 from ddefuzz.findings.lifecycle import ROWS
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.show.facts import verdict_lines
 from ddefuzz.show.source import similar, site_lines, snippet_of
 
 
-def screen(finding: Finding, others: Iterable[Finding], at: str, page: Page) -> str:
+def screen(finding: Finding, others: Iterable[FindingSummary], at: str, page: Page) -> str:
     """The screen. `at` says which finding of how many it is."""
     width = page.width
     parts: list[RenderableType] = [

@@ -1,4 +1,7 @@
-"""Open a findings database: SQLite in WAL mode by default, or any SQLAlchemy URL. Migrates it to the current schema.
+"""Open a findings database: SQLite in WAL mode by default, or any SQLAlchemy URL. Creates its tables.
+
+There is one schema. What a finding has can change without another one, because it is a document. A database of another
+schema is refused with the way to convert it.
 
 Every error is a `DatabaseError` of one line: which database, what was found, what was expected.
 """
@@ -9,27 +12,23 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import alembic.command
-import alembic.util
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect
 
 from ddefuzz.errors import DatabaseError, InputError
+from ddefuzz.findings.schema import METADATA
 from ddefuzz.findings.url import DatabaseUrl
 
 BUSY_TIMEOUT_S = 30.0
-SCHEMA_REVISION = "0013"
-"""The newest file in `migrations/versions`. Opening a database migrates it to this revision."""
+SCHEMA_REVISION = "0014"
+"""It rises when tables or columns change."""
+
+_REVISIONS = "alembic_version"
+"""The table that has the revision. Databases up to 0013 were made by a tool of this name."""
 
 _LOCK = 0x64646566
 """The number of the lock that writers of a PostgreSQL database take."""
-
-MIGRATIONS = Path(__file__).parent / "migrations"
 
 _CAUSES = (
     ("disk is full", "the disk is full", "free space; nothing of this change was saved, all before it was"),
@@ -56,9 +55,6 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
         yield
     except exc.IntegrityError:
         raise  # a bug of ddefuzz, not of the database
-    except alembic.util.CommandError as error:
-        said = " ".join(str(error).split())
-        raise DatabaseError(f"findings database {url}: its schema version cannot be read: {said}") from error
     except exc.DBAPIError as error:
         message = url.hidden_in(" ".join(str(error.orig).split()))
         for part, found, expected in _CAUSES:
@@ -68,7 +64,7 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
 
 
 def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:
-    """An engine for the database. It is migrated if needed, and created unless `create` is False.
+    """An engine for the database. Its tables are made if it is new, and it is created unless `create` is False.
 
     Raises `DatabaseError` if the database cannot be reached or is not one of this version of ddefuzz.
     """
@@ -90,7 +86,7 @@ def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         event.listen(engine, "begin", _on_begin_of_a_server)
     with errors_of(url):
-        _bring_to_current_schema(engine, url)
+        _check_schema(engine, url)
     return engine
 
 
@@ -157,11 +153,11 @@ def _on_begin_of_a_server(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
-def _bring_to_current_schema(engine: Engine, url: DatabaseUrl) -> None:
+def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
     with engine.connect().execution_options(reads=True) as connection:
         if _revision(connection) == SCHEMA_REVISION:
             return
-    with engine.begin() as connection:  # check again under the lock: another process may have migrated it
+    with engine.begin() as connection:  # check again under the lock: another process may have made the tables
         found = _revision(connection)
         if found == SCHEMA_REVISION:
             return
@@ -169,21 +165,28 @@ def _bring_to_current_schema(engine: Engine, url: DatabaseUrl) -> None:
             raise DatabaseError(
                 f"findings database {url}: found tables without a schema version, expected a database of ddefuzz"
             )
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-        config.set_main_option("path_separator", "os")
-        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-        if found is not None and found not in known:
+        if found is not None and found > SCHEMA_REVISION:
             raise DatabaseError(
                 f"findings database {url}: schema {found} is newer than this ddefuzz ({SCHEMA_REVISION}): "
                 "upgrade ddefuzz or give another --db"
             )
-        config.attributes["connection"] = connection
-        alembic.command.upgrade(config, SCHEMA_REVISION)
+        if found is not None:
+            raise DatabaseError(
+                f"findings database {url}: schema {found} is older than this ddefuzz ({SCHEMA_REVISION}): write it as "
+                "text with the ddefuzz that made it (`ddefuzz findings export FOLDER`), then read that into a new "
+                "database with this one (`ddefuzz findings import FOLDER --db NEW`)"
+            )
+        METADATA.create_all(connection)
+        connection.exec_driver_sql(f"CREATE TABLE {_REVISIONS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+        connection.exec_driver_sql(f"INSERT INTO {_REVISIONS} VALUES ('{SCHEMA_REVISION}')")
 
 
 def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    """The schema of the database, None if it has no table that says so."""
+    if not inspect(connection).has_table(_REVISIONS):
+        return None
+    found = connection.exec_driver_sql(f"SELECT version_num FROM {_REVISIONS}").scalars().all()
+    return str(found[0]) if len(found) == 1 else None
 
 
 def check(url: DatabaseUrl) -> str:

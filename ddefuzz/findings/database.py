@@ -6,54 +6,60 @@ names of people are arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import count
+from pathlib import Path
 from threading import local
 from typing import TypeVar
 
 import msgspec
-from msgspec.structs import asdict
-from sqlalchemy import delete, select
+from msgspec.structs import asdict, replace
+from sqlalchemy import delete, exists, func, insert, select, true, tuple_, update
 from sqlalchemy.orm import Session
 
 from ddefuzz.answers.model import Answers, Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.coverage.ledger import SiteRecord, together
-from ddefuzz.errors import InputError
+from ddefuzz.errors import DatabaseError, InputError, RowError
 from ddefuzz.findings.connection import errors_of, open_engine
-from ddefuzz.findings.decisions import By, dup
-from ddefuzz.findings.lifecycle import State, recurs
-from ddefuzz.findings.lookup import named
-from ddefuzz.findings.merge import DECIDED, merged, merged_site
+from ddefuzz.findings.decisions import FINDING, By, Decision, check_original
+from ddefuzz.findings.ids import id_of, named
+from ddefuzz.findings.lifecycle import recurs
+from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import (
     MOST_OBSERVED,
     Campaign,
+    Confirmation,
     Finding,
     Occurrence,
     Progress,
+    Result,
     Sighting,
     normalized,
     slim,
     stamp,
 )
-from ddefuzz.findings.rescue import OpenFile, rescued
-from ddefuzz.findings.results import Result
-from ddefuzz.findings.rows import id_of, readable, to_finding, to_json, to_occurrence_row, to_record, to_row
 from ddefuzz.findings.schema import (
-    CampaignRow,
-    FindingRow,
-    HistoryRow,
-    LinkRow,
-    NoteRow,
-    ProgressRow,
-    ResultRow,
-    SiteRow,
-    StepRow,
-    SweptRow,
+    CAMPAIGNS,
+    FINDINGS,
+    OCCURRENCES,
+    PROGRESS,
+    RESULTS,
+    SITES,
+    STEPS,
+    SWEPT,
+    add_finding,
+    add_occurrence,
+    readable,
+    save_finding,
+    to_record,
+    whole_findings,
 )
-from ddefuzz.findings.sites import save_sites
+from ddefuzz.findings.textform import write_findings
 from ddefuzz.findings.url import DatabaseUrl, parse_url
+from ddefuzz.refusals import refusals
 
 Answer = TypeVar("Answer")
 
@@ -71,7 +77,7 @@ class Database:
     def __init__(self, url: DatabaseUrl, *, create: bool = True) -> None:
         self._engine = open_engine(url, create=create)
         self._open = local()  # .session: the transaction of this thread
-        self._file = OpenFile(url)
+        self._file = _OpenFile(url)
         self.url = url
 
     @classmethod
@@ -99,30 +105,27 @@ class Database:
 
     def record(self, sighting: Sighting, when: datetime) -> RecordResult:
         """Save a sighting, in its finding or in a new one. It then survives a kill of the process."""
-        signature, now = sighting.signature, stamp(when)
+        signature, key = sighting.signature, sighting.signature.key
         with self._writing() as session:
-            newest = session.scalars(
-                select(FindingRow).where(FindingRow.key == signature.key).order_by(FindingRow.sequence.desc()).limit(1)
-            ).first()
-            row = newest
-            if newest is None or recurs(_state(newest), tuple(newest.fixed_in), sighting.torch):
-                row = to_row(
-                    Finding(
-                        id=id_of(signature.key, newest.sequence + 1 if newest else 1),
-                        kind=signature.kind,
-                        cause=sighting.cause,
-                        site=signature.site,
-                        anchor=signature.anchor,
-                        original=sighting.program,
-                        failure=slim(sighting.failure),
-                    )
+            last = session.scalar(select(func.max(FINDINGS.c.sequence)).where(FINDINGS.c.key == key)) or 0
+            newest = _stored(session, id_of(key, last), observed=False)
+            if newest is None or recurs(newest.state, newest.fixed_in, sighting.torch):
+                finding = Finding(
+                    id=id_of(key, last + 1),
+                    kind=signature.kind,
+                    cause=sighting.cause,
+                    site=signature.site,
+                    anchor=signature.anchor,
+                    original=sighting.program,
+                    failure=slim(sighting.failure),
                 )
-                session.add(row)
-            assert row is not None
-            if row.original is None and row.minimal is None and sighting.program is not None:
-                row.original, row.failure = sighting.program, to_json(slim(sighting.failure))
-            _add_occurrences(row, sighting, now)
-            return RecordResult(row.id, is_new=row is not newest)
+                add_finding(session, finding)
+            else:
+                finding = newest
+                if newest.original is None and newest.minimal is None and sighting.program is not None:
+                    finding = replace(newest, original=sighting.program, failure=slim(sighting.failure))
+            save_finding(session, replace(finding, occurrences=_seen_again(session, finding, sighting, stamp(when))))
+            return RecordResult(finding.id, is_new=finding.id != (newest and newest.id))
 
     def set_minimal(self, finding_id: str, program: str, *, steps: int, attempts: int) -> None:
         """Save the smallest program so far, its number of operations, and the number of captures.
@@ -130,62 +133,57 @@ class Database:
         Replays, control runs and the experiment of an earlier smallest program are dropped, because they do not
         describe this one.
         """
-        with self._writing() as session:
-            row = _row(session, finding_id)
-            if row.minimal != program:
-                row.confirmed_k = row.confirmed_n = row.shown = row.control_static = row.control_backed = None
-                row.answers = None
-            row.minimal, row.steps, row.attempts = program, steps, attempts
+
+        def smaller(finding: Finding) -> Finding:
+            if finding.minimal != program:
+                finding = replace(finding, confirmed=None, shown=None, control=None, answers=None)
+            return replace(finding, minimal=program, steps=steps, attempts=attempts)
+
+        self.decide(finding_id, smaller)
 
     def set_confirmed(self, finding_id: str, k: int, n: int, shown: Failure | None = None) -> None:
         """Save that `k` of `n` cold replays showed the signature, and one of their failures."""
-        with self._writing() as session:
-            row = _row(session, finding_id)
-            row.confirmed_k, row.confirmed_n = k, n
-            row.shown = to_json(None if shown is None else slim(shown))
+        stored = None if shown is None else slim(shown)
+        self.decide(finding_id, lambda finding: replace(finding, confirmed=Confirmation(k, n), shown=stored))
 
     def set_control(self, finding_id: str, control: Control) -> None:
         """Save the results of the control runs of the smallest program."""
-        with self._writing() as session:
-            row = _row(session, finding_id)
-            row.control_static, row.control_backed = control.static, control.backed
+        self.decide(finding_id, lambda finding: replace(finding, control=control))
 
     def set_answers(self, finding_id: str, answers: Answers, decision: Callable[[Finding], Finding]) -> Finding:
         """Save the experiment on the guard, and the cause that `decision` (`reclassify.with_cause`) gives it."""
-        with self._writing() as session:
-            _row(session, finding_id).answers = to_json(answers)
-            return self.decide(finding_id, decision)
+        return self.decide(finding_id, lambda finding: decision(replace(finding, answers=answers)))
 
     # What people decide
 
     def decide(self, finding_id: str, decision: Callable[[Finding], Finding]) -> Finding:
-        """Change what people decide about a finding, by a function of `findings.decisions`. Returns the result."""
+        """Change a finding by a function, such as those of `findings.decisions`. Returns the result."""
         with self._writing() as session:
-            row = _row(session, finding_id)
-            before = to_finding(row)
-            after = decision(before)
-            for name in DECIDED:
-                value = getattr(after, name)
-                setattr(row, name, list(value) if isinstance(value, tuple) else value)
-            row.history += [HistoryRow(**asdict(entry)) for entry in after.history if entry not in before.history]
-            row.notes += [NoteRow(**asdict(note)) for note in after.notes if note not in before.notes]
-            row.links = [link for link in row.links if link.url in after.links]
-            row.links += [LinkRow(url=url) for url in after.links if url not in before.links]
+            after = normalized(decision(_whole(session, finding_id)))
+            save_finding(session, after)
             return after
 
-    def dup(self, finding_id: str, of: str, by: By) -> Finding:
-        """Mark `id` as a duplicate of `of`, which must not be a duplicate itself."""
+    def apply(self, finding_id: str, typed: Iterable[tuple[Decision, str | None]], by: By) -> Finding:
+        """Make decisions with what was typed for each, None if nothing was; all or none. Returns the result."""
         with self._writing() as session:
-            repeats = session.scalars(select(FindingRow.id).where(FindingRow.duplicate_of == finding_id)).all()
-            original = self.get(of)
-            return self.decide(finding_id, lambda finding: dup(finding, original, repeats, by))
+            finding = _whole(session, finding_id)
+            for decision, text in typed:
+                checked = "" if decision.value is None or text is None else decision.value.checked(text)
+                if decision.value is FINDING:
+                    original = self.resolve(checked)
+                    repeats = session.scalars(select(FINDINGS.c.id).where(FINDINGS.c.duplicate_of == finding_id))
+                    check_original(finding, original, repeats)
+                    checked = original.id
+                finding = decision.change(finding, checked, by)
+            save_finding(session, finding)
+            return finding
 
     # What both read
 
     def get(self, finding_id: str) -> Finding:
         """The finding with exactly this id. Raises `InputError`."""
         with self._reading() as session:
-            return to_finding(_row(session, finding_id))
+            return _whole(session, finding_id)
 
     def resolve(self, prefix: str) -> Finding:
         """The one finding whose id, with or without its kind, begins so. Raises `InputError` with suggestions.
@@ -193,17 +191,16 @@ class Database:
         If no current id matches, ids that findings had before the rules of classification changed are searched.
         """
         with self._reading() as session:
-            row = session.get(FindingRow, prefix)
-            if row is not None:
-                return to_finding(row)
-            rows = session.execute(select(FindingRow.id, FindingRow.former).order_by(FindingRow.id)).all()
+            if session.scalar(select(exists().where(FINDINGS.c.id == prefix))):
+                return _whole(session, prefix)
+            rows = session.execute(select(FINDINGS.c.id, FINDINGS.c.former).order_by(FINDINGS.c.id)).all()
             ids = readable("finding", rows, lambda row: msgspec.convert(tuple(row), tuple[str, tuple[str, ...]]))
-            return to_finding(_row(session, named(prefix, dict(ids))))
+            return _whole(session, named(prefix, dict(ids)))
 
     def findings(self) -> tuple[Finding, ...]:
         """All findings, ordered by id."""
         with self._reading() as session:
-            return tuple(readable("finding", session.scalars(select(FindingRow).order_by(FindingRow.id)), to_finding))
+            return tuple(whole_findings(session, true()))
 
     def read(self, question: Callable[[Session], Answer]) -> Answer:
         """What a function of `findings.listing` reads, in one transaction."""
@@ -221,26 +218,24 @@ class Database:
         """Save whole findings as they are. They replace the stored findings with the same ids."""
         with self._writing() as session:
             for finding in findings:
-                session.execute(delete(FindingRow).where(FindingRow.id == finding.id))
-                session.expunge_all()
-                session.add(to_row(finding))
-                session.flush()
+                session.execute(delete(FINDINGS).where(FINDINGS.c.id == finding.id))
+                add_finding(session, finding)
 
     def replace(self, findings: Iterable[Finding], gone: Iterable[str]) -> None:
         """Make these the only findings: save them as they are and delete all others with ids that are gone."""
         with self._writing() as session:
             for name in sorted(gone):
-                session.execute(delete(FindingRow).where(FindingRow.id == name))
+                session.execute(delete(FINDINGS).where(FINDINGS.c.id == name))
             self.put(findings)
 
     def merge(self, findings: Iterable[Finding]) -> None:
         """Merge these findings into the stored ones (`merge.merged`)."""
         with self._writing() as session:
-            incoming = list(findings)
-            rows = {finding.id: session.get(FindingRow, finding.id) for finding in incoming}
-            known = {name: to_finding(row) for name, row in rows.items() if row is not None}
-            together = [merged(known[f.id], f) if f.id in known else normalized(f) for f in incoming]
-            self.put(finding for finding in together if known.get(finding.id) != finding)
+            for finding in list(findings):
+                stored = _stored(session, finding.id)
+                together = normalized(finding) if stored is None else merged(stored, finding)
+                if together != stored:
+                    self.put([together])
 
     # Campaigns, so that they can be resumed
 
@@ -249,7 +244,8 @@ class Database:
     ) -> int:
         """Save what a campaign's cases depend on, before the first is drawn. Returns the campaign's id."""
         with self._writing() as session:
-            row = CampaignRow(
+            now = stamp(when)
+            added = insert(CAMPAIGNS).values(
                 profile=profile,
                 seed=seed,
                 generator=generator,
@@ -257,49 +253,51 @@ class Database:
                 next_index=0,
                 ahead=[],
                 finished=False,
-                started=stamp(when),
-                updated=stamp(when),
+                started=now,
+                updated=now,
             )
-            session.add(row)
-            session.flush()
-            return row.id
+            (campaign,) = session.execute(added.returning(CAMPAIGNS.c.id)).one()
+            return int(campaign)
 
     def advance(self, campaign: int, next_index: int, when: datetime, ahead: Iterable[int] = ()) -> None:
         """Save that all cases before `next_index`, and those in `ahead`, are done and their results recorded."""
         with self._writing() as session:
-            row = session.get_one(CampaignRow, campaign)
-            row.next_index, row.updated = max(row.next_index, next_index), stamp(when)
-            row.ahead = sorted(index for index in ahead if index >= row.next_index)
+            this = CAMPAIGNS.c.id == campaign
+            first = max(session.scalars(select(CAMPAIGNS.c.next_index).where(this)).one(), next_index)
+            later = sorted(index for index in ahead if index >= first)
+            session.execute(update(CAMPAIGNS).where(this).values(next_index=first, ahead=later, updated=stamp(when)))
 
     def add_progress(self, campaign: int, progress: Progress) -> None:
         """Save the counts of a campaign at one time."""
         with self._writing() as session:
-            session.merge(ProgressRow(campaign_id=campaign, **asdict(progress)))
+            session.execute(
+                delete(PROGRESS).where(PROGRESS.c.campaign_id == campaign, PROGRESS.c.when == progress.when)
+            )
+            session.execute(insert(PROGRESS).values(campaign_id=campaign, **asdict(progress)))
 
     def add_step(self, campaign: int, counted: bytes) -> None:
         """Save what a campaign has counted since its last step. It is kept until the campaign has ended."""
         with self._writing() as session:
-            session.add(StepRow(campaign_id=campaign, counted=counted))
+            session.execute(insert(STEPS).values(campaign_id=campaign, counted=counted))
 
     def steps(self, campaign: int) -> tuple[bytes, ...]:
         """What an unfinished campaign has counted, in order."""
         with self._reading() as session:
-            rows = select(StepRow.counted).where(StepRow.campaign_id == campaign).order_by(StepRow.id)
+            rows = select(STEPS.c.counted).where(STEPS.c.campaign_id == campaign).order_by(STEPS.c.id)
             return tuple(session.scalars(rows))
 
     def finish_campaign(self, campaign: int, when: datetime) -> None:
         """Save that a campaign has ended and cannot be resumed."""
         with self._writing() as session:
-            row = session.get_one(CampaignRow, campaign)
-            row.finished, row.updated = True, stamp(when)
-            session.execute(delete(StepRow).where(StepRow.campaign_id == campaign))
+            ended = update(CAMPAIGNS).where(CAMPAIGNS.c.id == campaign)
+            session.execute(ended.values(finished=True, updated=stamp(when)))
+            session.execute(delete(STEPS).where(STEPS.c.campaign_id == campaign))
 
     def unfinished(self) -> tuple[Campaign, ...]:
         """The campaigns that can be resumed, the latest first."""
         with self._reading() as session:
-            rows = session.scalars(
-                select(CampaignRow).where(CampaignRow.finished.is_(False)).order_by(CampaignRow.id.desc())
-            )
+            columns = CAMPAIGNS.c
+            rows = session.execute(select(CAMPAIGNS).where(columns.finished.is_(False)).order_by(columns.id.desc()))
             return tuple(readable("campaign", rows, lambda row: to_record(row, Campaign)))
 
     # What `ddefuzz matrix` has run
@@ -308,43 +306,46 @@ class Database:
         """Save what findings and cases did under versions of torch. They replace what is stored for the same."""
         with self._writing() as session:
             for result in results:
-                session.merge(ResultRow(**asdict(result)))
+                same = (RESULTS.c.case == result.case, RESULTS.c.torch == result.torch)
+                session.execute(delete(RESULTS).where(*same))
+                session.execute(insert(RESULTS).values(**asdict(result)))
 
     # Guard sites, and what sweeps have done
 
     def add_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
         """Add the guard sites reached under a version of torch to the stored ones."""
         with self._writing() as session:
-            save_sites(session, torch, tuple(records), together)
+            _save_sites(session, torch, tuple(records), together)
 
     def merge_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
         """Merge guard sites from another database into the stored ones (`merge.merged_site`)."""
         with self._writing() as session:
-            save_sites(session, torch, tuple(records), merged_site)
+            _save_sites(session, torch, tuple(records), merged_site)
 
     def sites(self, torch: str) -> tuple[SiteRecord, ...]:
         """The guard sites reached under a version of torch, ordered by place."""
         with self._reading() as session:
-            rows = session.execute(select(*SiteRow.__table__.columns).where(SiteRow.torch == torch))
+            rows = session.execute(select(SITES).where(SITES.c.torch == torch))
             records = readable("guard site", rows, lambda row: to_record(row, SiteRecord))
             return tuple(sorted(records, key=lambda record: record.key))
 
     def torch_versions(self) -> tuple[str, ...]:
         """The versions of torch for which guard sites are stored."""
         with self._reading() as session:
-            found = session.scalars(select(SiteRow.torch).distinct())
+            found = session.scalars(select(SITES.c.torch).distinct())
             return tuple(sorted(readable("version of torch", found, lambda torch: msgspec.convert(torch, str))))
 
     def save_swept(self, key: str, op: str, result: str) -> None:
         """Save the result of a sweep of one op, as JSON. `key` has everything that decides the result."""
         with self._writing() as session:
-            session.merge(SweptRow(key=key, op=op, result=result))
+            session.execute(delete(SWEPT).where(SWEPT.c.key == key, SWEPT.c.op == op))
+            session.execute(insert(SWEPT).values(key=key, op=op, result=result))
 
     def swept(self, key: str) -> dict[str, str]:
         """The stored results of sweeps with this key, by op."""
         with self._reading() as session:
-            rows = session.scalars(select(SweptRow).where(SweptRow.key == key).order_by(SweptRow.op))
-            return {row.op: row.result for row in rows}
+            rows = session.execute(select(SWEPT.c.op, SWEPT.c.result).where(SWEPT.c.key == key).order_by(SWEPT.c.op))
+            return {str(op): result for op, result in rows}
 
     @contextmanager
     def _writing(self) -> Iterator[Session]:
@@ -353,7 +354,7 @@ class Database:
             with outer.begin_nested():  # what fails in it leaves nothing half-written
                 yield outer
             return
-        with rescued(self._file, self.url, self.findings), errors_of(self.url), Session(self._engine) as session:
+        with _rescued(self._file, self.url, self.findings), errors_of(self.url), Session(self._engine) as session:
             self._open.session = session
             try:
                 with session.begin():
@@ -371,29 +372,107 @@ class Database:
             yield session
 
 
-def _row(session: Session, finding_id: str) -> FindingRow:
-    row = session.get(FindingRow, finding_id)
-    if row is None:
+def _stored(session: Session, finding_id: str, *, observed: bool = True) -> Finding | None:
+    """The finding with this id, None if there is none. Raises `RowError` if it cannot be read."""
+    with refusals() as refused:
+        finding = next(whole_findings(session, FINDINGS.c.id == finding_id, observed=observed), None)
+    if refused:
+        raise RowError(next(iter(refused)))
+    return finding
+
+
+def _whole(session: Session, finding_id: str) -> Finding:
+    finding = _stored(session, finding_id)
+    if finding is None:
         raise InputError(f"{finding_id!r}: found no such finding, expected an id that `findings list` shows")
-    return row
+    return finding
 
 
-def _state(row: FindingRow) -> State:
-    state: State = msgspec.convert(row.state, State)
-    return state
-
-
-def _add_occurrences(row: FindingRow, sighting: Sighting, now: str) -> None:
-    observation = sighting.failure.observation
+def _seen_again(session: Session, finding: Finding, sighting: Sighting, now: str) -> tuple[Occurrence, ...]:
+    """The occurrences of a finding with the sighting, which is saved."""
+    observation, seen = sighting.failure.observation, OCCURRENCES.c
+    together = {occurrence.place: occurrence for occurrence in finding.occurrences}
+    observed = session.scalar(select(func.count(seen.observed)).where(seen.finding_id == finding.id)) or 0
     for op in sighting.ops or ("",):
         place = (sighting.torch, observation.stage, str(observation.semantics), op)
-        known = next((o for o in row.occurrences if (o.torch, o.stage, o.semantics, o.op) == place), None)
+        known = together.get(place)
         if known is None:
-            kept = sum(seen.observed is not None for seen in row.occurrences)
-            observed = slim(sighting.failure) if kept < MOST_OBSERVED else None
+            failure = slim(sighting.failure) if observed < MOST_OBSERVED else None
             torch, _, semantics, _ = place
-            seen = Occurrence(torch, observation.stage, semantics, op, sighting.verdict, 1, now, now, observed)
-            row.occurrences.append(to_occurrence_row(seen))
+            added = Occurrence(torch, observation.stage, semantics, op, sighting.verdict, 1, now, now, failure)
+            together[place] = added
+            add_occurrence(session, finding.id, added)
+            observed += 1
         else:
-            known.count += 1
-            known.verdict, known.last_seen = sighting.verdict, now
+            changes = {"count": known.count + 1, "verdict": sighting.verdict, "last_seen": now}
+            together[place] = replace(known, **changes)
+            same = (seen.torch == place[0], seen.stage == place[1], seen.semantics == place[2], seen.op == op)
+            session.execute(update(OCCURRENCES).where(seen.finding_id == finding.id, *same).values(**changes))
+    return tuple(together.values())
+
+
+AT_A_TIME = 200
+"""The number of sites whose keys are parameters of one statement. Older SQLite takes at most 999 parameters."""
+
+
+def _save_sites(
+    session: Session,
+    torch: str,
+    records: Sequence[SiteRecord],
+    both: Callable[[SiteRecord, SiteRecord], SiteRecord],
+) -> None:
+    """Save records of distinct sites. A stored site is replaced by `both` of the stored and the new record."""
+    keys = [SITES.c[name] for name in ("language", "file", "line", "function")]
+    for first in range(0, len(records), AT_A_TIME):
+        some = {record.key: record for record in records[first : first + AT_A_TIME]}
+        same = (SITES.c.torch == torch, tuple_(*keys).in_(list(some)))
+        stored = [to_record(row, SiteRecord) for row in session.execute(select(SITES).where(*same))]
+        session.execute(delete(SITES).where(*same))
+        some |= {record.key: both(record, some[record.key]) for record in stored}
+        session.execute(insert(SITES), [{"torch": torch, **msgspec.to_builtins(record)} for record in some.values()])
+
+
+class _OpenFile:
+    """The file of an SQLite database that was just opened. A database without a file counts as always present."""
+
+    def __init__(self, url: DatabaseUrl) -> None:
+        path = url.path()
+        self.path = None if path is None else path.absolute()
+        self._identity = self._now()
+
+    def is_there(self) -> bool:
+        """Whether the path still leads to the file that was opened."""
+        return self._now() == self._identity
+
+    def _now(self) -> tuple[int, int] | None:
+        if self.path is None:
+            return None
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+@contextmanager
+def _rescued(file: _OpenFile, url: DatabaseUrl, findings: Callable[[], tuple[Finding, ...]]) -> Iterator[None]:
+    """Wrap a transaction. If the file is gone afterwards, save the findings as text and raise `DatabaseError`."""
+    try:
+        yield
+    except DatabaseError:
+        if file.is_there():
+            raise
+    if file.is_there() or file.path is None:
+        return
+    found = findings()
+    names = (Path(f"{file.path}-rescued{number or ''}") for number in count())
+    folder = next(name for name in names if not name.exists())
+    try:
+        write_findings(found, folder)
+        rescue = f"its findings ({len(found)}) are in {folder}: `ddefuzz findings import {folder}` reads them"
+    except (InputError, OSError) as error:
+        rescue = f"its findings ({len(found)}) are lost: {error}"
+    raise DatabaseError(
+        f"findings database {url}: the file was deleted, moved or replaced while it was open, expected it to stay; "
+        f"{rescue}"
+    )

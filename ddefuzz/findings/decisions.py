@@ -1,20 +1,30 @@
-"""What people decide about a finding: functions from a record to the changed record.
+"""What people decide about a finding: functions from a record to the changed record, and the table of all decisions.
 
-Each changed field gets an entry in the history: who, when, the value before and after, and why. `undo` reads them.
+The options and commands of `ddefuzz findings`, the keys of `triage` and the forms of the dashboard are made from
+`DECISIONS`. Each changed field gets an entry in the history: who, when, the value before and after, and why. `undo`
+reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import date, datetime
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
-from ddefuzz.findings.lifecycle import State, check_transition
-from ddefuzz.findings.model import Finding, HistoryEntry, Note, normalized, stamp
+from ddefuzz.findings.lifecycle import ROWS, State, check_transition
+from ddefuzz.findings.model import Finding, HistoryEntry, Note, Priority, normalized, stamp
+
+VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.(post|dev)\d+)?(\+[\w.]+)?", re.ASCII)
+"""A version of torch as `torch.__version__` has it."""
+
+LABEL = re.compile(r"[+-]?[^\s+-]\S*")
+"""A label to add (`+`, or nothing before it) or to remove (`-`)."""
 
 UNDONE = "undo"
 """The reason in the history entries that `undo` adds."""
@@ -44,16 +54,20 @@ def set_state(finding: Finding, state: State, by: By, fixed_in: Iterable[str] = 
     return changed(finding, by, state=state, duplicate_of=None, fixed_in=tuple(sorted(versions)))
 
 
-def dup(finding: Finding, original: Finding, repeats: Iterable[str], by: By) -> Finding:
-    """Mark a finding as a duplicate of another one. `repeats` are the duplicates of the finding itself."""
+def check_original(finding: Finding, original: Finding, repeats: Iterable[str]) -> None:
+    """Raise `InputError` unless one finding can be a duplicate of the other. `repeats` are its own duplicates."""
     if finding.id == original.id:
         raise InputError(f"{finding.id}: found the same finding twice, expected a finding and its original")
     if original.duplicate_of is not None:
         raise InputError(f"{original.id}: found a duplicate, expected its original {original.duplicate_of}")
     if own := sorted(repeats):
         raise InputError(f"{finding.id}: found duplicates of it, expected `undup` of {', '.join(own)} first")
+
+
+def dup(finding: Finding, original: str, by: By) -> Finding:
+    """Mark a finding as a duplicate of the one with this id (`check_original`)."""
     check_transition(finding.id, finding.state, "duplicate")
-    return changed(finding, by, state="duplicate", duplicate_of=original.id)
+    return changed(finding, by, state="duplicate", duplicate_of=original)
 
 
 def undup(finding: Finding, by: By) -> Finding:
@@ -92,6 +106,15 @@ def undo(finding: Finding, by: By) -> Finding:
         else:
             return _reversed(finding, group, by)
     raise InputError(f"{finding.id}: found no decision in its history, expected one to undo")
+
+
+def can_undo(finding: Finding) -> bool:
+    """Whether there is a decision that is not undone yet."""
+    try:
+        undo(finding, By("", datetime.now(UTC)))
+    except InputError:
+        return False
+    return True
 
 
 def _reversed(finding: Finding, group: Iterable[HistoryEntry], by: By) -> Finding:
@@ -151,9 +174,311 @@ def _value(name: str, text: str) -> str | tuple[str, ...] | None:
     return (text or None) if name == "duplicate_of" else text
 
 
-def parse_date(text: str, where: str = "") -> date:
-    """A date such as 2027-01-31. Raises `InputError`, which begins with `where`."""
+def labelled(labels: tuple[str, ...], typed: tuple[str, ...]) -> tuple[str, ...]:
+    """The labels after adding and removing the typed ones."""
+    kept = set(labels)
+    for one in typed:
+        (kept.discard if one.startswith("-") else kept.add)(one.lstrip("+-"))
+    return tuple(sorted(kept))
+
+
+def checked_url(url: str, where: str = "") -> str:
+    """The URL. Raises `InputError`, which begins with `where`, if it is none."""
+    if not url.startswith(("https://", "http://")) or not url.isprintable() or " " in url:
+        raise InputError(f"{where}found {url[:300]!r}, expected one that starts with https://")
+    return url
+
+
+def check_typed(where: str, versions: Iterable[str], urls: Iterable[str]) -> None:
+    """Raise `InputError`, which begins with `where`, unless all of them have their forms."""
+    for version in versions:
+        if not VERSION.fullmatch(version):
+            raise InputError(f"{where}found {version[:60]!r}, expected a version of torch such as 2.14.0")
+    for url in urls:
+        checked_url(url, f"{where}URL: ")
+
+
+class Value(NamedTuple):
+    """What is typed for a decision.
+
+    `name` is the parameter and the field of the form, `label` what people read next to it, `hint` an example. `check`
+    gives the text in its stored form, or raises `InputError`; of `many` words it checks each. `signed` words are added,
+    or removed if they begin with `-`. `option`, `metavar` and `help` are for the command line.
+    """
+
+    name: str
+    label: str
+    check: Callable[[str], str] = str.strip
+    option: str = ""
+    metavar: str = "TEXT"
+    help: str = ""
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    signed: bool = False
+    input: Literal["text", "url", "date", "lines"] = "text"
+
+    def checked(self, text: str) -> str:
+        """The text in its stored form. Raises `InputError`, which begins with the label."""
+        try:
+            return " ".join(map(self.check, words(text))) if self.many else self.check(text)
+        except InputError as error:
+            raise InputError(f"{self.label}: {error}") from error
+
+
+class Decision(NamedTuple):
+    """One decision.
+
+    `change` makes the changed finding from the finding, the checked text and who decides. `said` tells what has
+    changed, by the findings before and after. `group` says how it is typed: as the state of `findings set`, as an
+    option of it, or as a command of its own. `key` is that of `triage`. `form` is the form of the dashboard that it is
+    in, its own if empty, with `title` above it and `button` below. `fits` says for which findings it is offered.
+    """
+
+    name: str
+    group: Literal["state", "field", "command"]
+    help: str
+    change: Callable[[Finding, str, By], Finding]
+    said: Callable[[Finding, Finding], str]
+    value: Value | None = None
+    key: str = ""
+    form: str = ""
+    title: str = ""
+    button: str = ""
+    fits: Callable[[Finding], bool] = lambda _finding: True
+    has_reason: bool = True
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text, which spaces or commas separate."""
+    return tuple(filter(None, re.split(r"[\s,]+", text)))
+
+
+def _version(word: str) -> str:
+    if not VERSION.fullmatch(word):
+        raise InputError(f"found {word!r}, expected a version of torch such as 2.14.0")
+    return word
+
+
+def _label(word: str) -> str:
+    if not LABEL.fullmatch(word):
+        raise InputError(f"found {word!r}, expected a word such as backward or -backward")
+    return word
+
+
+def _date(text: str) -> str:
     try:
-        return date.fromisoformat(text)
+        return date.fromisoformat(text).isoformat() if text else ""
     except ValueError:
-        raise InputError(f"{where}found the date {text!r}, expected one such as 2027-01-31") from None
+        raise InputError(f"found the date {text!r}, expected one such as 2027-01-31") from None
+
+
+def _url(text: str) -> str:
+    return checked_url(text.strip())
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise InputError("found no text, expected some")
+    return text.replace("\r\n", "\n").strip()
+
+
+ISSUE = Value("url", "URL", _url, hint="of the issue")
+FINDING = Value("of", "id", metavar="OF")
+"""The beginning of the id of another finding. `Database.apply` replaces it by the id."""
+
+
+def _state(state: State, key: str = "", value: Value | None = None) -> Decision:
+    """The decision for a state. What is typed for it are versions of torch with the fix, or the URL of the issue."""
+
+    def change(finding: Finding, typed: str, by: By) -> Finding:
+        after = set_state(finding, state, by, words(typed) if state == "fixed" else ())
+        return link(after, typed, by) if value is ISSUE and typed else after
+
+    return Decision(
+        state,
+        "state",
+        ROWS[state].meaning,
+        change,
+        said=lambda before, after: f"state {before.state} → {_state_of(after)}",
+        value=value,
+        key=key,
+        form="state",
+        fits=lambda finding: state in ROWS[finding.state].to,
+    )
+
+
+def _state_of(finding: Finding) -> str:
+    if finding.state != "fixed":
+        return f"{finding.state} ({ROWS[finding.state].meaning})"
+    if finding.fixed_in:
+        return f"fixed in {', '.join(finding.fixed_in)} (a failure in one of them is a new finding)"
+    return "fixed in all versions of torch (a failure in any is a new finding); name some with --in 2.14.0"
+
+
+def _field(name: str, value: Value, *, form: str = "details", key: str = "") -> Decision:
+    """The decision that replaces a field of the finding."""
+
+    def change(finding: Finding, typed: str, by: By) -> Finding:
+        if value.signed:
+            return changed(finding, by, **{name: labelled(getattr(finding, name), words(typed))})
+        return changed(finding, by, **{name: tuple(sorted(set(words(typed)))) if value.many else typed})
+
+    def said(before: Finding, after: Finding) -> str:
+        was, now = (text_of(getattr(finding, name)) or "-" for finding in (before, after))
+        return f"{name.removeprefix('given_')} {was} → {now}"
+
+    return Decision(name, "field", value.help, change, said, value, key, form)
+
+
+def _undone(_before: Finding, after: Finding) -> str:
+    latest = max(entry.when for entry in after.history)
+    entries = [entry for entry in after.history if entry.when == latest]
+    return "; ".join(f"{entry.field} {entry.before or '-'} → {entry.after or '-'}" for entry in entries)
+
+
+DECISIONS: tuple[Decision, ...] = (
+    _state("new"),
+    _state("triaged", "t"),
+    _state("reported", "r", ISSUE),
+    _state("fix-pending", "p"),
+    _state(
+        "fixed",
+        "f",
+        Value(
+            "fixed_in",
+            "fixed in",
+            _version,
+            option="--in",
+            metavar="VERSION",
+            help="With the state fixed: a version of torch in which it is fixed, such as 2.14.0. Can be repeated. If "
+            "the finding is fixed already, the version is added. Default: all versions.",
+            hint="2.14.0 (empty: all versions)",
+            many=True,
+        ),
+    ),
+    _state("by-design", "b"),
+    _state("wont-fix", "w"),
+    Decision(
+        "dup",
+        "command",
+        "Mark finding ID as a duplicate of finding OF.",
+        dup,
+        said=lambda _before, after: f"a duplicate of {after.duplicate_of}",
+        value=FINDING,
+        key="d",
+        title="duplicate of another finding",
+        button="Mark as duplicate",
+        fits=lambda finding: finding.duplicate_of is None,
+    ),
+    _state("invalid", "i"),
+    _state("flaky", "k"),
+    Decision(
+        "note",
+        "command",
+        "Add a note to a finding.",
+        note,
+        said=lambda before, after: "noted: " + " ".join(one.text for one in after.notes if one not in before.notes),
+        value=Value("text", "note", _text, input="lines"),
+        key="n",
+        title="add a note",
+        button="Add note",
+        has_reason=False,
+    ),
+    _field(
+        "priority",
+        Value(
+            "priority",
+            "priority",
+            option="--priority",
+            metavar="P",
+            help="high, medium, low, or empty.",
+            choices=get_args(Priority),
+        ),
+    ),
+    _field(
+        "owner",
+        Value("owner", "owner", option="--owner", metavar="NAME", help="Who works on it. Empty for nobody."),
+        key="o",
+    ),
+    _field(
+        "labels",
+        Value(
+            "labels",
+            "labels",
+            _label,
+            option="--label",
+            metavar="L",
+            help="Add a label; -L removes it. Repeatable.",
+            many=True,
+            signed=True,
+        ),
+    ),
+    _field(
+        "cause",
+        Value("cause", "cause", option="--cause", metavar="CAUSE", help="Replace the cause.", choices=get_args(Cause)),
+    ),
+    _field(
+        "given_title",
+        Value("title", "title", option="--title", help="Replace the title.", hint="made from op, site and condition"),
+    ),
+    _field(
+        "known_in",
+        Value(
+            "known_in",
+            "decision for",
+            _version,
+            option="--known-in",
+            metavar="VERSION",
+            help="A version of torch for which the decision holds. Can be repeated. Default: all versions.",
+            hint="2.13.0 (empty: all versions)",
+            many=True,
+        ),
+        form="state",
+    ),
+    _field(
+        "expires",
+        Value(
+            "expires",
+            "decision until",
+            _date,
+            option="--expires",
+            metavar="DATE",
+            help="The last day on which the decision holds, such as 2027-01-31. A campaign then counts the finding as "
+            "new. Empty for no end.",
+            input="date",
+        ),
+        form="state",
+    ),
+    Decision(
+        "link",
+        "command",
+        "Add the URL of an issue, pull request or commit to a finding.",
+        link,
+        said=lambda _before, after: f"linked to {' '.join(after.links)}",
+        value=Value("url", "URL", _url, metavar="URL", hint="https://github.com/pytorch/pytorch/issues/…", input="url"),
+        title="add a link",
+        button="Add link",
+    ),
+    Decision(
+        "undup",
+        "command",
+        "Undo `findings dup`.",
+        lambda finding, _typed, by: undup(finding, by),
+        said=lambda _before, after: f"no duplicate any more; again {after.state}",
+        button="Not a duplicate",
+        fits=lambda finding: finding.duplicate_of is not None,
+    ),
+    Decision(
+        "undo",
+        "command",
+        "Reverse the latest decision on a finding. Repeat it to reverse the one before.\n\n"
+        "The history keeps the decision and its reversal. Notes are not reversed.",
+        lambda finding, _typed, by: undo(finding, by),
+        said=_undone,
+        button="Undo the latest decision",
+        fits=can_undo,
+        has_reason=False,
+    ),
+)
+"""All decisions. Forms, keys and help pages have them in this order."""

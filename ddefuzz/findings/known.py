@@ -24,9 +24,9 @@ import msgspec
 
 from ddefuzz.errors import InputError
 from ddefuzz.files import read_toml
+from ddefuzz.findings.decisions import check_typed
 from ddefuzz.findings.lifecycle import ROWS, State, in_versions, recurs
 from ddefuzz.findings.model import Finding
-from ddefuzz.findings.typed import check_typed
 
 
 class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,7 +1,6 @@
-"""Queries over many findings: which ones, in which order, one page of them, and counts. SQL answers them.
+"""Queries over findings: filters, orders and counts in SQL. Each function is for `Database.read`.
 
-Each function is for `Database.read`. A finding on a page has no failures but the one to show, no answers, links, notes
-and history: lists do not show them, and they are long.
+They read the columns of `schema.FINDINGS` and of occurrences, and what lists show of findings. No document is read.
 """
 
 from __future__ import annotations
@@ -11,50 +10,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    RowMapping,
-    Text,
-    and_,
-    case,
-    cast,
-    distinct,
-    false,
-    func,
-    not_,
-    or_,
-    select,
-    true,
-)
+from sqlalchemy import BigInteger, ColumnElement, Text, and_, cast, distinct, exists, false, func, or_, select, true
 from sqlalchemy.orm import Session
 
 from ddefuzz.findings.lifecycle import STATES, State, is_open
-from ddefuzz.findings.model import Finding
-from ddefuzz.findings.rows import LISTED, readable, to_finding, to_listed, to_record
-from ddefuzz.findings.schema import (
-    FindingRow,
-    LinkRow,
-    NoteRow,
-    OccurrenceRow,
-    SiteRow,
-    SweptRow,
-)
-from ddefuzz.findings.typed import checked_time
-from ddefuzz.oracles.table import kinds
+from ddefuzz.findings.model import Finding, FindingSummary, checked_time
+from ddefuzz.findings.schema import FINDINGS, OCCURRENCES, readable, summaries, to_record, whole_findings
 
 Sort: TypeAlias = Literal["id", "kind", "cause", "site", "state", "steps", "count", "first", "last"]
 """`count`, `first` and `last` are those of the sightings."""
 
 AboutData: TypeAlias = Literal["yes", "no", "all"]
 """`no`: the smallest program fails in the same way with static or backed sizes. `yes`: all others."""
-
-_TORCH_SAYS_SO = tuple(kind for kind, row in kinds().items() if row.about_data)
-
-_EITHER = "unsupported"
-"""The kind in which the message decides whether it is about data (`control.model`). SQL does not read messages, so
-these findings are on both lists.
-"""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +49,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     about_data: AboutData = "all"
 
 
-class Listed(msgspec.Struct, frozen=True):
+class FindingsOfPage(msgspec.Struct, frozen=True):
     """One page of the findings that a query selects.
 
     `total` are all that it selects. `left_out` are those that it would select if it did not ask `about_data`.
@@ -90,7 +57,7 @@ class Listed(msgspec.Struct, frozen=True):
 
     total: int
     left_out: int
-    findings: tuple[Finding, ...]
+    findings: tuple[FindingSummary, ...]
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -119,111 +86,92 @@ class VersionCount(msgspec.Struct, frozen=True):
 
 def torch_versions(session: Session) -> tuple[str, ...]:
     """The versions of torch under which findings were seen."""
-    found = session.scalars(select(OccurrenceRow.torch).distinct())
-    return tuple(sorted(readable("version of torch", found, lambda torch: msgspec.convert(torch, str))))
+    rows = session.scalars(select(OCCURRENCES.c.torch).distinct())
+    return tuple(sorted(readable("version of torch", rows, lambda torch: msgspec.convert(torch, str))))
 
 
-def page(session: Session, query: Query, sort: Sort, *, descending: bool, first: int, most: int) -> Listed:
+def page(session: Session, query: Query, sort: Sort, *, descending: bool, first: int, most: int) -> FindingsOfPage:
     """`most` of the findings that the query selects, from the `first` (from 0) on, and how many there are."""
-    seen = _seen()
-    keys = _keys(seen)[sort]
-    order = [key.desc().nulls_last() if descending else key.asc().nulls_last() for key in keys]
-    condition, about_data = _condition(session, query), _about_data(query.about_data)
-    ids = select(FindingRow.id).where(condition, about_data)
-    if sort in ("count", "first", "last"):
-        ids = ids.outerjoin(seen, seen.c.finding_id == FindingRow.id)
-    names = session.scalars(ids.order_by(*order, FindingRow.id).offset(first).limit(most)).all()
-    numbers = select(func.count(), func.coalesce(func.sum(case((about_data, 1), else_=0)), 0)).where(condition)
-    everything, total = session.execute(numbers.select_from(FindingRow)).one()
-    return Listed(total, everything - total, by_ids(session, names))
+    order = [(key.desc() if descending else key.asc()).nulls_last() for key in _KEYS[sort]]
+    condition, about_data = _condition(session, query), _ABOUT_DATA[query.about_data]
+    ids = select(FINDINGS.c.id).where(condition, about_data).order_by(*order, FINDINGS.c.id)
+    names = session.scalars(ids.offset(first).limit(most)).all()
+    everything, total = (
+        session.scalar(select(func.count()).select_from(FINDINGS).where(*conditions)) or 0
+        for conditions in ((condition,), (condition, about_data))
+    )
+    return FindingsOfPage(total, everything - total, by_ids(session, names))
 
 
-def selected(session: Session, query: Query, *, whole: bool) -> tuple[Finding, ...]:
-    """All findings that the query selects, by id. Unless `whole`, as they are on a page, which is much faster."""
-    condition = and_(_condition(session, query), _about_data(query.about_data))
-    if not whole:
-        return tuple(_shown(session, condition))
-    rows = session.scalars(select(FindingRow).where(condition).order_by(FindingRow.id))
-    return tuple(readable("finding", rows, to_finding))
+def selected(session: Session, query: Query) -> tuple[FindingSummary, ...]:
+    """What lists show of all findings that the query selects, by id."""
+    return tuple(summaries(session, and_(_condition(session, query), _ABOUT_DATA[query.about_data])))
 
 
-def _shown(session: Session, condition: ColumnElement[bool]) -> Iterator[Finding]:
-    """Findings without what lists do not show, by id. Only columns are read, because making rows takes longer."""
-    occurrences: dict[str, list[RowMapping]] = {}
-    seen_of = select(*_OCCURRENCE_COLUMNS).where(OccurrenceRow.finding_id.in_(select(FindingRow.id).where(condition)))
-    for seen in session.execute(seen_of).mappings():
-        occurrences.setdefault(seen["finding_id"], []).append(seen)
-    rows = session.execute(select(*_FINDING_COLUMNS).where(condition).order_by(FindingRow.id))
-    yield from readable("finding", rows, lambda row: to_listed(row, occurrences.get(row.id, ())))
+def whole(session: Session, query: Query) -> dict[str, Finding]:
+    """The findings that the query selects, by id, with all that is known of them. Reading them takes much longer."""
+    condition = and_(_condition(session, query), _ABOUT_DATA[query.about_data])
+    return {finding.id: finding for finding in whole_findings(session, condition)}
 
 
-_FINDING_COLUMNS = (
-    *(column for column in FindingRow.__table__.columns if column.name not in ("failure", "answers")),
-    case((FindingRow.shown.is_(None), FindingRow.failure)).label("failure"),
-)
-_OCCURRENCE_COLUMNS = (OccurrenceRow.finding_id, *(getattr(OccurrenceRow, name) for name in LISTED))
+def by_ids(session: Session, names: Sequence[str]) -> tuple[FindingSummary, ...]:
+    """What lists show of these findings, in this order. Ids that do not exist are left out."""
+    known = {summary.id: summary for summary in summaries(session, FINDINGS.c.id.in_(names))}
+    return tuple(known[name] for name in names if name in known)
 
 
-def by_ids(session: Session, names: Sequence[str]) -> tuple[Finding, ...]:
-    """These findings, in this order. Ids that do not exist are left out."""
-    found = {one.id: one for one in _shown(session, FindingRow.id.in_(names))}
-    return tuple(found[name] for name in names if name in found)
-
-
-def near(session: Session, finding: Finding, most: int) -> tuple[Finding, ...]:
+def near(session: Session, finding: Finding, most: int) -> tuple[FindingSummary, ...]:
     """Other findings at the same function, or with the same code in the same file."""
-    site = finding.site
+    site, columns = finding.site, FINDINGS.c
     same = and_(
-        FindingRow.language == site.language,
-        FindingRow.module.is_(None) if site.module is None else FindingRow.module == site.module,
+        columns.language == site.language,
+        columns.module.is_(None) if site.module is None else columns.module == site.module,
         or_(
-            FindingRow.function.is_(None) if site.function is None else FindingRow.function == site.function,
-            FindingRow.anchor == finding.anchor if site.module is not None else false(),
+            columns.function.is_(None) if site.function is None else columns.function == site.function,
+            columns.anchor == finding.anchor if site.module is not None else false(),
         ),
     )
-    names = session.scalars(
-        select(FindingRow.id).where(same, FindingRow.id != finding.id).order_by(FindingRow.id).limit(most)
-    )
+    names = session.scalars(select(columns.id).where(same, columns.id != finding.id).order_by(columns.id).limit(most))
     return by_ids(session, names.all())
 
 
 def counts(session: Session) -> Counts:
     """The numbers of findings in each state, of each kind and of each cause."""
-    by_state = _grouped(session, FindingRow.state)
-    returned = session.scalar(select(func.count(FindingRow.id)).where(FindingRow.sequence > 1))
+    by_state = _grouped(session, FINDINGS.c.state)
+    returned = session.scalar(select(func.count()).select_from(FINDINGS).where(FINDINGS.c.sequence > 1))
     regressed = session.scalar(
-        select(func.count(distinct(OccurrenceRow.finding_id))).where(OccurrenceRow.verdict == "regressed")
+        select(func.count(distinct(OCCURRENCES.c.finding_id))).where(OCCURRENCES.c.verdict == "regressed")
     )
     return Counts(
         total=sum(by_state.values()),
-        open=session.scalar(select(func.count(FindingRow.id)).where(_is_open(session))) or 0,
+        open=session.scalar(select(func.count()).select_from(FINDINGS).where(_is_open(session))) or 0,
         returned=returned or 0,
         regressed=regressed or 0,
         states={state: by_state[state] for state in STATES if state in by_state},
-        kinds=_grouped(session, FindingRow.kind),
-        causes=_grouped(session, FindingRow.cause),
+        kinds=_grouped(session, FINDINGS.c.kind),
+        causes=_grouped(session, FINDINGS.c.cause),
     )
 
 
 def first_sightings(session: Session) -> tuple[str, ...]:
     """The time of the first sighting of each finding, oldest first."""
-    seen = _seen()
-    rows = session.execute(select(seen.c.finding_id, seen.c.first).order_by(seen.c.first))
-    return tuple(readable("sighting of", rows, lambda row: checked_time(row.first)))
+    first = FINDINGS.c.first_seen
+    rows = session.execute(select(FINDINGS.c.id, first).where(first.is_not(None)).order_by(first))
+    return tuple(readable("sighting of", rows, lambda row: checked_time(row.first_seen)))
 
 
 def versions(session: Session) -> tuple[VersionCount, ...]:
     """What was seen under each version of torch."""
     rows = session.execute(
         select(
-            OccurrenceRow.torch,
-            func.count(distinct(OccurrenceRow.finding_id)).label("findings"),
-            cast(func.sum(OccurrenceRow.count), BigInteger).label("sightings"),
-            func.min(OccurrenceRow.first_seen).label("first_seen"),
-            func.max(OccurrenceRow.last_seen).label("last_seen"),
+            OCCURRENCES.c.torch,
+            func.count(distinct(OCCURRENCES.c.finding_id)).label("findings"),
+            cast(func.sum(OCCURRENCES.c.count), BigInteger).label("sightings"),
+            func.min(OCCURRENCES.c.first_seen).label("first_seen"),
+            func.max(OCCURRENCES.c.last_seen).label("last_seen"),
         )
-        .group_by(OccurrenceRow.torch)
-        .order_by(OccurrenceRow.torch)
+        .group_by(OCCURRENCES.c.torch)
+        .order_by(OCCURRENCES.c.torch)
     )
 
     return tuple(readable("sightings under torch", rows, lambda row: to_record(row, VersionCount)))
@@ -238,100 +186,72 @@ def fixed_in(session: Session) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def site_counts(session: Session) -> dict[str, int]:
-    """The number of places where guards were reached undecided, by version of torch."""
-    place = select(SiteRow.torch, SiteRow.language, SiteRow.file, SiteRow.line).distinct().subquery()
-    rows = session.execute(select(place.c.torch, func.count()).group_by(place.c.torch).order_by(place.c.torch))
-    return {str(torch): many for torch, many in rows}
-
-
-def sweeps(session: Session) -> dict[str, int]:
-    """The keys of sweeps, and the number of ops that each has."""
-    return _grouped(session, SweptRow.key)
-
-
 def _grouped(session: Session, column: Any) -> dict[str, int]:
     rows = session.execute(select(column, func.count()).group_by(column).order_by(column))
     return {str(name): many for name, many in rows}
 
 
-def _seen() -> Any:
-    """The sightings of each finding added up."""
-    return (
-        select(
-            OccurrenceRow.finding_id,
-            func.sum(OccurrenceRow.count).label("count"),
-            func.min(OccurrenceRow.first_seen).label("first"),
-            func.max(OccurrenceRow.last_seen).label("last"),
-        )
-        .group_by(OccurrenceRow.finding_id)
-        .subquery()
-    )
+_KEYS: dict[Sort, tuple[ColumnElement[Any], ...]] = {
+    "id": (FINDINGS.c.id,),
+    "kind": (FINDINGS.c.kind, FINDINGS.c.cause),
+    "cause": (FINDINGS.c.cause, FINDINGS.c.kind),
+    "site": (FINDINGS.c.language, FINDINGS.c.module, FINDINGS.c.function),
+    "state": (FINDINGS.c.state, FINDINGS.c.kind),
+    "steps": (FINDINGS.c.steps,),
+    "count": (func.nullif(FINDINGS.c.count, 0),),
+    "first": (FINDINGS.c.first_seen,),
+    "last": (FINDINGS.c.last_seen,),
+}
+"""What each order compares."""
 
-
-def _keys(seen: Any) -> dict[Sort, tuple[Any, ...]]:
-    """What each order compares."""
-    return {
-        "id": (FindingRow.id,),
-        "kind": (FindingRow.kind, FindingRow.cause),
-        "cause": (FindingRow.cause, FindingRow.kind),
-        "site": (FindingRow.language, FindingRow.module, FindingRow.function),
-        "state": (FindingRow.state, FindingRow.kind),
-        "steps": (FindingRow.steps,),
-        "count": (seen.c.count,),
-        "first": (seen.c.first,),
-        "last": (seen.c.last,),
-    }
+_ABOUT_DATA: dict[AboutData, ColumnElement[bool]] = {
+    "yes": func.coalesce(FINDINGS.c.data_dependent, true()),
+    "no": FINDINGS.c.data_dependent.is_(False),
+    "all": true(),
+}
 
 
 def _condition(session: Session, query: Query) -> ColumnElement[bool]:
     """The query as one condition, without `about_data`."""
+    columns, seen = FINDINGS.c, OCCURRENCES.c
     parts: list[ColumnElement[bool]] = [_has(word) for word in query.words]
-    chosen = ((FindingRow.state, query.states), (FindingRow.kind, query.kinds), (FindingRow.cause, query.causes))
-    parts += [column.in_(values) for column, values in chosen if values]
+    alternatives = ((columns.state, query.states), (columns.kind, query.kinds), (columns.cause, query.causes))
+    parts += [column.in_(values) for column, values in alternatives if values]
     if query.open_only:
         parts.append(_is_open(session))
     if query.stages:
-        parts.append(FindingRow.occurrences.any(OccurrenceRow.stage.in_(query.stages)))
+        parts.append(_seen(seen.stage.in_(query.stages)))
     if query.verdict:
-        parts.append(FindingRow.occurrences.any(OccurrenceRow.verdict == query.verdict))
+        parts.append(_seen(seen.verdict == query.verdict))
     if query.returned:
-        parts.append(FindingRow.sequence > 1)
+        parts.append(columns.sequence > 1)
     if query.torch:
-        parts.append(FindingRow.occurrences.any(OccurrenceRow.torch == query.torch))
+        parts.append(_seen(seen.torch == query.torch))
     if query.op:
-        parts.append(FindingRow.occurrences.any(_named(OccurrenceRow.op, query.op)))
+        parts.append(_seen(_named(seen.op, query.op)))
     if query.site:
-        place = func.coalesce(FindingRow.module + ":", "") + func.coalesce(FindingRow.function, "")
+        place = func.coalesce(columns.module + ":", "") + func.coalesce(columns.function, "")
         parts.append(_named(place, query.site))
     if query.priority:
-        parts.append(FindingRow.priority == query.priority)
+        parts.append(columns.priority == query.priority)
     if query.owner:
-        parts.append(FindingRow.owner == query.owner)
+        parts.append(columns.owner == query.owner)
     if query.label:
-        parts.append(cast(FindingRow.labels, Text).contains(json.dumps(query.label), autoescape=True))
+        parts.append(cast(columns.labels, Text).contains(json.dumps(query.label), autoescape=True))
     return and_(true(), *parts)
 
 
+def _seen(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether some occurrence of the finding fits."""
+    return exists().where(OCCURRENCES.c.finding_id == FINDINGS.c.id, condition)
+
+
 def _has(word: str) -> ColumnElement[bool]:
-    """Whether a word occurs in one of the searched columns."""
-    columns = (
-        *(FindingRow.id, FindingRow.module, FindingRow.function, FindingRow.anchor, FindingRow.given_title),
-        *(FindingRow.owner, cast(FindingRow.labels, Text)),
-    )
-    return or_(
-        *(column.icontains(word, autoescape=True) for column in columns),
-        _among(OccurrenceRow.finding_id, OccurrenceRow.op.icontains(word, autoescape=True)),
-        _among(NoteRow.finding_id, NoteRow.text.icontains(word, autoescape=True)),
-        _among(LinkRow.finding_id, LinkRow.url.icontains(word, autoescape=True)),
-    )
-
-
-def _among(finding_id: Any, condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether some row of another table fits. For a word, which is sought in many places, one pass over that table is
-    faster than a look for the rows of each finding.
+    """Whether a word occurs in what is searched. For ops one pass over the occurrences is faster than one for each
+    finding.
     """
-    return FindingRow.id.in_(select(finding_id).where(condition))
+    by_op = select(OCCURRENCES.c.finding_id).where(OCCURRENCES.c.op.icontains(word, autoescape=True))
+    return or_(FINDINGS.c.searched.icontains(word, autoescape=True), FINDINGS.c.id.in_(by_op))
 
 
 def _named(column: Any, name: str) -> ColumnElement[bool]:
@@ -344,29 +264,15 @@ def _named(column: Any, name: str) -> ColumnElement[bool]:
     return like
 
 
-def _about_data(wanted: AboutData) -> ColumnElement[bool]:
-    fails = or_(
-        func.coalesce(FindingRow.control_static, "") == "fails", func.coalesce(FindingRow.control_backed, "") == "fails"
-    )
-    no = and_(fails, FindingRow.kind.not_in(_TORCH_SAYS_SO))
-    match wanted:
-        case "yes":
-            return or_(not_(no), FindingRow.kind == _EITHER)
-        case "no":
-            return no
-        case "all":
-            return true()
-
-
 def _is_open(session: Session) -> ColumnElement[bool]:
     """Whether there is something left to do (`lifecycle.is_open`)."""
     states = [state for state in STATES if state != "fixed" and is_open(state, (), ())]
     tracked = torch_versions(session)
     left = [name for name, versions_ in _fixed(session) if is_open("fixed", versions_, tracked)]
-    return or_(FindingRow.state.in_(states), FindingRow.id.in_(left) if left else false())
+    return or_(FINDINGS.c.state.in_(states), FINDINGS.c.id.in_(left) if left else false())
 
 
 def _fixed(session: Session) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The fixed findings with the versions of torch that have the fix."""
-    rows = session.execute(select(FindingRow.id, FindingRow.fixed_in).where(FindingRow.state == "fixed"))
+    rows = session.execute(select(FINDINGS.c.id, FINDINGS.c.fixed_in).where(FINDINGS.c.state == "fixed"))
     return readable("finding", rows, lambda row: msgspec.convert(tuple(row), tuple[str, tuple[str, ...]]))

@@ -7,22 +7,28 @@ their order.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated, Literal, TypeAlias
+import re
+import tempfile
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from ddefuzz.answers.model import Answers, Control, data_dependent
+from ddefuzz.classify.chain import op_name
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
+from ddefuzz.classify.wording import shortened
 from ddefuzz.execute.protocol import STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
-from ddefuzz.findings.paths import portable
-from ddefuzz.findings.title import title_of
-from ddefuzz.findings.typed import checked_date, checked_time
+from ddefuzz.ops import catalogue
 from ddefuzz.oracles.program import kept
+from ddefuzz.oracles.table import row_of
 from ddefuzz.oracles.table import stages as every_stage
+from ddefuzz.program.model import functions_in
 
 SCHEMA = "ddefuzz.finding/3"
 
@@ -33,8 +39,37 @@ Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 """A duration that is neither negative nor infinite."""
 
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+"""A time as `model.stamp` writes it, in UTC."""
+
+TEMPORARY = "<temporary folder>"
+
+_PATH = r"""[^\s"'\\:,()\[\]]*"""
+"""The rest of a path in a JSON string, up to a character that ends a path in messages or that JSON escapes."""
+
 MOST_OBSERVED = 48
 """The number of occurrences of one finding that keep their failure."""
+
+
+def checked_time(text: str) -> str:
+    """The time. Raises `ValueError` if it is none, which msgspec reports with the place in the record."""
+    try:
+        if TIME.fullmatch(text):
+            datetime.fromisoformat(text)
+            return text
+    except ValueError:
+        pass
+    raise ValueError(f"found the time {text[:40]!r}, expected one such as 2025-01-31T12:00:00.000000Z")
+
+
+def checked_date(text: str) -> str:
+    """The date. Raises `ValueError` if it is none."""
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+    except ValueError:
+        pass
+    raise ValueError(f"found the date {text[:40]!r}, expected one such as 2027-01-31")
 
 
 class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +96,28 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     ops: tuple[str, ...]
     torch: str
     program: str | None
+
+
+def sighting(failure: Classified, program: str | None, verdict: str, torch: str) -> Sighting:
+    """One sighting; `program` is None where there was none yet."""
+    return Sighting(
+        signature=failure.signature,
+        cause=failure.cause,
+        failure=failure.failure,
+        verdict=verdict,
+        ops=_leading_ops(failure, program or ""),
+        torch=torch,
+        program=program,
+    )
+
+
+def _leading_ops(failure: Classified, program: str) -> tuple[str, ...]:
+    """The function of the program that leads to the site; of a captured program that is wrong, the op blamed."""
+    site = failure.signature.site
+    if failure.cause == "wrong-capture" and site.language == "op" and program:
+        called = functions_in(catalogue.parse(program, "<program>").program)
+        return tuple(name for name in called if op_name(name) == site.function)[:1]
+    return failing_ops(failure.failure.observation, program)
 
 
 class Occurrence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -268,6 +325,40 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return sum(seen.count for seen in self.occurrences)
 
 
+class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What lists show of a finding. The database has it next to the whole, so that lists need not read that."""
+
+    id: str
+    title: str
+    signature: Signature
+    cause: Cause
+    ops: tuple[str, ...]
+    stage: Stage | None
+    stages: tuple[Stage, ...]
+    torch: tuple[str, ...]
+    state: State
+    duplicate_of: str | None
+    priority: Priority
+    owner: str
+    labels: tuple[str, ...]
+    steps: Number | None
+    confirmed: Confirmation | None
+    count: Number
+    first_seen: str | None
+    last_seen: str | None
+    data_dependent: bool | None
+
+    def __post_init__(self) -> None:
+        for time in filter(None, (self.first_seen, self.last_seen)):
+            checked_time(time)
+
+
+def summary_of(finding: Finding) -> FindingSummary:
+    """What lists show of a finding."""
+    fields = {name: getattr(finding, name) for name in FindingSummary.__struct_fields__ if name != "torch"}
+    return FindingSummary(**fields, torch=finding.torch_versions)
+
+
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     """A campaign: what its cases depend on, and its progress.
 
@@ -308,6 +399,31 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         checked_time(self.when)
 
 
+class Result(msgspec.Struct, frozen=True):
+    """One finding or case under one torch: its failure showed in `shows` of `runs` runs.
+
+    `program` identifies what was run: the result does not describe another program. `status` is one of
+    `versions.model.Status`, and `reason` says more.
+    """
+
+    case: str
+    torch: str
+    program: str
+    status: str
+    shows: Number
+    runs: Number
+    reason: str
+    when: str
+
+
+class Token(msgspec.Struct, frozen=True):
+    """Whose token it is, the SHA-256 of it in hexadecimal digits, and when it was made."""
+
+    name: str
+    digest: str
+    made: str
+
+
 def stamp(when: datetime) -> str:
     """The text form of a time with a time zone."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -330,6 +446,67 @@ def _slim(observation: Observation) -> Observation:
     )
 
 
+def portable(failure: Failure) -> Failure:
+    """The failure with paths in frames and messages that do not depend on the machine."""
+    raw = msgspec.json.encode(failure).decode()
+    return msgspec.json.decode(without_folders(raw), type=Failure)
+
+
+def without_folders(text: str) -> str:
+    """`/x/lib/python3.11/site-packages/torch/a.py` becomes `torch/a.py`. A temporary file keeps its name only."""
+    installed, temporary = _patterns(tempfile.gettempdir())
+    return temporary.sub(_temporary, installed.sub("", text))
+
+
+def _temporary(path: re.Match[str]) -> str:
+    name = path[0].rpartition("/")[2]
+    return f"{TEMPORARY}/{name}" if "." in name.strip(".") else TEMPORARY
+
+
+@lru_cache
+def _patterns(folder: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    folders = "|".join(re.escape(one) for one in sorted({folder, "/tmp", "/var/tmp"}, reverse=True))
+    return re.compile(f"{_PATH}/(?:site|dist)-packages/"), re.compile(rf"(?<![\w/.-])(?:{folders})/{_PATH}")
+
+
+def title_of(
+    signature: Signature,
+    cause: Cause,
+    failure: Failure | None = None,
+    ops: tuple[str, ...] = (),
+    control: Control | None = None,
+    *,
+    data_dependent: bool | None = None,
+) -> str:
+    """`torch.diff: at::native::diff_helper needs 2*u0 < 1`, and similar titles for failures that are not guards.
+
+    `failure` is the displayed failure of the finding; `ops` are the functions that reach its site.
+    """
+    said = f"{signature.kind} at {signature.site}" if failure is None else _said(signature, cause, failure)
+    op = shortened(ops[0]) if ops else ""
+    if op and not said.startswith(f"{op} "):
+        said = f"{op}: {said}"
+    return said + _without_data(control, data_dependent=data_dependent)
+
+
+def _said(signature: Signature, cause: Cause, failure: Failure) -> str:
+    title = row_of(signature.kind).title
+    if not isinstance(title, str):
+        return title(Classified(failure, signature, cause, ""))
+    return title.format(
+        site="the program" if cause == "user" else signature.site,
+        anchor=shortened(signature.anchor),
+        stage=failure.observation.stage,
+        evidence=shortened(failure.evidence),
+    )
+
+
+def _without_data(control: Control | None, *, data_dependent: bool | None) -> str:
+    if data_dependent is not False or control is None:
+        return ""
+    return f" (fails with {'static' if control.static == 'fails' else 'backed'} sizes, too)"
+
+
 def normalized(finding: Finding) -> Finding:
     """The same finding with its collections sorted and without repetitions."""
     return msgspec.structs.replace(
@@ -345,54 +522,21 @@ def normalized(finding: Finding) -> Finding:
     )
 
 
+_DOCUMENTED = (
+    *("id", "title", "kind", "cause", "site", "anchor", "ops", "expression", "stages", "verdicts"),
+    *("state", "duplicate_of", "fixed_in", "owner", "priority", "labels", "expires", "known_in", "steps", "minimal"),
+    *("original", "attempts", "confirmed", "torch_versions", "count", "first_seen", "last_seen", "occurrences"),
+    *("links", "notes", "history", "former", "control", "answers", "data_dependent", "stage", "shown", "failure"),
+)
+"""The fields and properties of a finding that machine-readable output has, in order."""
+
+_RENAMED = {"minimal": "program", "torch_versions": "torch"}
+
+
 def as_document(finding: Finding) -> dict[str, object]:
-    """The finding as in every machine-readable output, in JSON's types."""
-    document = {
-        "schema": SCHEMA,
-        "id": finding.id,
-        "title": finding.title,
-        "kind": finding.kind,
-        "cause": finding.cause,
-        "site": finding.site,
-        "anchor": finding.anchor,
-        "ops": list(finding.ops),
-        "expression": finding.expression,
-        "stages": list(finding.stages),
-        "verdicts": finding.verdicts,
-        "state": finding.state,
-        "duplicate_of": finding.duplicate_of,
-        "fixed_in": list(finding.fixed_in),
-        "owner": finding.owner,
-        "priority": finding.priority,
-        "labels": list(finding.labels),
-        "expires": finding.expires,
-        "known_in": list(finding.known_in),
-        "steps": finding.steps,
-        "program": finding.minimal,
-        "original": finding.original,
-        "attempts": finding.attempts,
-        "confirmed": finding.confirmed,
-        "torch": list(finding.torch_versions),
-        "count": finding.count,
-        "first_seen": finding.first_seen,
-        "last_seen": finding.last_seen,
-        "occurrences": [_without_frames(seen) for seen in finding.occurrences],
-        "links": list(finding.links),
-        "notes": finding.notes,
-        "history": finding.history,
-        "former": list(finding.former),
-        "control": finding.control,
-        "answers": finding.answers,
-        "data_dependent": finding.data_dependent,
-        "stage": finding.stage,
-        "shown": finding.shown,
-        "failure": finding.failure,
-    }
-    plain: dict[str, object] = msgspec.json.decode(msgspec.json.encode(document))
+    """The finding as in every machine-readable output, in JSON's types. Occurrences are without their failures."""
+    document = {_RENAMED.get(name, name): getattr(finding, name) for name in _DOCUMENTED}
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({"schema": SCHEMA, **document}))
+    for seen in plain["occurrences"]:
+        del seen["observed"]
     return plain
-
-
-def _without_frames(seen: Occurrence) -> dict[str, object]:
-    fields = msgspec.structs.asdict(seen)
-    del fields["observed"]
-    return fields

@@ -20,9 +20,9 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Signature
+from ddefuzz.findings.ids import id_of, sequence_of
 from ddefuzz.findings.merge import DECIDED, first_seen_group, merged_occurrences, smallest_group
 from ddefuzz.findings.model import Finding, HistoryEntry, Occurrence, normalized, stamp
-from ddefuzz.findings.rows import id_of, sequence_of
 from ddefuzz.oracles.capture import KINDS
 
 WHO = "findings reclassify"

@@ -1,232 +1,281 @@
-"""The tables of the findings database. `migrations/` creates them, and a test checks that both agree."""
+"""The tables of the findings database, and the rows of findings.
+
+A finding is a JSON document (`documents`) with what lists show of it, and columns by which findings are selected and
+sorted (`findings`). They are apart, so that a list does not read the documents: programs and failures are long. The
+columns of a table that stores a record are the fields of the record.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, LargeBinary, Text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+import msgspec
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Row,
+    RowMapping,
+    Table,
+    Text,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.orm import Session
+
+from ddefuzz.classify.failure import Failure
+from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.errors import InputError, RowError
+from ddefuzz.findings.codec import packed, unpacked
+from ddefuzz.findings.ids import sequence_of
+from ddefuzz.findings.model import (
+    Campaign,
+    Finding,
+    FindingSummary,
+    Occurrence,
+    Progress,
+    Result,
+    Token,
+    normalized,
+    summary_of,
+)
+from ddefuzz.oracles.table import check_stored
+from ddefuzz.refusals import refuse
+
+Given = TypeVar("Given")
+Record = TypeVar("Record")
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+
+METADATA: Final = MetaData()
+
+_COLUMN_TYPES: Final = {
+    msgspec.inspect.StrType: Text,
+    msgspec.inspect.LiteralType: Text,
+    msgspec.inspect.IntType: BigInteger,
+    msgspec.inspect.FloatType: Double,
+    msgspec.inspect.BoolType: Boolean,
+}
+"""The types of columns by that of a field. Any other is stored as JSON."""
 
 
-class Table(DeclarativeBase):
-    """The base class that SQLAlchemy requires."""
+def _table(name: str, record: type[msgspec.Struct], key: Iterable[str], *others: Column[Any]) -> Table:
+    """A table of records: a column for each field that is not among the `others`. `key` names the primary key."""
+    info = msgspec.inspect.type_info(record)
+    assert isinstance(info, msgspec.inspect.StructType)
+    columns: dict[str, Column[Any]] = {column.name: column for column in others}
+    for field in info.fields:
+        kind = _COLUMN_TYPES.get(type(field.type), JSON)
+        columns.setdefault(field.name, Column(field.name, kind, primary_key=field.name in key, nullable=False))
+    return Table(name, METADATA, *columns.values())
 
-    type_annotation_map: ClassVar = {
-        str: Text,
-        bytes: LargeBinary,
-        dict[str, Any]: JSON,
-        list[str]: JSON,
-        list[int]: JSON,
+
+def _owner(table: str, *, key: bool = True) -> Column[Any]:
+    name = f"{table.removesuffix('s')}_id"
+    return Column(name, ForeignKey(f"{table}.id", ondelete="CASCADE"), primary_key=key, nullable=False, index=not key)
+
+
+FINDINGS: Final = Table(
+    "findings",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("key", Text, nullable=False, index=True),
+    Column("sequence", Integer, nullable=False),
+    *(Column(name, Text, nullable=False, index=True) for name in ("kind", "cause", "state")),
+    Column("language", Text, nullable=False),
+    *(Column(name, Text) for name in ("module", "function")),
+    *(Column(name, Text, nullable=False) for name in ("anchor", "owner", "priority")),
+    Column("labels", JSON, nullable=False),
+    Column("fixed_in", JSON, nullable=False),
+    Column("former", JSON, nullable=False),
+    # Deferred, so that one transaction can add findings in any order.
+    Column("duplicate_of", ForeignKey("findings.id", deferrable=True, initially="DEFERRED")),
+    Column("steps", BigInteger),
+    Column("data_dependent", Boolean),
+    Column("count", BigInteger, nullable=False, index=True),
+    *(Column(name, Text, index=True) for name in ("first_seen", "last_seen")),
+    Column("searched", Text, nullable=False),
+)
+"""The columns by which findings are selected and sorted. Each follows from the document (`_columns`)."""
+
+DOCUMENTS: Final = Table(
+    "documents",
+    METADATA,
+    _owner("findings"),
+    Column("summary", Text, nullable=False),
+    Column("document", Text, nullable=False),
+)
+"""`model.FindingSummary`, and `model.Finding` without its occurrences, as JSON."""
+
+OCCURRENCES: Final = _table(
+    "occurrences",
+    Occurrence,
+    ("torch", "stage", "semantics", "op"),
+    _owner("findings"),
+    Column("observed", LargeBinary),
+)
+"""`observed` is compressed JSON (`codec`)."""
+
+Index(
+    "ix_occurrences_seen",
+    *(OCCURRENCES.c[name] for name in ("torch", "finding_id", "first_seen", "last_seen", "count")),
+)
+
+CAMPAIGNS: Final = _table("campaigns", Campaign, (), Column("id", Integer, primary_key=True))
+PROGRESS: Final = _table("progress", Progress, ("when",), _owner("campaigns"))
+
+STEPS: Final = Table(
+    "steps",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    _owner("campaigns", key=False),
+    Column("counted", LargeBinary, nullable=False),
+)
+"""What an unfinished campaign has counted at once, as compressed JSON (`codec`)."""
+
+SITES: Final = _table(
+    "sites", SiteRecord, ("language", "file", "line", "function"), Column("torch", Text, primary_key=True)
+)
+
+SWEPT: Final = Table(
+    "swept",
+    METADATA,
+    *(Column(name, Text, primary_key=True) for name in ("key", "op")),
+    Column("result", Text, nullable=False),
+)
+"""The result of a sweep of one op, as JSON. `key` has everything that decides it."""
+
+RESULTS: Final = _table("results", Result, ("case", "torch"))
+TOKENS: Final = _table("tokens", Token, ("name",))
+
+_MISFITS = (InputError, msgspec.MsgspecError, TypeError, ValueError, RecursionError)
+"""What converting stored values raises: of another type, bad JSON, a packed value that is damaged."""
+
+
+def readable(table: str, rows: Iterable[Given], convert: Callable[[Given], Record]) -> Iterator[Record]:
+    """The records of rows. A row that does not fit raises `RowError`, or is left out (`refusals`)."""
+    for row in rows:
+        try:
+            record = convert(row)
+        except (RowError, *_MISFITS) as error:
+            refuse(error if isinstance(error, RowError) else _row_error(table, row, error))
+        else:
+            yield record
+
+
+def _row_error(table: str, row: Any, error: Exception) -> RowError:
+    key = row[0] if isinstance(row, Row | tuple) else row
+    return RowError(f"{table} {str(key)[:80]!r} in the database: {' '.join(str(error).split())[:300]}")
+
+
+def to_record(row: Row[Any] | RowMapping, record: type[Struct]) -> Struct:
+    """The record of a row that has its fields as columns. Other columns are left out."""
+    mapping = row if isinstance(row, RowMapping) else row._mapping
+    return msgspec.convert({name: mapping[name] for name in record.__struct_fields__}, record)
+
+
+def whole_findings(session: Session, condition: ColumnElement[bool], *, observed: bool = True) -> Iterator[Finding]:
+    """The findings that fit, by id; unless `observed`, their occurrences without failures."""
+    columns = [column for column in OCCURRENCES.c if observed or column.name != "observed"]
+    occurrences: dict[str, list[RowMapping]] = {}
+    ids = select(FINDINGS.c.id).where(condition)
+    for seen in session.execute(select(*columns).where(OCCURRENCES.c.finding_id.in_(ids))).mappings():
+        occurrences.setdefault(seen["finding_id"], []).append(seen)
+    rows = session.execute(
+        select(DOCUMENTS.c.finding_id, DOCUMENTS.c.document)
+        .join(FINDINGS)
+        .where(condition)
+        .order_by(DOCUMENTS.c.finding_id)
+    )
+    return readable("finding", rows, lambda row: _finding(row, occurrences.get(row.finding_id, ())))
+
+
+def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
+    finding = msgspec.json.decode(row.document, type=Finding)
+    if finding.id != row.finding_id or sequence_of(finding.id, finding.signature) is None:
+        raise RowError(f"finding {row.finding_id!r}: not an id of its signature, expected {finding.signature.key}")
+    msgspec.json.encode(finding)  # JSON may spell lone surrogates, which nothing can write again
+    finding = normalized(msgspec.structs.replace(finding, occurrences=tuple(map(_occurrence, occurrences))))
+    check_stored(finding.failures)
+    return finding
+
+
+def _occurrence(row: RowMapping) -> Occurrence:
+    stored = row.get("observed")
+    observed = None if stored is None else unpacked(stored, Failure)
+    return msgspec.convert({**{name: row[name] for name in SEEN}, "observed": observed}, Occurrence)
+
+
+SEEN: Final = tuple(name for name in Occurrence.__struct_fields__ if name != "observed")
+"""The fields of an occurrence but its failure."""
+
+
+def summaries(session: Session, condition: ColumnElement[bool]) -> Iterator[FindingSummary]:
+    """What lists show of the findings that fit, by id."""
+    rows = session.execute(
+        select(DOCUMENTS.c.finding_id, DOCUMENTS.c.summary)
+        .join(FINDINGS)
+        .where(condition)
+        .order_by(DOCUMENTS.c.finding_id)
+    )
+    return readable("finding", rows, lambda row: msgspec.json.decode(row.summary, type=FindingSummary))
+
+
+def add_finding(session: Session, finding: Finding) -> None:
+    """Add a finding that is not in the database, with its occurrences."""
+    finding = normalized(finding)
+    session.execute(insert(FINDINGS).values(id=finding.id, **_columns(finding)))
+    session.execute(insert(DOCUMENTS).values(finding_id=finding.id, **_documents(finding)))
+    for seen in finding.occurrences:
+        add_occurrence(session, finding.id, seen)
+
+
+def save_finding(session: Session, finding: Finding) -> None:
+    """Replace a finding that is in the database. Its stored occurrences stay as they are."""
+    finding = normalized(finding)
+    session.execute(update(FINDINGS).where(FINDINGS.c.id == finding.id).values(**_columns(finding)))
+    session.execute(update(DOCUMENTS).where(DOCUMENTS.c.finding_id == finding.id).values(**_documents(finding)))
+
+
+def add_occurrence(session: Session, finding_id: str, seen: Occurrence) -> None:
+    """Add an occurrence of a finding."""
+    observed = None if seen.observed is None else packed(seen.observed)
+    fields = {name: getattr(seen, name) for name in SEEN}
+    session.execute(insert(OCCURRENCES).values(finding_id=finding_id, observed=observed, **fields))
+
+
+def _columns(finding: Finding) -> Mapping[str, object]:
+    sequence = sequence_of(finding.id, finding.signature)
+    if sequence is None:
+        raise RowError(f"finding {finding.id!r}: not an id of its signature, expected {finding.signature.key}")
+    site = finding.site
+    texts = (finding.id, site.module, site.function, finding.anchor, finding.given_title, finding.owner)
+    more = (*finding.labels, *(note.text for note in finding.notes), *finding.links)
+    same = ("kind", "cause", "state", "anchor", "owner", "priority", "duplicate_of", "steps", "data_dependent")
+    return {
+        **{name: getattr(finding, name) for name in (*same, "count", "first_seen", "last_seen")},
+        "key": finding.signature.key,
+        "sequence": sequence,
+        **msgspec.structs.asdict(site),
+        "labels": list(finding.labels),
+        "fixed_in": list(finding.fixed_in),
+        "former": list(finding.former),
+        "searched": "\n".join(text for text in (*texts, *more) if text),
     }
 
 
-class OccurrenceRow(Table):
-    """`model.Occurrence`. `observed` is the JSON of a `Failure`, compressed (`codec`)."""
-
-    __tablename__ = "occurrences"
-    __table_args__ = (
-        Index("ix_occurrences_seen", "finding_id", "torch", "first_seen", "last_seen", "count", "verdict"),
-    )
-
-    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
-    torch: Mapped[str] = mapped_column(primary_key=True)
-    stage: Mapped[str] = mapped_column(primary_key=True)
-    semantics: Mapped[str] = mapped_column(primary_key=True)
-    op: Mapped[str] = mapped_column(primary_key=True)
-    verdict: Mapped[str]
-    count: Mapped[int]
-    first_seen: Mapped[str]
-    last_seen: Mapped[str]
-    observed: Mapped[bytes | None]
-
-
-class LinkRow(Table):
-    """An upstream issue, pull request or discussion."""
-
-    __tablename__ = "links"
-
-    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
-    url: Mapped[str] = mapped_column(primary_key=True)
-
-
-class NoteRow(Table):
-    """`model.Note`."""
-
-    __tablename__ = "notes"
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
-    when: Mapped[str]
-    who: Mapped[str]
-    text: Mapped[str]
-
-
-class HistoryRow(Table):
-    """`model.HistoryEntry`."""
-
-    __tablename__ = "history"
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    finding_id: Mapped[str] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
-    when: Mapped[str]
-    who: Mapped[str]
-    field: Mapped[str]
-    before: Mapped[str]
-    after: Mapped[str]
-    why: Mapped[str]
-
-
-class FindingRow(Table):
-    """`model.Finding`. `key` is that of the signature; `failure` and `shown` are the JSON of a `Failure`,
-    `answers` that of an `Answers`."""
-
-    __tablename__ = "findings"
-    # The columns that lists filter, search and sort by, by dialect (`migrations/versions/0011_search.py`).
-    __table_args__ = (
-        Index(
-            "ix_findings_listed",
-            *("state", "kind", "cause", "language", "module", "function", "sequence", "steps"),
-            *("control_static", "control_backed", "id"),
-        ).ddl_if(dialect="postgresql"),
-        Index(
-            "ix_findings_searched",
-            *("state", "kind", "cause", "language", "module", "function", "sequence", "steps"),
-            *("control_static", "control_backed", "id", "anchor", "given_title", "owner", "labels", "priority"),
-        ).ddl_if(dialect="sqlite"),
-    )
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    key: Mapped[str] = mapped_column(index=True)
-    sequence: Mapped[int]
-    kind: Mapped[str]
-    cause: Mapped[str]
-    language: Mapped[str]
-    module: Mapped[str | None]
-    function: Mapped[str | None]
-    anchor: Mapped[str]
-    given_title: Mapped[str]
-    state: Mapped[str]
-    duplicate_of: Mapped[str | None] = mapped_column(
-        # Deferred, so that one transaction can add findings in any order.
-        ForeignKey("findings.id", deferrable=True, initially="DEFERRED")
-    )
-    fixed_in: Mapped[list[str]]
-    owner: Mapped[str]
-    priority: Mapped[str]
-    labels: Mapped[list[str]]
-    expires: Mapped[str]
-    known_in: Mapped[list[str]]
-    original: Mapped[str | None]
-    minimal: Mapped[str | None]
-    steps: Mapped[int | None]
-    attempts: Mapped[int | None]
-    confirmed_k: Mapped[int | None]
-    confirmed_n: Mapped[int | None]
-    failure: Mapped[str | None]
-    shown: Mapped[str | None]
-    control_static: Mapped[str | None]
-    control_backed: Mapped[str | None]
-    answers: Mapped[str | None]
-    former: Mapped[list[str]]
-
-    occurrences: Mapped[list[OccurrenceRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
-    links: Mapped[list[LinkRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
-    notes: Mapped[list[NoteRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
-    history: Mapped[list[HistoryRow]] = relationship(cascade="all, delete-orphan", lazy="selectin")
-
-
-class CampaignRow(Table):
-    """`model.Campaign`."""
-
-    __tablename__ = "campaigns"
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    profile: Mapped[str]
-    seed: Mapped[int] = mapped_column(BigInteger)
-    generator: Mapped[str]
-    options: Mapped[dict[str, Any]]
-    next_index: Mapped[int] = mapped_column(BigInteger)
-    ahead: Mapped[list[int]]
-    finished: Mapped[bool]
-    started: Mapped[str]
-    updated: Mapped[str]
-
-
-class ProgressRow(Table):
-    """`model.Progress`."""
-
-    __tablename__ = "progress"
-
-    campaign_id: Mapped[int] = mapped_column(ForeignKey("campaigns.id", ondelete="CASCADE"), primary_key=True)
-    when: Mapped[str] = mapped_column(primary_key=True)
-    cases: Mapped[int] = mapped_column(BigInteger)
-    seconds: Mapped[float]
-    cpu_seconds: Mapped[float]
-    fallback_sites: Mapped[int]
-    dde_sites: Mapped[int]
-    findings: Mapped[int]
-
-
-class StepRow(Table):
-    """What an unfinished campaign has counted at once, as JSON, compressed (`codec`)."""
-
-    __tablename__ = "steps"
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    campaign_id: Mapped[int] = mapped_column(ForeignKey("campaigns.id", ondelete="CASCADE"), index=True)
-    counted: Mapped[bytes]
-
-
-class SiteRow(Table):
-    """`coverage.ledger.SiteRecord`, under one version of torch."""
-
-    __tablename__ = "sites"
-
-    torch: Mapped[str] = mapped_column(primary_key=True)
-    language: Mapped[str] = mapped_column(primary_key=True)
-    file: Mapped[str] = mapped_column(primary_key=True)
-    line: Mapped[int] = mapped_column(primary_key=True)
-    function: Mapped[str] = mapped_column(primary_key=True)
-    call: Mapped[str]
-    fallbacks: Mapped[dict[str, Any]]
-    old: Mapped[dict[str, Any]]
-    raised: Mapped[int]
-    cases: Mapped[int]
-    blamed: Mapped[list[str]]
-    example: Mapped[str]
-    stage: Mapped[str]
-
-
-class SweptRow(Table):
-    """The result of a sweep of one op, as JSON. `key` has everything that decides it."""
-
-    __tablename__ = "swept"
-
-    key: Mapped[str] = mapped_column(primary_key=True)
-    op: Mapped[str] = mapped_column(primary_key=True)
-    result: Mapped[str]
-
-
-class ResultRow(Table):
-    """`results.Result`."""
-
-    __tablename__ = "results"
-
-    case: Mapped[str] = mapped_column(primary_key=True)
-    torch: Mapped[str] = mapped_column(primary_key=True)
-    program: Mapped[str]
-    status: Mapped[str]
-    shows: Mapped[int]
-    runs: Mapped[int]
-    reason: Mapped[str]
-    when: Mapped[str]
-
-
-class TokenRow(Table):
-    """`tokens.Token`."""
-
-    __tablename__ = "tokens"
-
-    name: Mapped[str] = mapped_column(primary_key=True)
-    digest: Mapped[str]
-    made: Mapped[str]
+def _documents(finding: Finding) -> Mapping[str, object]:
+    whole = msgspec.structs.replace(finding, occurrences=())
+    return {
+        "summary": msgspec.json.encode(summary_of(finding)).decode(),
+        "document": msgspec.json.encode(whole).decode(),
+    }

@@ -20,17 +20,16 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 import tomli_w
 
+import ddefuzz
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
 from ddefuzz.files import MAX_OCCURRENCES, check_folder, is_there, read_bytes, read_toml, remove_abandoned, write_files
 from ddefuzz.findings.codec import PackedError, packed, unpacked
-from ddefuzz.findings.decisions import By, changed, link
+from ddefuzz.findings.decisions import By, changed, check_typed, link
+from ddefuzz.findings.ids import sequence_of
 from ddefuzz.findings.known import Known, decided, fields_of, read_known
-from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normalized
-from ddefuzz.findings.paths import portable
-from ddefuzz.findings.rows import sequence_of
-from ddefuzz.findings.typed import check_typed
+from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normalized, portable
 from ddefuzz.keys.case import is_key, parse_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.table import check_stored, kinds
@@ -54,8 +53,28 @@ class Observed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shown: Failure | None = None
 
 
+class KnownFinding(msgspec.Struct, frozen=True):
+    """A finding that is known: the torch versions in which it is fixed, and links to its report.
+
+    `op` is the op of the program that showed it first. The site may be reached by other ops as well.
+    """
+
+    id: str
+    title: str
+    state: str
+    fixed_in: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    op: str = ""
+
+    def __str__(self) -> str:
+        fixed = f", fixed in {', '.join(self.fixed_in)}" if self.fixed_in else ""
+        links = f", {' '.join(self.links)}" if self.links else ""
+        first = f"the same site, first seen with {self.op}" if self.op else self.title
+        return f"{self.id}, {self.state}{fixed}{links}: {first}"
+
+
 ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
-"""The ids of findings: a kind, a part of a hash, and the number of a finding that came back (`rows.id_of`)."""
+"""The ids of findings: a kind, a part of a hash, and the number of a finding that came back (`ids.id_of`)."""
 
 _APART = ("attempts", "occurrences", "failure", "shown")
 
@@ -291,3 +310,48 @@ def _check_dup(where: str, finding: Finding, findings: Container[str]) -> None:
         raise InputError(f"{where}: found state {state!r} and duplicate_of {duplicate_of!r}, expected both or neither")
     if duplicate_of is not None and (duplicate_of not in findings or duplicate_of == finding.id):
         raise InputError(f"{where}: duplicate_of {duplicate_of!r} is not here, expected the id of another finding")
+
+
+def default_folder() -> Path | None:
+    """The findings of the current folder, else those of the source tree that ddefuzz runs from."""
+    for folder in (Path("findings"), Path(ddefuzz.__file__).parents[1] / "findings"):
+        if (folder / KNOWN).is_file():
+            return folder
+    return None
+
+
+def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...]:
+    """The findings with these keys, each once. A decision in the folder's known.toml makes a finding known by itself.
+
+    Raises InputError if the folder has neither findings nor a known.toml: then it is another kind of folder.
+    """
+    has_decisions = (folder / KNOWN).is_file()
+    if not has_decisions and not any(folder.glob(f"*/{FINDING}")):
+        expected = f"a folder of them, as `ddefuzz findings export` writes, or one with a {KNOWN}"
+        raise InputError(f"{folder}: found no findings, expected {expected}")
+    decisions = read_known(folder / KNOWN) if has_decisions else {}
+    found = []
+    for key in dict.fromkeys(keys):
+        path, decision = folder / key / FINDING, decisions.get(key)
+        if path.is_file() or decision is not None:
+            fields = _shown_in(path) if path.is_file() else {"title": decision.title if decision is not None else ""}
+            found.append(
+                KnownFinding(
+                    key,
+                    str(fields.get("title", "")),
+                    decision.state if decision is not None else str(fields.get("state", "new")),
+                    decision.fixed_in if decision is not None else tuple(map(str, fields.get("fixed_in", ()))),
+                    (decision.url,) if decision and decision.url else tuple(map(str, fields.get("links", ()))),
+                    next(iter(map(str, fields.get("ops", ()))), ""),
+                )
+            )
+    return tuple(found)
+
+
+def _shown_in(path: Path) -> dict[str, Any]:
+    """A finding.toml, of which the lists are checked that are used here."""
+    fields = read_toml(path)
+    for name in ("fixed_in", "links", "ops"):
+        if not isinstance(value := fields.get(name, []), list):
+            raise InputError(f"{path}: found {name} = {value!r}, expected a list")
+    return fields

@@ -12,52 +12,42 @@ import secrets
 from collections.abc import Iterable
 from datetime import datetime
 
-import msgspec
-from sqlalchemy import select
+from msgspec.structs import asdict
+from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
 from ddefuzz.errors import InputError
-from ddefuzz.findings.model import stamp
-from ddefuzz.findings.schema import TokenRow
+from ddefuzz.findings.model import Token, stamp
+from ddefuzz.findings.schema import TOKENS
 
 LONGEST_NAME = 80
 RANDOM_BYTES = 32
-
-
-class Token(msgspec.Struct, frozen=True):
-    """Whose token it is, the SHA-256 of it in hexadecimal digits, and when it was made."""
-
-    name: str
-    digest: str
-    made: str
 
 
 def add(session: Session, name: str, when: datetime) -> str:
     """A new token for a name, which is not stored and cannot be read again. Raises `InputError`."""
     if not name.isprintable() or not 0 < len(name.strip()) == len(name) <= LONGEST_NAME:
         raise InputError(f"found the name {name[:100]!r}, expected 1 to {LONGEST_NAME} printable characters")
-    old = session.get(TokenRow, name)
-    if old is not None:
+    made = session.scalar(select(TOKENS.c.made).where(TOKENS.c.name == name))
+    if made is not None:
         raise InputError(
-            f"found a token of {name!r} made {old.made}, expected another name, or `ddefuzz tokens revoke` first"
+            f"found a token of {name!r} made {made}, expected another name, or `ddefuzz tokens revoke` first"
         )
     token = secrets.token_urlsafe(RANDOM_BYTES)
-    session.add(TokenRow(name=name, digest=digest_of(token), made=stamp(when)))
+    session.execute(insert(TOKENS).values(asdict(Token(name, digest_of(token), stamp(when)))))
     return token
 
 
 def tokens(session: Session) -> tuple[Token, ...]:
     """All tokens that are valid now, by name."""
-    columns = select(TokenRow.name, TokenRow.digest, TokenRow.made).order_by(TokenRow.name)
+    columns = select(TOKENS.c.name, TOKENS.c.digest, TOKENS.c.made).order_by(TOKENS.c.name)
     return tuple(Token(str(name), str(digest), str(made)) for name, digest, made in session.execute(columns))
 
 
 def revoke(session: Session, name: str) -> None:
     """Make the token of a name invalid. Raises `InputError` if it has none."""
-    row = session.get(TokenRow, name)
-    if row is None:
+    if session.scalar(delete(TOKENS).where(TOKENS.c.name == name).returning(TOKENS.c.name)) is None:
         raise InputError(f"found no token of {name[:100]!r}, expected a name that `ddefuzz tokens list` shows")
-    session.delete(row)
 
 
 def digest_of(token: str) -> str:

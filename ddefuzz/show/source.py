@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ddefuzz.answers.patch import source_of
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.oracles.capture import KINDS, classify
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.repro.snippet import finding_snippet
@@ -52,12 +52,13 @@ def site_lines(finding: Finding) -> Lines | None:
     return Lines(frame.file, first, frame.line, "\n".join(lines[first - 1 : frame.line + AROUND]))
 
 
-def similar(finding: Finding, others: Iterable[Finding]) -> Sequence[Finding]:
+def similar(finding: Finding, others: Iterable[FindingSummary]) -> Sequence[FindingSummary]:
     """Findings at the same function, or of the same question in the same file."""
 
-    def shared(other: Finding) -> int:
-        same_file = other.site.module is not None and other.site.module == finding.site.module
-        return 2 * (other.site == finding.site) + (same_file and other.anchor == finding.anchor)
+    def shared(other: FindingSummary) -> int:
+        site, anchor = other.signature.site, other.signature.anchor
+        same_file = site.module is not None and site.module == finding.site.module
+        return 2 * (site == finding.site) + (same_file and anchor == finding.anchor)
 
     found = [other for other in others if other.id != finding.id and shared(other)]
     return sorted(found, key=lambda other: (-shared(other), other.id))[:MOST_SIMILAR]

@@ -15,8 +15,7 @@ from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.protocol import EXPLICIT, ProgramSubject, Stage
 from ddefuzz.execute.subject import prepare
-from ddefuzz.findings.model import Sighting
-from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
 from ddefuzz.oracles import recompilation
 from ddefuzz.oracles.program import judge_program, observe

@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 
 from ddefuzz.files import read_bytes
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Finding, stamp
-from ddefuzz.findings.results import Result, results
+from ddefuzz.findings.model import Finding, Result, stamp
+from ddefuzz.findings.runs import results
 from ddefuzz.versions.model import Cell, Status, release
 
 

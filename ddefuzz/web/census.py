@@ -6,9 +6,9 @@ import msgspec
 from pydantic import Field
 
 from ddefuzz.errors import InputError
-from ddefuzz.findings import listing
+from ddefuzz.findings import runs
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.rows import readable
+from ddefuzz.findings.schema import readable
 from ddefuzz.sweep.census import STATUSES, row_of
 from ddefuzz.sweep.tasks import Swept
 from ddefuzz.web.rows import Asked, Line, Unreadable
@@ -47,7 +47,7 @@ class CensusPage(msgspec.Struct, frozen=True, kw_only=True):
 
 def census_page(database: Database, asked: CensusQuery) -> CensusPage:
     """The page. Raises `InputError` for a sweep that is not in the database."""
-    sweeps = database.read(listing.sweeps)
+    sweeps = database.read(runs.sweeps)
     wanted = asked.sweep or next(reversed(sweeps), "")
     if asked.sweep and asked.sweep not in sweeps:
         raise InputError(f"sweep: found {asked.sweep!r}, expected a key that /census lists ({len(sweeps)} sweeps)")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from ddefuzz.classify.cause import PROOFS
-from ddefuzz.errors import InputError
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.decisions import By, undo
-from ddefuzz.findings.lifecycle import ROWS
-from ddefuzz.findings.model import Finding, as_document
+from ddefuzz.findings.model import Finding, FindingSummary, as_document
 from ddefuzz.show.answers import TITLES, tally_cells
 from ddefuzz.show.facts import facts_of
 from ddefuzz.show.meanings import VERDICTS
 from ddefuzz.show.source import similar, site_lines, snippet_of
 from ddefuzz.show.stack import stack_to_site
-from ddefuzz.web.rows import Asked, Row, Unreadable, row_of
+from ddefuzz.web.forms import FormOf, forms_of
+from ddefuzz.web.rows import Asked, Unreadable
 from ddefuzz.web.versions import MatrixCell, cells_of
 
 MOST_NEAR = 60
@@ -72,13 +69,6 @@ class AnswerTable(msgspec.Struct, frozen=True):
     patch: str
 
 
-class Move(msgspec.Struct, frozen=True):
-    """A state that may come next."""
-
-    state: str
-    meaning: str
-
-
 class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `finding` is its document as `findings show --format json` has it."""
 
@@ -89,13 +79,11 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     stack: Stack | None
     verdicts: tuple[VerdictLine, ...]
     answers: AnswerTable | None
-    given_title: str
-    moves: tuple[Move, ...]
-    can_undo: bool
+    forms: tuple[FormOf, ...]
     matrix: dict[str, MatrixCell]
-    similar: tuple[Row, ...]
+    similar: tuple[FindingSummary, ...]
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.finding/1"
+    schema: str = "ddefuzz.page.finding/2"
 
 
 def finding_page(database: Database, finding_id: str) -> FindingPage:
@@ -114,20 +102,10 @@ def finding_page(database: Database, finding_id: str) -> FindingPage:
             for stage, verdict in finding.verdicts.items()
         ),
         answers=_answers(finding),
-        given_title=finding.given_title,
-        moves=tuple(Move(state, ROWS[state].meaning) for state in ROWS[finding.state].to if state != "duplicate"),
-        can_undo=_can_undo(finding),
+        forms=forms_of(finding),
         matrix=database.read(lambda session: cells_of(session, finding)),
-        similar=tuple(map(row_of, similar(finding, others))),
+        similar=tuple(similar(finding, others)),
     )
-
-
-def _can_undo(finding: Finding) -> bool:
-    try:
-        undo(finding, By("", datetime.now(UTC)))
-    except InputError:
-        return False
-    return True
 
 
 def _stack(finding: Finding) -> Stack | None:

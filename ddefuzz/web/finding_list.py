@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 from urllib.parse import urlencode
 
 import msgspec
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.protocol import Stage
@@ -14,27 +14,15 @@ from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
-from ddefuzz.findings.model import Priority
+from ddefuzz.findings.model import FindingSummary, Priority
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.show.meanings import VERDICTS
-from ddefuzz.web.rows import Asked, Line, Row, Unreadable, row_of
+from ddefuzz.web.rows import Asked, Line, Unreadable, among
 
-
-def _among(*values: str) -> tuple[AfterValidator, Any]:
-    """Accepts these values and no other."""
-
-    def check(value: str) -> str:
-        if value and value not in values:
-            raise ValueError(f"expected one of {', '.join(values)}")
-        return value
-
-    return AfterValidator(check), Field(json_schema_extra={"enum": ["", *values]})
-
-
-OracleName = Annotated[str, *_among(*NAMES)]
-VerdictName = Annotated[str, *_among(*VERDICTS)]
-KindName = Annotated[str, *_among(*kinds())]
+OracleName = Annotated[str, *among(*NAMES)]
+VerdictName = Annotated[str, *among(*VERDICTS)]
+KindName = Annotated[str, *among(*kinds())]
 
 
 def _as_list(value: object) -> object:
@@ -117,9 +105,9 @@ class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
     sort: str
     descending: bool
     torch: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[FindingSummary, ...]
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.findings/1"
+    schema: str = "ddefuzz.page.findings/2"
 
 
 def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
@@ -142,7 +130,7 @@ def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
         sort=asked.sort,
         descending=asked.descending,
         torch=database.read(listing.torch_versions),
-        rows=tuple(map(row_of, found.findings)),
+        rows=found.findings,
     )
 
 

@@ -7,12 +7,13 @@ from typing import Final
 
 import msgspec
 
-from ddefuzz.findings import listing
+from ddefuzz.findings import listing, runs
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import Counts, Query
+from ddefuzz.findings.model import FindingSummary
 from ddefuzz.web.campaigns import CampaignLine, campaign_lines
 from ddefuzz.web.plot import thinned
-from ddefuzz.web.rows import Asked, Row, Unreadable, row_of
+from ddefuzz.web.rows import Asked, Unreadable
 
 LATEST: Final = 8
 """How many of the newest findings are shown, and campaigns."""
@@ -37,10 +38,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     counts: Counts
     growth: tuple[Growth, ...]
     sites: dict[str, int]
-    latest: tuple[Row, ...]
+    latest: tuple[FindingSummary, ...]
     campaigns: tuple[CampaignLine, ...]
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.overview/1"
+    schema: str = "ddefuzz.page.overview/2"
 
 
 def overview_page(database: Database, now: datetime) -> Overview:
@@ -54,7 +55,7 @@ def overview_page(database: Database, now: datetime) -> Overview:
     return Overview(
         counts=database.read(listing.counts),
         growth=tuple(Growth(time, number) for number, time in thinned(list(enumerate(times, 1)))),
-        sites=database.read(listing.site_counts),
-        latest=tuple(map(row_of, newest.findings)),
+        sites=database.read(runs.site_counts),
+        latest=newest.findings,
         campaigns=campaign_lines(database, now, LATEST),
     )

@@ -83,7 +83,6 @@ PAGES: tuple[Page, ...] = (
         FindingPage,
         FindingQuery,
         lambda database, finding_id, _asked: finding_page(database, finding_id),
-        more={"causes": CHOICES["cause"]},
     ),
     Page(
         "/sites",

@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ddefuzz.findings import tokens
-from ddefuzz.findings.tokens import Token
+from ddefuzz.findings.model import Token
 
 MOST_BYTES: Final = 256 * 1024
 """The limit for the body of a request."""

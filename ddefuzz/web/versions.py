@@ -10,12 +10,12 @@ import msgspec
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from ddefuzz.findings import listing
+from ddefuzz.findings import listing, runs
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import VersionCount
-from ddefuzz.findings.model import Finding
-from ddefuzz.findings.results import Result, result_page, results, statuses
-from ddefuzz.findings.rows import readable
+from ddefuzz.findings.model import Finding, Result
+from ddefuzz.findings.runs import result_page, results, statuses
+from ddefuzz.findings.schema import FINDINGS, readable, whole_findings
 from ddefuzz.versions.kept import cell_of_result, program_key
 from ddefuzz.versions.model import Cell, Change, Line, Status, release
 from ddefuzz.web.rows import Asked, Unreadable
@@ -88,7 +88,7 @@ def versions_page(database: Database, asked: VersionsQuery) -> VersionsPage:
     def read(session: Session) -> VersionsPage:
         return VersionsPage(
             versions=tuple(sorted(listing.versions(session), key=lambda one: release(one.torch))),
-            sites=listing.site_counts(session),
+            sites=runs.site_counts(session),
             fixed_in=listing.fixed_in(session),
             matrix=_matrix(session, asked),
         )
@@ -100,7 +100,8 @@ def _matrix(session: Session, asked: VersionsQuery) -> Matrix:
     counts = statuses(session)
     differing = asked.show == "differing"
     total, found = result_page(session, differing=differing, first=(asked.page - 1) * ON_A_PAGE, most=ON_A_PAGE)
-    known = {one.id: one for one in listing.by_ids(session, sorted({result.case for result in found}))}
+    cases = FINDINGS.c.id.in_({result.case for result in found})
+    known = {finding.id: finding for finding in whole_findings(session, cases, observed=False)}
     return Matrix(
         statuses={torch: counts[torch] for torch in in_order(counts)},
         total=total,

@@ -15,7 +15,7 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
-from ddefuzz.findings.by_key import KnownFinding
+from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.show.blocks import Facts, spans
 from ddefuzz.show.terminal import terminal
 from tests.cli.test_check import PROGRAM, SUBJECTS, check, document

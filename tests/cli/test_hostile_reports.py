@@ -36,8 +36,8 @@ from ddefuzz.cli.sweep_document import html_page, markdown_page
 from ddefuzz.cli.sweep_page import census_page
 from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
-from ddefuzz.findings.by_key import KnownFinding
 from ddefuzz.findings.model import Finding, Note, as_document
+from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
 from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, runs

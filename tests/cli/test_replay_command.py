@@ -18,8 +18,8 @@ from ddefuzz.cli.replay import _page, command
 from ddefuzz.errors import DatabaseError, InputError, NothingRanError
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.ids import id_of
 from ddefuzz.findings.model import Finding
-from ddefuzz.findings.rows import id_of
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.oracles.program import Trial, Tried, tried_of
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, ROLL, failure_of

@@ -85,7 +85,7 @@ def test_the_queue_can_be_named(url: str) -> None:
 
 
 def test_every_state_has_a_key() -> None:
-    assert {key.said for key in KEYS.values()} >= set(STATES) - {"new"}
+    assert {decision.name for decision in KEYS.values()} >= {*STATES, "dup"} - {"new", "duplicate"}
 
 
 @pytest.mark.parametrize("columns", [60, 80, 160])

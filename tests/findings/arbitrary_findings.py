@@ -12,6 +12,7 @@ from ddefuzz.answers.model import GIVEN, Answers, Control, ControlOutcome, Patch
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, ExceptionInfo, Observation
+from ddefuzz.findings.ids import id_of
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import (
     Confirmation,
@@ -25,7 +26,6 @@ from ddefuzz.findings.model import (
     slim,
     stamp,
 )
-from ddefuzz.findings.rows import id_of
 from ddefuzz.instrument.events import Frame, Place, Raised
 
 START = datetime(2025, 1, 31, 12, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The findings database: plain use, random use against a model, migrations, and merging."""
+"""The findings database: plain use, random use against a model, and merging."""
 
 from __future__ import annotations
 
@@ -7,30 +7,22 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import alembic.command
 import msgspec
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
-from sqlalchemy import create_engine
 
 from ddefuzz.answers.model import Answers, Control, Tally
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
-from ddefuzz.findings.connection import MIGRATIONS, open_engine
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.decisions import By, changed, link, note, set_state, undup
+from ddefuzz.findings.decisions import DECISIONS, By, changed, link, note, set_state, undup
+from ddefuzz.findings.ids import id_of, sequence_of
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
 from ddefuzz.findings.model import MOST_OBSERVED, Confirmation, Finding, as_document, stamp
-from ddefuzz.findings.rows import id_of, sequence_of
-from ddefuzz.findings.schema import Table
-from ddefuzz.findings.url import parse_url
 from tests.findings.arbitrary_findings import (
     CHUNK,
     OTHER_PROGRAM,
@@ -164,7 +156,7 @@ def test_undup_goes_back_to_where_it_was(database: Database, state: State) -> No
     if state != "new":
         decide(database, one, state)
     before = database.get(one).state
-    database.dup(one, other, By(WHO, START + timedelta(seconds=1)))
+    mark(database, one, other, By(WHO, START + timedelta(seconds=1)))
     assert (database.get(one).state, database.get(one).duplicate_of) == ("duplicate", other)
     database.decide(one, lambda finding: undup(finding, By(WHO, START + timedelta(seconds=2))))
     assert (database.get(one).state, database.get(one).duplicate_of) == (before, None)
@@ -173,10 +165,10 @@ def test_undup_goes_back_to_where_it_was(database: Database, state: State) -> No
 def test_duplicates_make_no_chains(database: Database) -> None:
     one, other = (database.record(sighting(of), START).finding_id for of in (CHUNK, ROLL))
     with pytest.raises(InputError, match="found the same finding twice"):
-        database.dup(one, one, By(WHO, START))
-    database.dup(one, other, By(WHO, START))
+        mark(database, one, one, By(WHO, START))
+    mark(database, one, other, By(WHO, START))
     with pytest.raises(InputError, match=f"{one}: found a duplicate, expected its original {other}"):
-        database.dup(other, one, By(WHO, START))
+        mark(database, other, one, By(WHO, START))
     with pytest.raises(InputError, match="found the state 'duplicate'"):
         decide(database, other, "duplicate")
 
@@ -215,55 +207,6 @@ def test_campaigns_can_be_resumed_until_they_are_finished(database: Database) ->
     assert (unfinished.next_index, unfinished.seed, unfinished.options) == (40, seed, options)
     database.finish_campaign(campaign, START)
     assert database.unfinished() == ()
-
-
-def test_models_and_migrations_agree(tmp_path: Path) -> None:
-    with open_engine(parse_url(url_in(tmp_path))).connect() as connection:
-        differences = compare_metadata(MigrationContext.configure(connection), Table.metadata)
-    # It does not know that an index can be for one dialect.
-    assert [(what, index.name) for what, index in differences] == [("add_index", "ix_findings_listed")]
-
-
-def test_a_migration_renames_the_verdict_open(tmp_path: Path) -> None:
-    with Database.open(url_in(tmp_path)) as database:
-        database.record(sighting(), START)
-        database.save_swept("key", "torch.chunk", '{"failures":[{"verdict":"fails"},{"verdict":"regressed"}]}')
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    engine = create_engine(url_in(tmp_path))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        alembic.command.downgrade(config, "0002")
-        assert connection.exec_driver_sql("SELECT verdict, result FROM occurrences, swept").one() == (
-            "open",
-            '{"failures":[{"verdict":"open"},{"verdict":"regressed"}]}',
-        )
-    engine.dispose()
-    with Database.open(url_in(tmp_path)) as database:
-        assert database.findings()[0].verdicts == {"export": "fails"}
-        assert database.swept("key") == {"torch.chunk": '{"failures":[{"verdict":"fails"},{"verdict":"regressed"}]}'}
-
-
-def test_a_migration_takes_the_old_causes_away(tmp_path: Path) -> None:
-    with Database.open(url_in(tmp_path)) as database:
-        database.record(sighting(), START)
-        database.save_swept("key", "torch.chunk", '{"failures":[{"cause":"no-kernel"},{"cause":"user"}]}')
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    engine = create_engine(url_in(tmp_path))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        alembic.command.downgrade(config, "0004")
-        assert connection.exec_driver_sql("SELECT cause, result FROM findings, swept").one() == (
-            "framework",
-            '{"failures":[{"cause":"unsupported-op"},{"cause":"user"}]}',
-        )
-    engine.dispose()
-    with Database.open(url_in(tmp_path)) as database:
-        assert database.findings()[0].cause == "unclassified"
-        assert database.swept("key") == {"torch.chunk": '{"failures":[{"cause":"unclassified"},{"cause":"user"}]}'}
 
 
 @pytest.mark.slow
@@ -323,6 +266,11 @@ def test_documents_are_json(finding: Finding) -> None:
     assert msgspec.json.decode(msgspec.json.encode(document)) == document
 
 
+def mark(database: Database, finding: str, of: str, by: By) -> None:
+    """Mark a finding as a duplicate."""
+    database.apply(finding, [(row, of) for row in DECISIONS if row.name == "dup"], by)
+
+
 def decide(
     database: Database, finding: str, state: State, when: datetime = START, fixed_in: Iterable[str] = ()
 ) -> None:
@@ -370,7 +318,7 @@ class DatabaseMachine(RuleBasedStateMachine):
     @rule(finding=known, of=known)
     def dup(self, finding: str, of: str) -> None:
         try:
-            self.database.dup(finding, of, By(WHO, START + self.now()))
+            mark(self.database, finding, of, By(WHO, START + self.now()))
         except InputError:
             return
         self.states[finding] = "duplicate"
@@ -403,30 +351,6 @@ def test_an_id_is_its_signatures_and_nothing_else() -> None:
     assert [sequence_of(id_of(CHUNK.key, number), CHUNK) for number in (1, 2, 10)] == [1, 2, 10]
     for wrong in ("-2", f"{CHUNK.key}-1", f"{CHUNK.key}-02", f"../{CHUNK.key}", f"{CHUNK.key}/../x", ROLL.key):
         assert sequence_of(wrong, CHUNK) is None
-
-
-def test_a_database_of_before_keeps_the_titles_that_people_gave(tmp_path: Path) -> None:
-    engine = create_engine(url_in(tmp_path))
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        alembic.command.upgrade(config, "0002")
-        for signature in (CHUNK, ROLL):
-            connection.exec_driver_sql(
-                "INSERT INTO findings (id, key, sequence, kind, cause, language, module, function, anchor, title,"
-                " state, fixed_in, expression) VALUES (?, ?, 1, 'dde', 'framework', ?, ?, ?, ?, ?, 'open', '[]', '')",
-                (signature.key, signature.key, *msgspec.structs.astuple(signature.site), signature.anchor, "a title"),
-            )
-        connection.exec_driver_sql(
-            'INSERT INTO history (finding_id, "when", who, field, before, after) VALUES (?, ?, ?, ?, ?, ?)',
-            (CHUNK.key, stamp(START), WHO, "title", "dde at at::native::chunk", "a title"),
-        )
-    engine.dispose()
-    with Database.open(url_in(tmp_path)) as database:
-        assert {found.id: found.given_title for found in database.findings()} == {CHUNK.key: "a title", ROLL.key: ""}
-        assert {found.state for found in database.findings()} == {"new"}
 
 
 def test_each_return_takes_the_next_number(database: Database) -> None:

@@ -11,7 +11,7 @@ from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.classify.wording import MOST, question
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
-from ddefuzz.findings.title import title_of
+from ddefuzz.findings.model import title_of
 from tests.findings.arbitrary_findings import CHUNK, failure_of
 
 

@@ -17,8 +17,7 @@ import pytest
 from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Run, measured
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Finding
-from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.model import Finding, sighting
 from ddefuzz.instrument.events import Guard, Place
 from ddefuzz.oracles.kernels import Kernels
 from ddefuzz.oracles.lowering import Lowered, judge

@@ -28,7 +28,7 @@ from ddefuzz.cli.findings import command
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Run, Runner
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.model import sighting
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.oracles import table
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage

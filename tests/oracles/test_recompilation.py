@@ -18,8 +18,7 @@ from ddefuzz.classify.signature import Site
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Stage, measured
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Finding
-from ddefuzz.findings.sighted import sighting
+from ddefuzz.findings.model import Finding, sighting
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.instrument.events import Constraint, Place
 from ddefuzz.oracles.program import judge_program, judge_run, kept, observe, shows, suspect_of

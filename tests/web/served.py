@@ -12,8 +12,8 @@ from ddefuzz.answers.model import Control
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed, link, note, set_state
-from ddefuzz.findings.model import Finding, HistoryEntry, Note, stamp
-from ddefuzz.findings.tokens import Token, digest_of
+from ddefuzz.findings.model import Finding, HistoryEntry, Note, Token, stamp
+from ddefuzz.findings.tokens import digest_of
 from ddefuzz.web.app import make_app
 from ddefuzz.web.security import Access
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, failure_of, sighting

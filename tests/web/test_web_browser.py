@@ -14,8 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Progress, stamp
-from ddefuzz.findings.results import Result
+from ddefuzz.findings.model import Progress, Result, stamp
 from ddefuzz.web.security import Access
 from ddefuzz.web.serve import answering
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START

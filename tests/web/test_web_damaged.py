@@ -16,10 +16,8 @@ from ddefuzz.answers.model import Answers
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, changed, link, note
-from ddefuzz.findings.model import Progress, stamp
-from ddefuzz.findings.results import Result
-from ddefuzz.findings.rows import to_json
-from ddefuzz.findings.schema import Table
+from ddefuzz.findings.model import Progress, Result, stamp
+from ddefuzz.findings.schema import METADATA
 from ddefuzz.findings.tokens import add
 from ddefuzz.web.pages import PAGES
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
@@ -41,6 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         by = By("ada", START)
         database.decide(CHUNK.key, lambda one: link(note(one, "a note", by), "https://example.org/1", by))
         database.decide(CHUNK.key, lambda one: changed(one, by, state="fixed", fixed_in=("2.14.0",)))
+        database.set_answers(CHUNK.key, ANSWERS, lambda one: one)
         campaign = database.start_campaign(profile="p", seed=1, generator="1", options={"budget": "9x"}, when=START)
         for at in range(3):
             counts = {"cases": at, "fallback_sites": at, "dde_sites": at, "findings": at}
@@ -52,11 +51,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             database.save_results([Result(CHUNK.key, torch, "", status, 1, 1, "", stamp(START))])
         database.write(lambda session: add(session, "ada", START))
     with closing(sqlite3.connect(path)) as connection, connection:
-        for table in Table.metadata.tables:
+        for table in METADATA.tables:
             connection.execute(f'CREATE TABLE "plain_{table}" AS SELECT * FROM "{table}"')
             connection.execute(f'DROP TABLE "{table}"')
             connection.execute(f'ALTER TABLE "plain_{table}" RENAME TO "{table}"')
-        connection.execute("UPDATE findings SET answers = ? WHERE id = ?", (to_json(ANSWERS), CHUNK.key))
     return path
 
 
@@ -67,7 +65,7 @@ PATHS = [SOURCE if page.path == "/sites/source" else page.path.format(finding_id
 OWN = {SOURCE, f"/findings/{CHUNK.key}"}
 """Pages of one thing, which may be lost with it."""
 
-COLUMNS = [(table.name, column.name) for table in Table.metadata.tables.values() for column in table.columns]
+COLUMNS = [(table.name, column.name) for table in METADATA.tables.values() for column in table.columns]
 
 
 @pytest.mark.slow
@@ -100,8 +98,13 @@ def test_what_is_left_out_is_counted_named_and_logged(
 ) -> None:
     client = client_of(database)
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
-        connection.execute("UPDATE findings SET state = 'odd' WHERE id = ?", (CHUNK.key,))
-        connection.execute("UPDATE occurrences SET first_seen = 'soon' WHERE finding_id = ?", (ROLL.key,))
+        for column in ("summary", "document"):
+            damaged = f"UPDATE documents SET {column} = json_set({column}, '$.%s', '%s') WHERE finding_id = ?"
+            connection.execute(damaged % ("state", "odd"), (CHUNK.key,))
+        connection.execute(
+            "UPDATE documents SET summary = json_set(summary, '$.first_seen', 'soon') WHERE finding_id = ?", (ROLL.key,)
+        )
+        connection.execute("UPDATE findings SET first_seen = 'soon' WHERE id = ?", (ROLL.key,))
     with caplog.at_level(logging.WARNING, "ddefuzz.web"):
         for _ in range(3):
             page = client.get("/findings")

@@ -1,11 +1,26 @@
-"""Find the finding that a user names: by its id, by the beginning of its id, or by a former id."""
+"""The ids of findings: the key of the signature with a number, and how people name a finding by a part of its id."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
+from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
+
+
+def id_of(key: str, sequence: int) -> str:
+    """The id of the `sequence`-th finding (from 1) of a signature."""
+    return key if sequence == 1 else f"{key}-{sequence}"
+
+
+def sequence_of(finding_id: str, signature: Signature) -> int | None:
+    """The inverse of `id_of`. None if this is not an id of this signature."""
+    if finding_id == signature.key:
+        return 1
+    match = re.fullmatch(re.escape(signature.key) + r"-([2-9]|[1-9][0-9]{1,5})", finding_id)
+    return int(match[1]) if match else None
 
 
 class UnknownFindingError(InputError):

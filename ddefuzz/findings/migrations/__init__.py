@@ -1,1 +1,0 @@
-"""Migrations of the database to the schema in `schema`. Each step is a file in `versions/`."""
