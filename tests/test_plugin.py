@@ -76,10 +76,8 @@ def corpus(pytester: pytest.Pytester) -> Path:
     (pytester.path / "corpus" / "trusted" / "expected.json").write_text(EXPECTED)
     known = Finding(
         id="dde-0444f0f7e1",
-        kind=CHUNK.kind,
+        signature=CHUNK,
         cause="result-depends-on-data",
-        site=CHUNK.site,
-        anchor=CHUNK.anchor,
         original=FAILS,
         failure=Failure("dde", Observation("export", EXPLICIT, "fail"), "Eq(u0, 0)"),
     )

@@ -112,10 +112,8 @@ class Database:
             if newest is None or recurs(newest.state, newest.fixed_in, sighting.torch):
                 finding = Finding(
                     id=id_of(key, last + 1),
-                    kind=signature.kind,
+                    signature=signature,
                     cause=sighting.cause,
-                    site=signature.site,
-                    anchor=signature.anchor,
                     original=sighting.program,
                     failure=slim(sighting.failure),
                 )

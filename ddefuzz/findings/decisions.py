@@ -125,7 +125,7 @@ def _reversed(finding: Finding, group: Iterable[HistoryEntry], by: By) -> Findin
             fields["links"] = tuple(sorted({*others, *filter(None, [entry.before])}))
         elif entry.field in get_args(Field):
             fields[entry.field] = _value(entry.field, entry.before)
-    identity = {name: getattr(finding, name) for name in ("id", "kind", "cause", "site", "anchor")}
+    identity = {name: getattr(finding, name) for name in ("id", "signature", "cause")}
     try:
         msgspec.convert({**identity, **fields}, Finding)
     except msgspec.ValidationError as error:

@@ -183,7 +183,7 @@ Priority: TypeAlias = Literal["", "high", "medium", "low"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All data on one signature.
+    """All data on one signature, which is the identity of the finding.
 
     `failure` is the first failure with its raw frames, without its guards and graph, so that later rules can classify
     it again. `minimal`, `steps` and `attempts` are None until the finding is minimized. `shown` is the failure of the
@@ -197,10 +197,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     id: str
-    kind: Kind
+    signature: Signature
     cause: Cause
-    site: Site
-    anchor: str
     given_title: str = ""
     state: State = "new"
     duplicate_of: str | None = None
@@ -230,9 +228,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             checked_date(self.expires)
 
     @property
-    def signature(self) -> Signature:
-        """The signature that classification made. It is the identity of the finding."""
-        return Signature(self.kind, self.site, self.anchor)
+    def kind(self) -> Kind:
+        """The kind of failure."""
+        return self.signature.kind
+
+    @property
+    def site(self) -> Site:
+        """The code that evaluated the guard, or is blamed."""
+        return self.signature.site
+
+    @property
+    def anchor(self) -> str:
+        """What the code there is."""
+        return self.signature.anchor
 
     @property
     def title(self) -> str:

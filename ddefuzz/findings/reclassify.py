@@ -160,9 +160,7 @@ def _as_it_is_now(home: _Home, when: datetime) -> Finding:
     return msgspec.structs.replace(
         old,
         id=home.id,
-        kind=home.signature.kind,
-        site=home.signature.site,
-        anchor=home.signature.anchor,
+        signature=home.signature,
         history=old.history + history,
         former=(*old.former, old.id) if renamed else old.former,
         # The confirmation was for the old signature. Only a stored failure shows the new one.
@@ -202,10 +200,8 @@ def _parts(
             target,
             Finding(
                 id=target,
-                kind=signatures[target].kind,
+                signature=signatures[target],
                 cause="unclassified",
-                site=signatures[target].site,
-                anchor=signatures[target].anchor,
                 occurrences=occurrences,
                 original=whole.original if target == first else None,
                 failure=whole.failure if target == first or earliest is None else earliest.observed,

@@ -22,7 +22,7 @@ import tomli_w
 
 import ddefuzz
 from ddefuzz.classify.failure import Failure
-from ddefuzz.classify.signature import Cause
+from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.errors import InputError
 from ddefuzz.files import MAX_OCCURRENCES, check_folder, is_there, read_bytes, read_toml, remove_abandoned, write_files
 from ddefuzz.findings.codec import PackedError, packed, unpacked
@@ -75,6 +75,8 @@ class KnownFinding(msgspec.Struct, frozen=True):
 
 ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
 """The ids of findings: a kind, a part of a hash, and the number of a finding that came back (`ids.id_of`)."""
+
+_SIGNATURE = Signature.__struct_fields__
 
 _APART = ("attempts", "occurrences", "failure", "shown")
 
@@ -155,6 +157,7 @@ def _fields(finding: Finding) -> dict[str, Any]:
     fields["history"] = [
         {key: value for key, value in one.items() if (key, value) != ("why", "")} for one in fields["history"]
     ]
+    fields |= fields.pop("signature")
     head = {name: fields.pop(name) for name in ("id", "kind", "cause", "site", "anchor")}
     given = {"given_title": fields.pop("given_title") or None}
     shown: dict[str, Any] = {name: getattr(finding, name) for name in _FOR_READERS}
@@ -221,13 +224,15 @@ def read_finding(place: Path) -> Finding:
         raise InputError(f"{path}: found the title {title!r}, expected text")
     observed = _read_observed(place / OBSERVED)
     programs = {"minimal": _read_program(place / MINIMAL), "original": _read_program(place / ORIGINAL)}
-    site = fields.get("site")
-    if isinstance(site, dict):
-        fields["site"] = {"module": None, "function": None, **site}
+    if "signature" in fields:
+        raise InputError(f"{path}: found the key 'signature', expected {', '.join(_SIGNATURE)}")
+    signature = {name: fields.pop(name) for name in _SIGNATURE if name in fields}
+    if isinstance(site := signature.get("site"), dict):
+        signature["site"] = {"module": None, "function": None, **site}
     try:
-        read: Finding = msgspec.convert({**fields, **programs}, Finding)
+        read: Finding = msgspec.convert({**fields, **programs, "signature": signature}, Finding)
     except msgspec.MsgspecError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {str(error).replace('$.signature', '$')}") from error
     finding = normalized(msgspec.structs.replace(read, **{name: getattr(observed, name) for name in _APART}))
     if len({seen.place for seen in finding.occurrences}) < len(finding.occurrences):
         raise InputError(

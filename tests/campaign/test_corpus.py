@@ -43,10 +43,8 @@ def test_what_is_fixed_in_this_torch_has_to_pass(
 ) -> None:
     finding = Finding(
         id=CHUNK.key,
-        kind=CHUNK.kind,
+        signature=CHUNK,
         cause="result-depends-on-data",
-        site=CHUNK.site,
-        anchor=CHUNK.anchor,
         state=state,
         fixed_in=fixed_in,
         failure=failure_of(CHUNK),

@@ -38,10 +38,8 @@ SHOWN = Failure(
 SITE = Site("C++", None, "at::native::chunk")
 FINDING = Finding(
     id=Signature("dde", SITE, "guard_bool operator==").key,
-    kind="dde",
+    signature=Signature("dde", SITE, "guard_bool operator=="),
     cause="avoidable",
-    site=SITE,
-    anchor="guard_bool operator==",
     original="original",
     minimal="old",
     steps=1,
@@ -161,7 +159,9 @@ def test_a_hang_is_not_tried_again(tmp_path: Path) -> None:
 
 def test_what_ends_a_worker_or_has_no_program_is_left_out() -> None:
     assert can_be_minimized(FINDING)
-    assert not can_be_minimized(msgspec.structs.replace(FINDING, kind="crash"))
+    assert not can_be_minimized(
+        msgspec.structs.replace(FINDING, signature=msgspec.structs.replace(FINDING.signature, kind="crash"))
+    )
     assert not can_be_minimized(msgspec.structs.replace(FINDING, minimal=None, original=None))
     assert not can_be_minimized(msgspec.structs.replace(FINDING, failure=None))
     assert can_be_minimized(msgspec.structs.replace(FINDING, minimal=None))

@@ -190,7 +190,8 @@ def write_folder(folder: Path, document: dict[str, Any]) -> None:
     """The document as a folder of a finding, whatever is in it."""
     place = folder / folder_name(document["id"])
     place.mkdir(parents=True, exist_ok=True)
-    named = {name: value for name, value in document.items() if name not in {*APART, "minimal", "original"}}
+    flat = {**document, **document["signature"]}
+    named = {name: value for name, value in flat.items() if name not in {*APART, "minimal", "original", "signature"}}
     (place / FINDING).write_text(tomli_w.dumps(_without_none({"schema": SCHEMA, **named})), newline="")
     observed = {"schema": "ddefuzz.observed/1", **{name: document[name] for name in sorted(APART)}}
     (place / OBSERVED).write_bytes(gzip.compress(json.dumps(observed).encode(), 1))

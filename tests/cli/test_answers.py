@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from ddefuzz.answers.guard import GuardResult, Refused, TriedPatch, TriedPatches
 from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
 from ddefuzz.answers.patch import Patch
-from ddefuzz.classify.signature import Cause, Site, Verdict
+from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.cli.answers import command
 from ddefuzz.cli.answers_page import Answered, answers_page
 from ddefuzz.cli.answers_page import document as as_document
@@ -114,7 +114,7 @@ def test_a_patch_is_printed_with_its_results() -> None:
 def test_a_finding_keeps_and_shows_its_experiment() -> None:
     patch = PatchEvidence("guard_or_false", "guard_or_false(n == 0)", Score(agree=2, same=2), Score())
     kept = Answers("guard_or_false here", "aot", "2.13.0+cpu", 2, RIGHT, patch)
-    finding = Finding(id="dde-1", kind="dde", cause="avoidable", site=SITE, anchor="guard_bool", answers=kept)
+    finding = Finding(id="dde-1", signature=Signature("dde", SITE, "guard_bool"), cause="avoidable", answers=kept)
     page = show_page(finding, Page(100))
     assert "what would fix it" in page
     assert "verdict: guard_or_false here (2 programs in aot, torch 2.13.0+cpu)" in page
@@ -131,7 +131,7 @@ def test_targets_or_all(args: tuple[str, ...]) -> None:
 
 
 def kept(number: int, found: Answers | None, *, cause: Cause = "avoidable") -> Finding:
-    return Finding(id=f"dde-{number}", kind="dde", cause=cause, site=SITE, anchor="a | b", answers=found)
+    return Finding(id=f"dde-{number}", signature=Signature("dde", SITE, "a | b"), cause=cause, answers=found)
 
 
 def patched(agree: int, differ: int = 0) -> Answers:

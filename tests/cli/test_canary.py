@@ -94,9 +94,9 @@ def small(finding: Finding) -> dict[str, Any]:
 
 def with_id(document: dict[str, Any], number: int) -> dict[str, Any]:
     """The document with the id of its signature, as an attacker writes it."""
-    site = document["site"]
-    site = Site(site["language"], site.get("module"), site.get("function"))
-    return {**document, "id": id_of(Signature(document["kind"], site, document["anchor"]).key, number)}
+    signature = document["signature"]
+    site = Site(signature["site"]["language"], signature["site"].get("module"), signature["site"].get("function"))
+    return {**document, "id": id_of(Signature(signature["kind"], site, signature["anchor"]).key, number)}
 
 
 def hostile(document: dict[str, Any], field: Field, text: str, number: int = 1) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from ddefuzz.cli.sweep_document import html_page, markdown_page
 from ddefuzz.cli.sweep_page import census_page
 from ddefuzz.cli.sweep_report import sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
-from ddefuzz.findings.model import Finding, Note, as_document
+from ddefuzz.findings.model import Finding, Note, as_document, summary_of
 from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
@@ -89,7 +89,13 @@ def findings(text: str) -> list[Finding]:
     return [
         msgspec.structs.replace(infected(WHOLE, text), minimal=program, original=program),
         msgspec.structs.replace(
-            infected(msgspec.structs.replace(WHOLE, site=site), text, PROGRAMS), given_title="", links=()
+            infected(
+                msgspec.structs.replace(WHOLE, signature=msgspec.structs.replace(WHOLE.signature, site=site)),
+                text,
+                PROGRAMS,
+            ),
+            given_title="",
+            links=(),
         ),
     ]
 
@@ -98,7 +104,9 @@ def of_findings(text: str) -> Mapping[str, Writer]:
     """`findings list`, `findings show` and `report`."""
     found = findings(text)
     return {
-        "text": lambda page: list_page(found, page, filters=text) + "".join(show_page(one, page) for one in found),
+        "text": lambda page: (
+            list_page(list(map(summary_of, found)), page, filters=text) + "".join(show_page(one, page) for one in found)
+        ),
         **writers_of(findings_report(found, text, frozenset({found[1].id}))),
     }
 

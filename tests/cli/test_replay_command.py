@@ -29,10 +29,8 @@ ESCAPE = "\x1b[2J"
 
 KNOWN = Finding(
     id=id_of(ROLL.key, 1),
-    kind=ROLL.kind,
+    signature=ROLL,
     cause="avoidable",
-    site=ROLL.site,
-    anchor=ROLL.anchor,
     failure=failure_of(ROLL),
     original=OTHER_PROGRAM,
     minimal=OTHER_PROGRAM,

@@ -29,10 +29,8 @@ SAYS = {"torch": "3.0", "stage": "export", "expected": {"function": "roll"}, "se
 def finding_of(signature: Signature) -> Finding:
     return Finding(
         id=id_of(signature.key, 1),
-        kind=signature.kind,
+        signature=signature,
         cause="avoidable",
-        site=signature.site,
-        anchor=signature.anchor,
         failure=failure_of(signature),
         original=PROGRAM,
     )
@@ -102,7 +100,9 @@ CALLING = f"print({call_script.CALLING!r}, file=sys.stderr, flush=True); "
 def test_a_script_without_a_verdict(body: str, kind: str, status: str, reason: str, tmp_path: Path) -> None:
     called = Observation("export", EXPLICIT, "crash", calls=(Call("0", Ended(), Ended("SIGSEGV")),))
     failure = Failure(kind, called, "", "0") if "call" in kind else FINDINGS[0].failure
-    finding = msgspec.structs.replace(FINDINGS[0], kind=kind, failure=failure)
+    finding = msgspec.structs.replace(
+        FINDINGS[0], signature=msgspec.structs.replace(FINDINGS[0].signature, kind=kind), failure=failure
+    )
     (result,) = run_scripts([finding], interpreter(tmp_path, body), 1, lambda _: None, seconds=1.0)
     assert (result.status, result.reason) == (status, reason)
 

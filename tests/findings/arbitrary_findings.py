@@ -130,10 +130,8 @@ def findings(draw: st.DrawFn, signatures: tuple[Signature, ...] = (CHUNK, ROLL),
     return normalized(
         Finding(
             id=id_of(one.key, draw(st.integers(1, sequences))),
-            kind=one.kind,
+            signature=one,
             cause=draw(st.sampled_from(get_args(Cause))),
-            site=one.site,
-            anchor=one.anchor,
             given_title=draw(st.just("") | text),
             state=draw(states),
             owner=draw(st.just("") | text),

@@ -65,8 +65,7 @@ def test_every_change_of_state_can_be_undone(finding: Finding) -> None:
 
 def test_a_value_that_is_none_does_not_come_back() -> None:
     entry = HistoryEntry(stamp(START), "ada", "state", "unheard-of", "new")
-    site = {"kind": CHUNK.kind, "site": CHUNK.site, "anchor": CHUNK.anchor}
-    finding = Finding(id=CHUNK.key, cause="avoidable", history=(entry,), **site)  # type: ignore[arg-type]
+    finding = Finding(id=CHUNK.key, signature=CHUNK, cause="avoidable", history=(entry,))
     with pytest.raises(InputError, match="Invalid enum value 'unheard-of'"):
         undo(finding, by(0))
 

@@ -43,10 +43,8 @@ def finding(signature: Signature, expression: str, **fields: object) -> Finding:
     seen = Occurrence("2.13.0", "export", "explicit", "torch.f", "fails", 2, stamp(START), stamp(START), failure)
     one = Finding(
         id=signature.key,
-        kind=signature.kind,
+        signature=signature,
         cause="avoidable",
-        site=signature.site,
-        anchor=signature.anchor,
         original=PROGRAM,
         failure=failure,
         occurrences=(seen,),

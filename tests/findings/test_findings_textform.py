@@ -31,10 +31,8 @@ def finding(signature: object = CHUNK) -> Finding:
     one = CHUNK if signature == CHUNK else ROLL
     return Finding(
         id=one.key,
-        kind=one.kind,
+        signature=one,
         cause="avoidable",
-        site=one.site,
-        anchor=one.anchor,
         original=PROGRAM,
         minimal=PROGRAM,
         steps=1,

@@ -67,9 +67,7 @@ def finding(kind: str, call: Call, text: str = SCALED, stage: Stage = "aot", **f
     site = Site("Python", "torch/_refs/__init__.py", "cat")
     failure = Failure(kind, Observation(stage, EXPLICIT, "ok", calls=(call,)), "evidence", call.size, **fields)
     signature = Signature(kind, site, "anchor")
-    return Finding(
-        id=signature.key, kind=kind, cause="wrong-capture", site=site, anchor="anchor", failure=failure, original=text
-    )
+    return Finding(id=signature.key, signature=signature, cause="wrong-capture", failure=failure, original=text)
 
 
 KINDS = {

@@ -21,10 +21,8 @@ def program(x: Float32[Tensor, "u0=3 u1=4 u0=3"], y: Int64[Tensor, "u0=3"]):
 
 FINDING = Finding(
     id=f"{CHUNK.key}",
-    kind=CHUNK.kind,
+    signature=CHUNK,
     cause="avoidable",
-    site=CHUNK.site,
-    anchor=CHUNK.anchor,
     failure=failure_of(CHUNK),
     original=TIED,
 )

@@ -33,7 +33,7 @@ def of_kind(kind: str) -> Finding:
     found = finding("dde-0281d59a74" if kind == "regressed" else "missing-assertion-1188ac506b")
     assert found.evidence is not None
     evidence = msgspec.structs.replace(found.evidence, kind=kind)
-    return msgspec.structs.replace(found, kind=kind, shown=evidence)
+    return msgspec.structs.replace(found, signature=msgspec.structs.replace(found.signature, kind=kind), shown=evidence)
 
 
 GOLDEN = Path(__file__).parent / "golden"
