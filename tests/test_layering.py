@@ -18,9 +18,9 @@ ALLOWED = {
     "keys": "program instrument",
     "generate": "program ops instrument",
     "execute": "program ops instrument keys",
-    "export_time": "instrument execute oracles",
     "classify": "program instrument execute",
     "oracles": "program ops instrument keys execute classify",
+    "export_time": "instrument execute oracles",
     "artifacts": "instrument execute classify oracles",
     "coverage": "instrument execute classify",
     "minimize": "program ops execute",
@@ -35,14 +35,10 @@ ALLOWED = {
     ),
     "sweep": "program ops instrument generate execute classify oracles artifacts coverage findings campaign",
     "web": "execute classify oracles coverage findings repro show versions campaign sweep",
-    "bench": (
-        "program ops instrument keys generate execute export_time classify oracles artifacts coverage answers "
-        "findings campaign sweep web"
-    ),
     "pytest_plugin": "execute oracles campaign",
     "cli": (
-        "program ops instrument keys generate execute export_time classify oracles artifacts coverage "
-        "answers findings repro show checking versions campaign sweep web bench"
+        "program ops instrument keys generate execute classify oracles artifacts coverage answers findings "
+        "repro show checking versions campaign sweep web"
     ),
 }
 """What each package imports from. Modules beside the packages (`errors`, `files` …) are for all.

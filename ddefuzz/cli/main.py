@@ -52,7 +52,6 @@ PANELS = {
     },
     "ddefuzz itself": {
         "doctor": "Check this installation: torch's private names, the workers, the classification, the database.",
-        "bench": "Measure ddefuzz itself.",
     },
 }
 """The subcommands with their help lines, by the group in which `ddefuzz --help` shows them. The subcommand is `command`
@@ -129,13 +128,13 @@ def cli() -> None:
     """
 
 
-def main() -> None:
-    """Run the command line. An error prints one line on stderr and sets the exit code."""
+def main(command: click.Command = cli, name: str = "ddefuzz") -> None:
+    """Run a command line. An error prints one line on stderr and sets the exit code."""
     internal.hiding[:] = [_without_passwords]
     try:
         check_streams()
         with ends_by_exception():
-            sys.exit(cli.main(prog_name="ddefuzz", standalone_mode=False))
+            sys.exit(command.main(prog_name=name, standalone_mode=False))
     except (click.Abort, KeyboardInterrupt) as error:
         # Click makes an Abort of a KeyboardInterrupt.
         said, code = said_of(error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error)

@@ -1,25 +1,29 @@
-"""What `bench compile` lists, from records made by hand; and a planted lowering that falls back for unbacked sizes."""
+"""What `ci/bench compile` lists, from records made by hand; and a planted lowering that falls back."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from ddefuzz.bench.compile_model import (
+from ci.bench.compile import (
     CompileBench,
     CompileTask,
     Lowered,
-    Row,
+    ProgramCost,
     SizeKind,
     Timed,
+    document,
     run_compile,
+    view,
     worse_of,
 )
-from ddefuzz.bench.compile_programs import PROGRAMS
-from ddefuzz.bench.compile_run import subjects_of
-from ddefuzz.cli.bench_compile import compile_markdown, compile_text, document
+from ci.bench.compile_programs import PROGRAMS
+from ci.bench.compile_run import subjects_of
+from ddefuzz.show.markdown import markdown
+from tests.bench.typed_bench import text_of
 from tests.oracles.planted_lowering import falling_back
 
 GUARD = "torch/_inductor/lowering.py:7723 sort_stable: u0 < 32767 taken as False"
@@ -29,15 +33,15 @@ def lowered(**fields: Any) -> Lowered:
     return Lowered(**{"nodes": 3, "generated": {"cpp_fused_add": 1}, **fields})
 
 
-def row(unbacked: Lowered, backed: Lowered, times: tuple[float, ...] = ()) -> Row:
+def row(unbacked: Lowered, backed: Lowered, times: tuple[float, ...] = ()) -> ProgramCost:
     of: tuple[SizeKind, SizeKind] = ("unbacked", "backed")
     timed = [Timed(of[0], "inductor", 1.0, times), Timed(of[1], "inductor", 1.0, tuple(10.0 for _ in times))]
-    return Row(
+    return ProgramCost(
         "sort", tuple(5.0 for _ in times), tuple(timed) if times else (), dict(zip(of, (unbacked, backed), strict=True))
     )
 
 
-def kinds(one: Row) -> list[str]:
+def kinds(one: ProgramCost) -> list[str]:
     return [worse.kind for worse in worse_of(one)]
 
 
@@ -84,16 +88,17 @@ def test_the_pages_have_ratios_and_what_is_listed() -> None:
     one = row(
         lowered(generated={}, fallback={"torch.ops.aten.sort.stable": 2}, guards=(GUARD,)), lowered(), (20.0,) * 4
     )
-    found = CompileBench("2.13.0", "2026-01-31", "ddefuzz bench compile", 4, (one, Row("x", lost="crash: SIGKILL")),
-                         tuple(worse_of(one)))  # fmt: skip
-    said = compile_text(found)
+    lost = ProgramCost("x", lost="crash: SIGKILL")
+    command = "python ci/bench compile"
+    found = CompileBench("2.13.0", "2026-01-31", command, 4, (one, lost), tuple(worse_of(one)))
+    said = text_of(list(view(found)))
     assert "2.00 (2.00 to 2.00)" in said
-    assert f"    {GUARD}" in said
-    assert "not measured: x: crash: SIGKILL" in said
-    page = compile_markdown(found)
-    assert "| sort | 5 | 20 | 10 | - | 2.00 (2.00 to 2.00) | - |" in page
-    assert "- **sort** falls-back: calls torch.ops.aten.sort.stable" in page
-    read = json.loads(document(found))
+    assert GUARD in said
+    assert "x: crash: SIGKILL" in said
+    page = markdown(view(found))
+    assert "| sort | 5 | 20 | 10 | \\- | 2.00 (2.00 to 2.00) | \\- |" in page
+    assert "sort** falls-back: calls torch.ops.aten.sort.stable" in page
+    read = json.loads(msgspec.json.encode(document(found)))
     assert read["rows"][0]["ratios"]["inductor"] == {"backed": 2.0, "static": None}
     assert read["schema"] == "ddefuzz.bench.compile/1"
 

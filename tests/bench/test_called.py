@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.bench.called import Programs, effect_of, show_called
-from ddefuzz.bench.planted import Planted
-from ddefuzz.bench.reachers import Reacher
+from ci.bench.called import Programs, effect_of, show_called
+from ci.bench.planted import Planted
+from ci.bench.survey import Reacher
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
@@ -21,7 +21,7 @@ from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Run,
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Place
 from ddefuzz.oracles.program import Trial, Tried
-from tests.cli.test_cli_typed import typed
+from tests.bench.typed_bench import typed
 
 REFS = Place("Python", "torch/_refs/__init__.py", 40)
 SAME = Call("2", Ended(), Ended(), "same")
@@ -190,7 +190,7 @@ def program(x: Int64[Tensor, "3"]):
         known = SiteRecord("Python", place.file, place.line, "", "", {"False": 1}, example=text, stage="aot")
         database.add_sites("2.13.0", [known])
     words = ("--oracle", "specialization", "--sites", "1", "--budget", "1x", "-j", "1", "--stage", "aot", "--db", url)
-    done = typed("bench", "recall", *words, "--format", "json", folder=tmp_path)
+    done = typed("recall", *words, "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["records"]
     assert list(found)[-5:] == ["planted", "equivalent", "changing", "found", "exact"]

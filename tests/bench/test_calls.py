@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.bench.calls import CallingCost
-from ddefuzz.bench.captured import shares_of
+from ci.bench.calls import CallingCost, view
+from ci.bench.generation import shares_of
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome
-from ddefuzz.cli.bench_calls import calls_text
 from ddefuzz.execute.protocol import Stage
-from tests.cli.test_cli_typed import typed
+from tests.bench.typed_bench import text_of, typed
 
 
 def ended(index: int, **outcomes: str) -> CaseResult:
@@ -34,24 +33,25 @@ def test_the_ratios_are_over_all_stages() -> None:
     seconds = {"capture": alone, "agreement": agreement, "all": called}
     healthy = {"capture": 2.0, "agreement": 2.0, "all": 2.5}
     cost = CallingCost("2.13.0", "captures", 0, 5, 3, 1, seconds, healthy)
-    assert calls_text(cost).splitlines()[1:] == [
-        "    1.12  CPU seconds with calls and agreement over capture alone (target ≤ 1.5)",
-        "    1.50  CPU seconds with calls and all oracles over capture alone",
-        "    1.25  the same without the 1 capture for which a failure was reported and its site was looked for",
-        "    2.00  aot, all oracles: 2.0 / 1.0",
-        "    1.33  export, all oracles: 4.0 / 3.0",
+    lines = [line.strip().split("  ", 1) for line in text_of(list(view(cost))).splitlines()]
+    assert [[cell.strip() for cell in line] for line in lines if len(line) == 2 and "." in line[0]] == [
+        ["1.12", "CPU seconds with calls and agreement over capture alone (target ≤ 1.5)"],
+        ["1.50", "CPU seconds with calls and all oracles over capture alone"],
+        ["1.25", "the same without the 1 capture for which a failure was reported and its site was looked for"],
+        ["2.00", "aot, all oracles: 2.0 / 1.0"],
+        ["1.33", "export, all oracles: 4.0 / 3.0"],
     ]
 
 
 @pytest.mark.slow
 def test_calls_and_captures_as_typed(tmp_path: Path) -> None:
-    done = typed("bench", "calls", "--draws", "1", "--format", "json", folder=tmp_path)
+    done = typed("calls", "--draws", "1", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["schema"], found["profile"], found["draws"]) == ("ddefuzz.bench.calls/2", "captures", 1)
     assert found["ratios"]["capture"] == 1
     assert found["ratios"]["all"] > 0
-    done = typed("bench", "generation", "--draws", "2", "--captures", "1", "--format", "json", folder=tmp_path)
+    done = typed("generation", "--draws", "2", "--captures", "1", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (generation,) = json.loads(done.stdout)
     captured = generation["captured"]

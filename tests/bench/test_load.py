@@ -6,20 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from ddefuzz.bench import load
-from ddefuzz.cli.bench_load import command
+from ci.bench import load
+from ci.bench.command import Session
+from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.findings.database import Database
+from tests.bench.typed_bench import invoked
 
 pytestmark = pytest.mark.slow
 
 
 def run(*words: str, code: int = 0) -> str:
-    ended = CliRunner().invoke(command, ["--sightings", "60", "--shards", "3", *words], catch_exceptions=False)
-    assert ended.exit_code == code
-    return ended.stdout
+    return invoked("load", "--sightings", "60", "--shards", "3", *words, code=code)
 
 
 def test_each_sighting_is_a_record_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +38,8 @@ def test_a_lost_sighting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_shard_has_its_part(tmp_path: Path) -> None:
-    cost = load.measure(10, 2, tmp_path, lambda _line: None)
+    cost = load.run(Session(LiveLine("measuring"), tmp_path), 10, 2).record
+    assert isinstance(cost, load.LoadCost)
     with Database.open(f"sqlite:///{tmp_path / 'shard1.db'}") as database:
         assert sorted(one.site.function or "" for one in database.findings()) == [
             f"at::native::f{number}" for number in (1, 3, 5, 7, 9)

@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.bench.curves import compare
-from ddefuzz.bench.peers import Command, opinfo_command, parse_command, run_command
-from ddefuzz.cli.bench_peers import peers_page
-from ddefuzz.cli.output import Page
+from ci.bench.peers import OPINFO, Command, compare, parse_command, run_command, view
 from ddefuzz.errors import InputError
-from tests.cli.test_cli_typed import typed
+from tests.bench.typed_bench import text_of, typed
 
 FOREVER = """\
 import sys
-import ddefuzz.bench.outside
+import ddefuzz.coverage.outside
 import torch
 from torch._dynamo.decorators import mark_unbacked
 
@@ -46,9 +43,7 @@ def test_a_command_is_a_name_and_words() -> None:
 
 
 def test_the_opinfo_sweep_is_there() -> None:
-    command = opinfo_command()
-    assert command is not None
-    assert command.words[-2:] == ("--seed", "{seed}")
+    assert OPINFO.is_file()
 
 
 @pytest.mark.slow
@@ -69,7 +64,7 @@ def test_what_a_signal_ended_is_said(tmp_path: Path) -> None:
     curve = run_command(command, 60.0, 7, tmp_path, lambda: False)
     assert curve is not None
     assert curve.killed == "SIGSEGV (Segmentation fault)"
-    shown = peers_page(compare(60.0, [curve]), Page(width=80, color=False))
+    shown = text_of(list(view(compare(60.0, [curve]))))
     assert "fuzzer, seed 7: SIGSEGV (Segmentation fault) ended it after" in shown
 
 
@@ -80,11 +75,11 @@ def test_a_command_is_stopped_when_the_user_wants_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
     for text, said in (
-        ("none=true", "found no line of the hook's, expected a command that imports ddefuzz.bench.outside"),
+        ("none=true", "found no line of the hook's, expected a command that imports ddefuzz.coverage.outside"),
         ("none=no-such-program", "found 'no-such-program', expected a program to run"),
         ("guided=true", "found the name 'guided'"),
     ):
-        done = typed("bench", "peers", "--budget", "1cpu", "--command", text, folder=tmp_path)
+        done = typed("peers", "--budget", "1cpu", "--command", text, folder=tmp_path)
         assert done.returncode == 2
         assert said in done.stderr.splitlines()[-1]
 
@@ -92,7 +87,7 @@ def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_peers_as_typed(tmp_path: Path) -> None:
     words = ("--budget", "8cpu", "--seeds", "1", "-j", "1", "--output", "json=peers.json")
-    done = typed("bench", "peers", *words, folder=tmp_path)
+    done = typed("peers", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "peers.json").read_text())
     assert found["schema"] == "ddefuzz.bench.peers/1"

@@ -8,10 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.bench.kept import Judged, Kept
-from ddefuzz.bench.planted import Planted, draw
-from ddefuzz.bench.reachers import Maker, Reacher, Reachers, Survey
-from ddefuzz.bench.recall import examples_of, judge_fault, ninetieth, show
+from ci.bench.planted import Planted, draw
+from ci.bench.recall import examples_of, judge_fault, ninetieth, show
+from ci.bench.survey import Judged, Maker, Reacher, Reachers, RecallFolder, Survey
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.coverage.ledger import SiteRecord
@@ -21,7 +20,7 @@ from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, S
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Answer, Fault, Frame, Place, Raised
 from ddefuzz.oracles.program import Trial, Tried
-from tests.cli.test_cli_typed import typed
+from tests.bench.typed_bench import typed
 
 REFS = Place("Python", "torch/_refs/__init__.py", 4026)
 EXPAND = Place("C++", "aten/src/ATen/ExpandUtils.cpp", 34)
@@ -143,7 +142,7 @@ def survey(*found: Reacher) -> Survey:
 
 
 def test_a_folder_keeps_the_campaign_and_the_judged_faults(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
+    kept = RecallFolder(tmp_path)
     assert (kept.survey(), kept.makers()) == (None, None)
     cases, makers = survey(reacher("aot", called=True)), (Maker(VIEW, "aot", (REFS,)),)
     kept.save_survey(cases)
@@ -153,10 +152,10 @@ def test_a_folder_keeps_the_campaign_and_the_judged_faults(tmp_path: Path) -> No
     kept.add(msgspec.structs.replace(one, fault=result))
     with (tmp_path / "faults.jsonl").open("a") as file:
         file.write('{"oracle": "cap')  # cut short
-    again = Kept(tmp_path)
+    again = RecallFolder(tmp_path)
     assert (again.survey(), again.makers(), again.judged(one)) == (cases, makers, result)
     again.add(msgspec.structs.replace(one, tries=8))
-    assert Kept(tmp_path).judged(msgspec.structs.replace(one, tries=8)) == one.fault
+    assert RecallFolder(tmp_path).judged(msgspec.structs.replace(one, tries=8)) == one.fault
     assert again.judged(msgspec.structs.replace(one, tries=9)) is None
     assert again.judged(msgspec.structs.replace(one, oracle="agreement")) is None
 
@@ -164,8 +163,8 @@ def test_a_folder_keeps_the_campaign_and_the_judged_faults(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["cases.json", "faults.jsonl"])
 def test_a_folder_with_another_file_is_one_clear_line(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"schema": "other"}\n')
-    with pytest.raises(InputError, match=rf"{name}.*: found .*, expected what `ddefuzz bench recall --keep` wrote"):
-        Kept(tmp_path).survey()
+    with pytest.raises(InputError, match=rf"{name}.*: found .*, expected what `python ci/bench recall --keep` wrote"):
+        RecallFolder(tmp_path).survey()
 
 
 def test_the_program_is_run_where_it_reached_the_site_and_then_elsewhere() -> None:
@@ -224,11 +223,11 @@ def test_recall_as_typed(tmp_path: Path) -> None:
         gone = Place("Python", "torch/_refs/__init__.py", 1)
         database.add_sites("2.13.0", [site(everywhere, function=""), site(gone)])
     words = ("--sites", "2", "--budget", "6x", "-j", "1", "--db", url, "--keep", "kept")
-    done = typed("bench", "recall", *words, "--output", "json=found.json", folder=tmp_path)
+    done = typed("recall", *words, "--output", "json=found.json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads((tmp_path / "found.json").read_text())
     (found,) = document["records"]
-    again = typed("bench", "recall", *words, "--format", "json", folder=tmp_path)
+    again = typed("recall", *words, "--format", "json", folder=tmp_path)
     assert json.loads(again.stdout) == document  # from the folder
     assert (document["schema"], found["found"], found["exact"], found["known_sites"]) == (
         "ddefuzz.bench.recall/3",
@@ -243,7 +242,7 @@ def test_recall_as_typed(tmp_path: Path) -> None:
 def test_a_database_without_sites_is_one_clear_line(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/empty.db"
     Database.open(url).close()
-    done = typed("bench", "recall", "--db", url, folder=tmp_path)
+    done = typed("recall", "--db", url, folder=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "expected a database with sites" in done.stderr
 

@@ -19,7 +19,6 @@ from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
 SUBCOMMANDS = {
     "findings": ("list", "show", "set", "note", "dup", "undup", "link", "undo", "export", "import", "merge"),
-    "bench": ("calls", "check", "export-time", "generation", "keys", "peers", "recall", "recompiles", "throughput"),
 }
 PAGES = [[], *([name] for name in COMMANDS), *([name, sub] for name, subs in SUBCOMMANDS.items() for sub in subs)]
 
@@ -86,9 +85,7 @@ def test_a_command_says_of_itself_what_the_table_says(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help"], ["bench", "--help"], ["check", "--help"], ["findings", "list"]]
-)
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["check", "--help"], ["findings", "list"]])
 def test_what_only_reads_does_not_import_torch(words: list[str], url: str, tmp_path: Path) -> None:
     code = f"""import sys
 try:

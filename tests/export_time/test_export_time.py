@@ -10,9 +10,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.cli.bench_export_time import SCHEMA, command
-from ddefuzz.cli.export_time_page import export_time_markdown, export_time_page
-from ddefuzz.cli.output import Page
+from ci.bench.command import group
+from ci.bench.export_time import SCHEMA, view
 from ddefuzz.errors import InputError
 from ddefuzz.export_time.measure import measured
 from ddefuzz.export_time.model import KNOBS, WORKLOADS, Point, Profiled, growth, hottest_of, longest, series_of
@@ -20,6 +19,7 @@ from ddefuzz.export_time.sampled import sampled, speedscope
 from ddefuzz.export_time.workloads import MAKE
 from ddefuzz.instrument.counting import pattern
 from ddefuzz.oracles.growth import STEEP
+from ddefuzz.show.markdown import markdown
 from tests.export_time.planted import quadratic
 
 
@@ -90,23 +90,13 @@ def test_the_form_of_a_question(expression: str, expected: str) -> None:
     assert pattern(expression) == expected
 
 
-def test_the_page_has_ratios_to_the_default() -> None:
-    series = [
-        series_of([point(n, 3 * n, name, seconds) for n in (5, 10, 20)])
-        for name, seconds in (("default", 2.0), ("guard-free-2", 1.0))
-    ]
-    page = export_time_page(series, Page(100))
-    assert "0.50 x default: another graph" in page
-    assert max(map(len, page.splitlines())) <= 100
-
-
 def test_the_document_has_counts_questions_ratios_and_hot_functions() -> None:
     series = [
         series_of([point(n, 3 * n, name, seconds) for n in (5, 10, 20)])
         for name, seconds in (("default", 2.0), ("guard-free-2", 1.0))
     ]
-    text = export_time_markdown(series, {"cat n=20": {"torch/fx/graph.py:emit": 0.25}})
-    assert "| cat | 2.13.0 | 20 | 2.00 | 0.00 (0.00 to 0.00) | 60 | 1.00 (1.00 to 1.00) | 50% | 300 | - | yes |" in text
+    text = markdown(view(series, {"cat n=20": {"torch/fx/graph.py:emit": 0.25}}))
+    assert "| cat | 2.13.0 | 20 | 2.00 | 0.00 (0.00 to 0.00) | 60 | 1.00 (1.00 to 1.00) | 50% | 300 |" in text
     assert "| cat | 2.13.0 | `u >= 0` | 60 | 30 |" in text
     assert "| cat | 2.13.0 | `torch/_refs/__init__.py:cat` | 60 |" in text
     assert "| cat | 2.13.0 | 20 | guard-free-2 | 1.00 | 0.50 | 60 | another graph |" in text
@@ -121,15 +111,15 @@ def test_earlier_runs_are_shown_together(tmp_path: Path) -> None:
         files.append(tmp_path / f"{version}.json")
         files[-1].write_bytes(msgspec.json.encode(document))
     options = [part for file in files for part in ("--from", str(file))]
-    shown = CliRunner().invoke(command, [*options, "--format", "json"], catch_exceptions=False)
+    shown = CliRunner().invoke(group, ["export-time", *options, "--format", "json"], catch_exceptions=False)
     assert shown.exit_code == 0
     assert msgspec.json.decode(shown.stdout)["torch"] == "2.13.0, 2.15.0"
-    drawn = CliRunner().invoke(command, [*options, "--format", "svg"], catch_exceptions=False).stdout
+    drawn = CliRunner().invoke(group, ["export-time", *options, "--format", "svg"], catch_exceptions=False).stdout
     assert drawn.startswith("<svg")
     assert "torch 2.15.0" in drawn
     files[0].write_text("{}")
     with pytest.raises(InputError, match=r"2.13.0.json: found Object missing required field"):
-        CliRunner().invoke(command, options, catch_exceptions=False)
+        CliRunner().invoke(group, ["export-time", *options], catch_exceptions=False)
 
 
 SPEEDSCOPE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddefuzz.generate.measure import is_valid
+
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.model import Program
 

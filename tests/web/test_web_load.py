@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from ddefuzz.cli.bench import command
 from ddefuzz.findings.database import Database
+from tests.bench.typed_bench import invoked
 from tests.findings.arbitrary_findings import CHUNK
 from tests.web.served import client_of, form_token
 
@@ -55,8 +54,7 @@ def test_pages_and_decisions_while_a_process_records(database: Database, tmp_pat
 @pytest.mark.slow
 def test_the_bench_compares_many_findings_with_none(database: Database, tmp_path: Path) -> None:
     arguments = ["dashboard", "--db", f"sqlite:///{tmp_path / 'a.db'}", "--findings", "20", "--requests", "1"]
-    ended = CliRunner().invoke(command, [*arguments, "--format", "json"], catch_exceptions=False)
-    document = json.loads(ended.stdout)
+    document = json.loads(invoked(*arguments, "--format", "json"))
     assert (document["schema"], document["findings"]) == ("ddefuzz.bench.dashboard/1", 20)
     assert all(one["milliseconds"] > 0 for one in document["pages"])
     assert len(database.findings()) == 2

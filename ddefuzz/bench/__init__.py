@@ -1,1 +1,0 @@
-"""Measuring ddefuzz: its cost, its recall of planted faults, and its growth compared with other tools."""

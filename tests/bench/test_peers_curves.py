@@ -1,0 +1,90 @@
+"""Growth curves: a common grid of steps, means and intervals over seeds, the table and the chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ci.bench import peers
+from ci.bench.peers import GRID, Curve, Estimate, chart, compare, estimates, reached_by, view
+from ddefuzz.coverage.ledger import SiteCount
+from ddefuzz.coverage.site_lines import Step
+from ddefuzz.errors import InputError
+from ddefuzz.show import chart as charts
+from ddefuzz.show.chart import require_chart, svg
+from tests.bench.typed_bench import text_of
+
+
+def curve(peer: str, seed: int, *points: tuple[float, int, int], spent: float = 10.0) -> Curve:
+    steps = tuple(Step(seconds, SiteCount(fallback, 0, dde, 0)) for seconds, fallback, dde in points)
+    return Curve(peer, seed, "2.13.0", spent, steps)
+
+
+CURVES = (
+    curve("guided", 0, (1.0, 5, 1), (4.0, 20, 3)),
+    curve("guided", 1, (2.0, 10, 2), (6.0, 30, 5), (11.0, 99, 99), spent=12.0),
+    curve("uniform", 0, (1.0, 8, 2), spent=2.0),
+    curve("uniform", 1),
+)
+
+
+@pytest.fixture
+def no_extra(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def import_module(name: str) -> ModuleType:
+        raise ImportError(name)
+
+    monkeypatch.setattr(peers, "import_module", import_module)
+    monkeypatch.setattr(charts, "import_module", import_module)
+    yield
+
+
+def test_a_curve_holds_what_was_reached_until_the_next_step() -> None:
+    steps = CURVES[0].steps
+    assert [reached_by(steps, seconds).fallback for seconds in (0.0, 1.0, 3.9, 4.0, 9.0)] == [0, 5, 5, 20, 20]
+
+
+def test_every_peer_is_a_row_cut_at_the_budget(no_extra: None) -> None:
+    record = compare(10.0, CURVES)
+    assert (record.torch, record.seeds, [peer.name for peer in record.peers]) == (
+        "2.13.0",
+        (0, 1),
+        ["guided", "uniform"],
+    )
+    guided, uniform = record.peers
+    assert (guided.fallback, guided.dde, guided.cpu_seconds) == (Estimate(25.0), Estimate(4.0), 10.0)
+    assert (uniform.fallback, uniform.dde, uniform.cpu_seconds) == (Estimate(4.0), Estimate(1.0), 6.0)
+    assert [len(peer.moments) for peer in record.peers] == [GRID, GRID]
+    assert (guided.moments[0].fallback, guided.moments[-1].cpu_seconds) == (Estimate(0.0), 10.0)
+
+
+def test_the_table_has_no_interval_without_scipy(no_extra: None) -> None:
+    text = text_of(list(view(compare(10.0, CURVES))))
+    assert "torch 2.13.0, 10 CPU seconds a run, 2 seeds" in text
+    assert [line.split() for line in text.splitlines() if line.startswith("guided")] == [
+        ["guided", "29.0", "25.0", "0.0", "4.0", "0.0", "10"]
+    ]
+
+
+def test_an_interval_is_of_the_mean_and_always_the_same() -> None:
+    (one,) = estimates([[20.0], [30.0], [40.0]])
+    assert one.mean == 30.0
+    assert one.low is not None
+    assert one.high is not None
+    assert 20.0 <= one.low < 30.0 < one.high <= 40.0
+    assert estimates([[20.0], [30.0], [40.0]]) == [one]
+    assert estimates([[7.0], [7.0]]) == [Estimate(7.0, 7.0, 7.0)]
+    assert estimates([[7.0]]) == [Estimate(7.0)]
+
+
+def test_a_chart_without_its_packages_says_how_to_get_them(no_extra: None) -> None:
+    with pytest.raises(InputError, match=r"svg: found no vl_convert, expected .* pip install 'ddefuzz\[report\]'"):
+        require_chart()
+
+
+def test_the_chart_names_every_peer() -> None:
+    drawn: Any = svg(chart(compare(10.0, CURVES)))
+    assert drawn.startswith("<svg")
+    assert all(text in drawn for text in ("guided", "uniform", "fallback sites", "DDE call sites", "CPU seconds"))

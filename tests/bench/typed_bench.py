@@ -1,0 +1,42 @@
+"""`python ci/bench`, as typed and in this process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from ci.bench.command import group
+from ddefuzz.errors import EXIT_OK
+from ddefuzz.show.blocks import Block
+from ddefuzz.show.terminal import terminal
+
+BENCH = Path(__file__).parents[2] / "ci" / "bench"
+
+
+def typed(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What `python ci/bench WORDS` does in a folder, at 80 columns."""
+    return subprocess.run(
+        [sys.executable, str(BENCH), *words],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def invoked(*words: str, code: int = EXIT_OK) -> str:
+    """What `python ci/bench WORDS` prints, run in this process."""
+    ended = CliRunner().invoke(group, words, catch_exceptions=False)
+    assert ended.exit_code == code
+    return ended.stdout
+
+
+def text_of(blocks: list[Block]) -> str:
+    """Blocks on a wide terminal."""
+    return terminal(blocks, 200)
