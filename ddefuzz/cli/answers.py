@@ -15,12 +15,12 @@ import rich_click as click
 
 from ddefuzz.answers.experiment import Asked
 from ddefuzz.answers.guard import GuardResult, Runners, SampleRequest, answer_guard, calling, samples
-from ddefuzz.cli.answers_page import Answered, answers_page, document
-from ddefuzz.cli.answers_stored import stored_document, stored_markdown, stored_page
+from ddefuzz.cli.answers_page import Answered, answers_view, document
+from ddefuzz.cli.answers_stored import stored_document, stored_page, stored_view
 from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option, jobs_option
-from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool
@@ -113,12 +113,9 @@ def command(
     if stored:
         with Database.open(db, create=False) as kept:
             findings = [one for one in kept.findings() if one.kind == "dde"]
-        pages: dict[str, Writer] = {
-            "text": partial(stored_page, findings),
-            "json": lambda _page: stored_document(findings),
-            "markdown": lambda _page: stored_markdown(findings),
-        }
-        deliver(pages, format_, outputs)
+        writers = page_writers("Answers for the findings", lambda _page: stored_page(findings))
+        writers["text"] = page_writers("", lambda _page: stored_view(findings))["text"]
+        deliver(writers | {"json": lambda _page: stored_document(findings)}, format_, outputs)
         return
     if "markdown" in (format_, *(name for name, _ in outputs)):
         raise click.UsageError("found the format markdown without --stored, expected both")
@@ -145,8 +142,8 @@ def command(
             said = f"{len(studied)} of {counted(len(chosen), 'program')}: {target.name}: {found.experiment.verdict}"
             live.update(said, is_last=len(studied) == len(chosen))
     done = [studied[place] for place in sorted(studied)]
-    writers: dict[str, Writer] = {"text": partial(answers_page, done), "json": lambda _page: document(done)}
-    deliver(writers, format_, outputs)
+    writers = page_writers("Answers", lambda page: answers_view(done, page.invocation))
+    deliver(writers | {"json": lambda _page: document(done)}, format_, outputs)
 
 
 def _needs_database(names: tuple[str, ...]) -> bool:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from ddefuzz.answers.guard import GuardResult, TriedPatches
-from ddefuzz.answers.model import Answers, Row
+from ddefuzz.answers.model import Answers, PatchEvidence, Tally
+from ddefuzz.answers.model import Row as AnswerRow
 from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Verdict
 from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.show.answers import TITLES, tally_cells
+from ddefuzz.show.blocks import Block, Code, Commands, Heading, Items, Paragraph, Row, Table, counted, table
 
 SCHEMA = "ddefuzz.answers/1"
 
@@ -97,33 +95,32 @@ def _patch(patches: TriedPatches) -> dict[str, Any]:
     }
 
 
-def answers_page(done: Sequence[Answered], page: Page) -> str:
+def answers_view(done: Sequence[Answered], call: Invocation) -> Iterator[Block]:
     """The table of answers of each site, its verdict, its patch, and what to type next."""
-    parts: list[RenderableType] = []
+    if not done:
+        yield Paragraph("no findings of kind dde with a program")
+        return
     for name, result, _ in done:
-        found = result.experiment
-        needs = f" needs {found.expression}" if found.expression else ""
-        parts.append(plain(f"{name}  {found.stage}  {found.site or ''}{needs}"))
-        if found.tallies:
-            parts.append(_table(result, page))
-        parts.append(Text(folded(f"verdict: {verdict(result)}", page.width), style="bold"))
-        parts += [plain(line) for line in _patch_lines(result.patches)]
-        parts.append(Text())
+        experiment = result.experiment
+        needs = f" needs {experiment.expression}" if experiment.expression else ""
+        yield Heading(f"{name}  {experiment.stage}  {experiment.site or ''}{needs}")
+        if experiment.tallies:
+            yield _tallies(experiment.tallies, _details(result))
+        yield Paragraph(f"verdict: {verdict(result)}", "bold")
+        yield from _patch_blocks(result.patches)
     if any(result.experiment.tallies for _, result, _ in done):
-        parts += [Text(folded(line, page.width), style="dim") for line in LEGEND]
+        yield Items(LEGEND, "dim")
     if len(done) > 1:
         counts = Counter(result.experiment.verdict for _, result, _ in done)
         verdicts = ", ".join(f"{number} {name}" for name, number in counts.most_common())
-        parts.append(plain(f"{counted(len(done), 'program')}: {verdicts}"))
-    if not done:
-        return "no findings of kind dde with a program\n"
-    first, call = done[0], page.invocation
+        yield Paragraph(f"{counted(len(done), 'program')}: {verdicts}")
+    first = done[0]
     steps = [_other_guards(one, call) for one in done if one.result.experiment.verdict in OTHER_GUARDS]
     if first.is_finding:
         steps.insert(0, call.command("findings", "show", first.name))
     elif not steps:
         steps.append(call.command("check", first.name, with_db=False))
-    return f"{rendered(Group(*parts), page)}\nNext:\n" + "".join(f"  {one}\n" for one in steps[:MOST_STEPS])
+    yield Commands(tuple(steps[:MOST_STEPS]))
 
 
 def _other_guards(one: Answered, call: Invocation) -> str:
@@ -133,38 +130,32 @@ def _other_guards(one: Answered, call: Invocation) -> str:
     return f"{minimal}{call.command('check', file, with_db=False)}  # lists the guards that follow"
 
 
-def _table(result: GuardResult, page: Page) -> RenderableType:
-    found = result.experiment
-    details = {
-        (row.clause, row.answer): detail
-        for one in reversed(found.programs)
-        for row in one.rows
-        if (detail := _detail(row))
-    }
-    rows = [
-        Detailed([plain(cell) for cell in tally_cells(tally)], plain(details.get((tally.clause, tally.answer), "")))
-        for tally in found.tallies
-    ]
-    return table(TITLES, rows, page.width, folding=TITLES[2:])
+def _details(result: GuardResult) -> dict[tuple[str, str], str]:
+    """What else happened with each answer, in the first program in which something did."""
+    rows = [row for program in reversed(result.experiment.programs) for row in program.rows]
+    return {(row.clause, row.answer): detail for row in rows if (detail := _detail(row))}
 
 
-def evidence_parts(answers: Answers, page: Page) -> list[RenderableType]:
+def _tallies(tallies: Iterable[Tally], details: Mapping[tuple[str, str], str]) -> Table:
+    rows = (Row(tally_cells(tally), details.get((tally.clause, tally.answer), "")) for tally in tallies)
+    return table(TITLES, rows, folding=TITLES[2:])
+
+
+def evidence_blocks(answers: Answers) -> Iterator[Block]:
     """What a finding keeps of its experiment: the rows, the verdict and what it means for the cause, and the patch."""
-    proof = next((one for one in PROOFS if one.verdict == answers.verdict), None)
-    where = f"{counted(answers.programs, 'program')} in {answers.stage}, torch {answers.torch}"
-    said = f"verdict: {answers.verdict} ({where})"
-    parts: list[RenderableType] = []
     if answers.tallies:
-        rows = [Detailed([plain(cell) for cell in tally_cells(one)]) for one in answers.tallies]
-        parts.append(table(TITLES, rows, page.width, folding=TITLES[2:]))
-    parts.append(plain(folded(said, page.width)))
-    if proof is not None:
-        parts.append(plain(folded(f"so its cause is {proof.cause}: {proof.why}", page.width)))
+        yield _tallies(answers.tallies, {})
+    where = f"{counted(answers.programs, 'program')} in {answers.stage}, torch {answers.torch}"
+    lines = [f"verdict: {answers.verdict} ({where})"]
+    lines += [f"so its cause is {proof.cause}: {proof.why}" for proof in PROOFS if proof.verdict == answers.verdict][:1]
     if answers.patch is not None:
-        parts.append(plain(folded(f"patch: {answers.patch.code}", page.width)))
-        parts.append(plain(folded(f"kept programs: {answers.patch.kept}", page.width)))
-        parts.append(plain(folded(f"samples of torch: {answers.patch.samples}", page.width)))
-    return parts
+        lines.append(f"patch: {answers.patch.code}")
+        lines += _scores(answers.patch)
+    yield Items(tuple(lines))
+
+
+def _scores(patch: PatchEvidence) -> tuple[str, str]:
+    return f"kept programs: {patch.kept}", f"samples of torch: {patch.samples}"
 
 
 def verdict(result: GuardResult) -> str:
@@ -177,24 +168,20 @@ def verdict(result: GuardResult) -> str:
     return f"{found.verdict}{both}"
 
 
-def _detail(row: Row) -> str:
+def _detail(row: AnswerRow) -> str:
     then = "; ".join(f"also answered: {one}" for one in row.then)
     stopped = f"stopped by {row.stopped}" if row.stopped else ""
     return "; ".join(filter(None, (then, stopped)))
 
 
-def _patch_lines(patches: TriedPatches | None) -> list[str]:
+def _patch_blocks(patches: TriedPatches | None) -> Iterator[Block]:
     if patches is None:
-        return []
+        return
     if patches.best is None:
-        why = (
-            "; ".join(f"{one.form}: {one.why}" for one in patches.refused) or "the code there has no form that decides"
-        )
-        return [f"patch: none ({why})"]
+        refused = "; ".join(f"{one.form}: {one.why}" for one in patches.refused)
+        yield Paragraph(f"patch: none ({refused or 'the code there has no form that decides'})")
+        return
     found = patches.best.evidence
-    return [
-        f"patch: {found.form}{'' if found.is_right else ' (not right for all)'}, tried in memory only",
-        patches.best.patch.diff.rstrip("\n"),
-        f"kept programs: {found.kept}",
-        f"samples of torch: {found.samples}",
-    ]
+    yield Paragraph(f"patch: {found.form}{'' if found.is_right else ' (not right for all)'}, tried in memory only")
+    yield Code(patches.best.patch.diff, "diff")
+    yield Items(_scores(found))

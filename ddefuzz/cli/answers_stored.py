@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from rich.console import Group, RenderableType
 
 from ddefuzz.answers.model import Answers, PatchEvidence
-from ddefuzz.cli.layout import Detailed, counted, table
-from ddefuzz.cli.output import Page, plain, rendered
-from ddefuzz.escape import json_text, markdown_code, markdown_table, markdown_text
+from ddefuzz.escape import json_text
 from ddefuzz.findings.model import Finding
+from ddefuzz.show.blocks import Block, Heading, Items, Paragraph, Table, counted, prose, table
 
 SCHEMA = "ddefuzz.answers.stored/1"
 
@@ -47,20 +45,15 @@ def summary_lines(findings: Sequence[Finding]) -> list[str]:
     ]
 
 
-def stored_page(findings: Sequence[Finding], page: Page) -> str:
+def stored_view(findings: Sequence[Finding]) -> Iterator[Block]:
     """The totals, the verdicts by cause, and the most useful patches."""
-    causes, rows = _verdicts(findings)
-    titles = ("verdict", "findings", *causes)
-    parts: list[RenderableType] = [plain("\n".join(summary_lines(findings)))]
-    if rows:
-        parts += [
-            "",
-            table(titles, [Detailed([plain(cell) for cell in row]) for row in rows], page.width, right=titles[1:]),
-        ]
-    useful = [Detailed([plain(cell) for cell in _patch_cells(*pair)]) for pair in most_useful(findings)]
-    if useful:
-        parts += ["", table(PATCH_TITLES, useful, page.width, folding=PATCH_TITLES[1:])]
-    return rendered(Group(*parts), page)
+    yield Items(tuple(summary_lines(findings)))
+    verdicts = _verdicts(findings)
+    if verdicts.rows:
+        yield verdicts
+    useful = _most_useful(findings)
+    if useful.rows:
+        yield useful
 
 
 def stored_document(findings: Sequence[Finding]) -> str:
@@ -73,58 +66,43 @@ def stored_document(findings: Sequence[Finding]) -> str:
     return json_text({"schema": SCHEMA, "findings": len(findings), "rows": rows}) + "\n"
 
 
-def stored_markdown(findings: Sequence[Finding]) -> str:
+def stored_page(findings: Sequence[Finding]) -> Iterator[Block]:
     """The page for the docs: the totals, and a row for each finding."""
-    causes, rows = _verdicts(findings)
-    every = [
-        (
-            markdown_text(finding.id),
-            markdown_code(f"{finding.site} [{finding.anchor}]"),
-            *map(markdown_text, (finding.cause, found.verdict, _form(found))),
-        )
+    useful = _most_useful(findings)
+    rows = (
+        (finding.id, f"{finding.site} [{finding.anchor}]", finding.cause, found.verdict, _form(found))
         for finding, found in answered(findings)
-    ]
-    cells = [_patch_cells(*pair) for pair in most_useful(findings)]
-    useful = [(markdown_text(id_), *map(markdown_code, (site, code)), *scores) for id_, site, code, *scores in cells]
-    lines = [
-        "# Answers for the findings",
-        "",
+    )
+    yield Heading("Answers for the findings", 1)
+    yield prose(
         "Made by `ddefuzz answers --stored --output markdown=docs/answers-2.13.md`; do not edit. "
-        "[answers.md](answers.md) says how answers are found.",
-        "",
-        *(f"- {markdown_text(line)}" for line in summary_lines(findings)),
-        "",
-        "## Verdicts by cause",
-        "",
-        markdown_table(
-            ("verdict", "findings", *map(markdown_text, causes)), (tuple(map(markdown_text, row)) for row in rows)
-        ),
-        "",
-        "A finding's cause may follow from its answers ([causes.md](causes.md)).",
-        "",
-        f"## The {len(useful)} most useful patches",
-        "",
+        "[answers.md](answers.md) says how answers are found."
+    )
+    yield Items(tuple(summary_lines(findings)))
+    yield Heading("Verdicts by cause")
+    yield _verdicts(findings)
+    yield prose("A finding's cause may follow from its answers ([causes.md](causes.md)).")
+    yield Heading(f"The {len(useful.rows)} most useful patches")
+    yield Paragraph(
         "With each of them nothing differs: neither what is captured, nor what eager does. Those come first with which "
-        "most kept programs and samples of torch pass.",
-        "",
-        markdown_table(PATCH_TITLES, useful),
-        "",
-        "## All",
-        "",
-        markdown_table(("finding", "guard", "cause", "verdict", "patch"), every),
-    ]
-    return "\n".join(lines) + "\n"
+        "most kept programs and samples of torch pass."
+    )
+    yield useful
+    yield Heading("All")
+    yield table(("finding", "guard", "cause", "verdict", "patch"), rows, code=("guard",))
 
 
-PATCH_TITLES = ("finding", "site", "becomes", "kept programs", "torch's samples")
+def _most_useful(findings: Sequence[Finding]) -> Table:
+    rows = (
+        (finding.id, str(finding.site), " ".join(patch.code.split()), str(patch.kept), str(patch.samples))
+        for finding, patch in most_useful(findings)
+    )
+    titles = ("finding", "site", "becomes", "kept programs", "torch's samples")
+    return table(titles, rows, code=("site", "becomes"), folding=titles[1:])
 
 
-def _patch_cells(finding: Finding, patch: PatchEvidence) -> tuple[str, ...]:
-    return finding.id, str(finding.site), " ".join(patch.code.split()), str(patch.kept), str(patch.samples)
-
-
-def _verdicts(findings: Sequence[Finding]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The causes, and a row for each verdict: how many findings have it, in all and with each cause."""
+def _verdicts(findings: Sequence[Finding]) -> Table:
+    """A row for each verdict: how many findings have it, in all and with each cause."""
     done = answered(findings)
     both = Counter((found.verdict, finding.cause) for finding, found in done)
     causes = tuple(dict(Counter(finding.cause for finding, _ in done).most_common()))
@@ -133,7 +111,7 @@ def _verdicts(findings: Sequence[Finding]) -> tuple[tuple[str, ...], list[tuple[
         (verdict, str(number), *(str(both[verdict, cause] or "") for cause in causes))
         for verdict, number in verdicts.most_common()
     ]
-    return causes, rows
+    return table(("verdict", "findings", *causes), rows, right=("findings", *causes))
 
 
 def _form(found: Answers) -> str:

@@ -11,10 +11,10 @@ import rich_click as click
 from ddefuzz.classify.signature import Cause
 from ddefuzz.cli.decisions import commands
 from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.findings_page import list_page, show_page
+from ddefuzz.cli.findings_page import list_view, show_view
 from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import URL_OR_PATH, db_option
-from ddefuzz.cli.output import deliver, json_writers, output_options
+from ddefuzz.cli.output import deliver, json_writers, output_options, page_writers
 from ddefuzz.cli.reclassify import command as reclassify
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
@@ -112,7 +112,8 @@ def list_(
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
     words = [word for option, values in typed.items() for value in values for word in (option, value)]
     filters = shell_words([*["--open"] * open_, *words])
-    writers = {"text": lambda page: list_page(listed, page, left_out, filters, number), **json_writers(documents)}
+    pages = page_writers("Findings", lambda page: list_view(listed, page.invocation, left_out, filters, number))
+    writers = pages | json_writers(documents)
     deliver(writers, format_, outputs)
 
 
@@ -173,7 +174,8 @@ def show(
         write_stdout(block(_program(finding, minimal=minimal)))
     else:
         one_line = json_writers([as_document(finding)])["jsonl"]
-        writers = {"text": lambda page: show_page(finding, page, by_version), "json": one_line}
+        pages = page_writers(finding.id, lambda page: show_view(finding, page.invocation, by_version))
+        writers = pages | {"json": one_line}
         deliver(writers, format_, outputs)
 
 

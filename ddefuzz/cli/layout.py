@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group
+from rich.text import Text
 
-from ddefuzz.show.blocks import Column, counted
+from ddefuzz.show.blocks import Block, Column, Facts, counted
 from ddefuzz.show.terminal import Line as Detailed
-from ddefuzz.show.terminal import folded, laid_out
+from ddefuzz.show.terminal import folded, laid_out, terminal
 
-__all__ = ["Detailed", "counted", "folded", "table"]
+__all__ = ["Detailed", "counted", "facts_grid", "folded", "table"]
 
 
 def table(
@@ -24,3 +25,9 @@ def table(
     """A table of `ddefuzz.show.terminal`."""
     columns = [Column(title, right=title in right, folding=title in folding) for title in titles]
     return Group(*laid_out(columns, rows, width))
+
+
+def facts_grid(facts: Iterable[tuple[str, str]], width: int) -> Text:
+    """Names and values."""
+    grid: tuple[Block, ...] = (Facts(tuple(facts)),)
+    return Text(terminal(grid, width).rstrip("\n"))

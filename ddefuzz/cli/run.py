@@ -17,10 +17,10 @@ from ddefuzz.campaign.plan import Budget, Plan, parse_budget, parse_shard
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, oracles_option, semantics_option, stages_option
-from ddefuzz.cli.output import deliver, output_options
+from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import stop_on_interrupt
 from ddefuzz.cli.reports import run_report, writers_of
-from ddefuzz.cli.run_page import summary_page
+from ddefuzz.cli.run_page import summary_view
 from ddefuzz.cli.run_progress import campaign_progress
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import STAGES, Semantics, Stage
@@ -189,7 +189,8 @@ def command(
                 summary = start(plan, database, progress, stopped)
         found = database.findings()
     regressed = {finding.id for finding in found if "regressed" in finding.verdicts.values()}
-    writers = {"text": lambda page: summary_page(summary, replay, page), **writers_of(run_report(summary, found))}
+    pages = page_writers("Campaign", lambda page: summary_view(summary, replay, page.invocation))
+    writers = pages | writers_of(run_report(summary, found))
     deliver(writers, format_, outputs)
     if summary.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)

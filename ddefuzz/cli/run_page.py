@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rich.console import Group, RenderableType
-from rich.text import Text
+from collections.abc import Iterator, Mapping
 
 from ddefuzz.campaign.summary import Called, Minimized, Seen, Summary
 from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.layout import Detailed, counted, folded, table
-from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.program.sizes import CALL_SIZES
+from ddefuzz.show.blocks import Block, Commands, Inline, Items, Row, Span, counted, table
 from ddefuzz.show.meanings import VERDICTS, verdicts_line
 
 NUMBERS = ("cases", "steps", "conf")
@@ -24,50 +20,53 @@ LONGER = "--budget 5m"
 """The budget to try if no case ended in a shorter one."""
 
 
-def summary_page(summary: Summary, replay: str, page: Page) -> str:
+def summary_view(summary: Summary, replay: str, call: Invocation) -> Iterator[Block]:
     """The whole page."""
     bugs = [seen for seen in summary.findings if seen.counts]
-    parts: list[RenderableType] = []
     if summary.findings:
-        parts.append(_findings(sorted(summary.findings, key=_importance), page))
+        titles = ("finding", "cause", "status", "site", "anchor", *NUMBERS)
+        rows = map(_cells, sorted(summary.findings, key=_importance))
+        yield table(titles, rows, right=NUMBERS, folding=("site", "anchor"))
     if summary.outcomes:
-        parts += ["", _runs(summary, page)]
-    new = [seen for seen in bugs if seen.is_new]
-    is_run = summary.cases > 0
+        yield table(("stage", "verdicts"), _runs(summary))
+    yield Items(tuple(line for line in _lines(summary, bugs) if line))
+    ran = summary.cases > 0 or summary.interrupted
     longer = f"{replay.replace(f'--budget {summary.budget}', LONGER, 1)}  # no case ended in {summary.budget}"
+    yield Commands((*_next(summary, bugs, call), replay if ran else longer))
+
+
+def _lines(summary: Summary, bugs: list[Seen]) -> Iterator[str]:
+    """What was found and how. A line without a subject is empty."""
     first = f", the first after {min(seen.first_seconds for seen in bugs):.1f} s" if bugs else ""
-    lines = [
-        verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts),
+    new = [seen for seen in bugs if seen.is_new]
+    yield verdicts_line(name for verdicts in summary.verdicts.values() for name in verdicts)
+    yield (
         f"{counted(summary.cases, 'case')} in {summary.seconds:.0f} s on torch {summary.torch}: "
-        f"{counted(len(bugs), 'finding')} about PyTorch{first}",
-        f"{len(new)} new; {len(bugs) - len(new)} known: in the database before this campaign, or in --known FILE"
-        if bugs
-        else "",
-        _expired(bugs),
-        _minimized(summary.minimized) if summary.minimized else "",
-        _sites(summary.sites) if is_run else "",
-        _called(summary.calls),
-        "cases by strategy (new sites): "
-        + ", ".join(f"{name} {strategy.cases} ({strategy.new_sites})" for name, strategy in summary.strategies.items())
-        if is_run
-        else "",
-        "CPU seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items())
-        if is_run
-        else "",
-    ]
+        f"{counted(len(bugs), 'finding')} about PyTorch{first}"
+    )
+    if bugs:
+        known = len(bugs) - len(new)
+        yield f"{len(new)} new; {known} known: in the database before this campaign, or in --known FILE"
+    yield _expired(bugs)
+    if summary.minimized:
+        yield _minimized(summary.minimized)
+    if summary.cases > 0:
+        yield _sites(summary.sites)
+    yield _called(summary.calls)
+    if summary.cases > 0:
+        strategies = (f"{name} {of.cases} ({of.new_sites})" for name, of in summary.strategies.items())
+        yield f"cases by strategy (new sites): {', '.join(strategies)}"
+        seconds = (f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items())
+        yield f"CPU seconds: {', '.join(seconds)}"
     if summary.interrupted:
-        lines.append("interrupted: what was found is saved; run --resume continues")
+        yield "interrupted: what was found is saved; run --resume continues"
     if summary.unminimized:
-        lines.append(f"not minimized yet: {counted(summary.unminimized, 'new finding')}")
+        yield f"not minimized yet: {counted(summary.unminimized, 'new finding')}"
     if summary.lost:
-        lines.append(
+        yield (
             f"{counted(summary.lost, 'case')} ended the worker: a crash or timeout if in a capture or call, "
             "else not judged"
         )
-    parts += ["", *(Text(folded(line, page.width)) for line in lines if line)]
-    # Commands are never folded: they are there to be copied.
-    commands = [*_next(summary, bugs, page.invocation), replay if is_run or summary.interrupted else longer]
-    return rendered(Group(*parts), page) + "\nNext:\n" + "".join(f"  {line}\n" for line in commands)
 
 
 def _called(of: Mapping[Stage, Called]) -> str:
@@ -103,20 +102,15 @@ def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
     return not seen.counts, not seen.is_new, seen.cause, str(seen.signature)
 
 
-def _findings(findings: list[Seen], page: Page) -> RenderableType:
-    titles = ("finding", "cause", "status", "site", "anchor", *NUMBERS)
-    return table(titles, [_row(seen) for seen in findings], page.width, right=NUMBERS, folding=("site", "anchor"))
+def _cells(seen: Seen) -> tuple[Inline, ...]:
+    steps = "" if seen.steps is None else str(seen.steps)
+    name = Span(seen.finding, style="bold" if seen.is_new else "")
+    site, anchor = str(seen.signature.site), seen.signature.anchor
+    return name, seen.cause, seen.status, site, anchor, str(seen.cases), steps, seen.confirmed
 
 
-def _row(seen: Seen) -> Detailed:
-    cells = (seen.cause, seen.status, str(seen.signature.site), seen.signature.anchor)
-    numbers = (str(seen.cases), "" if seen.steps is None else str(seen.steps), seen.confirmed)
-    return Detailed([Text(seen.finding, style="bold" if seen.is_new else ""), *map(plain, (*cells, *numbers))])
-
-
-def _runs(summary: Summary, page: Page) -> RenderableType:
+def _runs(summary: Summary) -> Iterator[Row]:
     """How the runs of each stage ended: verdicts, and other outcomes than ok by semantics."""
-    rows = []
     for stage, by_semantics in summary.outcomes.items():
         verdicts = summary.verdicts.get(stage, {})
         ends = [
@@ -124,8 +118,7 @@ def _runs(summary: Summary, page: Page) -> RenderableType:
             for semantics, outcomes in by_semantics.items()
         ]
         judged = [f"{verdicts[name]} {name}" for name in VERDICTS if name in verdicts]
-        rows.append(Detailed([Text(stage), Text(", ".join(judged))], Text("; ".join(ends), style="dim")))
-    return table(("stage", "verdicts"), rows, page.width)
+        yield Row((stage, ", ".join(judged)), Span("; ".join(ends), style="dim"))
 
 
 def _next(summary: Summary, bugs: list[Seen], call: Invocation) -> list[str]:

@@ -11,8 +11,7 @@ from rich.text import Text
 from ddefuzz.answers.model import Answers
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
-from ddefuzz.cli.findings_page import facts_grid
-from ddefuzz.cli.layout import counted, folded
+from ddefuzz.cli.layout import counted, facts_grid, folded
 from ddefuzz.cli.output import Page, plain, rendered
 from ddefuzz.escape import visible
 from ddefuzz.findings.lifecycle import ROWS

@@ -78,7 +78,8 @@ class Facts(msgspec.Struct, frozen=True):
 class Column(msgspec.Struct, frozen=True):
     """A column of a table. `code` says that its texts are names, paths or expressions.
 
-    On a terminal it is left out on pages narrower than `least_width`, and `folding` says that it may be folded.
+    On a terminal `folding` says that it may be folded. On pages narrower than `least_width` it is left out, or below
+    the row if it may be folded.
     """
 
     title: str

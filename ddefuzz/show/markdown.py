@@ -40,7 +40,7 @@ def _shown(part: Block) -> str:
         case Heading(text, level):
             return f"{'#' * level} {_line(text)}"
         case Paragraph(text):
-            return _lines(text)
+            return _line(text)
         case Items(items):
             return "\n".join(f"- {_line(item)}" for item in items)
         case Facts():

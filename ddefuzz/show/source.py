@@ -8,9 +8,9 @@ from typing import NamedTuple
 from ddefuzz.answers.patch import source_of
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.findings.model import Finding, FindingSummary
-from ddefuzz.oracles.capture import KINDS, classify
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.repro.snippet import finding_snippet
+from ddefuzz.show.stack import site_frame
 
 AROUND = 3
 """Lines of torch's source shown before and after the site."""
@@ -40,8 +40,8 @@ def site_lines(finding: Finding) -> Lines | None:
     if finding.evidence is None:
         return None
     frame = oracle_of(finding.kind).frame(finding.evidence)
-    if frame is None and finding.evidence.kind in KINDS:
-        frame = classify(finding.evidence).frame
+    if frame is None:
+        frame = site_frame(finding.evidence, finding.site)
     source = source_of(frame.file) if frame is not None and frame.file.endswith(".py") else None
     if frame is None or source is None:
         return None

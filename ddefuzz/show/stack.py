@@ -29,13 +29,27 @@ class StackLines(NamedTuple):
     left_out: int
 
 
-def stack_to_site(failure: Failure) -> StackLines:
-    """The frames from the user's line on that are not plumbing, C++ after Python. The site is marked."""
+def site_frame(failure: Failure, site: Site) -> Frame | None:
+    """The frame at a site that was stored. Rules that changed since then may give the failure another one."""
+    if failure.kind not in KINDS:
+        return None
+    classified = classify(failure)
+    if classified.signature.site == site:
+        return classified.frame
+    real, traced, native = _stacks(failure.observation)
+    names = [(frame, frame.file, frame.function) for frame in (*traced, *real)]
+    names += [(frame, "", function_name(frame.function)) for frame in native]
+    place = (site.module or "", site.function)
+    return next((frame for frame, *name in reversed(names) if tuple(name) == place), None)
+
+
+def stack_to_site(failure: Failure, place: Site) -> StackLines:
+    """The frames from the user's line on that are not plumbing, C++ after Python. That at the site is marked."""
     if failure.kind not in KINDS:
         return _to_constraint(failure.observation)
-    observation, found = failure.observation, classify(failure)
-    site = found.frame if found.frame is not None and _shows(found.frame, found.signature.site) else None
-    real, traced, native = _stacks(observation)
+    frame = site_frame(failure, place)
+    site = frame if frame is not None and _shows(frame, place) else None
+    real, traced, native = _stacks(failure.observation)
     python = _kept((*traced, *inside_tracer(real)) if traced else real, site)
     own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
     inner = tuple(reversed(native_call(native)))
@@ -44,9 +58,8 @@ def stack_to_site(failure: Failure) -> StackLines:
     cxx = [frame for frame in inner if frame is site or not is_cxx_plumbing(function_name(frame.function))]
     shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
     lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]
-    function = found.signature.site.function
-    if site is not None and found.signature.site.language == "C++" and function_name(site.function) != function:
-        lines.append(f"      the compiler inlined {function} into {function_name(site.function)}")
+    if site is not None and place.language == "C++" and function_name(site.function) != place.function:
+        lines.append(f"      the compiler inlined {place.function} into {function_name(site.function)}")
     return StackLines(
         tuple(lines), any(frame == site for frame in shown), len(real) + len(traced) + len(native) - len(shown)
     )

@@ -117,8 +117,22 @@ def _folded(text: Inline, width: int, style: Style = "", *, ticks: bool = False,
 
 
 def folded(text: str, width: int) -> str:
-    """The text in lines of at most `width`, broken at spaces. A word that is too long is broken after a separator."""
-    return "\n".join(line for paragraph in text.split("\n") for line in _lines(paragraph, width))
+    """The text in lines of at most `width`, broken at spaces. A word that is too long is broken after a separator.
+
+    What continues a line that is indented is indented further.
+    """
+    return "\n".join(line for paragraph in text.split("\n") for line in _hanging(paragraph, width))
+
+
+def _hanging(text: str, width: int) -> Iterator[str]:
+    match = re.match(r" *(?:→ )?", text)
+    start = match[0] if match is not None else ""
+    indent = " " * (len(start) + GAP)
+    if not start or len(indent) >= width:
+        yield from _lines(text, width)
+        return
+    for at, line in enumerate(_lines(text.removeprefix(start), width - len(indent))):
+        yield f"{indent if at else start}{line}"
 
 
 def _lines(text: str, width: int) -> Iterator[str]:
@@ -161,7 +175,11 @@ class Line(NamedTuple):
 
 def _table(whole: Table, width: int) -> Iterator[Text]:
     chosen = [at for at, column in enumerate(whole.columns) if width >= column.least_width]
-    rows = [Line([_plain(row.cells[at]) for at in chosen], _plain(row.detail, lines=True)) for row in whole.rows]
+    below = [at for at, column in enumerate(whole.columns) if width < column.least_width and column.folding]
+    rows = [
+        _with_detail(Line([*map(_plain, row.cells)], _plain(row.detail, lines=True)), chosen, below)
+        for row in whole.rows
+    ]
     columns = [msgspec.structs.replace(one, title=one_line(one.title)) for one in (whole.columns[at] for at in chosen)]
     return laid_out(columns, rows, width)
 

@@ -111,7 +111,7 @@ def finding_page(database: Database, finding_id: str) -> FindingPage:
 def _stack(finding: Finding) -> Stack | None:
     if finding.evidence is None:
         return None
-    found = stack_to_site(finding.evidence)
+    found = stack_to_site(finding.evidence, finding.site)
     return Stack(*found) if found.lines else None
 
 

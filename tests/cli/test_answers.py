@@ -14,14 +14,16 @@ from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Sco
 from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.cli.answers import command
-from ddefuzz.cli.answers_page import Answered, answers_page
+from ddefuzz.cli.answers_page import Answered, answers_view
 from ddefuzz.cli.answers_page import document as as_document
-from ddefuzz.cli.answers_stored import stored_document, stored_markdown, stored_page
-from ddefuzz.cli.findings_page import show_page
-from ddefuzz.cli.output import Page
+from ddefuzz.cli.answers_stored import stored_document, stored_page, stored_view
+from ddefuzz.cli.findings_page import show_view
+from ddefuzz.cli.invocation import Invocation
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.model import as_document as as_finding
+from ddefuzz.show.markdown import markdown
+from ddefuzz.show.terminal import terminal
 
 DROPOUT = """\
 # ddefuzz program v1
@@ -67,7 +69,9 @@ RIGHT = tuple(Tally(given, 2, 2, agrees=("0", "1")) for given in GIVEN[:3])
 
 
 def test_what_is_no_guard_has_nothing_to_answer() -> None:
-    page = answers_page([answered(Experiment("export", None, "", 0, "", (), (), "not a guard"))], Page(80))
+    page = terminal(
+        answers_view([answered(Experiment("export", None, "", 0, "", (), (), "not a guard"))], Invocation()), 80
+    )
     assert "verdict: not a guard: nothing to answer, because" in page
     assert "columns:" not in page
     assert page.endswith("Next:\n  ddefuzz findings show dde-1\n")
@@ -76,7 +80,7 @@ def test_what_is_no_guard_has_nothing_to_answer() -> None:
 @pytest.mark.parametrize("verdict", ["another guard decides", "no answer captures"])
 def test_where_another_guard_decides_the_next_step_lists_it(verdict: Verdict) -> None:
     found = Experiment("export", SITE, "Eq(u0, 0)", 0, "", (), RIGHT, verdict)
-    assert answers_page([answered(found)], Page(80)).partition("\nNext:\n")[2].splitlines() == [
+    assert terminal(answers_view([answered(found)], Invocation()), 80).partition("\nNext:\n")[2].splitlines() == [
         "  ddefuzz findings show dde-1",
         "  ddefuzz findings show dde-1 --minimal > dde-1.py && ddefuzz check dde-1.py  # lists the guards that follow",
     ]
@@ -84,9 +88,11 @@ def test_where_another_guard_decides_the_next_step_lists_it(verdict: Verdict) ->
 
 def test_answers_that_are_both_right_are_named() -> None:
     found = Experiment("export", SITE, "Eq(u0, 0)", 0, "", (), RIGHT, "guard_or_false here")
-    assert "guard_or_false here (False and True both agree)" in answers_page([answered(found)], Page(80))
+    assert "guard_or_false here (False and True both agree)" in terminal(
+        answers_view([answered(found)], Invocation()), 80
+    )
     wrong = (RIGHT[0], msgspec.structs.replace(RIGHT[1], differs=("2",)), RIGHT[2])
-    alone = answers_page([answered(msgspec.structs.replace(found, tallies=wrong))], Page(80))
+    alone = terminal(answers_view([answered(msgspec.structs.replace(found, tallies=wrong))], Invocation()), 80)
     assert "both agree" not in alone
     assert "2 of 2" in alone
 
@@ -98,7 +104,7 @@ def test_a_patch_is_printed_with_its_results() -> None:
     best = TriedPatch(patch, PatchEvidence(patch.form, patch.code, Score(agree=2, same=2), samples))
     refused = (Refused("torch._check", "torch._check(n != 0)", "differs at 0"),)
     found = Experiment("export", SITE, "Eq(u0, 0)", 1, "n == 0", (), RIGHT, "guard_or_false here")
-    page = answers_page([answered(found, TriedPatches(best, refused))], Page(80))
+    page = terminal(answers_view([answered(found, TriedPatches(best, refused))], Invocation()), 80)
     assert "patch: guard_or_false (not right for all), tried in memory only" in page
     assert "--- a/torch/x.py\n+++ b/torch/x.py\n" in page
     assert "kept programs: 2 of 2 pass and agree; eager does the same in 2 of 2" in page
@@ -107,7 +113,7 @@ def test_a_patch_is_printed_with_its_results() -> None:
     assert verdict["patch"]["diff"] == patch.diff
     assert verdict["patch"]["samples"] == {"agree": 3, "differ": 1, "stopped": 0, "same": 4, "changed": 0}
     assert verdict["patch"]["refused"][0]["why"] == "differs at 0"
-    none = answers_page([answered(found, TriedPatches(None, refused))], Page(80))
+    none = terminal(answers_view([answered(found, TriedPatches(None, refused))], Invocation()), 80)
     assert "patch: none (torch._check: differs at 0)" in none
 
 
@@ -115,7 +121,7 @@ def test_a_finding_keeps_and_shows_its_experiment() -> None:
     patch = PatchEvidence("guard_or_false", "guard_or_false(n == 0)", Score(agree=2, same=2), Score())
     kept = Answers("guard_or_false here", "aot", "2.13.0+cpu", 2, RIGHT, patch)
     finding = Finding(id="dde-1", signature=Signature("dde", SITE, "guard_bool"), cause="avoidable", answers=kept)
-    page = show_page(finding, Page(100))
+    page = terminal(show_view(finding, Invocation()), 100)
     assert "what would fix it" in page
     assert "verdict: guard_or_false here (2 programs in aot, torch 2.13.0+cpu)" in page
     assert "so its cause is avoidable: the fallback False was right at every size" in page
@@ -149,18 +155,18 @@ KEPT = [
 
 
 def test_stored_answers_are_counted_by_verdict_and_cause() -> None:
-    page = stored_page(KEPT, Page(120))
+    page = terminal(stored_view(KEPT), 120)
     lines = page.splitlines()
     assert lines[0] == "4 of 5 findings of kind dde have answers, on torch 2.13.0"
     assert lines[1] == "verdicts: 3 guard_or_false here, 1 needs SymInt"
     assert lines[2] == "3 patches of Python proposed; nothing differs with 2"
     assert "dde-4" not in page  # something differs with its patch
     assert page.index("dde-5") < page.index("dde-3")  # more programs pass with it
-    assert stored_page([], Page(80)).startswith("0 of 0 findings")
+    assert terminal(stored_view([]), 80).startswith("0 of 0 findings")
 
 
 def test_stored_answers_as_markdown_and_json() -> None:
-    page = stored_markdown(KEPT)
+    page = markdown(stored_page(KEPT))
     assert "| guard_or_false here | 3 | 3 |  |" in page
     assert (
         "| dde-4 | `at::native::chunk [a \\| b]` | avoidable | guard_or_false here | guard_or_false, and something"

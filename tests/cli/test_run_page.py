@@ -8,12 +8,12 @@ import pytest
 from ddefuzz.campaign.summary import Called, Seen, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.output import Page
 from ddefuzz.cli.run import _passed
-from ddefuzz.cli.run_page import summary_page
+from ddefuzz.cli.run_page import summary_view
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.findings.known import NONE, Now
 from ddefuzz.program.sizes import CALL_SIZES
+from ddefuzz.show.terminal import terminal
 
 REPLAY = "ddefuzz run --seed 7 --budget 12x"
 
@@ -69,7 +69,7 @@ SUMMARY = Summary(
 
 @pytest.mark.parametrize("width", [74, 80, 119, 120, 130, 160, 200])
 def test_the_page_fits_and_loses_nothing(width: int) -> None:
-    page = summary_page(SUMMARY, REPLAY, Page(width))
+    page = terminal(summary_view(SUMMARY, REPLAY, Invocation()), width)
     told, commands = page.split("\nNext:\n")
     assert max(map(len, told.splitlines())) <= width
     assert "…" not in told
@@ -83,13 +83,13 @@ def test_the_page_fits_and_loses_nothing(width: int) -> None:
 
 @pytest.mark.parametrize("width", [70, 80])
 def test_a_narrow_page_has_site_and_anchor_below(width: int) -> None:
-    words = "".join(summary_page(SUMMARY, REPLAY, Page(width)).split())
+    words = "".join(terminal(summary_view(SUMMARY, REPLAY, Invocation()), width).split())
     for seen in FINDINGS:
         assert f"{seen.signature.site}·{seen.signature.anchor}".replace(" ", "") in words
 
 
 def test_a_wide_page_gives_a_finding_one_line() -> None:
-    page = summary_page(SUMMARY, REPLAY, Page(200))
+    page = terminal(summary_view(SUMMARY, REPLAY, Invocation()), 200)
     (line,) = (line for line in page.splitlines() if FINDINGS[1].finding in line)
     assert line.split() == [
         *("dde-cda2def407", "int-required", "new", str(SITES[1]), "int(self.max().item())"),
@@ -99,7 +99,12 @@ def test_a_wide_page_gives_a_finding_one_line() -> None:
 
 def test_new_and_known_are_told_apart() -> None:
     known = msgspec.structs.replace(FINDINGS[1], is_new=False)
-    page = summary_page(msgspec.structs.replace(SUMMARY, findings=(FINDINGS[0], known, FINDINGS[2])), REPLAY, Page(160))
+    page = terminal(
+        summary_view(
+            msgspec.structs.replace(SUMMARY, findings=(FINDINGS[0], known, FINDINGS[2])), REPLAY, Invocation()
+        ),
+        160,
+    )
     words = {line.split()[0]: line.split() for line in page.splitlines() if line.strip()}
     assert [words[seen.finding][2] for seen in FINDINGS] == ["new", "known", "known"]
     assert "1 new; 1 known: in the database before this campaign, or in --known FILE" in page
@@ -108,7 +113,7 @@ def test_new_and_known_are_told_apart() -> None:
 def test_commands_are_those_of_the_reader() -> None:
     call = Invocation(".venv/bin/ddefuzz", ".venv/bin/python", "sqlite:///other.db")
     stopped = msgspec.structs.replace(SUMMARY, interrupted=True)
-    commands = summary_page(stopped, REPLAY, Page(80, invocation=call)).split("\nNext:\n")[1]
+    commands = terminal(summary_view(stopped, REPLAY, call), 80).split("\nNext:\n")[1]
     assert commands.splitlines()[:3] == [
         "  .venv/bin/ddefuzz run --resume --db sqlite:///other.db",
         "  .venv/bin/ddefuzz findings show dde-99b9f15ff8 --db sqlite:///other.db",
@@ -118,7 +123,7 @@ def test_commands_are_those_of_the_reader() -> None:
 
 
 def test_what_minimizing_came_to_is_one_line() -> None:
-    lines = summary_page(SUMMARY, REPLAY, Page(160)).splitlines()
+    lines = terminal(summary_view(SUMMARY, REPLAY, Invocation()), 160).splitlines()
     line = "2 findings minimized: steps median 2.5, max 4; 1 of 2 confirmed cold; 1.7 CPU seconds a finding"
     assert line in lines
     assert "1 case ended the worker: a crash or timeout if in a capture or call, else not judged" in lines
@@ -126,7 +131,7 @@ def test_what_minimizing_came_to_is_one_line() -> None:
 
 def test_nothing_found_is_said_without_findings() -> None:
     nothing = msgspec.structs.replace(SUMMARY, findings=(), minimized=None, cases=1, lost=0)
-    page = summary_page(nothing, REPLAY, Page(80))
+    page = terminal(summary_view(nothing, REPLAY, Invocation()), 80)
     assert "1 case in 10 s on torch 2.13.0: 0 findings about PyTorch" in page
     assert "known" not in page
     assert "minimized" not in page
@@ -137,7 +142,7 @@ def test_a_campaign_without_a_case_suggests_a_longer_budget() -> None:
     nothing = msgspec.structs.replace(
         SUMMARY, cases=0, outcomes={}, verdicts={}, strategies={}, findings=(), minimized=None, lost=0
     )
-    page = summary_page(nothing, REPLAY, Page(80))
+    page = terminal(summary_view(nothing, REPLAY, Invocation()), 80)
     for part in ("cases by strategy", "guard sites", "CPU seconds", "stage"):
         assert part not in page
     assert page.endswith("Next:\n  ddefuzz run --seed 7 --budget 5m  # no case ended in 12x\n")

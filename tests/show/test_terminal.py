@@ -8,14 +8,15 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.text import Text
 
 from ddefuzz.classify.failure import Failure
-from ddefuzz.cli.layout import Detailed, folded, table
-from ddefuzz.cli.output import Page, rendered
+from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Place, Raised
+from ddefuzz.oracles.capture import classify
+from ddefuzz.show.blocks import Row, table
 from ddefuzz.show.stack import MARK, stack_to_site
+from ddefuzz.show.terminal import folded, terminal
 
 SITE = "torch/fx/experimental/symbolic_shapes.py:compute_unbacked_bindings"
 
@@ -43,13 +44,13 @@ def test_folding_fits_and_loses_nothing_but_space(text: str, width: int) -> None
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
-def lines_of(width: int, *rows: Detailed, folding: Sequence[str] = ()) -> list[str]:
-    return rendered(table(("name", "site", "n"), rows, width, right=["n"], folding=folding), Page(width)).splitlines()
+def lines_of(width: int, *rows: Row, folding: Sequence[str] = ()) -> list[str]:
+    return terminal([table(("name", "site", "n"), rows, right=["n"], folding=folding)], width).splitlines()
 
 
 LONG, SHORT = (
-    Detailed([Text("one"), Text(SITE), Text("1")], Text("a detail of the row")),
-    Detailed([Text("three"), Text("user code"), Text("12")]),
+    Row(("one", SITE, "1"), "a detail of the row"),
+    Row(("three", "user code", "12")),
 )
 
 
@@ -86,7 +87,7 @@ def test_where_folding_is_not_enough_it_goes_into_the_detail() -> None:
 
 
 def test_names_in_the_first_column_stay_whole() -> None:
-    row = Detailed([Text("data-dependent-output-15ea0d4b19"), Text("depends on data, and more"), Text("1")])
+    row = Row(("data-dependent-output-15ea0d4b19", "depends on data, and more", "1"))
     first, second, *_ = lines_of(58, row)[2:]
     assert first.split() == ["data-dependent-output-15ea0d4b19", *["depends", "on", "data,", "and"], "1"]
     assert second.split() == ["more"]
@@ -101,7 +102,7 @@ def test_names_in_the_first_column_stay_whole() -> None:
 def test_a_table_fits_and_loses_nothing_but_space(
     cells: list[tuple[str, str, str]], width: int, folding: list[str]
 ) -> None:
-    rows = [Detailed([Text(cell) for cell in row]) for row in cells]
+    rows = [Row(row) for row in cells]
     lines = lines_of(width, *rows, folding=folding)
     assert max(map(len, lines)) <= width
     assert Counter("".join(lines[2:]).replace(" ", "").replace("·", "").replace("─", "")) >= Counter(
@@ -129,7 +130,7 @@ def test_the_stack_to_a_site_begins_at_the_program_and_marks_the_site() -> None:
     raised = Raised("Eq(u0, 0)", "guard_bool", Place("C++", "aten/src/ATen/x.cpp", 1), python, native=native)
     guard = ExceptionInfo("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", "Could not guard")
     observation = Observation("export", EXPLICIT, "fail", exceptions=(guard,), raised=raised)
-    stack = stack_to_site(Failure("dde", observation, "Eq(u0, 0)"))
+    stack = stack_to_site(Failure("dde", observation, "Eq(u0, 0)"), Site("C++", None, "at::native::chunk"))
     assert stack.lines == (
         "  <program>:4 in program",
         "      torch.chunk( x, 2)",
@@ -137,12 +138,17 @@ def test_the_stack_to_a_site_begins_at_the_program_and_marks_the_site() -> None:
     )
     assert stack.left_out == len(python) + len(native) - 2
     assert stack.marked
+    stored = stack_to_site(Failure("dde", observation, "Eq(u0, 0)"), Site("Python", "torch/_ops.py", "__call__"))
+    assert f"{MARK} torch/_ops.py:2 in __call__" in stored.lines, "the site that was stored is marked"
+    gone = stack_to_site(Failure("dde", observation, "Eq(u0, 0)"), Site("Python", "torch/_ops.py", "gone"))
+    assert not gone.marked
 
 
 def test_the_call_of_an_op_that_is_the_site_is_marked() -> None:
     line = Frame("<program>", 4, "program", "x.resize_as_(y)")
     refused = ExceptionInfo("torch._dynamo.exc.Unsupported", "Attempted to call function marked as skipped", (line,))
     observation = Observation("compile", EXPLICIT, "fail", exceptions=(refused,))
-    stack = stack_to_site(Failure("unsupported", observation, refused.message))
+    failure = Failure("unsupported", observation, refused.message)
+    stack = stack_to_site(failure, classify(failure).signature.site)
     assert stack.lines == (f"{MARK} <program>:4 in program", "      x.resize_as_(y)")
     assert stack.marked
