@@ -25,7 +25,7 @@ from ddefuzz.checking.problems import (
 )
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.signature import USER_CODE
-from ddefuzz.escape import shell_word
+from ddefuzz.escape import one_line, shell_word
 from ddefuzz.execute.calls import Agreement, Difference
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, Observation, Outcome, Stage
 from ddefuzz.findings.textform import KnownFinding
@@ -217,7 +217,7 @@ def _case_view(report: Report, case: str) -> Iterator[Block]:
     for number, problem in enumerate(problems, 1):
         owner = str(problem.owner)
         yield Heading(f"{number}. {owner[:1].upper()}{owner[1:]}: {what(problem)}")
-        yield Facts(tuple(_problem_facts(problem, problems[: number - 1], report.known)))
+        yield _facts(_problem_facts(problem, problems[: number - 1], report.known))
     changes = [one.change for one in report.changes if one.case == case]
     for advice in (one for of_case, one in report.advice if of_case == case):
         for number, change in enumerate(changes, 1):
@@ -226,7 +226,15 @@ def _case_view(report: Report, case: str) -> Iterator[Block]:
         if not changes and any(problem.owner.kind == "PyTorch" for problem in problems):
             command = f"ddefuzz minimize {shell_word(report.target)}"
             facts.append(("report", f"`{command}` makes a small program of PyTorch's part"))
-        yield Facts(tuple(facts))
+        yield _facts(facts)
+
+
+def _facts(rows: Iterable[tuple[str, ...]], style: Style = "") -> Facts:
+    """Names and their lines, which are foreign texts."""
+    values = (
+        (name, [part for line in lines for part in ("\n", Span(one_line(line), style=style))]) for name, *lines in rows
+    )
+    return Facts(tuple((name, tuple(parts[1:])) for name, parts in values))
 
 
 def headline(case: str, captures: Sequence[CaptureResult], problems: Sequence[Problem]) -> str:
@@ -291,7 +299,8 @@ def what(problem: Problem) -> str:
 
 def _problem_facts(
     problem: Problem, before: Sequence[Problem], known: Sequence[KnownFinding]
-) -> Iterator[tuple[str, Inline]]:
+) -> Iterator[tuple[str, ...]]:
+    """Names, each with its lines."""
     signature, cause = problem.classified.signature, problem.classified.cause
     exception = exception_of(problem.observation)
     yield "stops" if problem.kind in KINDS else "found in", ", ".join(problem.stages)
@@ -299,7 +308,7 @@ def _problem_facts(
         is_said = signature.anchor in (exception or "") or "Error: " in signature.anchor
         yield "where", str(signature.site) if is_said else f"{signature.site}  [{signature.anchor}]"
     yield "module", problem.module
-    yield "called by", "\n".join(_chain_lines(problem, before))
+    yield "called by", *_chain_lines(problem, before)
     for symbol in problem.symbols:
         first, *others = origin_of(symbol).split(", dim ")
         more = f" (and {counted(len(others), 'other dim')} of the same size)" if others else ""
@@ -370,7 +379,7 @@ def change_view(number: int, change: Change, problems: Sequence[Problem] = ()) -
         head = [f"{change.does} ({MEANING[change.kind]})", *filter(None, fixes.values())]
     passes = f"passes {', '.join(change.passes)}; agrees with eager on {counted(change.agrees, 'set')} of inputs"
     style: Style = "bad" if change.kind == "example-value" else ""
-    yield Facts(((f"change {number}", Span("\n".join([*head, passes, *change.refuses]), style=style)),))
+    yield _facts([(f"change {number}", *head, passes, *change.refuses)], style)
     if change.diff:
         yield Code(change.diff, "diff")
     if change.paste:
@@ -391,11 +400,14 @@ def _fixes(part: Fix, problems: Sequence[Problem]) -> str:
 
 def advice_facts(
     advice: Advice, changes: Sequence[Change] = (), problems: Sequence[Problem] = ()
-) -> Iterator[tuple[str, str]]:
-    """What else there is to say about a case, and what to do next. `problems` are in the order of their numbers."""
+) -> Iterator[tuple[str, ...]]:
+    """What else there is to say about a case, and what to do next: names, each with its lines.
+
+    `problems` are in the order of their numbers.
+    """
     if not changes:
         yield "why", advice.summary
-    yield "tried", "\n".join(f"{one.does}: {one.ended}" for one in advice.tried)
+    yield "tried", *(f"{one.does}: {one.ended}" for one in advice.tried)
     yield "left", advice.remaining
     apart = [number for number, problem in enumerate(problems, 1) if problem.about_data is False]
     if changes and changes[0].files:
