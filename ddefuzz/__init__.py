@@ -40,11 +40,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'ddefuzz' has no attribute {name!r}")
-    found: object = import_module("ddefuzz.strategies") if name == "strategies" else None
-    return found if found is not None else getattr(import_module("ddefuzz.api"), name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'ddefuzz' has no attribute {name!r}")
+        # Importing a module of the package makes it an attribute.
+        return import_module(f"ddefuzz.{name}") if name == "strategies" else getattr(import_module("ddefuzz.api"), name)
 
 
 def __dir__() -> list[str]:

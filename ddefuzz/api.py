@@ -161,6 +161,6 @@ def check_key(
     `target` is `MODULE:FUNCTION` or `FILE:FUNCTION`. Each property is tried on so many drawn tensors or pairs of them,
     of these kinds, by default all. The violations are in `properties` of the result.
     """
-    checked = import_module("ddefuzz.execute.key_check").checked  # imports torch
+    checked = import_module("ddefuzz.oracles.keys_run").checked  # imports torch
     report: KeyReport = checked(target, options or KeyOptions(), examples, kinds, lambda *_, **__: None)
     return report

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ddefuzz.instrument.events import PROGRAM_FILE
+from ddefuzz.instrument.events import PROGRAM_FILE, TYPED_FILES
 
 OwnerKind: TypeAlias = Literal["yours", "package", "PyTorch", "Python"]
 
@@ -19,9 +19,6 @@ _INSTALLED = tuple(
     folder for name in ("purelib", "platlib") for folder in (Path(_PATHS[name]), Path(_PATHS[name]).resolve())
 )
 _STDLIB = Path(_PATHS["stdlib"])
-
-TYPED = ("<ipython-input-", "<python-input-", "<stdin>")
-"""The beginning of the file names of code that is typed, and in no file."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -42,7 +39,7 @@ YOURS = Owner("yours")
 
 def owner_of(file: str) -> Owner:
     """The owner of a file as frames name it: torch and installed packages relative to the folder that holds them."""
-    if file == PROGRAM_FILE or file.startswith(TYPED):
+    if file == PROGRAM_FILE or file.startswith(TYPED_FILES):
         return YOURS
     is_here = (Path.cwd() / file).is_file()
     if file.startswith(("torch/", "<")) and not is_here:

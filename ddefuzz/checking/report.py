@@ -223,7 +223,8 @@ def _case_view(report: Report, case: str) -> Iterator[Block]:
         for number, change in enumerate(changes, 1):
             yield from change_view(number, change, problems)
         facts = list(advice_facts(advice, changes, problems))
-        if not changes and any(problem.owner.kind == "PyTorch" for problem in problems):
+        is_named = ":" in report.target or Path(report.target).is_file()
+        if is_named and not changes and any(problem.owner.kind == "PyTorch" for problem in problems):
             command = f"ddefuzz minimize {shell_word(report.target)}"
             facts.append(("report", f"`{command}` makes a small program of PyTorch's part"))
         yield _facts(facts)

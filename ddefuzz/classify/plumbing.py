@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ddefuzz.instrument.events import PROGRAM_FILE, Frame
+from ddefuzz.instrument.events import PROGRAM_FILE, TYPED_FILES, Frame
 
 
 class Row(NamedTuple):
@@ -169,7 +169,7 @@ def is_operator_file(file: str) -> bool:
 def is_python_plumbing(frame: Frame) -> bool:
     """Whether a Python frame is plumbing. Generated code (`<string>`, `<eval_with_key>.3`) is."""
     if frame.file.startswith("<"):
-        return frame.file != PROGRAM_FILE
+        return not frame.file.startswith((PROGRAM_FILE, *TYPED_FILES))
     if any(frame.file.startswith(row.prefix) for row in PYTHON_SITES):
         return False
     if any((frame.file, frame.function) == (file, function) for file, function, _ in PYTHON_FUNCTIONS):

@@ -21,6 +21,9 @@ Mechanism: TypeAlias = Literal["explicit", "size-oblivious", "aggressive-1", "ag
 PROGRAM_FILE = "<program>"
 """The file name of a generated program's frames, which are the user's code."""
 
+TYPED_FILES = ("<ipython-input-", "<python-input-", "<stdin>")
+"""The beginning of the file names of code that a user types into a prompt."""
+
 
 class Place(msgspec.Struct, frozen=True, order=True):
     """File and line where a guard was evaluated.

@@ -60,6 +60,7 @@ def _written(renderable: RenderableType, width: int, *, color: bool) -> str:
         file=io.StringIO(),
         width=width,
         force_terminal=color,
+        force_jupyter=False,
         no_color=not color,
         color_system="standard" if color else None,
         highlight=False,
