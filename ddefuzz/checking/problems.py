@@ -19,7 +19,7 @@ from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Stage
 from ddefuzz.instrument.events import Answered, Frame, SymbolOrigin
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.capture import KINDS, classify, judge
-from ddefuzz.oracles.program import Tried, kept
+from ddefuzz.oracles.program import Tried
 from ddefuzz.oracles.recompilation import Repeated
 from ddefuzz.oracles.table import row_of
 
@@ -209,9 +209,7 @@ def _problem(case: str, group: Sequence[Occurrence], control: Control | None) ->
     is_own = site.module == USER_CODE or classified.cause in ("user", "python-value", "refused") or bool(help_)
     return Problem(
         case,
-        _with_observation(
-            msgspec.structs.replace(classified, failure=kept(classified.failure)), guards=(), answered=(), graph=None
-        ),
+        _with_observation(classified, guards=(), answered=(), graph=None),
         tuple(dict.fromkeys(one.classified.failure.observation.stage for one in group if one.stops)),
         (own.owner if own is not None else YOURS) if is_own else torch_itself(),
         (classified.signature.key,),
