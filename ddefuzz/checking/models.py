@@ -26,136 +26,89 @@ from ddefuzz.instrument import torch_api
 
 
 class Family(NamedTuple):
-    """The model's class, its configuration's class, what the configuration has to be for a tiny model, and its inputs.
+    """The model's class, what its configuration has to be for a tiny model, and its inputs.
 
-    `cached` are token ids and the keys and values of earlier ones.
+    `cached` are token ids and the keys and values of earlier ones. The class of the configuration is named like the
+    model's, unless `config` names another.
     """
 
     model: str
-    config: str
     settings: Mapping[str, Any]
     inputs: Literal["ids", "cached", "image"] = "ids"
+    config: str = ""
 
 
-def _settings(**more: Any) -> dict[str, Any]:
-    return {
-        "vocab_size": 64,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 64,
-        **more,
-    }
+def _small(**settings: Any) -> dict[str, Any]:
+    return settings
+
+
+def _encoder(**more: Any) -> dict[str, Any]:
+    layers = _small(num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, max_position_embeddings=64)
+    return _small(vocab_size=64, hidden_size=16) | layers | more
 
 
 def _decoder(**more: Any) -> dict[str, Any]:
-    return _settings(num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2, **more)
+    return _encoder(num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2, **more)
 
 
 def _transformer_of_images(**more: Any) -> dict[str, Any]:
-    return _settings(image_size=16, patch_size=4, **more)
+    return _encoder(image_size=16, patch_size=4, **more)
 
 
-_GPT2 = {"vocab_size": 64, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64}
+_GPT2 = _small(vocab_size=64, n_embd=16, n_layer=2, n_head=2, n_positions=64)
+_GPT_NEO = _small(vocab_size=64, hidden_size=16, num_layers=2, num_heads=2, max_position_embeddings=64)
+_OPT = _small(vocab_size=64, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=64)
+_CONVOLUTIONS = _small(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1])
 
 FAMILIES: dict[str, Family] = {
-    "albert": Family("AlbertModel", "AlbertConfig", _settings(embedding_size=16)),
-    "beit": Family("BeitModel", "BeitConfig", _transformer_of_images(out_indices=[1]), "image"),
-    "bert": Family("BertModel", "BertConfig", _settings()),
-    "bloom": Family("BloomModel", "BloomConfig", {"vocab_size": 64, "hidden_size": 16, "n_layer": 2, "n_head": 2}),
-    "cohere": Family("CohereModel", "CohereConfig", _decoder()),
+    "albert": Family("AlbertModel", _encoder(embedding_size=16)),
+    "beit": Family("BeitModel", _transformer_of_images(out_indices=[1]), "image"),
+    "bert": Family("BertModel", _encoder()),
+    "bloom": Family("BloomModel", _small(vocab_size=64, hidden_size=16, n_layer=2, n_head=2)),
+    "cohere": Family("CohereModel", _decoder()),
     "convnext": Family(
-        "ConvNextModel",
-        "ConvNextConfig",
-        {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2, "patch_size": 2},
-        "image",
+        "ConvNextModel", _small(hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, patch_size=2), "image"
     ),
-    "deberta_v2": Family("DebertaV2Model", "DebertaV2Config", _settings()),
-    "deit": Family("DeiTModel", "DeiTConfig", _transformer_of_images(), "image"),
-    "distilbert": Family(
-        "DistilBertModel",
-        "DistilBertConfig",
-        {"vocab_size": 64, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32},
-    ),
-    "electra": Family("ElectraModel", "ElectraConfig", _settings(embedding_size=16)),
-    "falcon": Family("FalconModel", "FalconConfig", _settings()),
-    "gemma": Family("GemmaModel", "GemmaConfig", _decoder(head_dim=8)),
-    "gemma2": Family("Gemma2Model", "Gemma2Config", _decoder(head_dim=8)),
-    "gpt2": Family("GPT2Model", "GPT2Config", _GPT2),
-    "gpt_neo": Family(
-        "GPTNeoModel",
-        "GPTNeoConfig",
-        {
-            "vocab_size": 64,
-            "hidden_size": 16,
-            "num_layers": 2,
-            "num_heads": 2,
-            "max_position_embeddings": 64,
-            "attention_types": [[["global", "local"], 1]],
-        },
-    ),
-    "gpt_neox": Family("GPTNeoXModel", "GPTNeoXConfig", _settings()),
-    "gptj": Family("GPTJModel", "GPTJConfig", {**_GPT2, "rotary_dim": 4}),
-    "granite": Family("GraniteModel", "GraniteConfig", _decoder()),
-    "llama": Family("LlamaModel", "LlamaConfig", _decoder()),
-    "llama-cached": Family("LlamaModel", "LlamaConfig", _decoder(), "cached"),
-    "mistral": Family("MistralModel", "MistralConfig", _decoder()),
-    "mixtral": Family("MixtralModel", "MixtralConfig", _decoder(num_local_experts=2, num_experts_per_tok=1)),
-    "mobilenet_v2": Family("MobileNetV2Model", "MobileNetV2Config", {"depth_multiplier": 0.25}, "image"),
-    "mpnet": Family("MPNetModel", "MPNetConfig", _settings()),
-    "olmo": Family("OlmoModel", "OlmoConfig", _decoder()),
-    "opt": Family(
-        "OPTModel",
-        "OPTConfig",
-        {
-            "vocab_size": 64,
-            "hidden_size": 16,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "ffn_dim": 32,
-            "max_position_embeddings": 64,
-            "word_embed_proj_dim": 16,
-        },
-    ),
-    "phi": Family("PhiModel", "PhiConfig", _decoder()),
-    "phi3": Family("Phi3Model", "Phi3Config", _decoder()),
-    "qwen2": Family("Qwen2Model", "Qwen2Config", _decoder()),
-    "qwen2-cached": Family("Qwen2Model", "Qwen2Config", _decoder(), "cached"),
-    "qwen3": Family("Qwen3Model", "Qwen3Config", _decoder(head_dim=8)),
-    "regnet": Family(
-        "RegNetModel",
-        "RegNetConfig",
-        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "groups_width": 8},
-        "image",
-    ),
-    "resnet": Family(
-        "ResNetModel",
-        "ResNetConfig",
-        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"},
-        "image",
-    ),
-    "roberta": Family("RobertaModel", "RobertaConfig", _settings()),
-    "stablelm": Family("StableLmModel", "StableLmConfig", _decoder()),
+    "deberta_v2": Family("DebertaV2Model", _encoder()),
+    "deit": Family("DeiTModel", _transformer_of_images(), "image"),
+    "distilbert": Family("DistilBertModel", _small(vocab_size=64, dim=16, n_layers=2, n_heads=2, hidden_dim=32)),
+    "electra": Family("ElectraModel", _encoder(embedding_size=16)),
+    "falcon": Family("FalconModel", _encoder()),
+    "gemma": Family("GemmaModel", _decoder(head_dim=8)),
+    "gemma2": Family("Gemma2Model", _decoder(head_dim=8)),
+    "gpt2": Family("GPT2Model", _GPT2),
+    "gpt_neo": Family("GPTNeoModel", {**_GPT_NEO, "attention_types": [[["global", "local"], 1]]}),
+    "gpt_neox": Family("GPTNeoXModel", _encoder()),
+    "gptj": Family("GPTJModel", {**_GPT2, "rotary_dim": 4}),
+    "granite": Family("GraniteModel", _decoder()),
+    "llama": Family("LlamaModel", _decoder()),
+    "llama-cached": Family("LlamaModel", _decoder(), "cached"),
+    "mistral": Family("MistralModel", _decoder()),
+    "mixtral": Family("MixtralModel", _decoder(num_local_experts=2, num_experts_per_tok=1)),
+    "mobilenet_v2": Family("MobileNetV2Model", _small(depth_multiplier=0.25), "image"),
+    "mpnet": Family("MPNetModel", _encoder()),
+    "olmo": Family("OlmoModel", _decoder()),
+    "opt": Family("OPTModel", {**_OPT, "ffn_dim": 32, "word_embed_proj_dim": 16}),
+    "phi": Family("PhiModel", _decoder()),
+    "phi3": Family("Phi3Model", _decoder()),
+    "qwen2": Family("Qwen2Model", _decoder()),
+    "qwen2-cached": Family("Qwen2Model", _decoder(), "cached"),
+    "qwen3": Family("Qwen3Model", _decoder(head_dim=8)),
+    "regnet": Family("RegNetModel", {**_CONVOLUTIONS, "groups_width": 8}, "image"),
+    "resnet": Family("ResNetModel", {**_CONVOLUTIONS, "layer_type": "basic"}, "image"),
+    "roberta": Family("RobertaModel", _encoder()),
+    "stablelm": Family("StableLmModel", _decoder()),
     "swin": Family(
         "SwinModel",
-        "SwinConfig",
-        {
-            "image_size": 16,
-            "patch_size": 2,
-            "embed_dim": 8,
-            "depths": [1, 1],
-            "num_heads": [2, 2],
-            "window_size": 4,
-        },
+        _small(image_size=16, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=4),
         "image",
     ),
     "t5-encoder": Family(
         "T5EncoderModel",
-        "T5Config",
-        {"vocab_size": 64, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2},
+        _small(vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2),
+        config="T5Config",
     ),
-    "vit": Family("ViTModel", "ViTConfig", _transformer_of_images(), "image"),
+    "vit": Family("ViTModel", _transformer_of_images(), "image"),
 }
 
 
@@ -192,7 +145,7 @@ def _of_exportdb(example: Any) -> dict[str, Any]:
 def _of_family(family: Family) -> dict[str, Any]:
     library = import_module("transformers")
     more = {} if family.inputs == "image" else {"use_cache": False}
-    config = getattr(library, family.config)(**family.settings, **more)
+    config = getattr(library, family.config or f"{family.model.removesuffix('Model')}Config")(**family.settings, **more)
     model = getattr(library, family.model)(config).eval()
     if family.inputs == "image":
         return {"callable": model, "args": (torch.randn(3, 3, 16, 16),), "unbacked": {0: [0]}}
@@ -217,17 +170,9 @@ def _cache(library: Any, config: Any) -> Any:
     return cache
 
 
-def plain_export(subject: Subject) -> Plain:
-    """`torch.export.export`, non-strict."""
-    return _timed(subject, torch.export.export)
-
-
-def plain_draft(subject: Subject) -> Plain:
-    """`torch.export.draft_export`."""
-    return _timed(subject, torch.export.draft_export)
-
-
-def _timed(subject: Subject, capture: Any) -> Plain:
+def plain(subject: Subject, function: Literal["export", "draft_export"]) -> Plain:
+    """What `torch.export.export` or `torch.export.draft_export` does, non-strict."""
+    capture = getattr(torch.export, function)
     exported = as_exported(prepare(subject))
     with captured_output(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

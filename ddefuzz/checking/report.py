@@ -26,13 +26,12 @@ from ddefuzz.checking.problems import (
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.signature import USER_CODE
 from ddefuzz.escape import one_line, shell_word
-from ddefuzz.execute.calls import Agreement, Difference
+from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, Observation, Outcome, Stage
 from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import kinds, row_of
 from ddefuzz.oracles.verdict import Verdict, needs_second_run, verdict
-from ddefuzz.program.sizes import CallSize
 from ddefuzz.show.blocks import (
     Block,
     Code,
@@ -59,20 +58,6 @@ CaptureOutcome: TypeAlias = Outcome | Literal["wrong"]
 """`wrong`: it was captured, but an oracle says that the captured program is wrong (`KindRow.wrong`)."""
 
 
-class CallResult(msgspec.Struct, frozen=True):
-    """A call of what was captured, at data sizes of this name. `eager` and `captured` are errors, empty if it returned.
-
-    `agreement` is None if one of the two did not return.
-    """
-
-    sizes: CallSize
-    eager: str
-    captured: str
-    agreement: Agreement | None
-    differences: tuple[Difference, ...] = ()
-    why: str = ""
-
-
 class CaptureResult(msgspec.Struct, frozen=True):
     """One capture. `seconds` are those of the clock, `exception` is the type and first line of the final exception.
 
@@ -89,7 +74,7 @@ class CaptureResult(msgspec.Struct, frozen=True):
     exception: str | None = None
     verdict: Verdict | None = None
     keys: tuple[str, ...] = ()
-    calls: tuple[CallResult, ...] = ()
+    calls: tuple[Call, ...] = ()
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -168,10 +153,7 @@ def captures_of(runs: CaseRuns) -> tuple[CaptureResult, ...]:
             exception=exception_of(seen),
             verdict=_verdict(seen, observations),
             keys=tuple(dict.fromkeys(one.signature.key for one in own)),
-            calls=tuple(
-                CallResult(one.size, one.eager.error, one.captured.error, one.agreement, one.differences, one.why)
-                for one in seen.calls
-            ),
+            calls=seen.calls,
         )
         if refused is not None and seen.stage != "eager" and seen.outcome != "ok":
             reason = f"it fails in eager: {exception_of(refused) or refused.reason}"

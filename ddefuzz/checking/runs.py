@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.kind import decisive
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Lost, lost_observation
+from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     STAGES,
     TRACED,
@@ -51,24 +51,6 @@ MOST_RUNS = 5
 
 A = TypeVar("A")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class Task(Protocol[R_co]):
-    """A task that is under way."""
-
-    def done(self) -> bool:
-        """Whether `result` returns at once."""
-
-    def result(self) -> R_co | Lost:
-        """Wait for the result."""
-
-
-class Executor(Protocol):
-    """What does tasks: the workers of a `Pool`, or `ThisProcess`."""
-
-    def submit(self, function: Callable[[A], R], argument: A, timeout: float, /) -> Task[R]:
-        """Do `function(argument)` within so many CPU seconds, if there are limits."""
 
 
 class InlineTask(Generic[R]):
@@ -99,6 +81,10 @@ class ThisProcess:
         return InlineTask(call)
 
 
+Executor: TypeAlias = Pool | ThisProcess
+"""What does tasks."""
+
+
 def silent(_: str) -> None:
     """Says nothing."""
 
@@ -125,7 +111,7 @@ class PlannedCapture(NamedTuple):
 
     target: Target
     run: Run
-    task: Task[Tried]
+    task: Future[Tried] | InlineTask[Tried]
 
 
 Refused: TypeAlias = dict[str, InputError]
@@ -243,7 +229,7 @@ def _tried(planned: PlannedCapture, progress: Progress, refused: Refused) -> Tri
     return Tried(Observation(run.stage, run.semantics, "not-judged", reason))
 
 
-def _waited(task: Task[R], doing: str, progress: Progress) -> R | Lost:
+def _waited(task: Future[R] | InlineTask[R], doing: str, progress: Progress) -> R | Lost:
     started = time.monotonic()
     while not task.done():
         time.sleep(POLL_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -97,28 +98,20 @@ class ModelResult(msgspec.Struct, frozen=True):
         return self.check_seconds / self.plain.cpu_seconds if self.plain.cpu_seconds > 0.02 else None
 
 
-class Section(NamedTuple):
-    """The rows of one table: a version of torch, a kind of sizes, and the limits of a model."""
-
-    title: str
-    rows: tuple[ModelResult, ...]
-
-
-def sections(rows: Iterable[ModelResult]) -> tuple[Section, ...]:
-    """The rows by table. Of rows for one model, the last counts."""
+def sections(rows: Iterable[ModelResult]) -> dict[str, tuple[ModelResult, ...]]:
+    """The rows by the title of their table: a torch, a kind of sizes and limits. Of rows for one model, the last
+    counts.
+    """
     tables: dict[tuple[str, bool, float, float], dict[tuple[str, str], ModelResult]] = {}
     for row in rows:
         one = row.settings
-        table = tables.setdefault((one.torch, one.sizes != "unbacked", one.budget, one.timeout), {})
+        table = tables.setdefault((one.torch, one.sizes == "backed", one.budget, one.timeout), {})
         table[row.group, row.name] = row
-    return tuple(
-        Section(
-            f"torch {torch}, {'backed' if backed else 'unbacked'} sizes, {budget:g} s of changes for each model, "
-            f"{timeout:g} s for each capture",
-            tuple(table.values()),
-        )
-        for (torch, backed, budget, timeout), table in sorted(tables.items(), key=lambda one: one[0])
-    )
+    return {
+        f"torch {torch}, {'backed' if backed else 'unbacked'} sizes, {budget:g} s of changes for each model, "
+        f"{timeout:g} s for each capture": tuple(table.values())
+        for (torch, backed, budget, timeout), table in sorted(tables.items(), key=lambda item: item[0])
+    }
 
 
 class StudyModel(NamedTuple):
@@ -232,25 +225,27 @@ def names_of(group: str) -> tuple[str, ...]:
     return names
 
 
-def plain_export(subject: Subject) -> Plain:
-    """A plain export, as a task of a worker."""
-    ended: Plain = late(MODELS).plain_export(subject)
-    return ended
+class PlainCapture(msgspec.Struct, frozen=True):
+    """A capture by torch alone: `export` or `draft_export`."""
+
+    subject: Subject
+    function: Literal["export", "draft_export"]
 
 
-def plain_draft(subject: Subject) -> Plain:
-    """torch's draft_export, as a task of a worker."""
-    ended: Plain = late(MODELS).plain_draft(subject)
+def plain(capture: PlainCapture) -> Plain:
+    """Capture by torch alone, as a task of a worker."""
+    ended: Plain = late(MODELS).plain(capture.subject, capture.function)
     return ended
 
 
 def study_model(executor: Executor, model: StudyModel, progress: Progress) -> ModelResult:
     """Check a model, and compare."""
     target, timeout = model.target, model.settings.timeout
-    exported = executor.submit(plain_export, target.subject, timeout).result()
-    drafted = executor.submit(plain_draft, target.subject, timeout).result()
+    exporting = PlainCapture(target.subject, "export")
+    exported = executor.submit(plain, exporting, timeout).result()
+    drafted = executor.submit(plain, PlainCapture(target.subject, "draft_export"), timeout).result()
     (runs,), _ = run_cases(executor, [target], STAGES, (EXPLICIT,), timeout, progress)
-    again = executor.submit(plain_export, target.subject, timeout).result()  # warm, as the run of check is
+    again = executor.submit(plain, exporting, timeout).result()  # warm, as the run of check is
     by_stage = {tried.observation.stage: tried.observation for tried in runs.tried}
     row = ModelResult(
         model.group,
@@ -300,37 +295,36 @@ def study_view(rows: Iterable[ModelResult], command: str, day: str) -> Iterator[
         command,
         day,
     )
-    for section in sections(rows):
-        yield Heading(section.title)
-        yield Items(totals(section.rows))
-        yield table(TITLES, map(_cells, section.rows), right=TITLES[5:])
+    for title, of_table in sections(rows).items():
+        yield Heading(title)
+        yield Items(totals(of_table))
+        yield table(TITLES, map(_cells, of_table), right=TITLES[5:])
 
 
 def totals(rows: tuple[ModelResult, ...]) -> tuple[str, ...]:
     """The numbers over all models."""
     failing = [row for row in rows if row.check == "fail"]
-    best = [row.offered[0] for row in failing if row.offered]
-    kinds = {kind: sum(one.kind == kind for one in best) for kind in dict.fromkeys(one.kind for one in best)}
-    said = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "none"
+    kinds = Counter(row.offered[0].kind for row in failing if row.offered)
+    best = ", ".join(f"{number} {kind}" for kind, number in kinds.items()) or "none"
     rewrites = [one for row in rows for one in row.offered if one.kind == "rewrite"]
     ratios = sorted(row.ratio for row in rows if row.ratio is not None)
-    median = f"{ratios[len(ratios) // 2]:.2f}" if ratios else "not known"
     return (
         f"outcome as a plain capture: {sum(row.same_outcome for row in rows)} of {len(rows)}",
-        f"not captured: {len(failing)}; with a change that passes: {len(best)} ({said})",
+        f"not captured: {len(failing)}; with a change that passes: {kinds.total()} ({best})",
         f"rewrites offered: {len(rewrites)}; that differ on held-out inputs: {sum(o.differs > 0 for o in rewrites)}",
         f"problems: {sum(row.problems for row in rows)} by check, {sum(row.draft.reported for row in rows)} by "
         f"draft_export, which fails on {sum(bool(row.draft.error) for row in rows)}",
-        f"CPU ratio: {median} (median of {len(ratios)})",
+        f"CPU ratio: {f'{ratios[len(ratios) // 2]:.2f}' if ratios else 'not known'} (median of {len(ratios)})",
     )
 
 
 def _cells(row: ModelResult) -> tuple[str, ...]:
-    best = row.offered[0] if row.offered else None
-    change = best.kind if best is not None else (f"none of {row.tried}" if row.tried else "")
-    held = f"{best.agrees} of {best.agrees + best.differs}" if best is not None else ""
-    ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
+    change, held = f"none of {row.tried}" if row.tried else "", ""
+    if row.offered:
+        best = row.offered[0]
+        change, held = best.kind, f"{best.agrees} of {best.agrees + best.differs}"
     draft = "fails" if row.draft.error else str(row.draft.reported)
-    plain = "fails" if row.plain.error else "ok"
+    torch = ("fails" if row.plain.error else "ok", draft)
+    ratio = f"{row.ratio:.2f}" if row.ratio is not None else ""
     passing = str(len(row.offered)) if row.offered else ""
-    return (row.group, row.name, row.check, plain, draft, str(row.problems), change, passing, held, ratio)
+    return (row.group, row.name, row.check, *torch, str(row.problems), change, passing, held, ratio)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import rich_click as click
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
-from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Page, deliver, output_options, rendered
+from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
+from ddefuzz.escape import json_text
 from ddefuzz.execute import selftest
 from ddefuzz.execute.pool import Pool
 from ddefuzz.findings import connection
@@ -23,6 +19,7 @@ from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles import reference
 from ddefuzz.selfcheck import Check
+from ddefuzz.show.blocks import Block, Paragraph, Span, counted, table
 
 SCHEMA = "ddefuzz.doctor/1"
 
@@ -44,7 +41,9 @@ def command(db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]
             for check in part(db):
                 found.append(check)
                 live.update(f"checking {title}: {check.name}")
-    deliver({"text": lambda page: _page(found, page), "json": lambda _page: _document(found)}, format_, outputs)
+    document = json_text({"schema": SCHEMA, "checks": [check._asdict() for check in found]}) + "\n"
+    shown = page_writers("ddefuzz doctor", lambda _: _view(found))
+    deliver({"text": shown["text"], "json": lambda _: document}, format_, outputs)
     if not all(check.ok for check in found):
         raise SystemExit(EXIT_UNSUPPORTED)
 
@@ -80,15 +79,7 @@ PARTS: tuple[tuple[str, Callable[[DatabaseUrl], Iterable[Check]]], ...] = (
 """The checks by part, cheapest first: a title, and a function that runs them, given the database's URL."""
 
 
-def _document(found: list[Check]) -> str:
-    rows = [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in found]
-    return json.dumps({"schema": SCHEMA, "checks": rows}) + "\n"
-
-
-def _page(found: list[Check], page: Page) -> str:
-    grid = Table.grid(padding=(0, 2))
-    for check in found:
-        said = Text("ok", style="green") if check.ok else Text("FAILS", style="bold red")
-        grid.add_row(said, Text(folded(f"{check.name}: {check.detail}", page.width - len("FAILS  "))))
-    failed = [check for check in found if not check.ok]
-    return rendered(Group(grid, "", f"{counted(len(found), 'check')}, {len(failed)} failed"), page)
+def _view(found: list[Check]) -> Iterator[Block]:
+    rows = [(Span("ok", style="good") if one.ok else Span("FAILS", style="bad"), one.name, one.detail) for one in found]
+    yield table(("", "check", "says"), rows, folding=("says",))
+    yield Paragraph(f"{counted(len(found), 'check')}, {sum(not check.ok for check in found)} failed")
