@@ -196,6 +196,8 @@ def written(error: BaseException, where: str = "") -> str:
     text = f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{where}\n{''.join(trace.format())}"
     for hide in (without_url_passwords, *hiding):
         text = hide(text)
+    if PLACE and not Path(DRAFTS).is_dir():
+        return ""  # it was removed, and stays so: the command says it
     try:
         path = Path(folder()) / name
         write_atomically(Path(DRAFTS) / name if PLACE else path, text.encode(errors="backslashreplace"))

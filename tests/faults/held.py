@@ -58,8 +58,6 @@ def in_worker() -> None:
     ) -> bytes:
         nonlocal doing
         doing = f"task {phases.name.removeprefix('phases-')}" if phases else ""
-        with (FOLDER / "tasks").open("a") as file:
-            file.write(f"{doing} {function.__name__}\n")
         if function.__name__ not in ("run_case", "run_sweep"):
             hold(doing)
         return perform(function, argument, phases, limit)

@@ -225,7 +225,10 @@ def _finished(command: Command, place: Place, *, again: bool = False) -> Ended:
 
 def _left(place: Place) -> list[str]:
     """The temporary files and folders that are left behind."""
-    return [str(path.relative_to(place.temporary)) for path in place.temporary.rglob("*")]
+    return [
+        f"{path.relative_to(place.temporary)} {path.read_text(errors='replace') if path.is_file() else ''}".rstrip()
+        for path in place.temporary.rglob("*")
+    ]
 
 
 def _held(place: Place) -> int:
