@@ -19,8 +19,8 @@ from ddefuzz.classify.site import site as site_of
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Semantics, Stage, Subject
 from ddefuzz.instrument.events import Answer, Raised
-from ddefuzz.oracles.broadcast import accepted
 from ddefuzz.oracles.capture import classify, judge
+from ddefuzz.oracles.conditions import accepted
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
 

@@ -17,11 +17,11 @@ from ddefuzz.checking.changes import DECIDED, Candidate, ChangedFile, Comparison
 from ddefuzz.checking.owner import full_path
 from ddefuzz.checking.patch import CLASS
 from ddefuzz.checking.variants import Variant, held_out_of, variants_of
-from ddefuzz.execute.compare import differences
-from ddefuzz.execute.exchanged import exchanged
+from ddefuzz.execute.exercise import differences
 from ddefuzz.execute.observe import captured_output, observe_in
 from ddefuzz.execute.prepared import Prepared, leaf_names, leaves_of, parameter_names
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
+from ddefuzz.execute.source_change import exchanged
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import message_of, seed

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.classify.anchor import expression_shape
 from ddefuzz.classify.classify import Classified
-from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Site
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import Counterfactual, Place

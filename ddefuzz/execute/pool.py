@@ -20,12 +20,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import gettempdir
-from threading import Lock
+from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from unittest.mock import patch
 
 import msgspec
+import psutil  # type: ignore[import-untyped]
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from ddefuzz import internal
@@ -37,7 +38,64 @@ from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.phase import Left, left_by
 from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run, Runner
 from ddefuzz.execute.scratch import check_folders, end_strays, scratch_folder
-from ddefuzz.execute.watchdog import Watchdog
+
+POLL_SECONDS: Final = 1.0
+
+STOPPED_POLLS: Final = 5
+"""After this many polls in a row that find the server stopped, it is continued; after twice as many it is killed.
+
+Polls are counted, not seconds, because Ctrl-Z in a terminal stops this process as well.
+"""
+
+
+UNREADABLE: Final = (psutil.Error, OSError)
+"""What is raised if a process has ended, or if no descriptor is left to read about it."""
+
+
+class Watchdog:
+    """Watches from a thread of its own until `end` is called."""
+
+    def __init__(self) -> None:
+        self._ended = Event()
+        self._thread = Thread(target=self._watch, name="ddefuzz-watchdog", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop watching."""
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        polls = 0
+        while not self._ended.wait(POLL_SECONDS):
+            server = _fork_server()
+            polls = polls + 1 if _is_stopped(server) else 0
+            if server is not None and polls >= STOPPED_POLLS:
+                _send(server, signal.SIGCONT if polls < 2 * STOPPED_POLLS else signal.SIGKILL)
+
+
+def _fork_server() -> psutil.Process | None:
+    """The process of the fork server. multiprocessing has no public name for it."""
+    number = getattr(vars(forkserver)["_forkserver"], "_forkserver_pid", None)
+    try:
+        return psutil.Process(number) if number is not None else None
+    except UNREADABLE:
+        return None
+
+
+def _is_stopped(server: psutil.Process | None) -> bool:
+    try:
+        return server is not None and server.status() == psutil.STATUS_STOPPED
+    except UNREADABLE:
+        return False
+
+
+def _send(server: psutil.Process, number: signal.Signals) -> None:
+    try:
+        server.send_signal(number)
+    except UNREADABLE:
+        return
+
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -7,17 +7,50 @@ them by hand.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.calls import Call
-from ddefuzz.execute.forms import Form
 from ddefuzz.instrument.events import Answer, Answered, Constraint, Fault, Frame, Guard, Mechanism, Place, Raised
 from ddefuzz.keys.case import is_key
 from ddefuzz.program.sizes import CallSize
+
+FormName: TypeAlias = Literal["traced", "lowered", "generated"]
+"""
+traced     the graph that the frontend captured: that of torch.export, or dynamo's, which a backend gets
+lowered    the forward graph that AOTAutograd makes of it
+generated  the Python code that inductor makes of that
+"""
+
+
+class Asserted(msgspec.Struct, frozen=True):
+    """One run-time assertion of a captured program.
+
+    `message` is what it says when it fails. `own` says that the user's code makes it at this place, by
+    `torch._check`. `after` are the ops before it that use its sizes: they run unprotected.
+    """
+
+    condition: str
+    message: str
+    own: bool = False
+    after: tuple[str, ...] = ()
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A captured program in one of its forms, with its assertions in order."""
+
+    name: FormName
+    assertions: tuple[Asserted, ...]
+
+
+def condition_of(message: str, forms: Iterable[Form]) -> str:
+    """The condition of the assertion with this message; empty if there is none."""
+    asserted = (one for form in forms for one in form.assertions)
+    return next((one.condition for one in asserted if one.message == message), "")
+
 
 Stage: TypeAlias = str
 """The name of a way to run a program: one of `STAGES`, or one that an oracle brings (`oracles.table.stages`)."""
@@ -156,17 +189,6 @@ class ExceptionInfo(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """The class's bare name."""
         return self.type.rpartition(".")[2]
-
-
-class Environment(msgspec.Struct, frozen=True):
-    """What an observation depends on besides the run."""
-
-    torch: str
-    torch_git: str
-    python: str
-    hypothesis: str
-    cpu_capability: str
-    settings: tuple[tuple[str, str], ...] = ()
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -233,7 +233,7 @@ def observe_run(run: Run) -> Observation:
 
 def observe_patched_run(task: PatchedRun) -> Observation:
     """`patched.observe_patched` as a task."""
-    observed: Observation = late("ddefuzz.execute.patched").observe_patched(task)
+    observed: Observation = late("ddefuzz.execute.source_change").observe_patched(task)
     return observed
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -20,13 +21,141 @@ import sympy  # type: ignore[import-untyped]
 
 from ddefuzz.instrument import frames, torch_api
 from ddefuzz.instrument.assumed import AssumedSizes
-from ddefuzz.instrument.constraints import constraint_hooks
 from ddefuzz.instrument.disguise import disguised
 from ddefuzz.instrument.events import Answer, Fault, Mechanism, Place
 from ddefuzz.instrument.inputs import Inputs
-from ddefuzz.instrument.planted import dropping, planting
 from ddefuzz.instrument.recorder import Listener, NodeCall, Recorder
 from ddefuzz.instrument.torch_api import Api
+
+
+def constraint_hooks(recorder: Recorder) -> Iterator[tuple[Api, Callable[..., Any]]]:
+    """The hooks, each with the function that it replaces."""
+    yield torch_api.DEFER_ASSERTION, _assertion(recorder)
+    yield torch_api.SET_REPLACEMENT, _replacement(recorder)
+    yield torch_api.UPDATE_RANGE, _range(recorder)
+
+
+def _assertion(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.DEFER_ASSERTION)
+
+    def ddefuzz_defer_assertion(env: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        before = {symbol: len(made) for symbol, made in env.deferred_runtime_asserts.items()}
+        outer, recorder.asserting = recorder.asserting, str(orig_expr)
+        try:
+            answer = original(env, orig_expr, *args, **kwargs)
+        finally:
+            recorder.asserting = outer
+        # In the form that the graph will have.
+        made = (made[-1] for symbol, made in env.deferred_runtime_asserts.items() if len(made) > before.get(symbol, 0))
+        newest = next(made, None)
+        if newest is not None:
+            # A variable for this function's own frame would be a cycle. Until a collection it would keep the caller's
+            # fake tensors alive, and the next export would take them for constants.
+            said = _message(sys._getframe())
+            recorder.record_constraint("assertion", str(newest.expr), newest.expr.free_symbols, sys._getframe(), said)
+        return answer
+
+    return disguised(torch_api.DEFER_ASSERTION, ddefuzz_defer_assertion)
+
+
+def _message(frame: FrameType | None) -> str:
+    """The constant message that the `torch._check` in progress gives; empty if there is none.
+
+    It is read from the frame. A hook in place of torch's function would change what dynamo traces: dynamo knows such
+    functions by their identity.
+    """
+    check = torch_api.bound(torch_api.CHECK).__code__
+    while frame is not None and frame.f_code is not check:
+        frame = frame.f_back
+    return "" if frame is None else _constant(frame.f_locals["message"])
+
+
+def _constant(message: Any) -> str:
+    """The text that a function always returns; empty if it may depend on anything."""
+    code = getattr(message, "__code__", None)
+    if code is None or code.co_argcount or code.co_names or code.co_freevars:
+        return ""
+    said = message()
+    return said if isinstance(said, str) else ""
+
+
+def _replacement(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.SET_REPLACEMENT)
+
+    def ddefuzz_set_replacement(env: Any, a: Any, tgt: Any, *args: Any, **kwargs: Any) -> Any:
+        before = env.replacements.get(a)
+        answer = original(env, a, tgt, *args, **kwargs)
+        after = env.replacements.get(a)
+        if after is not None and after != before and env.is_unbacked_symint(a):
+            recorder.record_constraint("replacement", f"{a} = {after}", [a], sys._getframe())
+        return answer
+
+    return disguised(torch_api.SET_REPLACEMENT, ddefuzz_set_replacement)
+
+
+def _range(recorder: Recorder) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.UPDATE_RANGE)
+
+    def ddefuzz_update_range(env: Any, symbol: Any, *args: Any, **kwargs: Any) -> Any:
+        before = env.var_to_range.get(symbol)
+        answer = original(env, symbol, *args, **kwargs)
+        after = env.var_to_range.get(symbol)
+        if before is not None and after != before and env.is_unbacked_symint(symbol):
+            if after.lower != before.lower:
+                recorder.record_constraint("range", f"{symbol} >= {after.lower}", [symbol], sys._getframe())
+            if after.upper != before.upper:
+                recorder.record_constraint("range", f"{symbol} <= {after.upper}", [symbol], sys._getframe())
+        return answer
+
+    return disguised(torch_api.UPDATE_RANGE, ddefuzz_update_range)
+
+
+MESSAGE = "planted by ddefuzz"
+
+SMALLEST, NUMBERS = 2, 3
+"""A symbol is made a number from 2 to 4."""
+
+
+def dropping(recorder: Recorder) -> Iterator[tuple[Api, Callable[..., Any]]]:
+    """The hook that drops assertions, if a fault of that kind is planted."""
+    places = frozenset(fault.place for fault in recorder.faults if fault.kind == "drop assertion")
+    if places:
+        yield torch_api.DEFER_ASSERTION, _dropping(recorder, places)
+
+
+def _dropping(recorder: Recorder, places: frozenset[Place]) -> Callable[..., Any]:
+    original = torch_api.bound(torch_api.DEFER_ASSERTION)
+
+    def ddefuzz_drop_assertion(env: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        is_unbacked = any(map(env.is_unbacked_symint, orig_expr.free_symbols))
+        if is_unbacked and recorder.place_at(sys._getframe()) in places:
+            truth = torch_api.bound(torch_api.EVALUATE_STATIC)(env, orig_expr)
+            return True if truth is None else bool(truth)
+        return original(env, orig_expr, *args, **kwargs)
+
+    return disguised(torch_api.DEFER_ASSERTION, ddefuzz_drop_assertion)
+
+
+def planting(recorder: Recorder) -> Callable[..., Any]:
+    """The hook that runs after a guard fell back: it plants the other faults of the guard's place."""
+
+    def ddefuzz_plant(env: Any, expression: Any, fallback: bool, fx_node: Any, place: Place) -> None:
+        for fault in recorder.faults:
+            if fault.place != place:
+                continue
+            if fault.kind == "add assertion":
+                asserted = expression if fallback == (fault.number % 2 == 0) else sympy.Not(expression)
+                torch_api.bound(torch_api.DEFER_ASSERTION)(env, asserted, MESSAGE, fx_node)
+            elif fault.kind == "specialize":
+                symbols = sorted(filter(env.is_unbacked_symint, expression.free_symbols), key=str)
+                if len(symbols) > 1 and fault.number % 2:
+                    torch_api.bound(torch_api.SET_REPLACEMENT)(env, symbols[0], symbols[1], MESSAGE)
+                elif symbols:
+                    number = sympy.Integer(SMALLEST + fault.number % NUMBERS)
+                    torch_api.bound(torch_api.SET_REPLACEMENT)(env, symbols[0], number, MESSAGE)
+
+    return disguised(torch_api.EVALUATE_EXPR, ddefuzz_plant)
+
 
 _AGGRESSIVE: dict[Mechanism, int] = {"aggressive-1": 1, "aggressive-2": 2}
 

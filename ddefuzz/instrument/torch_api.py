@@ -78,7 +78,6 @@ SYMBOL_MAKERS = tuple(
 SHAPES_CONFIG = Api(
     "torch.fx.experimental._config:aggressive_guard_free_semantics", "torch's own settings that guard less"
 )
-BACKED_SIZE_OBLIVIOUS = Api("torch.fx.experimental._config:backed_size_oblivious", "recorded with observations")
 COUNTED = (
     EVALUATE_STATIC,
     *(
@@ -87,7 +86,7 @@ COUNTED = (
     ),
 )
 """Each is called by those before it."""
-NO_STACK_TRACES = Api("torch.fx.config:do_not_emit_stack_traces", "recorded with observations")
+NO_STACK_TRACES = Api("torch.fx.config:do_not_emit_stack_traces", "measured by `bench export-time`")
 
 # Stacks (instrument/frames.py).
 INTERPRETER_STEP = Api(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import linecache
+import re
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from inspect import unwrap
 from random import Random
-from typing import Any, Final, NamedTuple
+from types import CodeType
+from typing import Any, Final, NamedTuple, TypeAlias
 from warnings import catch_warnings, simplefilter
 
 import msgspec
@@ -15,12 +19,154 @@ from hypothesis import HealthCheck, Phase, Verbosity, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Frame
+from ddefuzz.instrument.frames import display_file
+from ddefuzz.instrument.guards import watch
 from ddefuzz.keys.case import Drawn, Kind, PropertyName
 from ddefuzz.keys.drawn import STRIDED, Tensors, pairs, simpler, singles, unbacked, with_tensor
-from ddefuzz.keys.geometry import geometry
-from ddefuzz.keys.guarding import guards
+from ddefuzz.keys.key import geometry
 from ddefuzz.keys.options import ALIGNMENT, Options
-from ddefuzz.keys.violation import SHOWN_KEY, AnyKey, KeyFunction, Violation, said, shown_key
+
+_SYMBOL: Final = re.compile(r"\bu\d+")
+
+
+def symbolic_tensor(sizes: tuple[int, ...], exact: bool, env: Any = None, name: str = "x") -> tuple[torch.Tensor, Any]:
+    """A tensor whose sizes are all unbacked, and its ShapeEnv: a FakeTensor, or one on the meta device."""
+    env = env or torch_api.bound(torch_api.SHAPE_ENV)()
+    mode = torch_api.bound(torch_api.FAKE_MODE)(shape_env=env)
+    context = torch_api.bound(torch_api.SYMBOLIC_CONTEXT)(dynamic_sizes=[torch_api.DIM_UNBACKED.get()] * len(sizes))
+    source = torch_api.bound(torch_api.CONSTANT_SOURCE)(name)
+    made: torch.Tensor = mode.from_tensor(torch.zeros(sizes), symbolic_context=context, source=source)
+    return (torch.empty_strided(made.shape, made.stride(), device="meta") if exact else made), env
+
+
+def _state(env: Any) -> tuple[Any, ...]:
+    return len(env.guards), dict(env.replacements), env.num_deferred_runtime_asserts, dict(env.var_to_range)
+
+
+def guards(function: KeyFunction, tensors: Tensors) -> Violation | None:
+    """Make a key, compare it with that of a tensor of other unbacked sizes, as a cache does, and hash it."""
+    (one,) = tensors
+    exact = one.kind == "meta"
+    tensor, env = symbolic_tensor(one.sizes, exact)
+    other, _ = symbolic_tensor(one.sizes, exact, env, "y")
+    kind = "torch.empty({}, device='meta')" if exact else "FakeTensor({})"
+    texts = [kind.format(f"({', '.join(map(str, each.shape))},)") for each in (tensor, other)]
+    before = _state(env)
+    asked: Frame | None = None
+    keys: list[Hashable] = []
+
+    def found(why: str, part: str) -> Violation:
+        shown = tuple(map(shown_key, keys))
+        return Violation(
+            tuple(texts[: max(len(keys), 1)]),
+            shown,
+            why,
+            tensors,
+            asked.code if asked else _SYMBOL.sub("u", part),
+            asked,
+        )
+
+    with watch() as recorder:
+        try:
+            keys.append(function.key(tensor))
+            if _state(env) == before and not recorder.guards():
+                keys.append(function.key(other))
+                bool(keys[0] == keys[1])
+            hash(keys.pop())
+        except Exception as error:  # noqa: BLE001 the key function is under test
+            asked, raised = raising_line(code_of(function.key), error), recorder.raised([error])
+            return found(said(error), type(error).__name__ if raised is None else raised.expression)
+        fell_back = recorder.guards()
+        added = recorder.constraints(lambda _text, _message: True)
+    if fell_back:
+        place, code = fell_back[0].place, code_of(function.key)
+        if code is not None and place.file == display_file(code.co_filename):
+            asked = frame_at(code, place.line)
+        return found(f"evaluates {fell_back[0].expression}", fell_back[0].expression)
+    if _state(env) == before:
+        return None
+    return found("adds a guard or a replacement", added[0].text if added else "")
+
+
+AnyKey: TypeAlias = Callable[[Any], Hashable]
+
+SHOWN_KEY: Final = 300
+"""How many characters of a key are shown."""
+
+
+class KeyFunction(NamedTuple):
+    """A key function. `elsewhere` gives the texts of the keys that another process makes. `options` say what a key has
+    to distinguish.
+    """
+
+    key: AnyKey
+    options: Options
+    elsewhere: Callable[[Sequence[Drawn]], list[str]]
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """The smallest tensors that show it, as expressions and as data; their keys; and what is wrong.
+
+    `part` is what the key confuses, or the error. `asked` is the line of the key function that evaluated a guard.
+    """
+
+    tensors: tuple[str, ...]
+    keys: tuple[str, ...]
+    why: str
+    drawn: Tensors = ()
+    part: str = ""
+    asked: Frame | None = None
+
+    def explains(self, other: Violation) -> bool:
+        """Whether the other confuses what this one does, and perhaps more."""
+        return set(self.part.split(", ")) <= set(other.part.split(", "))
+
+
+def shown_key(key: object) -> str:
+    """The text of a key, not too long."""
+    text = repr(key)
+    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}…"
+
+
+def said(error: Exception) -> str:
+    """The first line of an error, without the symbols that torch lists in any order."""
+    first = next(iter(str(error).strip().splitlines()), "").partition(" (Size-like symbols: ")[0]
+    text = " ".join(f"{type(error).__name__}: {first}".split())
+    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}…"
+
+
+def code_of(key: object) -> CodeType | None:
+    """The code of a key function, of the function that it wraps, or of its class's `__call__`. None if C++ has it."""
+    function: Any = unwrap(key) if callable(key) else key
+    function = getattr(function, "func", function)
+    made = function if hasattr(function, "__code__") else vars(type(function)).get("__call__")
+    code = getattr(made, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def raising_line(code: CodeType | None, error: BaseException) -> Frame | None:
+    """The line of the key function that raised."""
+    traceback, line = error.__traceback__, None
+    while traceback is not None:
+        if traceback.tb_frame.f_code is code:
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return None if line is None or code is None else frame_at(code, line)
+
+
+def defined(key: object, target: str) -> Frame:
+    """The definition of a key function."""
+    code = code_of(key)
+    module, _, name = target.rpartition(":")
+    return frame_at(code, code.co_firstlineno) if code is not None else Frame(module, 0, name)
+
+
+def frame_at(code: CodeType, line: int) -> Frame:
+    text = linecache.getline(code.co_filename, line).strip()
+    return Frame(display_file(code.co_filename), line, code.co_name, text)
+
 
 SCHEMA = "ddefuzz.key/1"
 

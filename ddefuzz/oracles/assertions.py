@@ -8,22 +8,19 @@ from itertools import product
 
 import msgspec
 
+from ddefuzz.classify.anchor import expression_shape
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import USER_CODE, Site
 from ddefuzz.execute.calls import Call, differs
-from ddefuzz.execute.forms import Form, FormName
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import Form, FormName, Observation, ProgramSubject, Run, Runner
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Constraint, Fault, Guard
 from ddefuzz.instrument.torch_api import Api
 from ddefuzz.instrument.truth import holds, sides, value_at
 from ddefuzz.oracles import specialization
-from ddefuzz.oracles.broadcast import accepted
-from ddefuzz.oracles.forms import hidden, late, repeated, turned
-from ddefuzz.oracles.kept import by_ending, only_the_call
-from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.oracles.conditions import accepted, hidden, late, repeated, turned
+from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
 from ddefuzz.oracles.seen import (
     Seen,
     at_guard,

@@ -15,7 +15,7 @@ from ddefuzz.classify.site import USER_SITE
 from ddefuzz.classify.wording import question, shortened
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome, Runner
 from ddefuzz.instrument import torch_api
-from ddefuzz.oracles.broadcast import is_refused_example
+from ddefuzz.oracles.conditions import is_refused_example
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.model import Program

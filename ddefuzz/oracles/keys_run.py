@@ -17,10 +17,8 @@ from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not_judged
 from ddefuzz.execute.user_code import load_module
 from ddefuzz.keys.case import KINDS, Drawn, Kind, check_trust, parse_key
-from ddefuzz.keys.definition import defined
 from ddefuzz.keys.options import Options
-from ddefuzz.keys.properties import PROPERTIES, Checked, Property, check, texts, violation
-from ddefuzz.keys.violation import AnyKey, KeyFunction
+from ddefuzz.keys.properties import PROPERTIES, AnyKey, Checked, KeyFunction, Property, check, defined, texts, violation
 from ddefuzz.oracles.keys import Keyed
 
 

@@ -19,7 +19,7 @@ from ddefuzz.instrument.events import Guard
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.agreement import unspecified
 from ddefuzz.oracles.assertions import ABOUT_THE_TAPE
-from ddefuzz.oracles.broadcast import accepted
+from ddefuzz.oracles.conditions import accepted
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, at_guard, captured_again, fewest, unknown
 from ddefuzz.oracles.verdict import assumed_away, refuses_example, values_differ

@@ -10,12 +10,11 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from ddefuzz.classify.anchor import short_anchor
+from ddefuzz.classify.anchor import expression_shape, short_anchor
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.evidence import NUMBER_METHODS
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.plumbing import is_framework
-from ddefuzz.classify.shape import expression_shape
 from ddefuzz.classify.signature import Cause
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.errors import InputError

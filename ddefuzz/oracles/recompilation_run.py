@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from unittest import mock
 
 import msgspec
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute.at_sizes import at_sizes, refusal
 from ddefuzz.execute.calls import Call, Ended
+from ddefuzz.execute.exercise import resized
 from ddefuzz.execute.observe import Stopwatch
-from ddefuzz.execute.prepared import parameter_names
-from ddefuzz.execute.protocol import CallableSubject, Observation, Run, measured, not_judged
+from ddefuzz.execute.prepared import Prepared, leaves_of, parameter_names, with_leaves
+from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run, Subject, measured, not_judged
 from ddefuzz.execute.stages import eager
 from ddefuzz.execute.subject import prepare
 from ddefuzz.execute.user_code import exception_chain, message_of
@@ -30,6 +31,7 @@ from ddefuzz.instrument.recorder import Recorder
 from ddefuzz.keys.key import Key, paths
 from ddefuzz.keys.options import Options
 from ddefuzz.oracles.recompilation import MODE_OF, Mode, Repeated
+from ddefuzz.program.sizes import CallSize
 
 _SIZE: Final = re.compile(r"^L\['(\w+)'\]\.(size|stride)\(\)\[(\d+)\]$")
 _OFFSET: Final = re.compile(r"^L\['(\w+)'\]\.storage_offset\(\)$")
@@ -256,3 +258,44 @@ def _value(source: str, values: dict[str, Any]) -> int | None:
     if offset is not None and isinstance(values.get(offset[1]), torch.Tensor):
         return int(values[offset[1]].storage_offset())
     return None
+
+
+Sized: TypeAlias = tuple[CallSize, Callable[[], Prepared]]
+"""A size, and a function that prepares a new subject of that size."""
+
+
+def at_sizes(subject: Subject, sizes: Iterable[CallSize]) -> list[Sized]:
+    """The subject at each size that its inputs can have. The sizes of user code must be numbers."""
+    if isinstance(subject, ProgramSubject):
+        found = ((size, resized(subject, size)) for size in sizes)
+        return [(size, partial(prepare, at)) for size, at in found if at is not None]
+    return [(size, partial(_with_size, subject, int(size))) for size in sizes]
+
+
+def refusal(prepared: Prepared) -> str:
+    """Why user code cannot be called at other sizes; empty if it can."""
+    tensors = [leaf for leaf in leaves_of(prepared) if isinstance(leaf, torch.Tensor)]
+    if prepared.kwargs or len(tensors) > sum(isinstance(one, torch.Tensor) for one in prepared.args):
+        return "only tensors that are positional arguments can get other sizes"
+    if not prepared.unbacked:
+        return "no dim of its arguments is said to be unbacked (--unbacked, NAME_unbacked)"
+    if any(not leaves_of(prepared)[place.leaf].shape[place.dim] for place in prepared.unbacked):
+        return "an unbacked dim of its example arguments has the size 0"
+    return ""
+
+
+def _with_size(subject: Subject, size: int) -> Prepared:
+    """The subject with this size in each of its unbacked dims: the example's values, repeated or cut."""
+    prepared = prepare(subject)
+
+    def sized(at: int, leaf: Any) -> Any:
+        places = [place for place in prepared.unbacked if place.leaf == at]
+        if not places:
+            return leaf
+        grows = leaf.requires_grad
+        for place in places:
+            leaf = leaf.detach().index_select(place.dim, torch.arange(size) % leaf.shape[place.dim])
+        return leaf.requires_grad_(grows)
+
+    args, kwargs = with_leaves(prepared.args, prepared.kwargs, sized)
+    return replace(prepared, args=args, kwargs=kwargs)

@@ -10,9 +10,8 @@ from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Runner
 from ddefuzz.instrument.events import Constraint
 from ddefuzz.instrument.truth import holds
-from ddefuzz.oracles.broadcast import is_broadcast_of_1
-from ddefuzz.oracles.kept import by_ending, only_the_call
-from ddefuzz.oracles.oracle import KindRow, Oracle
+from ddefuzz.oracles.conditions import is_broadcast_of_1
+from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
 from ddefuzz.oracles.seen import Seen, at_inference, at_maker, is_unchecked, unknown
 from ddefuzz.program.sizes import CALL_SIZES
 

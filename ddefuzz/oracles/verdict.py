@@ -11,8 +11,7 @@ from typing import Literal, TypeAlias
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import Observation
-from ddefuzz.oracles.broadcast import accepted
-from ddefuzz.oracles.forms import turned
+from ddefuzz.oracles.conditions import accepted, turned
 
 Verdict: TypeAlias = Literal["ok", "rescued", "fails", "changed", "regressed", "diverged", "not-judged"]
 """

@@ -15,8 +15,8 @@ from ddefuzz.answers.model import Score
 from ddefuzz.answers.patch import Source, patches
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.patched import observe_patched, patched
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, PatchedRun, ProgramSubject, Run
+from ddefuzz.execute.source_change import observe_patched, patched
 from ddefuzz.program.sizes import CallSize
 
 SOURCE = "import torch\n\ndef f(a, n):\n    if a == n:\n        return a\n    return n\n"

@@ -15,10 +15,10 @@ from ddefuzz.checking.patch import wrapper
 from ddefuzz.checking.search import advise
 from ddefuzz.checking.trial import UNDETERMINED, describe, try_change
 from ddefuzz.checking.variants import held_out_of, variants_of
-from ddefuzz.execute.exchanged import exchanged
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.prepared import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Run
+from ddefuzz.execute.source_change import exchanged
 from ddefuzz.execute.subject import prepare
 from ddefuzz.oracles.capture import classify, judge
 

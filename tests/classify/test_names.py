@@ -9,10 +9,9 @@ import pytest
 from ddefuzz.classify import chain
 from ddefuzz.classify.aliases import decision, outlined
 from ddefuzz.classify.anchor import callee, native_anchor, python_anchor
-from ddefuzz.classify.chain import died
+from ddefuzz.classify.chain import NOT_TRACED, died, refused
 from ddefuzz.classify.cxx import function_name, quoted_site
 from ddefuzz.classify.plumbing import is_cxx_plumbing
-from ddefuzz.classify.refusal import NOT_TRACED, refused
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.execute.protocol import EXPLICIT, Observation

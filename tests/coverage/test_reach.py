@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ddefuzz.classify.anchor import expression_shape, relation
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.classify.shape import expression_shape, relation
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.reach import Reached, reached
 from ddefuzz.execute.protocol import EXPLICIT, Observation

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ddefuzz.execute.at_sizes import at_sizes, refusal
 from ddefuzz.execute.prepared import Prepared, UnbackedDim
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
 from ddefuzz.execute.subject import prepare
+from ddefuzz.oracles.recompilation_run import at_sizes, refusal
 
 CODE = """\
 import torch

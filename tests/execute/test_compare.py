@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ddefuzz.execute.calls import What, is_accepted
-from ddefuzz.execute.compare import aliases, differences
+from ddefuzz.execute.exercise import aliases, differences
 
 ONE = torch.ones(2, 3)
 

@@ -17,11 +17,9 @@ from ddefuzz.instrument.guards import watch
 from ddefuzz.keys.case import KINDS, Drawn
 from ddefuzz.keys.dispatch import RECENT, Dispatch
 from ddefuzz.keys.drawn import Tensors, drawn, exists, pairs, unbacked, with_tensor
-from ddefuzz.keys.guarding import symbolic_tensor
 from ddefuzz.keys.key import Key, key, paths
 from ddefuzz.keys.options import Options, SizeParts, StrideParts
-from ddefuzz.keys.properties import check, facts, texts
-from ddefuzz.keys.violation import Violation
+from ddefuzz.keys.properties import Violation, check, facts, symbolic_tensor, texts
 from ddefuzz.oracles.keys_run import in_another_process, key_function
 from ddefuzz.program.recipes import DTYPES
 

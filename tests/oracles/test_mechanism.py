@@ -10,12 +10,13 @@ import pytest
 from ddefuzz.campaign.follow_up import run_confirm, run_minimize
 from ddefuzz.campaign.tasks import MinimizeTask
 from ddefuzz.execute.calls import Call, Difference, Ended
-from ddefuzz.execute.forms import Asserted, Form
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     EXPLICIT,
     SIZE_OBLIVIOUS,
+    Asserted,
     ExceptionInfo,
+    Form,
     Observation,
     ProgramSubject,
     Run,

@@ -18,7 +18,7 @@ import torch
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
-from ddefuzz.execute import compare
+from ddefuzz.execute import exercise
 from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Stage
 from ddefuzz.findings.model import Finding
@@ -204,8 +204,8 @@ def test_what_cannot_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_a_script_compares_as_the_oracle_does(eager: object, captured: object) -> None:
-    assert by_call.differences(eager, captured) == [one.what for one in compare.differences(eager, captured)]
-    assert compare.TOLERANCES == by_call.TOLERANCES
+    assert by_call.differences(eager, captured) == [one.what for one in exercise.differences(eager, captured)]
+    assert exercise.TOLERANCES == by_call.TOLERANCES
 
 
 def test_the_inputs_are_those_of_the_call() -> None:

@@ -1,7 +1,7 @@
-"""Run functions of a file with changed source, in this process only. Nothing is written, and no module is loaded again.
+"""Runs with a changed file of torch or of the user, in this process only.
 
-The existing function objects get the code of the changed source, and later their own code again. Decorators and
-registries hold the same function objects, so they need not run again.
+Nothing is written, and no module is loaded again. The existing function objects get the code of the changed source, and
+later their own code again. Decorators and registries hold the same function objects, so they need not run again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import Any
 
+import torch
+
+from ddefuzz.errors import InputError
+from ddefuzz.execute.observe import observe, observe_in
+from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.protocol import Observation, PatchedRun
+from ddefuzz.execute.stages import Capture
+from ddefuzz.execute.subject import prepare
+from ddefuzz.files import read_text
 from ddefuzz.instrument import torch_api
 
 
@@ -110,3 +120,32 @@ def _live(path: str) -> list[FunctionType]:
 @lru_cache(maxsize=65536)
 def _resolved(path: str) -> str:
     return str(Path(path).resolve()) if path.endswith(".py") else path
+
+
+def observe_patched(task: PatchedRun) -> Observation:
+    """Do a run with a change of torch, as a task of a worker."""
+    if not task.eager:
+        with patched(task.file, task.source):
+            return observe(task.run)
+
+    def stage(_prepared: Prepared) -> Capture:
+        def with_change(fresh: Prepared) -> Any:
+            with patched(task.file, task.source):
+                return fresh.call(*fresh.args, **fresh.kwargs)
+
+        graph = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+        return Capture(
+            graph, with_change, lambda fresh: fresh.call(*fresh.args, **fresh.kwargs), lambda _fresh: None, lambda: 1
+        )
+
+    return observe_in(stage, lambda: prepare(task.run.subject), task.run)
+
+
+@contextmanager
+def patched(file: str, source: str) -> Iterator[None]:
+    """Run with the text `source` in place of a file of torch, named as in frames (`torch/_refs/__init__.py`)."""
+    path = torch_api.torch_parent() / file
+    with exchanged(str(path), read_text(path), source) as count:
+        if not count:
+            raise InputError(f"{file}: found no function of it in this process, expected a module that torch imports")
+        yield
