@@ -15,9 +15,9 @@ from ci.bench.command import Result, Session
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
+from ddefuzz.keys.case import Options
 from ddefuzz.keys.dispatch import Dispatch
 from ddefuzz.keys.key import Key, paths
-from ddefuzz.keys.options import Options
 from ddefuzz.show.blocks import Block, prose, table
 from ddefuzz.sweep.recompile_sequence import REFERENCES, sequenced
 

@@ -27,8 +27,8 @@ from ddefuzz.export_time.model import (
     run_measure,
     run_profile,
     series_of,
+    speedscope,
 )
-from ddefuzz.export_time.sampled import speedscope
 from ddefuzz.files import read_text, write_atomically
 from ddefuzz.oracles.growth import STEEP
 from ddefuzz.show.blocks import Block, Heading, Inline, Span, prose, table

@@ -20,8 +20,7 @@ from ddefuzz.checking.study import Plain
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.protocol import Subject
 from ddefuzz.execute.stages import as_exported
-from ddefuzz.execute.subject import prepare
-from ddefuzz.execute.user_code import said
+from ddefuzz.execute.subject import prepare, said
 from ddefuzz.instrument import torch_api
 
 

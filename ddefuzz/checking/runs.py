@@ -161,7 +161,7 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
 
 def list_cases(path: str) -> tuple[str, ...]:
     """The ids of a module's CASES. It runs as a task of a worker."""
-    ids: tuple[str, ...] = late("ddefuzz.execute.user_code").case_ids(path)
+    ids: tuple[str, ...] = late("ddefuzz.execute.subject").case_ids(path)
     return ids
 
 

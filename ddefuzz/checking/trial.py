@@ -23,8 +23,7 @@ from ddefuzz.execute.prepared import Prepared, leaf_names, leaves_of, parameter_
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
 from ddefuzz.execute.source_change import exchanged
 from ddefuzz.execute.stages import Capture, stage_function
-from ddefuzz.execute.subject import prepare
-from ddefuzz.execute.user_code import message_of, seed
+from ddefuzz.execute.subject import message_of, prepare, seed
 from ddefuzz.instrument.events import PROGRAM_FILE
 
 COMPARED = frozenset({"structure", "number", "dtype", "shape", "values", "mutation"})

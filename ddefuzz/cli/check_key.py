@@ -21,8 +21,7 @@ from ddefuzz.execute.protocol import KeySubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting, sighting
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.keys.case import KeyCase, print_key
-from ddefuzz.keys.options import Options, SizeParts, StrideParts
+from ddefuzz.keys.case import KeyCase, Options, SizeParts, StrideParts, print_key
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.program import Trial, judge_run
 

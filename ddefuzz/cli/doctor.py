@@ -12,7 +12,6 @@ from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.escape import json_text
-from ddefuzz.execute import selftest
 from ddefuzz.execute.pool import Pool
 from ddefuzz.findings import connection
 from ddefuzz.findings.url import DatabaseUrl
@@ -55,7 +54,6 @@ def _names(_: DatabaseUrl) -> Iterable[Check]:
 
 def _workers(_: DatabaseUrl) -> Iterator[Check]:
     with Pool(1) as pool:
-        yield from selftest.checks(pool)
         yield from reference.checks(pool)
 
 

@@ -26,16 +26,14 @@ from ddefuzz.execute.calls import Call
 from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import digest_of, forms_of
-from ddefuzz.execute.intact import kept_intact
+from ddefuzz.execute.isolation import kept_intact, removed, unwound
 from ddefuzz.execute.prepared import Prepared, inputs_of, sizes_by_name
 from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, Run, Stage, Subject
-from ddefuzz.execute.residue import removed, unwound
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
-from ddefuzz.execute.subject import prepare
-from ddefuzz.execute.user_code import exception_chain, message_of
+from ddefuzz.execute.subject import exception_chain, message_of, prepare
 from ddefuzz.instrument import frames, torch_api
-from ddefuzz.instrument.assumed import AssumedSizes
 from ddefuzz.instrument.guards import watch
+from ddefuzz.instrument.inputs import AssumedSizes
 from ddefuzz.instrument.recorder import Recorder, module_in
 from ddefuzz.instrument.truth import holds
 

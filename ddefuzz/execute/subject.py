@@ -1,24 +1,364 @@
-"""The subject of a run: a program's text or the user's own code, as a callable with arguments and unbacked dims."""
+"""The subject of a run: a program's text or the user's own code, as a callable with arguments and unbacked dims.
+
+The user's module is loaded once; callable and example arguments are new in every run.
+"""
 
 from __future__ import annotations
 import __future__
 
+import copy
+import importlib
+import importlib.util
+import inspect
 import linecache
+import random
+import reprlib
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
-from types import CodeType, ModuleType
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from ddefuzz.errors import InputError
+import ddefuzz
+from ddefuzz.errors import DdefuzzError, InputError
+from ddefuzz.execute import dynamic
+from ddefuzz.execute.isolation import current_folder, enter_folder, kept_intact, unwound
 from ddefuzz.execute.prepared import Prepared, UnbackedDim
 from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject, Subject
-from ddefuzz.execute.user_code import of_user, prepare_callable, seed
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.ops import catalogue
 from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.model import Program
+
+_USER_MODULE = "ddefuzz_user_code"
+
+SAVED = ".pt2"
+"""The suffix of a saved exported program."""
+
+SAID_LIMIT = 1000
+"""How many characters of an error of the user's own code are printed."""
+
+_OWN = f"{Path(ddefuzz.__file__).parent}/"
+
+_KEYS = ("callable", "args", "kwargs", "unbacked", "dynamic_shapes")
+"""The keys of the dict that a factory may return."""
+
+
+def seed() -> None:
+    """Set the random state of torch, Python and numpy (if it is loaded) to that in which every run begins."""
+    torch.default_generator.manual_seed(0)
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+
+
+def prepare_callable(subject: CallableSubject) -> Prepared:
+    """The callable with new arguments, the same in every run."""
+    if subject.path.endswith(SAVED):
+        where, spec, prepared = subject.path, None, _saved(subject.path)
+    else:
+        module = load_module(subject.path)
+        enter_folder(_executed(subject.path)[1])
+        seed()
+        if subject.case is not None:
+            where, spec, prepared = _of_case(module, subject.path, subject.case)
+        elif subject.name is not None:
+            where, spec, prepared = _of_name(module, subject.path, subject.name)
+        else:
+            raise InputError(f"{subject.path}: found neither a name nor a case, expected FILE:NAME or a case of CASES")
+    if subject.static:
+        return dynamic.static(prepared)
+    if subject.unbacked:
+        where, spec = "--unbacked", dynamic.written(subject.unbacked)
+    if spec is not None or not subject.path.endswith(SAVED):
+        prepared = dynamic.with_unbacked(prepared, {} if spec is None else spec, where)
+    return dynamic.backed(prepared) if subject.backed else prepared
+
+
+def case_ids(path: str) -> tuple[str, ...]:
+    """The ids of a module's list `CASES`, in order; InputError where there is none."""
+    module = load_module(path)
+    with of_user(f"{path}: found a list CASES that"):
+        return tuple(_cases(module, path))
+
+
+@contextmanager
+def of_user(what: str) -> Iterator[None]:
+    """What the block raises is about the user's code: an InputError. Errors that ddefuzz itself raises pass."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, DdefuzzError) and _innermost(error).startswith(_OWN):
+            raise
+        raise InputError(f"{what} raises {said(error)}") from error
+
+
+def _innermost(error: BaseException) -> str:
+    """The file in which an exception is raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else trace.tb_frame.f_code.co_filename
+
+
+def load_module(path: str) -> ModuleType:
+    """The user's module, executed once per process, from the same random state.
+
+    `path` is a file or the name of a module (`package.module`). Raises InputError if it is missing or fails to import.
+    """
+    module, _ = _executed(path)
+    # Dynamo finds the globals of a function that it inlines by the module's name: another file may have the same.
+    sys.modules[module.__name__] = module
+    return module
+
+
+def said(error: BaseException) -> str:
+    """An error of the user's own code in one line."""
+    text = " ".join(f"{type(error).__name__}: {message_of(error)}".split())
+    return text if len(text) <= SAID_LIMIT else f"{text[:SAID_LIMIT]}… ({len(text)} characters)"
+
+
+def exception_chain(error: BaseException) -> list[BaseException]:
+    """`error` and its causes, by `__cause__`, else `__context__`, each once."""
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in chain:
+        chain.append(following)
+        following = following.__cause__ or following.__context__
+    return chain
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error of the user's own code. Lone surrogates are replaced, because JSON cannot have them."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except BaseException as failure:  # noqa: BLE001 an exception whose own __str__ fails is still one
+        return f"<{type(failure).__name__} in __str__>"
+
+
+@lru_cache(maxsize=64)
+def _executed(path: str) -> tuple[ModuleType, str]:
+    """The module, and the folder that was the current one at its end: its functions may read files there."""
+    file = Path(path)
+    named = not file.is_file() and file.suffix != ".py" and all(part.isidentifier() for part in path.split("."))
+    if not named and not file.is_file():
+        raise InputError(f"{path}: found no such file, expected a Python module")
+    if not named and file.suffix != ".py":
+        raise InputError(f"{path}: found {file.suffix!r}, expected a Python module (.py)")
+    seed()
+    before = set(sys.modules)
+    try:
+        with of_user(f"{path}: found a module that"), kept_intact(path, imported=True), _own_modes():
+            if path.partition(".")[0] not in ("torch", "ddefuzz"):
+                _make_importable(Path.cwd())
+            module = importlib.import_module(path) if named else _import_file(file.resolve())
+            return module, current_folder()
+    except InputError:
+        for name in set(sys.modules) - before:
+            if name.startswith(_USER_MODULE):
+                del sys.modules[name]
+        raise
+
+
+@contextmanager
+def _own_modes() -> Iterator[None]:
+    """Leave the modes that a module leaves on at its import: only the first run of its functions would be in them."""
+    dtype, strict = torch.get_default_dtype(), torch.get_deterministic_debug_mode()
+    with unwound():
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_deterministic_debug_mode(strict)
+
+
+def _import_file(file: Path) -> ModuleType:
+    """Import a file: as part of its package if it has one, so that relative imports work, else by itself."""
+    package = list(_packages(file))
+    if package and file.stem != "__init__":
+        _make_importable(package[-1].parent)
+        name = ".".join([*(folder.name for folder in reversed(package)), file.stem])
+        module = importlib.import_module(name)
+        if Path(module.__file__ or "").resolve() == file:
+            return module
+        raise InputError(f"{file}: found another module named {name} ({module.__file__}), expected this file")
+    _make_importable(file.parent)
+    name = f"{_USER_MODULE}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _packages(file: Path) -> Iterator[Path]:
+    """The folders of the packages that contain a file, innermost first."""
+    folder = file.parent
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        yield folder
+        folder = folder.parent
+
+
+def _make_importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: str) -> torch.export.ExportedProgram:
+    if not Path(path).is_file():
+        raise InputError(f"{path}: found no such file, expected an exported program ({SAVED})")
+    try:
+        program: torch.export.ExportedProgram = torch.export.load(path)
+    except Exception as error:
+        raise InputError(f"{path}: found a file that torch.export.load refuses: {said(error)}") from error
+    return program
+
+
+def _saved(path: str) -> Prepared:
+    """An exported program, called with its own example inputs. Dims that were unbacked or dynamic are so again."""
+    program = _loaded(path)
+    if program.example_inputs is None:
+        raise InputError(f"{path}: found an exported program without example inputs, expected one that has them")
+    args, kwargs = copy.deepcopy(program.example_inputs)
+    prepared = Prepared(program.module(), tuple(args), kwargs=kwargs)
+    return dynamic.as_saved(prepared, program)
+
+
+def _of_case(module: ModuleType, path: str, case: str) -> tuple[str, object, Prepared]:
+    cases = _cases(module, path)
+    if case not in cases:
+        raise InputError(f"{path}: found no case {case!r}, expected one of {', '.join(cases)}")
+    found = cases[case]
+    where = f"{path}: unbacked of the case {case!r}"
+    shapes = found.get("dynamic_shapes")
+    prepared = Prepared(_callable(found["fn"], module), tuple(found["args"]()))
+    if shapes is not None:
+        prepared = replace(prepared, dynamic_shapes=tuple(shapes(torch.export.Dim.DYNAMIC)))
+    return where, found.get("unbacked"), prepared
+
+
+def _cases(module: ModuleType, path: str) -> dict[str, dict[str, Any]]:
+    """The cases of a module's list `CASES` by the text of their ids, in order."""
+    cases = getattr(module, "CASES", None)
+    if not isinstance(cases, list) or not all(isinstance(c, dict) and {"id", "fn", "args"} <= c.keys() for c in cases):
+        named = "".join(f", such as {path}:{name}" for name in _callables(module)[:1])
+        raise InputError(
+            f"{path}: found no usable CASES, expected a list of dicts with id, fn and args, or FILE:NAME{named}"
+        )
+    by_id: dict[str, dict[str, Any]] = {}
+    for case in cases:
+        # The text may be of a class of the user's, and have lone surrogates, which JSON cannot have.
+        name = str.encode(str(case["id"]), errors="backslashreplace").decode()
+        if name in by_id:
+            raise InputError(f"{path}: found two cases with the id {name!r}, expected one of each")
+        by_id[name] = case
+    return by_id
+
+
+def _callables(module: ModuleType) -> list[str]:
+    """The names of modules, and of functions and classes that this file defines. Those that make arguments are not."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not name.endswith("_args") and _is_target(value, module.__name__)
+    ]
+
+
+def _is_target(value: object, module: str) -> bool:
+    if issubclass(type(value), torch.nn.Module):
+        return True
+    return issubclass(type(value), FunctionType | type) and value.__module__ == module
+
+
+def _of_name(module: ModuleType, path: str, name: str) -> tuple[str, object, Prepared]:
+    """The convention for `FILE:NAME`.
+
+    NAME is a function, an nn.Module class (made without arguments) or instance, with its example arguments in
+    `NAME_args` or else `example_args`, and `NAME_kwargs`: a tuple (a dict), or a function without parameters that
+    returns a fresh one. Or NAME is a function without parameters that returns (callable, args), (callable, args,
+    kwargs) or a dict of these. `NAME_unbacked` and `NAME_dynamic_shapes`, optional, say what is dynamic.
+    """
+    target = getattr(module, name, None)
+    if not callable(target):
+        found = reprlib.repr(target) if hasattr(module, name) else "no such name"
+        known = ", ".join(_callables(module))
+        raise InputError(f"{path}:{name}: found {found}, expected a callable; the module has {known or 'none'}")
+    made = _made(target, f"{path}:{name}")
+    if made is None:
+        made = {"callable": target, "args": _example(module, path, name), "kwargs": {}}
+        named = getattr(module, f"{name}_kwargs", None)
+        if named is not None:
+            made["kwargs"] = _fresh(named() if callable(named) else named)
+    kwargs = made.get("kwargs") or {}
+    if not isinstance(kwargs, dict) or not all(isinstance(key, str) for key in kwargs):
+        raise InputError(f"{path}:{name}: found keyword arguments {reprlib.repr(kwargs)}, expected a dict by name")
+    prepared = Prepared(_callable(made["callable"], module), tuple(made["args"]), kwargs=kwargs)
+    shapes = made.get("dynamic_shapes", getattr(module, f"{name}_dynamic_shapes", None))
+    if inspect.isfunction(shapes):
+        shapes = shapes()
+    prepared = dynamic.with_dynamic_shapes(prepared, shapes, f"{path}:{name}_dynamic_shapes")
+    return f"{path}:{name}_unbacked", made.get("unbacked", getattr(module, f"{name}_unbacked", None)), prepared
+
+
+def _made(target: Any, where: str) -> dict[str, Any] | None:
+    """What a factory makes: a function without parameters that returns a callable with its arguments."""
+    if not inspect.isfunction(target) or inspect.signature(target).parameters:
+        return None
+    match target():
+        case (made, tuple(args)) if callable(made):
+            return {"callable": made, "args": args}
+        case (made, tuple(args), dict(kwargs)) if callable(made):
+            return {"callable": made, "args": args, "kwargs": kwargs}
+        case dict(made) if callable(made.get("callable")):
+            unknown = [str(key) for key in made if key not in _KEYS]
+            if unknown or not isinstance(made.get("args", ()), tuple | list):
+                found = f"the key {unknown[0]!r}" if unknown else f"args of type {type(made['args']).__name__}"
+                raise InputError(f"{where}: found {found} in what it returns, expected {', '.join(_KEYS)}")
+            return {"args": (), **made}
+    return None
+
+
+def _example(module: ModuleType, path: str, name: str) -> tuple[Any, ...]:
+    for source in (f"{name}_args", "example_args"):
+        args = getattr(module, source, None)
+        if args is None:
+            continue
+        args = args() if callable(args) else _fresh(args)
+        if not isinstance(args, tuple | list):
+            raise InputError(f"{path}:{source}: found {type(args).__name__}, expected a tuple of example arguments")
+        return tuple(args)
+    raise InputError(
+        f"{path}:{name}: found no example arguments, expected {name}_args or example_args "
+        "(a tuple or a function that returns one), or a function without parameters that returns (callable, args), "
+        f"(callable, args, kwargs) or a dict with {', '.join(_KEYS)}"
+    )
+
+
+def _callable(target: Callable[..., Any], module: ModuleType) -> Callable[..., Any]:
+    """The callable for one run. A module of the file has the state that it was loaded with, whatever runs changed."""
+    if isinstance(target, type) and issubclass(target, torch.nn.Module):
+        made: torch.nn.Module = target()
+        return made
+    if isinstance(target, torch.nn.Module) and any(value is target for value in vars(module).values()):
+        copied: torch.nn.Module = _fresh(target)
+        return copied
+    return target
+
+
+def _fresh(value: Any) -> Any:
+    """A copy for one run; the value itself if it cannot be copied."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 a user's object may raise anything
+        return value
+
 
 _NO_PROGRAM = "found a case of a key function, expected a program: `ddefuzz replay` runs such a case"
 

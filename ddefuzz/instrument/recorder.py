@@ -21,7 +21,6 @@ import msgspec
 import torch
 
 from ddefuzz.instrument import frames, torch_api
-from ddefuzz.instrument.assumed import AssumedSizes, plain_value
 from ddefuzz.instrument.events import (
     Answer,
     Answered,
@@ -36,7 +35,7 @@ from ddefuzz.instrument.events import (
     SymbolOrigin,
 )
 from ddefuzz.instrument.frames import Stacks
-from ddefuzz.instrument.inputs import Inputs
+from ddefuzz.instrument.inputs import AssumedSizes, Inputs, plain_value
 
 _TORCH_PARENT = torch_api.torch_parent()
 _DYNAMO = tuple(f"{_TORCH_PARENT / path}{os.sep}" for path in torch_api.DYNAMO_FILES.paths)

@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import torch
 
 from ddefuzz.instrument import torch_api
+from ddefuzz.keys.case import ALIGNMENT, Options
 from ddefuzz.keys.key import DEFAULT, Key, paths
-from ddefuzz.keys.options import ALIGNMENT, Options
 
 V = TypeVar("V")
 

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from ddefuzz.instrument import torch_api
-from ddefuzz.keys.options import ALIGNMENT, Options
+from ddefuzz.keys.case import ALIGNMENT, Options
 
 Geometry: TypeAlias = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 """Makes the part from the sizes and the strides."""

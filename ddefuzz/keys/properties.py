@@ -23,10 +23,9 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.frames import display_file
 from ddefuzz.instrument.guards import watch
-from ddefuzz.keys.case import Drawn, Kind, PropertyName
+from ddefuzz.keys.case import ALIGNMENT, Drawn, Kind, Options, PropertyName
 from ddefuzz.keys.drawn import STRIDED, Tensors, pairs, simpler, singles, unbacked, with_tensor
 from ddefuzz.keys.key import geometry
-from ddefuzz.keys.options import ALIGNMENT, Options
 
 _SYMBOL: Final = re.compile(r"\bu\d+")
 

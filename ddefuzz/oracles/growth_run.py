@@ -16,8 +16,7 @@ from ddefuzz.execute.observe import Stopwatch
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import Observation, Run, measured, not_judged
 from ddefuzz.execute.stages import export
-from ddefuzz.execute.subject import prepare
-from ddefuzz.execute.user_code import message_of
+from ddefuzz.execute.subject import message_of, prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.counting import Counts, Stack, counting
 from ddefuzz.instrument.torch_api import EVALUATE_EXPR

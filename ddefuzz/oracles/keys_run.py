@@ -15,9 +15,8 @@ import torch
 
 from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not_judged
-from ddefuzz.execute.user_code import load_module
-from ddefuzz.keys.case import KINDS, Drawn, Kind, check_trust, parse_key
-from ddefuzz.keys.options import Options
+from ddefuzz.execute.subject import load_module
+from ddefuzz.keys.case import KINDS, Drawn, Kind, Options, check_trust, parse_key
 from ddefuzz.keys.properties import PROPERTIES, AnyKey, Checked, KeyFunction, Property, check, defined, texts, violation
 from ddefuzz.oracles.keys import Keyed
 

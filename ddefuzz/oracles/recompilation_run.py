@@ -22,14 +22,12 @@ from ddefuzz.execute.observe import Stopwatch
 from ddefuzz.execute.prepared import Prepared, leaves_of, parameter_names, with_leaves
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run, Subject, measured, not_judged
 from ddefuzz.execute.stages import eager
-from ddefuzz.execute.subject import prepare
-from ddefuzz.execute.user_code import exception_chain, message_of
+from ddefuzz.execute.subject import exception_chain, message_of, prepare
 from ddefuzz.instrument import torch_api
-from ddefuzz.instrument.disguise import disguised
-from ddefuzz.instrument.guards import watch
+from ddefuzz.instrument.guards import disguised, watch
 from ddefuzz.instrument.recorder import Recorder
+from ddefuzz.keys.case import Options
 from ddefuzz.keys.key import Key, paths
-from ddefuzz.keys.options import Options
 from ddefuzz.oracles.recompilation import MODE_OF, Mode, Repeated
 from ddefuzz.program.sizes import CallSize
 

@@ -1,4 +1,5 @@
-"""Reference programs with known failures. `ddefuzz doctor` captures and classifies them.
+"""The checks of `ddefuzz doctor` that run programs: what observations rely on in workers, and reference programs with
+known failures, which are captured and classified.
 
 A new torch may move its plumbing, so that a frame which only passes a decision on is blamed. There is one program
 for each kind of site, so `doctor` reports such a change by name. The expected sites were read in torch's source.
@@ -7,6 +8,8 @@ Where versions differ, the table says so.
 
 from __future__ import annotations
 
+import ctypes
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import NamedTuple
@@ -14,10 +17,86 @@ from typing import NamedTuple
 from ddefuzz.classify.failure import Kind
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
-from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage
+from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.worker import observe_run
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.selfcheck import Check
+
+CHUNK = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0 4"]):
+    return torch.chunk(x, 2)
+"""
+
+SYMBOLIZED = (
+    ("at::native::chunk", "return torch.chunk(x, 2)"),
+    ("at::native::diff_helper", "return torch.diff(x, dim=0)"),
+    ("at::native::(anonymous namespace)::resize_fft_input", "return torch.fft.rfft(x, n=3, dim=0)"),
+)
+"""C++ functions that must be named correctly (an exported one, a static one and an anonymous one), and a program
+that reaches each.
+"""
+
+FALLING_BACK = """\
+# ddefuzz program v1
+# inputs: x = normal
+def program(x: Float32[Tensor, "u0 4"]):
+    return x.view(-1, 2)
+"""
+
+
+def crash(_: str) -> str:
+    """A task that reads address 0."""
+    return str(ctypes.string_at(0))
+
+
+def hang(_: str) -> str:
+    """A task that never ends."""
+    while True:
+        time.sleep(1)
+
+
+def _symbolizer(pool: Pool) -> Iterator[Check]:
+    for name, line in SYMBOLIZED:
+        seen = pool.observe(Run(ProgramSubject(CHUNK.replace("return torch.chunk(x, 2)", line)), "export"), _SECONDS)
+        native = seen.raised.native if seen.raised is not None else ()
+        found = any(frame.function.startswith(f"{name}(") for frame in native)
+        yield Check(f"symbolizer names {name}", found, "named" if found else _told(seen))
+
+
+def _planted(pool: Pool) -> Iterator[Check]:
+    stages: tuple[Stage, ...] = ("export", "export-strict", "compile")
+    for stage in stages:
+        seen = pool.observe_cold(Run(ProgramSubject(CHUNK), stage), _SECONDS)
+        ok = seen.raised is not None and seen.raised.place.language == "C++"
+        yield Check(f"a data-dependent error is seen in {stage}, in a cold process", ok, _told(seen))
+    watched = pool.observe(Run(ProgramSubject(FALLING_BACK), "export"), _SECONDS)
+    if not watched.guards:
+        yield Check("a guard that falls back is seen", False, _told(watched))
+        return
+    place = watched.guards[0].place
+    planted = Semantics(EXPLICIT.mechanism, (place,))
+    for stage in stages:
+        seen = pool.observe(Run(ProgramSubject(FALLING_BACK), stage, planted), _SECONDS)
+        ok = seen.raised is not None and seen.raised.withheld and seen.raised.place == place
+        yield Check(f"a fault planted at {place.file}:{place.line} is blamed in {stage}", ok, _told(seen))
+
+
+def _faults(pool: Pool) -> Iterator[Check]:
+    died = pool.submit(crash, "", _SECONDS).result()
+    yield Check("the crash of a worker is detected", isinstance(died, Lost) and died.outcome == "crash", str(died))
+    hung = pool.submit(hang, "", 1.0).result()
+    yield Check("a worker that hangs is stopped", isinstance(hung, Lost) and hung.outcome == "timeout", str(hung))
+
+
+def _told(seen: Observation) -> str:
+    if seen.raised is not None:
+        return f"{seen.raised.expression} evaluated at {seen.raised.place.file}:{seen.raised.place.line}"
+    if seen.exceptions:
+        return f"{seen.exceptions[0].name}: {seen.exceptions[0].message.splitlines()[0]}"
+    return f"{seen.outcome} {seen.reason}".strip()
+
 
 _SECONDS = 60.0
 
@@ -174,7 +253,12 @@ REFERENCES: tuple[Reference, ...] = (
 
 
 def checks(pool: Pool) -> Iterator[Check]:
-    """Capture and classify each program, and compare with what is expected."""
+    """The checks of workers, the cheapest first; then each program is captured, classified and compared with what is
+    expected.
+    """
+    yield from _symbolizer(pool)
+    yield from _planted(pool)
+    yield from _faults(pool)
     torch = version("torch")
     sent = [
         (row, run, pool.submit(observe_run, run, _SECONDS))

@@ -15,7 +15,7 @@ from ddefuzz.coverage.reach import reached
 from ddefuzz.coverage.unreached import KEPT, reason_for
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Run, Stage, Subject
-from ddefuzz.execute.user_code import load_module
+from ddefuzz.execute.subject import load_module
 
 CORPORA = Path(__file__).parents[2] / "corpora"
 MODULE = str(CORPORA / "sites" / "cases.py")

@@ -29,7 +29,7 @@ from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.channel import FileLock
 from ddefuzz.execute.pool import STARTS, Lost, Pool, exit_reason, first_answer, fork_server, lost_observation
 from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
-from ddefuzz.execute.user_code import load_module
+from ddefuzz.execute.subject import load_module
 from ddefuzz.oracles.program import tried_of
 
 PROGRAM = (

@@ -14,8 +14,7 @@ from ddefuzz.errors import InputError, ProgramError
 from ddefuzz.execute import worker
 from ddefuzz.execute.prepared import UnbackedDim, inputs_of, leaf_names
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject
-from ddefuzz.execute.subject import prepare
-from ddefuzz.execute.user_code import case_ids
+from ddefuzz.execute.subject import case_ids, prepare
 
 MODULE = """\
 import torch

@@ -13,8 +13,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.prepared import UnbackedDim, leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Stage
-from ddefuzz.execute.subject import prepare
-from ddefuzz.execute.user_code import case_ids
+from ddefuzz.execute.subject import case_ids, prepare
 
 NESTED = """\
 from dataclasses import dataclass

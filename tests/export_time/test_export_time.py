@@ -14,8 +14,18 @@ from ci.bench.command import group
 from ci.bench.export_time import SCHEMA, view
 from ddefuzz.errors import InputError
 from ddefuzz.export_time.measure import MAKE, measured
-from ddefuzz.export_time.model import KNOBS, WORKLOADS, Point, Profiled, growth, hottest_of, longest, series_of
-from ddefuzz.export_time.sampled import sampled, speedscope
+from ddefuzz.export_time.model import (
+    KNOBS,
+    WORKLOADS,
+    Point,
+    Profiled,
+    growth,
+    hottest_of,
+    longest,
+    sampled,
+    series_of,
+    speedscope,
+)
 from ddefuzz.instrument.counting import pattern
 from ddefuzz.oracles.growth import STEEP
 from ddefuzz.show.markdown import markdown

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, guard_or_false, guard_or_true
 
-from ddefuzz.execute.user_code import exception_chain
+from ddefuzz.execute.subject import exception_chain
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Guard, Mechanism, Place
 from ddefuzz.instrument.guards import watch

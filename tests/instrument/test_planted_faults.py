@@ -9,7 +9,7 @@ import pytest
 
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CallableSubject, Run, Semantics, Stage
-from ddefuzz.execute.user_code import case_ids
+from ddefuzz.execute.subject import case_ids
 from ddefuzz.instrument.events import Place
 
 CALLS = str(Path(__file__).with_name("unbacked_calls.py"))

@@ -13,13 +13,13 @@ from ddefuzz.keys.case import (
     KEY_FUNCTIONS,
     Drawn,
     KeyCase,
+    Options,
     check_trust,
     is_key,
     parse_key,
     print_key,
     untrusted_function,
 )
-from ddefuzz.keys.options import Options
 from ddefuzz.program.text import is_program
 from ddefuzz.show.facts import facts_of
 from ddefuzz.show.source import site_lines

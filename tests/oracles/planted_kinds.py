@@ -28,8 +28,7 @@ from ddefuzz.execute.protocol import (
     subject_of,
 )
 from ddefuzz.instrument.events import Answer, Fault
-from ddefuzz.keys.case import Drawn, KeyCase, PropertyName, print_key
-from ddefuzz.keys.options import Options
+from ddefuzz.keys.case import Drawn, KeyCase, Options, PropertyName, print_key
 from ddefuzz.oracles.keys import KIND_OF
 from ddefuzz.oracles.oracle import Oracle
 from ddefuzz.oracles.program import look, observe

@@ -17,8 +17,7 @@ from ddefuzz.cli.main import cli
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import EXPLICIT, Observation, measured
 from ddefuzz.instrument.events import Frame
-from ddefuzz.keys.case import Drawn, KeyCase, print_key
-from ddefuzz.keys.options import Options
+from ddefuzz.keys.case import Drawn, KeyCase, Options, print_key
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.keys import Keyed
 from ddefuzz.oracles.oracle import attributed
