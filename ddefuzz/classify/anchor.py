@@ -56,9 +56,7 @@ def python_anchor(frame: Frame) -> str:
 
 
 def short_anchor(frame: Frame) -> str:
-    """The anchor with `…` in place of long strings and lambdas, such as the message of a check: they are not
-    part of the identity.
-    """
+    """The anchor with `…` in place of long strings and lambdas (messages of checks), which are no part of it."""
     try:
         tree = ast.parse(python_anchor(frame), mode="eval")
     except SyntaxError:
@@ -166,9 +164,7 @@ _KEPT = frozenset({"0", "1"})
 
 
 def expression_shape(expression: str) -> str:
-    """`Eq(u3*7, u0)` as `Eq(a*n, b)`: symbols are named by order of appearance, and numbers other than 0 and 1
-    become `n`.
-    """
+    """`Eq(u3*7, u0)` as `Eq(a*n, b)`: symbols in order of appearance, numbers other than 0 and 1 become `n`."""
     names: dict[str, str] = {}
 
     def plain(match: re.Match[str]) -> str:

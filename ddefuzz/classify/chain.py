@@ -70,9 +70,7 @@ def _unguarded(observation: Observation) -> Located:
 
 
 def pending(observation: Observation) -> Located:
-    """The op that made a symbol which none of its outputs has. The error itself is raised later, by
-    `compute_unbacked_bindings`.
-    """
+    """The op that made a symbol which none of its outputs has; `compute_unbacked_bindings` raises later."""
     _, exception = decisive(observation)
     frame = _user_frame(observation)
     return Located(Site("op", None, op_name(callee(frame)) if frame is not None else None), frame, exception.name)
@@ -163,9 +161,7 @@ def _traced(observation: Observation) -> tuple[Frame, ...]:
 
 
 def _user_frame(observation: Observation) -> Frame | None:
-    """The user's line: from the stack that dynamo interpreted, else from the exceptions' tracebacks, the root
-    cause first.
-    """
+    """The user's line: from the stack that dynamo interpreted, else from the tracebacks, root cause first."""
     stacks = (_traced(observation), *(inside_tracer(e.frames) for e in reversed(observation.exceptions)))
     return next((frame for stack in stacks if (frame := user_frame(stack)) is not None), None)
 
@@ -186,9 +182,7 @@ def _from_torch(file: str) -> str:
 
 
 NOT_TRACED = "dynamo does not trace it"
-"""The reason for a function that dynamo is configured to skip, or does not know. The title depends on how it is
-called.
-"""
+"""The reason for a function that dynamo skips or does not know. Its title depends on how it is called."""
 
 _UNTRACED_TITLES = re.compile(r"^(?:Attempted to call function marked as skipped|Unsupported Tensor\.\w+\(\) call)$")
 

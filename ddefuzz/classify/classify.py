@@ -17,9 +17,7 @@ OP_DECIDES = frozenset({"int-in-schema", "outputs-by-argument", "bool-of-a-tenso
 
 
 class Classified(msgspec.Struct, frozen=True):
-    """A classified failure. `frame` is the frame that shows the site, `rule` the row of `cause.RULES` that
-    applied.
-    """
+    """A classified failure. `frame` is the frame that shows the site, `rule` the row of `cause.RULES` that applied."""
 
     failure: Failure
     signature: Signature

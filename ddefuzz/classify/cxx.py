@@ -13,9 +13,7 @@ BINDINGS = ("torch::autograd::THP", "THP", "pybind11::cpp_function::dispatcher")
 """Prefixes of the functions that Python calls. A frame outside of one belongs to another native call."""
 
 PYTHON_DISPATCHER = "torch::detail::(anonymous namespace)::ConcretePyInterpreterVTable::python_dispatcher"
-"""C++ code that lets Python choose the kernel of an op. Python then calls that kernel by a binding, which is not a
-new call.
-"""
+"""C++ code that lets Python choose an op's kernel. Python calls that by a binding, which is no new call."""
 
 _QUOTED = re.compile(r"frame #\d+: (?!<unknown function>)(.+) \+ 0x\S+ \(.* in .*\)$")
 _ANONYMOUS = "(anonymous namespace)"

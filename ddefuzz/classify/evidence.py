@@ -201,9 +201,7 @@ def _needs_a_number(evidence: Evidence) -> bool:
 
 
 def _in_torch(evidence: Evidence) -> bool:
-    """Whether PyTorch's own code guards: a C++ function or a file of torch, not a line of the program and not
-    an op.
-    """
+    """Whether PyTorch's own code guards: a C++ function or a file of torch, not a line of the program and not an op."""
     site = evidence.site
     return site.language == "C++" or (site.language == "Python" and (site.module or "").startswith("torch/"))
 

@@ -144,9 +144,7 @@ def _by_native(classified: Classified, raised: Raised, frame: Frame) -> Expected
 
 
 def _by_message(failure: Failure) -> Expected:
-    """Recognize by the message of the exception that decides the kind; for an internal error, by that of the
-    root cause.
-    """
+    """Recognize by the message of the exception that decides the kind; of an internal error, of the root cause."""
     observation = failure.observation
     is_root = failure.kind == "internal-error" and bool(observation.exceptions)
     exception = observation.exceptions[-1] if is_root else decisive(observation)[1]

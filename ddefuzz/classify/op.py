@@ -67,9 +67,7 @@ def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str,
 
 
 def called(code: str, *, exact: bool = False) -> tuple[str, ...]:
-    """The functions that the code calls, the outermost first. `exact` says that the outermost is the one that
-    runs.
-    """
+    """The functions that the code calls, the outermost first. `exact` says that the outermost is the one that runs."""
     try:
         tree = ast.parse(code.strip())
     except SyntaxError:

@@ -46,9 +46,7 @@ def python_site(real: tuple[Frame, ...], traced: tuple[Frame, ...]) -> tuple[Sit
 
 
 def inside_tracer(real: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The frames inside of dynamo's interpreter, if it runs. The frames outside of it are those of the code
-    that called the compiler.
-    """
+    """The frames inside of dynamo's interpreter, if it runs. Those outside of it called the compiler."""
     first = next((index for index, frame in enumerate(real) if frame.file == TRACER.prefix), None)
     return real if first is None else real[first:]
 

@@ -425,9 +425,7 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 def lacks_values(value: Any) -> bool:
-    """Whether a tensor in a result has no values: a constant may be a fake one that tracing made, an argument may be on
-    the device `meta`.
-    """
+    """Whether a tensor has no values: a constant may be a fake one of tracing, an argument on the device `meta`."""
     return any(hasattr(tensor, "fake_mode") or tensor.is_meta for _, tensor in tensors_in(value, ""))
 
 

@@ -179,9 +179,7 @@ def enter_folder(folder: str) -> None:
 
 
 def _functions(module: ModuleType) -> dict[str, object]:
-    """The module's own functions and classes. Names with two underscores are dynamo's: it compiles into a module, and
-    removes that again.
-    """
+    """The module's own functions and classes, without dynamo's (two underscores), which it compiles into a module."""
     return {key: value for key, value in vars(module).items() if callable(value) and not key.startswith("__")}
 
 

@@ -1,6 +1,4 @@
-"""One run in this process: reset torch's state, run one stage under the hooks, and return everything seen as one
-record.
-"""
+"""One run in this process: reset torch's state, run a stage under the hooks, and record everything seen."""
 
 from __future__ import annotations
 
@@ -226,9 +224,7 @@ def _normalized(text: str) -> str:
 
 @contextmanager
 def clean_slate(*, own_settings: bool = False) -> Iterator[None]:
-    """Reset the state that one case leaves to the next, and set what every capture needs. With `own_settings`, torch
-    keeps its own.
-    """
+    """Reset what a case leaves to the next, and, unless torch keeps `own_settings`, set what every capture needs."""
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
@@ -255,9 +251,7 @@ def clean_slate(*, own_settings: bool = False) -> Iterator[None]:
 
 @contextmanager
 def captured_output() -> Iterator[io.StringIO]:
-    """Redirect file descriptors 1 and 2 into a buffer that is filled at the end. torch prints graphs below
-    Python's streams.
-    """
+    """Redirect descriptors 1 and 2 (torch prints below Python's streams) into a buffer that is filled at the end."""
     text = io.StringIO()
     _reopen_standard()  # first, because a new file gets the lowest number
     with _temporary_file() as file:

@@ -25,9 +25,7 @@ MODULES = (*torch_api.PRELOADED, "sympy.tensor.tensor", "ddefuzz.execute.observe
 
 
 def preload(modules: Iterable[str]) -> None:
-    """Clean the environment, then import. A module that this torch does not have is left to the code that needs
-    it.
-    """
+    """Clean the environment, then import. A module that this torch does not have is left to the code that needs it."""
     for name in UNSET:
         os.environ.pop(name, None)
     for name in SINGLE_THREADED:

@@ -49,9 +49,7 @@ SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 """The environment variable that selects how torch names C++ addresses. torch reads it once, at the first stack."""
 
 SHORT_LIVED_SYMBOLIZER = "fast"
-"""torch's own symbolizer: 0.12 s per new stack, without a child process (which takes 0.8 CPU seconds for its first
-stack).
-"""
+"""torch's own symbolizer: 0.12 s per new stack. A child process takes 0.8 CPU seconds for its first."""
 
 POLL_SECONDS = 1.0
 
@@ -158,9 +156,7 @@ def end_group(leader: int) -> None:
 
 
 def note(entry: Entry) -> None:
-    """Write to the journal what is about to be done. Without a journal (a cold process, a test) nothing is
-    written.
-    """
+    """Write to the journal what is about to be done. Without a journal (a cold process, a test) nothing is written."""
     if _journal is not None:
         _journal.note(entry)
 
@@ -238,9 +234,7 @@ def observe_patched_run(task: PatchedRun) -> Observation:
 
 
 def late(module: str) -> Any:
-    """A module of ours that imports torch, for the function of a task. The process that submits the task does
-    not import it.
-    """
+    """A module of ours that imports torch, for the function of a task. Who submits the task does not import it."""
     return import_module(module)
 
 

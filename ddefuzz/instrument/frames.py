@@ -24,9 +24,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame, Place
 
 HOOK_PREFIX = "ddefuzz_"
-"""Prefix of the names of hook functions. They have torch's file name (see `guards`), so only their own name
-identifies them.
-"""
+"""Prefix of the names of hooks: they have torch's file name (see `guards`), so that only it identifies them."""
 
 _TORCH_PARENT = f"{torch_api.torch_parent()}{os.sep}"
 _TORCH = f"{_TORCH_PARENT}torch{os.sep}"
@@ -51,9 +49,7 @@ LOOK_BACK = 4
 
 
 class Span(NamedTuple):
-    """The position of an instruction in the source: lines from 1, columns in UTF-8 bytes; None if Python kept
-    none.
-    """
+    """The position of an instruction in the source: lines from 1, columns in UTF-8 bytes; None if Python kept none."""
 
     line: int | None
     end_line: int | None
@@ -193,9 +189,7 @@ def summary_frames(summary: Any) -> tuple[Frame, ...]:
 
 
 def is_from_own(stacks: Stacks) -> bool:
-    """Whether the innermost frame outside torch is ddefuzz's own. It is when a stage makes an input's dim
-    unbacked.
-    """
+    """Whether the innermost frame outside torch is ddefuzz's own. It is when a stage makes an input's dim unbacked."""
     codes = (*(frame.code for frame in stacks.traced), *(code for code, _, _ in stacks.real))
     outside = (
         code for code in codes if not code.co_filename.startswith((_TORCH, _STDLIB)) and code.co_name[:8] != HOOK_PREFIX
@@ -205,9 +199,7 @@ def is_from_own(stacks: Stacks) -> bool:
 
 
 def user_frame(stacks: Stacks) -> Frame | None:
-    """The innermost frame of the code under test; None if a frame of ddefuzz is further in (an input was made
-    unbacked).
-    """
+    """The innermost frame of the code under test; None if one of ddefuzz is further in (an unbacked input)."""
     real = (RawFrame(code, line, _span_at(code, offset)) for code, offset, line in stacks.real)
     for raw in chain(stacks.traced, real):  # lazily, because spans cost time and the first frame that fits is enough
         if raw.code.co_name.startswith(HOOK_PREFIX):
@@ -254,9 +246,7 @@ def header_line(file: str, line: int) -> str:
 
 
 def _span_at(code: CodeType, offset: int) -> Span | None:
-    """The source span of the instruction at byte `offset`. `co_positions` has one entry per code unit of two
-    bytes.
-    """
+    """The source span of the instruction at byte `offset`. `co_positions` has one entry per code unit of two bytes."""
     unit = max(offset, 0) // 2
     start = max(unit - LOOK_BACK, 0)
     spans = [Span(*one) for one in islice(code.co_positions(), start, unit + 1)]

@@ -114,9 +114,7 @@ class Listener(Protocol):
     """Gets events as they happen, for observing a whole process rather than one run."""
 
     def on_fallback(self, place: Place, function: str, call: str, fallback: bool) -> None:
-        """A guard took its fallback, for the first time with this expression at this place. `function` is
-        empty for C++.
-        """
+        """A guard took its fallback, first with this expression at this place. `function` is empty for C++."""
 
     def on_error(self, error: BaseException) -> None:
         """A data-dependent error was made. torch may still catch it."""
@@ -214,9 +212,7 @@ class Recorder:
         )
 
     def constraints(self, wanted: Callable[[str, str], bool]) -> tuple[Constraint, ...]:
-        """The constraints that `wanted` selects by text and message, in order, each with the code that made it
-        first.
-        """
+        """The constraints that `wanted` selects by text and message, in order, with the code that made each first."""
         return tuple(
             Constraint(
                 raw.kind,
@@ -280,9 +276,7 @@ class Recorder:
         return (None, None) if raw is None else (self.answer_at(raw.place, raw.expression), raw.expression)
 
     def record_error(self, error: BaseException, expression: Any, frame: FrameType) -> None:
-        """Record a data-dependent error with everything needed to explain it, in case it becomes the final
-        failure.
-        """
+        """Record a data-dependent error with everything needed to explain it, in case it becomes the final failure."""
         call, where, line = self._evaluated_at(frame, "")
         place = Place("C++", where, line) if isinstance(where, str) else self._place(where, line)
         raw = _RawRaise(
@@ -362,9 +356,7 @@ class Recorder:
                 self.assumed.note(symbol, dim)
 
     def _evaluated_at(self, frame: FrameType | None, direct: str) -> tuple[NodeCall, CodeType | str, int]:
-        """The method used, and the place that evaluated the guard: C++'s file and line, or a code object
-        and its line.
-        """
+        """The method, and the place that evaluated the guard: C++'s file and line, or a code object and its line."""
         call = self.node_call
         if call is not None and call.file:
             return call, frames.display_cpp_file(call.file), call.line

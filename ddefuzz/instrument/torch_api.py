@@ -17,9 +17,7 @@ from ddefuzz.selfcheck import Check
 __all__ = ["Api", "TorchFile", "bound", "check", "names_of", "require", "table", "torch_parent"]
 
 OLDEST_TORCH = (2, 13)
-"""The oldest torch whose `evaluate_expr` accepts `fallback_value`. Only the repro scripts support older versions,
-from 2.6.
-"""
+"""The oldest torch whose `evaluate_expr` accepts `fallback_value`. Repro scripts support versions from 2.6."""
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FAKE = "torch._subclasses.fake_tensor"

@@ -96,9 +96,7 @@ SHOWN_KEY: Final = 300
 
 
 class KeyFunction(NamedTuple):
-    """A key function. `elsewhere` gives the texts of the keys that another process makes. `options` say what a key has
-    to distinguish.
-    """
+    """A key function. `elsewhere` gives the texts of another process's keys, `options` say what a key distinguishes."""
 
     key: AnyKey
     options: Options
@@ -177,9 +175,7 @@ MOST_VIOLATIONS: Final = 5
 
 
 class Property(msgspec.Struct, frozen=True):
-    """A property, on how many tensors or pairs it was tried, and the smallest violation for each part that is
-    confused.
-    """
+    """A property, on how many tensors or pairs it was tried, and the smallest violation for each confused part."""
 
     name: PropertyName
     meaning: str

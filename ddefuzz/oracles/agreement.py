@@ -77,9 +77,7 @@ def _drops_out(attention: ProgramCall) -> bool:
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """Report a wrong result at some size. Calls that captured the program again are skipped: they do not test
-    the first capture.
-    """
+    """Report a wrong result at some size. Calls that captured the program again do not test the first capture."""
     wrong = [call for call in seen.observation.calls if _differs(seen, call)]
     if not wrong or unspecified(seen):
         return ()

@@ -91,18 +91,14 @@ _GUARD_OF_DYNAMO = re.compile(
     r"\bargs\[(\d+)\]\.size\(\)\[(\d+)\] == args\[(\d+)\]\.size\(\)\[(\d+)\]",
     re.DOTALL,
 )
-"""What dynamo says if the inputs do not fit the capture that was made with them (torch/_dynamo/guards.py), about two
-sizes of inputs.
-"""
+"""What dynamo says of two sizes, if inputs do not fit their own capture (torch/_dynamo/guards.py)."""
 
 _MODULO = re.compile(r"(Python)?Mod\(")
 """A remainder, as torch prints it."""
 
 
 def accepted(call: Call) -> bool:
-    """Whether a rejection by the captured program follows that rule. A range may follow from the assertion that says
-    so.
-    """
+    """Whether a rejection by the captured program follows that rule. A range may follow from an assertion."""
     reasons = filter(None, (call.captured.expression, call.captured.follows))
     return any(is_broadcast_of_1(reason, dict(call.symbols)) for reason in reasons)
 

@@ -58,9 +58,7 @@ def checked(target: str, options: Options, examples: int, names: Sequence[str], 
 
 
 def load_key(target: str) -> AnyKey:
-    """The function that MODULE:FUNCTION or FILE:FUNCTION names. The module is executed. Raises InputError if there is
-    none.
-    """
+    """The function that MODULE:FUNCTION or FILE:FUNCTION names; the module is executed. Raises InputError."""
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise InputError(f"found {target!r}, expected MODULE:FUNCTION or FILE:FUNCTION")

@@ -148,9 +148,7 @@ def expected(classified: Classified, same_program: bool) -> Expected:
 
 
 def _cause_of_failed(failure: Failure) -> Cause:
-    """The cause of the explicit capture's failure. If the program itself needs a value of its data, no guard is at
-    fault.
-    """
+    """The cause of the explicit capture's failure: no guard is at fault if the program needs a value of its data."""
     (failed,) = capture.judge([failure.observation])
     return capture.classify(failed).cause
 

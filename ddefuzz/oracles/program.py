@@ -74,9 +74,7 @@ class Suspect(msgspec.Struct, frozen=True):
 
 
 def suspect_of(program: str, signature: Signature, failure: Failure, *, trust: bool = False) -> Suspect:
-    """A program that should show a signature in the way of an observed failure: the same stage, semantics and
-    sizes.
-    """
+    """A program that should show a signature as an observed failure does: same stage, semantics and sizes."""
     seen = failure.observation
     return Suspect(program, signature, seen.stage, seen.semantics, tuple(call.size for call in seen.calls), trust)
 
@@ -197,9 +195,7 @@ def _judged(
 def calls_in(
     stage: Stage, subject: Subject, oracles: Iterable[str], called: tuple[Stage, ...] = CHEAP_TO_CALL
 ) -> tuple[CallSize, ...]:
-    """The sizes at which the oracles need calls of what a stage captured. User code is called with its own
-    arguments only.
-    """
+    """The sizes at which oracles need calls of what a stage captured. User code is called as its example only."""
     if stage not in STAGES:
         names = set(oracles)
         return next((one.calls for one in ORACLES if one.name in names and one.is_for(stage)), ())

@@ -1,6 +1,4 @@
-"""The recompilation oracle: calls that differ only in sizes must share a compiled graph, if one graph is right for
-all of them.
-"""
+"""The recompilation oracle: calls that differ only in sizes must share a graph, if one is right for all of them."""
 
 from __future__ import annotations
 

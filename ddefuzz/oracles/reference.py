@@ -34,9 +34,7 @@ SYMBOLIZED = (
     ("at::native::diff_helper", "return torch.diff(x, dim=0)"),
     ("at::native::(anonymous namespace)::resize_fft_input", "return torch.fft.rfft(x, n=3, dim=0)"),
 )
-"""C++ functions that must be named correctly (an exported one, a static one and an anonymous one), and a program
-that reaches each.
-"""
+"""C++ functions that must be named correctly (exported, static, anonymous), and a program that reaches each."""
 
 FALLING_BACK = """\
 # ddefuzz program v1
@@ -253,9 +251,7 @@ REFERENCES: tuple[Reference, ...] = (
 
 
 def checks(pool: Pool) -> Iterator[Check]:
-    """The checks of workers, the cheapest first; then each program is captured, classified and compared with what is
-    expected.
-    """
+    """The checks of workers, then each program captured, classified, and compared with what is expected."""
     yield from _symbolizer(pool)
     yield from _planted(pool)
     yield from _faults(pool)

@@ -222,9 +222,7 @@ def _captured_truly(seen: Seen, answers: tuple[tuple[Guard, bool], ...], call: C
 
 
 def fewest(suspects: tuple[Suspect, ...], is_enough: Callable[[tuple[Suspect, ...]], bool]) -> tuple[Suspect, ...]:
-    """The first suspect that is enough alone; else all without those that are not needed; nothing if all are not
-    enough.
-    """
+    """The first suspect that is enough alone; else all that are needed; nothing if all are not enough."""
     alone = next((one for one in suspects if is_enough((one,))), None)
     if alone is not None:
         return (alone,)
@@ -264,9 +262,7 @@ def op_to_blame(seen: Seen, call: Call, shows: Shows, anchor: str, runner: Runne
 
 
 def unknown(seen: Seen) -> Located:
-    """The site of a failure that could not be located. It contains the program's digest, so different programs
-    do not share it.
-    """
+    """The site of a failure that could not be located: the program's digest, so that programs do not share it."""
     program = seen.program
     return Located(Site("Python", None, None), None, f"program {digest(program)[:12]}" if program else "user code")
 

@@ -1,6 +1,4 @@
-"""Compares explicit and size-oblivious semantics for one stage, by one of seven verdicts. One run is enough for most
-programs.
-"""
+"""Compares explicit and size-oblivious semantics for one stage. One run is enough for most programs."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def needs_second_run(explicit: Observation) -> bool:
 
 
 def is_mostly_alike(explicit: Observation) -> bool:
-    """Whether the two semantics differ only in whether tensors are contiguous. Then they capture the same program
-    almost always.
-    """
+    """Whether the semantics differ only in what is contiguous: then they capture almost always the same program."""
     other = [guard for guard in explicit.guards if guard.counterfactual == "other"]
     return all((guard.place.file, guard.function) in LAYOUT for guard in other)
 
