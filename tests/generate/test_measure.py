@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from ddefuzz.generate.measure import GenerationRecord, measure_generation, render, skeleton
 
+from ci.bench.generation import GenerationRecord, measure_generation, render, skeleton
 from ddefuzz.ops.catalogue import DRAWN, parse
 from ddefuzz.program.model import Program
 

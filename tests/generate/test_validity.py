@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.generate.measure import is_valid
-
+from ci.bench.generation import is_valid
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.model import Program
 
