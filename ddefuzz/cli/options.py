@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, TypeVar, get_args
 
 import rich_click as click
@@ -135,3 +137,26 @@ def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Callable
         + ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
         + f". {note} Can be repeated.",
     )
+
+
+why_option = click.option("--why", default="", metavar="TEXT", help="The reason, for the history.")
+
+
+def who_option(command: Command) -> Command:
+    """The option for the name in the history."""
+    return click.option(
+        "--by", "who", default=user, metavar="NAME", help="Name for the history. Default: your user name."
+    )(command)
+
+
+def user() -> str:
+    """The name of who runs the command."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # some containers have no entry for the user
+        return "unknown"
+
+
+def now() -> datetime:
+    """The time of a decision."""
+    return datetime.now(UTC)

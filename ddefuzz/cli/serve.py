@@ -6,8 +6,7 @@ import importlib.util
 
 import rich_click as click
 
-from ddefuzz.cli.decisions import who_option
-from ddefuzz.cli.options import db_option
+from ddefuzz.cli.options import db_option, who_option
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.findings import tokens

@@ -11,6 +11,7 @@ import msgspec
 from fastapi import FastAPI, Path, Query
 from fastapi import Form as FormFields
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -24,10 +25,9 @@ from ddefuzz.refusals import refusals
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import forms
 from ddefuzz.web.dashboard import Dashboard, Problem, answer, bad_values, dashboard_of, problem, static_files
-from ddefuzz.web.login import LoginForm, LogoutForm, log_in, login_page
 from ddefuzz.web.pages import PAGES, Page
-from ddefuzz.web.rows import Unreadable
-from ddefuzz.web.security import Access, Guarded, add_headers
+from ddefuzz.web.rows import Line, Unreadable
+from ddefuzz.web.security import FROM_ALL_ADDRESSES, FROM_ONE_ADDRESS, WINDOW_SECONDS, Access, Guarded, add_headers
 
 ID: TypeAlias = Annotated[str, Path(max_length=80, pattern=r"^[A-Za-z0-9-]+$", description="The id of a finding.")]
 
@@ -35,6 +35,31 @@ SHOWN: Final = 5
 """How many of the rows that cannot be read a page names."""
 
 _TEXT: Final = {"text/html": {"schema": {"type": "string"}}}
+
+
+class LoginForm(BaseModel):
+    """The token that `ddefuzz tokens add` printed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    form_token: Line = ""
+    token: Line = ""
+
+
+class LogoutForm(BaseModel):
+    """The form of the button that logs out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    form_token: Line = ""
+
+
+class LoginPage(msgspec.Struct, frozen=True):
+    """Whether a token is needed, and whether writing is possible at all."""
+
+    needs_token: bool
+    read_only: bool
+    schema: str = "ddefuzz.page.login/1"
 
 
 def make_app(database: Database, access: Access) -> FastAPI:
@@ -158,17 +183,34 @@ def _bulk(request: Request, form: Annotated[forms.BulkForm, FormFields()]) -> Re
 
 
 def _login_page(request: Request) -> Response:
-    return answer(request, login_page(dashboard_of(request).access), "login.html", "html")
+    access = dashboard_of(request).access
+    return answer(request, LoginPage(access.valid is not None, access.read_only), "login.html", "html")
 
 
 def _log_in(request: Request, form: Annotated[LoginForm, FormFields()]) -> Response:
     access = dashboard_of(request).access
     _check_form(request, form.form_token)
     address = request.client.host if request.client is not None else ""
-    renewed = log_in(access, access.session_of(request), form, address)
+    renewed = _renewed(access, access.session_of(request), form, address)
     response = RedirectResponse("/findings", 303)
     access.send_session(response, renewed)
     return response
+
+
+def _renewed(access: Access, session: str, form: LoginForm, address: str) -> str:
+    """A new session, which may write. Raises an error for a wrong token, and for too many attempts."""
+    seconds = access.attempts.wait(address)
+    if seconds:
+        raise HTTPException(
+            429,
+            f"found too many attempts to log in, expected at most {FROM_ONE_ADDRESS} from one address and "
+            f"{FROM_ALL_ADDRESSES} in all within {WINDOW_SECONDS} s: try again in {seconds} s",
+            {"Retry-After": str(seconds)},
+        )
+    renewed = access.log_in(session, form.token.strip())
+    if renewed is None:
+        raise HTTPException(403, "token: found another one, expected one that `ddefuzz tokens add` printed")
+    return renewed
 
 
 def _log_out(request: Request, form: Annotated[LogoutForm, FormFields()]) -> Response:

@@ -382,7 +382,8 @@ def test_a_damaged_row_is_left_out_and_named(
     findings(url, "set", CHUNK.key, "wont-fix", "--why", "it is slow")
     findings(url, "export")
     with closing(sqlite3.connect(tmp_path / "ddefuzz.db")) as connection, connection:
-        connection.execute("UPDATE findings SET state = 'odd' WHERE id = ?", (CHUNK.key,))
+        for edit in (EDIT, EDIT.replace("document =", "summary =").replace("(document", "(summary")):
+            connection.execute(edit.format("state", "'odd'") + " WHERE finding_id = ?", (CHUNK.key,))
     monkeypatch.setattr("sys.argv", ["ddefuzz", *words, "--db", url])
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
@@ -401,7 +402,8 @@ def test_reclassify_writes_nothing_if_a_row_is_damaged(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "ddefuzz.db")) as connection, connection:
-        connection.execute("UPDATE findings SET state = 'odd' WHERE id = ?", (CHUNK.key,))
+        for edit in (EDIT, EDIT.replace("document =", "summary =").replace("(document", "(summary")):
+            connection.execute(edit.format("state", "'odd'") + " WHERE finding_id = ?", (CHUNK.key,))
     monkeypatch.setattr("sys.argv", ["ddefuzz", "findings", "reclassify", "--write", "--db", url])
     with pytest.raises(SystemExit) as ended:
         main()

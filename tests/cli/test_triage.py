@@ -18,8 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.cli.output import Page
-from ddefuzz.cli.triage import KEYS, command
-from ddefuzz.cli.triage_page import parts_of, screen
+from ddefuzz.cli.triage import KEYS, command, parts_of, screen
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES
 from ddefuzz.show.source import site_lines

@@ -9,7 +9,7 @@ import rich_click as click
 from click.testing import CliRunner
 
 from ddefuzz.cli import triage
-from ddefuzz.cli.decisions import commands
+from ddefuzz.cli.findings import commands
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, Decision, Value, changed, note
 from ddefuzz.findings.model import Finding
