@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from ddefuzz.answers.patch import source_of
 from ddefuzz.errors import DdefuzzError
@@ -18,7 +19,7 @@ AROUND = 3
 MOST_SIMILAR = 4
 
 
-class Lines(NamedTuple):
+class Lines(msgspec.Struct, frozen=True):
     """Lines of a file of the installed torch. `first` is the number of the first one, `line` that of the site."""
 
     path: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.classify.failure import Failure
@@ -18,7 +19,7 @@ from ddefuzz.oracles.capture import KINDS, classify
 MARK = "→"
 
 
-class StackLines(NamedTuple):
+class StackLines(msgspec.Struct, frozen=True):
     """The lines of a stack, outermost frame first.
 
     `marked` says whether one of them is the site. `left_out` is the number of frames that are plumbing.

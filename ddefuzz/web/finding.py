@@ -13,8 +13,8 @@ from ddefuzz.findings.model import Finding, FindingSummary, as_document
 from ddefuzz.show.answers import TITLES, tally_cells
 from ddefuzz.show.facts import facts_of
 from ddefuzz.show.meanings import VERDICTS
-from ddefuzz.show.source import similar, site_lines, snippet_of
-from ddefuzz.show.stack import stack_to_site
+from ddefuzz.show.source import Lines, similar, site_lines, snippet_of
+from ddefuzz.show.stack import StackLines, stack_to_site
 from ddefuzz.web.forms import FormOf, forms_of
 from ddefuzz.web.rows import Asked, Unreadable
 from ddefuzz.web.versions import MatrixCell, cells_of
@@ -32,23 +32,6 @@ class Fact(msgspec.Struct, frozen=True):
 
     name: str
     value: str
-
-
-class SourceLines(msgspec.Struct, frozen=True):
-    """Lines of the installed torch. `first` is the number of the first one, `line` that of the site."""
-
-    path: str
-    first: int
-    line: int
-    text: str
-
-
-class Stack(msgspec.Struct, frozen=True):
-    """The frames to the site, without internal ones, of which `left_out` were left out."""
-
-    lines: tuple[str, ...]
-    marked: bool
-    left_out: int
 
 
 class VerdictLine(msgspec.Struct, frozen=True):
@@ -75,8 +58,8 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     finding: dict[str, Any]
     facts: tuple[Fact, ...]
     snippet: str
-    source: SourceLines | None
-    stack: Stack | None
+    source: Lines | None
+    stack: StackLines | None
     verdicts: tuple[VerdictLine, ...]
     answers: AnswerTable | None
     forms: tuple[FormOf, ...]
@@ -90,12 +73,11 @@ def finding_page(database: Database, finding_id: str) -> FindingPage:
     """The page. Raises `InputError` if there is no such finding."""
     finding = database.get(finding_id)
     others = database.read(lambda session: listing.near(session, finding, MOST_NEAR))
-    lines = site_lines(finding)
     return FindingPage(
         finding=as_document(finding),
         facts=tuple(Fact(name, value) for name, value in facts_of(finding) if value),
         snippet=snippet_of(finding),
-        source=None if lines is None else SourceLines(*lines),
+        source=site_lines(finding),
         stack=_stack(finding),
         verdicts=tuple(
             VerdictLine(stage, verdict, VERDICTS.get(verdict, ""))  # type: ignore[call-overload]
@@ -108,11 +90,9 @@ def finding_page(database: Database, finding_id: str) -> FindingPage:
     )
 
 
-def _stack(finding: Finding) -> Stack | None:
-    if finding.evidence is None:
-        return None
-    found = stack_to_site(finding.evidence, finding.site)
-    return Stack(*found) if found.lines else None
+def _stack(finding: Finding) -> StackLines | None:
+    stack = None if finding.evidence is None else stack_to_site(finding.evidence, finding.site)
+    return stack if stack is not None and stack.lines else None
 
 
 def _answers(finding: Finding) -> AnswerTable | None:
