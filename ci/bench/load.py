@@ -13,6 +13,7 @@ import msgspec
 from sqlalchemy import func, select
 
 from ci.bench.command import Result, Session
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import EXIT_FOUND
@@ -64,9 +65,12 @@ def sighting(number: int) -> Sighting:
     raised = Raised("Eq(u0, 0)", "guard_int", Place("C++", frame.file, frame.line), (frame,))
     error = ExceptionInfo("GuardOnDataDependentSymNode", "Could not guard")
     return Sighting(
-        signature=signature,
-        cause="avoidable",
-        failure=Failure("dde", Observation("export", EXPLICIT, "fail", "", (error,), raised), "Eq(u0, 0)"),
+        classified=Classified(
+            Failure("dde", Observation("export", EXPLICIT, "fail", "", (error,), raised), "Eq(u0, 0)"),
+            signature,
+            "avoidable",
+            "rule",
+        ),
         verdict="fails",
         ops=(f"torch.op{number // SIGNATURES}",),
         torch="2.13.0",

@@ -173,7 +173,8 @@ def _countable(result: CaseResult) -> CaseResult:
     for one in result.sightings:
         run = one.failure.observation
         failure = Failure(one.failure.kind, Observation(run.stage, run.semantics, run.outcome), "")
-        sightings.append(msgspec.structs.replace(one, failure=failure, program=None))
+        classified = msgspec.structs.replace(one.classified, failure=failure, frame=None)
+        sightings.append(msgspec.structs.replace(one, classified=classified, program=None))
     return msgspec.structs.replace(result, sightings=tuple(sightings))
 
 

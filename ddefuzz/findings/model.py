@@ -89,26 +89,32 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     `verdict` is that of the stage: fails, regressed and so on.
     """
 
-    signature: Signature
-    cause: Cause
-    failure: Failure
+    classified: Classified
     verdict: str
     ops: tuple[str, ...]
     torch: str
     program: str | None
 
+    @property
+    def signature(self) -> Signature:
+        """Which bug it is."""
+        return self.classified.signature
 
-def sighting(failure: Classified, program: str | None, verdict: str, torch: str) -> Sighting:
+    @property
+    def cause(self) -> Cause:
+        """Who has to change what."""
+        return self.classified.cause
+
+    @property
+    def failure(self) -> Failure:
+        """What was observed."""
+        return self.classified.failure
+
+
+def sighting(classified: Classified, program: str | None, verdict: str, torch: str) -> Sighting:
     """One sighting; `program` is None where there was none yet."""
-    return Sighting(
-        signature=failure.signature,
-        cause=failure.cause,
-        failure=failure.failure,
-        verdict=verdict,
-        ops=_leading_ops(failure, program or ""),
-        torch=torch,
-        program=program,
-    )
+    ops = _leading_ops(classified, program or "")
+    return Sighting(classified=classified, verdict=verdict, ops=ops, torch=torch, program=program)
 
 
 def _leading_ops(failure: Classified, program: str) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from ddefuzz.campaign.tasks import (
     StageOutcome,
     run_case,
 )
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import DdefuzzError
@@ -57,9 +58,12 @@ SHOWN = Failure("dde", Observation("export", EXPLICIT, "fail"), "Eq(u1, 0)")
 def sighting(function: str, cause: Cause = "avoidable") -> Sighting:
     observation = Observation("export", EXPLICIT, "fail")
     return Sighting(
-        signature=Signature("dde", Site("C++", None, function), "guard_bool operator=="),
-        cause=cause,
-        failure=Failure("dde", observation, "Eq(u0, 0)"),
+        classified=Classified(
+            Failure("dde", observation, "Eq(u0, 0)"),
+            Signature("dde", Site("C++", None, function), "guard_bool operator=="),
+            cause,
+            "rule",
+        ),
         verdict="fails",
         ops=("torch.roll",),
         torch="2.13.0",

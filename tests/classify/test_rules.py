@@ -9,7 +9,6 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from ddefuzz.classify.rules import Rules, read_rules, use_rules_of_this_folder
@@ -18,7 +17,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.reclassify import reclassified
 from ddefuzz.oracles.capture import classify
-from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, failure_of, sighting
+from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, failure_of, sighting, with_failure
 
 ALIAS = """\
 [[alias]]
@@ -109,7 +108,7 @@ def test_stored_findings_are_classified_by_the_rules(tmp_path: Path, monkeypatch
     signature = classify(plain).signature
     with Database.open(f"sqlite:///{tmp_path / 'f.db'}") as database:
         for failure, op in ((plain, "torch.roll"), (other, "torch.flip")):
-            seen = msgspec.structs.replace(sighting(signature, ops=(op,)), failure=failure)
+            seen = with_failure(sighting(signature, ops=(op,)), failure)
             database.record(seen, now)
         before = database.findings()
     assert len(before) == 1

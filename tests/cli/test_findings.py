@@ -24,7 +24,16 @@ from ddefuzz.errors import InputError, RowError
 from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import KNOWN
-from tests.findings.arbitrary_findings import CHUNK, OTHER_PROGRAM, PROGRAM, ROLL, START, failure_of, sighting
+from tests.findings.arbitrary_findings import (
+    CHUNK,
+    OTHER_PROGRAM,
+    PROGRAM,
+    ROLL,
+    START,
+    failure_of,
+    sighting,
+    with_failure,
+)
 
 SITE = SiteRecord("C++", "a.cpp", 3, "", "guard_or_true", fallbacks={"True": 2}, cases=2, example=PROGRAM, stage="fake")
 HOSTILE = "[bold]]\x1b[31m"
@@ -143,7 +152,7 @@ def refused(url: str) -> str:
     failure = Failure("unsupported", observation, "Unsupported: a skipped function")
     signature = Signature("unsupported", Site("Python", "torch/_dynamo", None), "a skipped function")
     with Database.open(url) as database:
-        one = msgspec.structs.replace(sighting(signature), failure=failure, ops=("torch._refs.add",))
+        one = with_failure(sighting(signature, ops=("torch._refs.add",)), failure)
         name = database.record(one, START).finding_id
         database.set_minimal(name, PROGRAM, steps=1, attempts=3)
         database.set_confirmed(name, 1, 1, failure)
@@ -417,7 +426,7 @@ def test_a_screen_that_was_not_compared_has_no_verdict(url: str) -> None:
     with Database.open(url) as database:
         database.record(
             msgspec.structs.replace(
-                screened, verdict="", failure=msgspec.structs.replace(screened.failure, observation=seen)
+                with_failure(screened, msgspec.structs.replace(screened.failure, observation=seen)), verdict=""
             ),
             START,
         )

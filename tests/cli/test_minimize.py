@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.answers.model import Control
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.minimize import command
@@ -48,9 +49,9 @@ def url(tmp_path: Path) -> str:
     with Database.open(url) as database:
         database.record(
             Sighting(
-                signature=CHUNK,
-                cause="result-depends-on-data",
-                failure=Failure("dde", Observation("export", EXPLICIT, "fail"), ""),
+                classified=Classified(
+                    Failure("dde", Observation("export", EXPLICIT, "fail"), ""), CHUNK, "result-depends-on-data", "rule"
+                ),
                 verdict="fails",
                 ops=("torch.chunk",),
                 torch="2.13.0",

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from ddefuzz.answers.model import GIVEN, Answers, Control, ControlOutcome, PatchEvidence, Score, Tally
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, ExceptionInfo, Observation
@@ -66,14 +67,22 @@ def sighting(
 ) -> Sighting:
     """A sighting as a campaign makes it."""
     return Sighting(
-        signature=signature,
-        cause="avoidable",
-        failure=failure_of(signature),
+        classified=Classified(
+            failure_of(signature),
+            signature,
+            "avoidable",
+            "rule",
+        ),
         verdict="fails",
         ops=ops,
         torch=torch,
         program=PROGRAM,
     )
+
+
+def with_failure(seen: Sighting, failure: Failure) -> Sighting:
+    """The sighting with another failure."""
+    return msgspec.structs.replace(seen, classified=msgspec.structs.replace(seen.classified, failure=failure))
 
 
 occurrences = st.builds(

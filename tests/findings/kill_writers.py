@@ -27,8 +27,6 @@ from datetime import UTC, datetime
 from itertools import count, pairwise
 from pathlib import Path
 
-import msgspec
-
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
 from ddefuzz.findings.connection import check
@@ -37,7 +35,7 @@ from ddefuzz.findings.decisions import By, set_state
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.textform import read_findings, write_findings
 from ddefuzz.findings.url import parse_url
-from tests.findings.arbitrary_findings import failure_of, sighting
+from tests.findings.arbitrary_findings import sighting
 
 WRITERS = 2
 SIGNATURES = 40
@@ -49,7 +47,7 @@ STARTING = 60.0
 def sighting_at(writer: int, number: int) -> Sighting:
     """The sighting of a case: 40 signatures in turn, and an op that names the writer."""
     signature = Signature("dde", Site("C++", None, f"at::native::f{number % SIGNATURES}"), "guard_int operator==")
-    return msgspec.structs.replace(sighting(signature, ops=(f"writer{writer}",)), failure=failure_of(signature))
+    return sighting(signature, ops=(f"writer{writer}",))
 
 
 def write(url: str, writer: int, campaign: int, acknowledged: int) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from ddefuzz import internal
+from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
@@ -31,9 +32,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def sighting(signature: Signature = CHUNK) -> Sighting:
     return Sighting(
-        signature=signature,
-        cause="avoidable",
-        failure=Failure("dde", Observation("fake", EXPLICIT, "fail"), "Eq(u0, 0)"),
+        classified=Classified(
+            Failure("dde", Observation("fake", EXPLICIT, "fail"), "Eq(u0, 0)"), signature, "avoidable", "rule"
+        ),
         verdict="fails",
         ops=("torch.chunk",),
         torch="2.13.0",
