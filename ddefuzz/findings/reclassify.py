@@ -8,8 +8,8 @@ Findings of the oracles that call captured programs stay as they are: experiment
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -19,7 +19,7 @@ from ddefuzz.classify.cause import by_experiment
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
-from ddefuzz.classify.signature import Signature
+from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.findings.ids import id_of, sequence_of
 from ddefuzz.findings.merge import DECIDED, first_seen_group, merged_occurrences, smallest_group
 from ddefuzz.findings.model import Finding, HistoryEntry, Occurrence, normalized, stamp
@@ -29,44 +29,43 @@ WHO = "findings reclassify"
 """The name in the history for changes that the rules make."""
 
 
-class Became(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one finding.
+class Change(msgspec.Struct, frozen=True):
+    """A change of one finding. `sightings` is the number that move from `finding` to `becomes`."""
 
-    `parts` counts its sightings that move to other findings, by the ids of those. `part_signatures` are their
-    signatures.
-    """
-
-    id: str
+    change: str
+    finding: str
     becomes: str
-    signature: Signature
-    new_signature: Signature
-    cause: str
-    new_cause: str
-    merged: bool
-    parts: dict[str, int]
-    part_signatures: dict[str, Signature]
+    before: str
+    after: str
+    sightings: int = 0
 
-    @property
-    def changed(self) -> bool:
-        """Whether anything changes."""
-        return self.becomes != self.id or self.new_cause != self.cause or bool(self.parts)
+
+class Counts(msgspec.Struct, frozen=True):
+    """The numbers of findings and sightings (each an observed failure), and of changes by kind."""
+
+    findings: int
+    findings_after: int
+    moved: int
+    merged: int
+    split_off: int
+    other_cause: int
+    sightings: int
+    sightings_after: int
+    sightings_moved: int
+    occurrences_unobserved: int
+    causes: dict[Cause, int]
+    causes_after: dict[Cause, int]
 
 
 class Reclassified(msgspec.Struct, frozen=True, kw_only=True):
-    """All findings under the current rules, the result for each earlier finding, and the ids that a split created.
-
-    `unobserved` counts the occurrences without a stored failure. They stay with their finding.
+    """All findings under the current rules, what changes, and the ids that no finding has any more (`Finding.former`
+    has them).
     """
 
     findings: tuple[Finding, ...]
-    became: tuple[Became, ...]
-    split_off: tuple[str, ...]
-    unobserved: int
-
-    @property
-    def gone(self) -> frozenset[str]:
-        """Ids that no finding has any more. `Finding.former` has them."""
-        return frozenset(one.id for one in self.became) - {finding.id for finding in self.findings}
+    changes: tuple[Change, ...]
+    counts: Counts
+    gone: frozenset[str]
 
 
 Classify = Callable[[Failure], Classified]
@@ -113,24 +112,56 @@ def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime
         deciding = _deciding(owned[target], renamed) if target in owned else None
         after[target] = with_cause(_together(target, pieces, deciding), known, when if deciding else None)
     after = {name: _without_chains(finding, after, renamed) for name, finding in after.items()}
+    changes = tuple(change for home in homes for change in _changes(home, after, counts[home.finding.id], owned))
+    findings = tuple(map(normalized, after.values()))
     return Reclassified(
-        findings=tuple(map(normalized, after.values())),
-        became=tuple(
-            Became(
-                id=home.finding.id,
-                becomes=home.id,
-                signature=home.finding.signature,
-                new_signature=home.signature,
-                cause=home.finding.cause,
-                new_cause=after[home.id].cause,
-                merged=len(owned[home.id]) > 1,
-                parts=counts[home.finding.id],
-                part_signatures={name: after[name].signature for name in counts[home.finding.id]},
-            )
-            for home in homes
-        ),
-        split_off=tuple(sorted(set(parts) - set(owned))),
-        unobserved=sum(seen.observed is None for finding in before for seen in finding.occurrences),
+        findings=findings,
+        changes=changes,
+        counts=_counts(before, findings, changes, len(set(parts) - set(owned))),
+        gone=frozenset(renamed) - {finding.id for finding in findings},
+    )
+
+
+def _changes(
+    home: _Home, after: Mapping[str, Finding], parts: Mapping[str, int], owned: Mapping[str, list[_Home]]
+) -> Iterator[Change]:
+    """What changes for one finding. `parts` counts its sightings that move to other findings."""
+    finding, cause = home.finding, after[home.id].cause
+    if home.id != finding.id:
+        what = "merged" if len(owned[home.id]) > 1 else "moved"
+        yield Change(what, finding.id, home.id, *_apart(finding.signature, home.signature))
+    if cause != finding.cause:
+        yield Change("cause", finding.id, home.id, finding.cause, cause)
+    for target, sightings in sorted(parts.items()):
+        yield Change("split", finding.id, target, *_apart(finding.signature, after[target].signature), sightings)
+
+
+def _apart(before: Signature, after: Signature) -> tuple[str, str]:
+    """Two signatures with only the parts in which they differ: site, language, anchor, kind."""
+    forms: tuple[Callable[[Signature], str], ...] = (
+        lambda one: str(one.site),
+        lambda one: f"{one.site} ({one.site.language})",
+        lambda one: f"{one.site} [{one.anchor}]",
+    )
+    pairs = ((form(before), form(after)) for form in forms)
+    return next((pair for pair in pairs if pair[0] != pair[1]), (str(before), str(after)))
+
+
+def _counts(before: Sequence[Finding], after: Sequence[Finding], changes: Sequence[Change], split_off: int) -> Counts:
+    kinds = Counter(change.change for change in changes)
+    return Counts(
+        findings=len(before),
+        findings_after=len(after),
+        moved=kinds["moved"],
+        merged=kinds["merged"],
+        split_off=split_off,
+        other_cause=kinds["cause"],
+        sightings=sum(finding.count for finding in before),
+        sightings_after=sum(finding.count for finding in after),
+        sightings_moved=sum(change.sightings for change in changes),
+        occurrences_unobserved=sum(seen.observed is None for finding in before for seen in finding.occurrences),
+        causes=dict(sorted(Counter(finding.cause for finding in before).items())),
+        causes_after=dict(sorted(Counter(finding.cause for finding in after).items())),
     )
 
 

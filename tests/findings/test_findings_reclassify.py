@@ -73,8 +73,7 @@ def test_nothing_is_lost_and_once_is_enough(before: tuple[Finding, ...]) -> None
         assert {by_length(one).signature for one in failures if one} <= {found.signature}
     again = reclassified(result.findings, by_length, LATER + timedelta(hours=1))
     assert again.findings == result.findings
-    assert not any(one.changed for one in again.became)
-    assert not again.gone | set(again.split_off)
+    assert (again.changes, again.gone, again.counts.split_off) == ((), frozenset(), 0)
 
 
 def only(result: Reclassified) -> Finding:
@@ -98,8 +97,8 @@ def test_a_finding_moves_with_its_decisions_and_its_old_id_is_kept() -> None:
     assert (moved.id, moved.signature, moved.former) == (ROLL.key, ROLL, (CHUNK.key,))
     assert (moved.state, moved.title, moved.links, moved.confirmed) == ("triaged", "ours", ("https://x",), None)
     assert moved.history == (entry, HistoryEntry(stamp(LATER), WHO, "id", CHUNK.key, ROLL.key))
-    (became,) = result.became
-    assert (became.id, became.becomes, became.merged, became.parts) == (CHUNK.key, ROLL.key, False, {})
+    changes = [(one.change, one.finding, one.becomes) for one in result.changes if one.change != "cause"]
+    assert changes == [("moved", CHUNK.key, ROLL.key)]
 
 
 def test_findings_become_one_and_a_persons_decision_stays() -> None:
@@ -145,8 +144,8 @@ def test_occurrences_follow_what_they_were_seen_by() -> None:
     assert after[CHUNK.key].ops == ("torch.f", "torch.old")
     assert (after[DIFF.key].ops, after[DIFF.key].count, after[DIFF.key].failure) == (("torch.cov",), 3, observed)
     assert after[DIFF.key].history == (HistoryEntry(stamp(LATER), WHO, "split", CHUNK.key, DIFF.key),)
-    assert (result.split_off, result.unobserved) == ((DIFF.key,), 1)
-    assert result.became[0].parts == {DIFF.key: 3}
+    assert (result.counts.split_off, result.counts.occurrences_unobserved) == (1, 1)
+    assert [(one.becomes, one.sightings) for one in result.changes if one.change == "split"] == [(DIFF.key, 3)]
 
 
 @pytest.mark.parametrize(("who", "expected"), [("ada", "user"), (WHO, "no-kernel")])
@@ -155,7 +154,7 @@ def test_a_cause_that_a_person_said_stays(who: str, expected: Cause) -> None:
     before = finding(CHUNK, "u0", cause="user", history=(entry,))
     result = reclassified([before], rules(lambda _: CHUNK, "no-kernel"), LATER)
     assert only(result).cause == expected
-    assert result.became[0].new_cause == expected
+    assert result.findings[0].cause == expected
 
 
 def test_an_id_that_is_gone_is_found_in_the_database(tmp_path: Path) -> None:
