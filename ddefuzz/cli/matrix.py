@@ -19,7 +19,7 @@ from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import URL, jobs_option, trust_option
 from ddefuzz.cli.output import OutputFile, Page, deliver, output_options, plain, rendered
 from ddefuzz.cli.progress import LiveLine
-from ddefuzz.cli.replay_scripts import findings_in
+from ddefuzz.cli.replay import findings_in
 from ddefuzz.cli.reports import command_line, rules, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
 from ddefuzz.escape import shell_word

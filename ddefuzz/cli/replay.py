@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import rich_click as click
-from rich.console import Group
 
 from ddefuzz.campaign.replay import (
     MISMATCHES,
@@ -23,21 +25,24 @@ from ddefuzz.campaign.replay import (
     user_function,
 )
 from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import URL, jobs_option, trust_option
-from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
+from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
-from ddefuzz.cli.replay_scripts import replay_scripts
-from ddefuzz.cli.reports import replay_report, writers_of
+from ddefuzz.cli.reports import replay_report, scripts_report, writers_of
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
-from ddefuzz.errors import EXIT_FOUND, NothingRanError
-from ddefuzz.escape import visible
+from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
+from ddefuzz.files import is_there
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
+from ddefuzz.findings.textform import FINDING, read_finding, read_findings
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.repro.run import STATUSES, ScriptResult, ScriptStatus, run_scripts, torch_of
+from ddefuzz.show.blocks import Block, Commands, Items, Row, Span, counted, table
 from ddefuzz.show.table import NAMES
 
 SCHEMA = "ddefuzz.replay/1"
+SCRIPTS_SCHEMA = "ddefuzz.scripts/1"
 
 DEFAULT_FINDINGS = (Path("findings"),)
 DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
@@ -85,7 +90,7 @@ def command(
         if url is not None:
             raise click.UsageError("found --sites with --scripts, expected one of them")
         folders = paths or (DEFAULT_FINDINGS if known is None else ())
-        replay_scripts(folders, known, python or sys.executable, jobs, format_, outputs, trust=trust)
+        _replay_scripts(folders, known, python or sys.executable, jobs, format_, outputs, trust=trust)
         return
     # A downloaded folder may contain a list. So only the project's own lists are trusted by default.
     if not paths and known is None:
@@ -93,24 +98,22 @@ def command(
     cases = kept_cases(paths, trust=trust)
     if known is not None:
         cases = (*cases, *_cases_of(known, trust=trust))
-    done = 0
-
+    numbers = count(1)
     with LiveLine(f"replaying {counted(len(cases), 'case')}") as live:
         # Name the user's code that is executed, or would be with --trust.
-        said = "executing" if trust else "not executed without --trust:"
-        keyed = {name for case in cases if (name := user_function(case))}
+        verb = "executing" if trust else "not executed without --trust:"
+        functions = {name for case in cases if (name := user_function(case))}
         for module in trusted_modules(paths):
-            live.say(f"{said} the user module {module}")
-        for name in sorted(keyed):
-            live.say(f"{said} the key function {name}")
+            live.say(f"{verb} the user module {module}")
+        for name in sorted(functions):
+            live.say(f"{verb} the key function {name}")
         if not trust:
             cases = tuple(case for case in cases if not user_function(case))
         if not cases:
             raise NothingRanError(_nothing(paths, known))
 
         def listen(result: Replayed) -> None:
-            nonlocal done
-            done += 1
+            done = next(numbers)
             live.update(f"{done} of {counted(len(cases), 'case')}", is_last=done == len(cases))
             if result.status in MISMATCHES:
                 live.say(f"{result.status}: {result.case.id}")
@@ -124,7 +127,8 @@ def command(
         with Database.open(url) as database:
             database.add_sites(installed_version(), ledger.drain())
     report = replay_report(results, installed_version(), SCHEMA)
-    deliver({"text": lambda page: _page(results, page), **writers_of(report)}, format_, outputs)
+    text = page_writers(report.title, lambda page: replay_view(results, page.invocation))
+    deliver({**text, **writers_of(report)}, format_, outputs)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)
 
@@ -142,48 +146,43 @@ def _cases_of(url: DatabaseUrl, *, trust: bool) -> tuple[KeptCase, ...]:
         return finding_cases(database.findings(), str(url), trust=trust)
 
 
-def _page(results: tuple[Replayed, ...], page: Page) -> str:
+def replay_view(results: tuple[Replayed, ...], call: Invocation) -> Iterator[Block]:
+    """The cases that do not do what is expected, the counts, and what to type next."""
     listed = [result for result in results if result.status != "as expected"]
-    rows = [
-        Detailed(
-            [plain(result.status), plain(result.case.id)],
-            plain(f"expected {result.case.expect}; seen {_seen(result)}", style="dim"),
-        )
-        for result in listed
-    ]
-    shown = rendered(Group(table(("status", "case"), rows, page.width), ""), page) if rows else ""
-    return shown + "\n".join([*_totals(results), *map(visible, _next(listed, page.invocation))]) + "\n"
+    if listed:
+        yield table(("status", "case"), map(_row, listed))
+    yield Items(tuple(_totals(results)))
+    gone = {result.case.finding: result.case for result in listed if result.status == "gone" and result.case.finding}
+    if gone:
+        lines = tuple(_command(call, "set", case, "fixed") for _, case in sorted(gone.items())[:5])
+        yield Commands(lines, "Next, if the pinned torch fixed it:")
+    mismatch = next((result.case for result in listed if result.status in MISMATCHES), None)
+    if mismatch is None:
+        return
+    if mismatch.database:
+        yield Commands((_command(call, "show", mismatch),))
+    else:
+        target = mismatch.id.partition("@")[0]
+        path, _, case = target.partition(".py:")
+        words = (f"{path}.py", "--case", case) if case else (target,)
+        yield Commands((call.command("check", *words, with_db=False),))
+
+
+def _row(result: Replayed) -> Row:
+    evidence = f": {result.evidence}" if result.evidence else ""
+    detail = Span(f"expected {result.case.expect}; seen {result.seen}{evidence}", style="dim")
+    return Row((result.status, result.case.id), detail)
 
 
 def _totals(results: tuple[Replayed, ...]) -> list[str]:
     """The number of cases and findings with each status."""
-    lines = [_total("case", statuses(results))]
-    if findings := statuses_of_findings(results):
-        lines.append(_total("finding", findings))
-    return lines
+    findings = statuses_of_findings(results)
+    return [_total("case", statuses(results)), *([_total("finding", findings)] if findings else [])]
 
 
-def _total(noun: str, counts: Mapping[Status, int]) -> str:
+def _total(noun: str, counts: Mapping[Status, int] | Mapping[ScriptStatus, int]) -> str:
     parts = ", ".join(f"{number} {status}" for status, number in counts.items())
     return f"{counted(sum(counts.values()), noun)}: {parts}"
-
-
-def _next(listed: list[Replayed], call: Invocation) -> list[str]:
-    """What to type next. Commands are never folded."""
-    lines = []
-    gone = {result.case.finding: result.case for result in listed if result.status == "gone" and result.case.finding}
-    if gone:
-        lines.append("Next, if the pinned torch fixed it:")
-        lines += [f"  {_command(call, 'set', case, 'fixed')}" for _, case in sorted(gone.items())[:5]]
-    mismatch = next((result.case for result in listed if result.status in MISMATCHES), None)
-    if mismatch is not None:
-        if mismatch.database:
-            return [*lines, "Next:", f"  {_command(call, 'show', mismatch)}"]
-        target = mismatch.id.partition("@")[0]
-        path, _, case = target.partition(".py:")
-        words = (f"{path}.py", "--case", case) if case else (target,)
-        lines += ["Next:", f"  {call.command('check', *words, with_db=False)}"]
-    return lines
 
 
 def _command(call: Invocation, verb: str, case: KeptCase, *words: str) -> str:
@@ -192,5 +191,77 @@ def _command(call: Invocation, verb: str, case: KeptCase, *words: str) -> str:
     return call.command("findings", verb, case.finding, *words, *db, with_db=False)
 
 
-def _seen(result: Replayed) -> str:
-    return f"{result.seen}: {result.evidence}" if result.evidence else result.seen
+def _replay_scripts(
+    paths: Iterable[Path],
+    url: DatabaseUrl | None,
+    python: str,
+    jobs: int,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+    *,
+    trust: bool,
+) -> None:
+    """Run the stand-alone scripts of the findings below the paths and in the database, each in a new process of a plain
+    interpreter. Exits with 1 if one fails otherwise.
+    """
+    findings = findings_in(paths, url)
+    if not findings:
+        raise NothingRanError("found no finding, expected some in the paths or the database")
+    numbers = count(1)
+    with LiveLine(f"running {counted(len(findings), 'script')} under torch {torch_of(python)}") as live:
+
+        def listen(result: ScriptResult) -> None:
+            done = next(numbers)
+            live.update(f"{done} of {counted(len(findings), 'script')}", is_last=done == len(findings))
+            if result.status == "fails otherwise":
+                live.say(f"{result.status}: {result.finding}")
+
+        results = run_scripts(findings, python, jobs, listen, trust=trust)
+        if format_ != "text":
+            live.say(_scripts_total(results))
+    report = scripts_report(results, findings, torch_of(python), SCRIPTS_SCHEMA)
+    text = page_writers(report.title, lambda page: scripts_view(results, page.invocation))
+    deliver({**text, **writers_of(report)}, format_, outputs)
+    if any(result.status == "fails otherwise" for result in results):
+        raise SystemExit(EXIT_FOUND)
+
+
+def findings_in(paths: Iterable[Path], url: DatabaseUrl | None) -> list[Finding]:
+    """The findings in folders (of all, or of one) and in a database, by id."""
+    by_id: dict[str, Finding] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise InputError(f"{path}: found no folder there, expected one with findings")
+        if is_there(path / FINDING):
+            read: Iterable[Finding] = (read_finding(path),)
+        else:
+            read = read_findings(path, datetime.now(UTC))
+        by_id |= {finding.id: finding for finding in read}
+    if url is not None:
+        with Database.open(url, create=False) as database:
+            by_id |= {finding.id: finding for finding in database.findings()}
+    return [by_id[key] for key in sorted(by_id)]
+
+
+def scripts_view(results: tuple[ScriptResult, ...], call: Invocation) -> Iterator[Block]:
+    """The scripts that do not show their finding, the counts, and the command for the first that fails otherwise."""
+    listed = [result for result in results if result.status != "shows"]
+    if listed:
+        rows = (Row((result.status, result.finding), Span(_detail(result), style="dim")) for result in listed)
+        yield table(("status", "finding"), rows)
+    yield Items((_scripts_total(results),))
+    for first in [result for result in listed if result.status == "fails otherwise"][:1]:
+        yield Commands((call.command("findings", "show", first.finding),))
+
+
+def _detail(result: ScriptResult) -> str:
+    return result.reason or f"expected {_facts(result.expected)}; seen {_facts(result.seen)}"
+
+
+def _facts(facts: dict[str, str] | None) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items()) if facts else "no failure"
+
+
+def _scripts_total(results: tuple[ScriptResult, ...]) -> str:
+    counts = Counter(result.status for result in results)
+    return _total("script", {status: counts[status] for status in STATUSES if counts[status]})

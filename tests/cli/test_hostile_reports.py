@@ -26,11 +26,11 @@ import pytest
 from ddefuzz.campaign.replay import Replayed
 from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.report import Report, captures_of
-from ddefuzz.cli import replay, replay_scripts
 from ddefuzz.cli.check import writers
 from ddefuzz.cli.findings_page import list_view, show_view
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.output import Writer, deliver, json_writers, page_writers
+from ddefuzz.cli.replay import replay_view, scripts_view
 from ddefuzz.cli.reports import findings_report, replay_report, run_report, scripts_report, writers_of
 from ddefuzz.cli.run_page import summary_view
 from ddefuzz.cli.sweep_document import html_page, markdown_page
@@ -137,14 +137,20 @@ def of_run(text: str) -> Mapping[str, Writer]:
 def of_replay(text: str) -> Mapping[str, Writer]:
     """`replay`."""
     done = (infected(Replayed(CASE, "fails otherwise", "x", "x"), text, frozenset({"subject"})),)
-    return {"text": lambda page: replay._page(done, page), **writers_of(replay_report(done, text, "s/1"))}
+    return {
+        "text": lambda page: terminal(replay.replay_view(done, page.invocation), page.width),
+        **writers_of(replay_report(done, text, "s/1")),
+    }
 
 
 def of_scripts(text: str) -> Mapping[str, Writer]:
     """`replay --scripts`."""
     found = findings(text)
     ran = (ScriptResult(found[0].id, "fails otherwise", text, text, {"x": text}, {"x": text}, text),)
-    return {"text": lambda page: replay_scripts._page(ran, page), **writers_of(scripts_report(ran, found, text, "s/1"))}
+    return {
+        "text": lambda page: terminal(replay.scripts_view(ran, page.invocation), page.width),
+        **writers_of(scripts_report(ran, found, text, "s/1")),
+    }
 
 
 def of_sweep(text: str) -> Mapping[str, Writer]:

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed
 from ddefuzz.checking.report import CaptureResult, Report
+from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.main import main
-from ddefuzz.cli.output import Page
-from ddefuzz.cli.replay import _page, command
+from ddefuzz.cli.replay import command, replay_view
 from ddefuzz.errors import DatabaseError, InputError, NothingRanError
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
 from ddefuzz.findings.database import Database
@@ -22,6 +22,7 @@ from ddefuzz.findings.ids import id_of
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.oracles.program import Trial, Tried, tried_of
+from ddefuzz.show.terminal import terminal
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, ROLL, failure_of
 from tests.in_process import InProcess
 
@@ -50,7 +51,7 @@ def test_a_list_in_a_given_folder_is_reported_and_not_executed(tmp_path: Path) -
 
 def test_pages_show_control_characters_and_do_not_obey_them() -> None:
     case = KeptCase(f"a{ESCAPE}.py", ProgramSubject(""), Expectation("export", kind="dde", site=f"at{ESCAPE}"))
-    page = _page((Replayed(case, "fails otherwise", f"seen{ESCAPE}", ESCAPE),), Page(80))
+    page = terminal(replay_view((Replayed(case, "fails otherwise", f"seen{ESCAPE}", ESCAPE),), Invocation()), 80)
     captured = CaptureResult(f"a{ESCAPE}", "export", "fail", 0.0, 0.0, reason=f"because{ESCAPE}")
     document = Report("target", "2.13.0", False, (captured,))
     for text in (page, document.text(80), document.text(160)):
@@ -88,7 +89,7 @@ def test_the_findings_of_a_database_are_replayed_and_counted(tmp_path: Path) -> 
     url = in_database(tmp_path, KNOWN, msgspec.structs.replace(KNOWN, id=id_of(ROLL.key, 2), minimal=PASSING))
     result = CliRunner().invoke(command, ["--db", url, "-j", "1"])
     assert result.exit_code == 0, result.output
-    *_, cases, findings, following, fixed = result.stdout.splitlines()
+    *_, cases, findings, _, following, fixed = result.stdout.splitlines()
     assert cases == "4 cases: 3 as expected, 1 gone"
     assert findings == "2 findings: 1 as expected, 1 gone"
     assert following == "Next, if the pinned torch fixed it:"
@@ -121,8 +122,8 @@ def test_a_mismatch_of_a_database_is_shown_by_its_finding() -> None:
     case = KeptCase(
         "dde-0/minimal.py", ProgramSubject(""), Expectation("export", kind="dde"), "dde-0", "sqlite:///a.db"
     )
-    page = _page((Replayed(case, "fails otherwise", "seen"),), Page(80))
-    assert page.endswith("1 finding: 1 fails otherwise\nNext:\n  ddefuzz findings show dde-0 --db sqlite:///a.db\n")
+    page = terminal(replay_view((Replayed(case, "fails otherwise", "seen"),), Invocation()), 80)
+    assert page.endswith("1 finding: 1 fails otherwise\n\nNext:\n  ddefuzz findings show dde-0 --db sqlite:///a.db\n")
 
 
 def test_nothing_to_replay_names_what_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

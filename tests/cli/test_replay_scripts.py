@@ -75,7 +75,7 @@ def test_only_what_fails_otherwise_fails(verdict: str, code: int, tmp_path: Path
     body = f"print(json.dumps({{**says, 'verdict': {verdict!r}}}))"
     result = scripts(tmp_path, "--python", interpreter(tmp_path, body))
     assert result.exit_code == code
-    assert result.stdout.splitlines()[-1 if code == 0 else -3] == f"2 scripts: 2 {verdict}"
+    assert result.stdout.splitlines()[-1 if code == 0 else -4] == f"2 scripts: 2 {verdict}"
     assert ("expected function roll; seen function cat" in result.stdout) == (verdict != "shows")
 
 
