@@ -137,20 +137,16 @@ def of_run(text: str) -> Mapping[str, Writer]:
 def of_replay(text: str) -> Mapping[str, Writer]:
     """`replay`."""
     done = (infected(Replayed(CASE, "fails otherwise", "x", "x"), text, frozenset({"subject"})),)
-    return {
-        "text": lambda page: terminal(replay.replay_view(done, page.invocation), page.width),
-        **writers_of(replay_report(done, text, "s/1")),
-    }
+    pages = page_writers("", lambda page: replay_view(done, page.invocation))
+    return {**pages, **writers_of(replay_report(done, text, "s/1"))}
 
 
 def of_scripts(text: str) -> Mapping[str, Writer]:
     """`replay --scripts`."""
     found = findings(text)
     ran = (ScriptResult(found[0].id, "fails otherwise", text, text, {"x": text}, {"x": text}, text),)
-    return {
-        "text": lambda page: terminal(replay.scripts_view(ran, page.invocation), page.width),
-        **writers_of(scripts_report(ran, found, text, "s/1")),
-    }
+    pages = page_writers("", lambda page: scripts_view(ran, page.invocation))
+    return {**pages, **writers_of(scripts_report(ran, found, text, "s/1"))}
 
 
 def of_sweep(text: str) -> Mapping[str, Writer]:
