@@ -24,32 +24,32 @@ from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.files import is_there
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.program import judge_run
-from ddefuzz.program.text import digest, print_program, read_program
+from ddefuzz.program.text import Case, digest, print_program, read_program
 from ddefuzz.versions.observed import guard_seen
 
 
 class CaseFile(NamedTuple):
-    """A program file of a corpus."""
+    """A program file of a corpus: its text, what it says, and what it expects."""
 
     path: Path
     text: str
+    case: Case
     expect: tuple[Expectation, ...]
 
     @property
     def digest(self) -> str:
         """The program's digest, which does not depend on its expectations."""
-        return digest(catalogue.parse(self.text, str(self.path)).program)
+        return digest(self.case.program)
 
     @property
     def canonical(self) -> str:
         """The canonical text."""
-        case = catalogue.parse(self.text, str(self.path))
-        return print_program(case.program, case.expect)
+        return print_program(self.case.program, self.case.expect)
 
     @property
     def steps(self) -> int:
         """The number of steps of the program."""
-        return len(catalogue.parse(self.text, str(self.path)).program.steps)
+        return len(self.case.program.steps)
 
 
 class Covered(NamedTuple):
@@ -72,7 +72,7 @@ def case_files(paths: Iterable[Path]) -> tuple[CaseFile, ...]:
                 continue
             case = catalogue.parse(text, str(file))
             expect = tuple(parse_expectation(line, str(file)) for line in case.expect)
-            found[file] = CaseFile(file, text, expect)
+            found[file] = CaseFile(file, text, case, expect)
     return tuple(found[file] for file in sorted(found))
 
 

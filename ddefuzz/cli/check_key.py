@@ -11,7 +11,6 @@ from typing import Any, TypeVar, get_args
 
 import rich_click as click
 
-from ddefuzz.cli.layout import counted, folded
 from ddefuzz.cli.options import URL
 from ddefuzz.cli.output import Page, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
@@ -24,6 +23,8 @@ from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.keys.case import KeyCase, Options, SizeParts, StrideParts, print_key
 from ddefuzz.oracles import keys
 from ddefuzz.oracles.program import Trial, judge_run
+from ddefuzz.show.blocks import counted
+from ddefuzz.show.terminal import folded
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import rich_click as click
 
 from ddefuzz.campaign.cover import CaseFile, case_files, covered, enough, expectations
 from ddefuzz.campaign.replay import expectation_of
-from ddefuzz.cli.layout import Detailed, counted, table
 from ddefuzz.cli.options import URL, jobs_option, stages_option
-from ddefuzz.cli.output import Page, deliver, output_options, plain, rendered
+from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text
@@ -24,6 +25,7 @@ from ddefuzz.findings.textform import read_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.ops import catalogue
 from ddefuzz.program.text import digest, print_program, read_program
+from ddefuzz.show.blocks import Block, Items, Row, Span, counted, table
 
 FINDINGS = Path("findings")
 REGRESSION = Path("corpora/regression")
@@ -109,12 +111,11 @@ def prune(
     Each case is run. A file is always kept if one of its cases is expected to pass, or does not do what is expected.
     """
     files = case_files(corpora)
-    done = 0
+    numbers = count(1)
     with LiveLine(f"running {counted(len(files), 'case file')}") as live:
 
         def listen(path: Path) -> None:
-            nonlocal done
-            done += 1
+            done = next(numbers)
             live.update(f"{done} of {len(files)} ({path})", is_last=done == len(files))
 
         seen = covered(files, jobs, listen)
@@ -171,25 +172,18 @@ def list_(corpora: tuple[Path, ...], format_: str, outputs: tuple[tuple[str, Pat
         {"path": str(one.path), "digest": one.digest, "steps": one.steps, "expect": [str(e) for e in one.expect]}
         for one in files
     ]
-    deliver(
-        {
-            "text": lambda page: _list_page(files, page),
-            "json": lambda _: json_text(document, indent=True) + "\n",
-        },
-        format_,
-        outputs,
-    )
+    text = page_writers("Case files", lambda _: _list_view(files))["text"]
+    deliver({"text": text, "json": lambda _: json_text(document, indent=True) + "\n"}, format_, outputs)
 
 
-def _list_page(files: tuple[CaseFile, ...], page: Page) -> str:
-    rows = [
-        Detailed(
-            [plain(str(one.path)), plain(str(one.steps))], plain("\n".join(str(e) for e in one.expect), style="dim")
+def _list_view(files: tuple[CaseFile, ...]) -> Iterator[Block]:
+    if files:
+        rows = (
+            Row((str(file.path), str(file.steps)), Span("\n".join(map(str, file.expect)), style="dim"))
+            for file in files
         )
-        for one in files
-    ]
-    shown = rendered(table(("file", "steps"), rows, page.width, right=("steps",)), page) if rows else ""
-    return f"{shown}{counted(len(files), 'case file')}\n"
+        yield table(("file", "steps"), rows, right=("steps",))
+    yield Items((counted(len(files), "case file"),))
 
 
 def _there(corpus: Path) -> dict[str, Path]:

@@ -23,7 +23,6 @@ from ddefuzz.campaign.minimize import (
     start_of_model,
 )
 from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option, jobs_option, trust_option
 from ddefuzz.cli.output import deliver, output_options
 from ddefuzz.errors import EXIT_FOUND
@@ -34,6 +33,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.internal import guarded
+from ddefuzz.show.blocks import counted
 
 SCHEMA = "ddefuzz.minimize/1"
 

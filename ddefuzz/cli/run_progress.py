@@ -11,9 +11,9 @@ from rich.text import Text
 from ddefuzz.campaign.campaign import Event, Listener
 from ddefuzz.campaign.plan import Plan
 from ddefuzz.campaign.summary import Tally
-from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import plain
 from ddefuzz.cli.progress import LiveLine
+from ddefuzz.show.blocks import counted
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from ddefuzz.campaign.cover import CaseFile, Covered, enough
 from ddefuzz.cli.corpus import command
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.findings.database import Database
+from ddefuzz.ops import catalogue
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, sighting
 
 CASE = PROGRAM.replace("\n", "\n# expect: export/explicit dde at at::native::chunk\n", 1)
@@ -20,7 +21,9 @@ OTHER = OTHER_PROGRAM.replace("\n", "\n# expect: export/explicit ok\n", 1)
 
 
 def covers(name: str, items: str, held: str = "", text: str = CASE) -> Covered:
-    return Covered(CaseFile(Path(name), text, ()), frozenset(("export", one) for one in items), held)
+    return Covered(
+        CaseFile(Path(name), text, catalogue.parse(text, name), ()), frozenset(("export", one) for one in items), held
+    )
 
 
 @pytest.mark.parametrize(
