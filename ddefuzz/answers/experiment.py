@@ -308,8 +308,6 @@ def _stopped(seen: Observation) -> str:
 
 
 def _rank(row: Row) -> tuple[bool, bool, int, int, int]:
-    """Sort key of an outcome: correct ones first, then those that differ and reject least, with the fewest
-    forced guards.
-    """
+    """Sort key: correct outcomes first, then those that differ and reject least, with the fewest forced guards."""
     wrong = len(row.differs) + len(row.accepts)
     return (row.is_right, row.captures, -wrong, -len(row.refuses), -len(row.then))

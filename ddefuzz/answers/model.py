@@ -110,9 +110,7 @@ def _without(rows: list[Tally]) -> Verdict:
 
 
 ControlOutcome: TypeAlias = Literal["passes", "fails", "fails otherwise", "not judged"]
-"""`fails` means: with the failure of the program itself. `not judged` means: there is no such variant, or it could
-not be run.
-"""
+"""`fails` is with the program's own failure. `not judged`: there is no such variant, or it could not be run."""
 
 
 class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -117,9 +117,7 @@ KEPT: Final = 400
 SITE_SCORE: Final = 8
 VERDICT_SCORE: Final = 4
 MOST_SHAPES: Final = 4
-"""The score of a program: for each new site, for a verdict that is new at its site, and 1 for each new expression, up
-to the last of these three numbers.
-"""
+"""The score of a program: for each new site, a new verdict at its site, and 1 for each of the last new expressions."""
 
 STRATEGIES: Final[tuple[str, ...]] = ("single", "sample", "draw", "aim", "respell", *HOW)
 """All strategies that can be chosen (`origin.name_of`). A program that none of them could make is `short`."""
@@ -152,9 +150,7 @@ class CalledCase(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The choice for a case: its strategy, its origin, and whether it belongs to the opening, which takes strategies in
-    turn.
-    """
+    """The choice for a case: strategy, origin, and whether it is in the opening, which takes strategies in turn."""
 
     strategy: str
     origin: Origin

@@ -194,9 +194,7 @@ class Plan:
         )
 
     def own_stage_of(self, index: int) -> OwnStage | None:
-        """The stage in which an oracle makes its own run of a case; None for all other cases. It is every called case
-        if only that oracle is chosen besides the capture oracle.
-        """
+        """An oracle's own stage in which a case runs: every called case, if no other oracle is chosen; else None."""
         others, number = self._others(), index // CALLED
         for stages in (oracle.stages for oracle in others if self.is_called(index)):
             for stage in stages[number // (stages[0].every or 1) % len(stages) :][:1] if stages else ():

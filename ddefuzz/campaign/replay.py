@@ -238,9 +238,7 @@ def finding_cases(findings: Iterable[Finding], database: str, *, trust: bool = F
 
 
 def expectation_of(finding: Finding, seen: Failure | None) -> Expectation:
-    """What a program of a finding is expected to do in the stage where it failed. It has to pass if it is fixed in this
-    torch.
-    """
+    """What a program of a finding has to do in the stage where it failed: pass, if it is fixed in this torch."""
     if seen is None:
         raise InputError(
             f"{finding.id}: found no failure stored with this finding, expected one: it says in which stage to replay"
@@ -365,9 +363,7 @@ def statuses(results: Iterable[Replayed]) -> dict[Status, int]:
 
 
 def statuses_of_findings(results: Iterable[Replayed]) -> dict[Status, int]:
-    """The number of findings with each status. A finding has the worst status of its programs. Other cases are not
-    counted.
-    """
+    """The number of findings with each status: the worst of their programs. Other cases are not counted."""
     by_finding: dict[str, set[Status]] = {}
     for result in results:
         if result.case.finding:

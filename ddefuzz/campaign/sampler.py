@@ -21,9 +21,7 @@ DECAY: Final = 0.98
 """The factor by which older gains and costs are multiplied after each round."""
 
 PRIOR_COST: Final = 20.0
-"""The cost at which a strategy's own record counts as much as the average of all strategies. A strategy without a
-record gets the average.
-"""
+"""The cost at which a strategy's own record counts as much as the average of all, which it has without a record."""
 
 
 @dataclass(slots=True)
@@ -59,9 +57,7 @@ OPENING_FORM = "all"
 """The form in which every op is run first: every dim unbacked."""
 
 PRIOR_RATE = 1 / 8
-"""The rate of an op without a record. It is high, so that each op is tried in some form before ops without gain are
-repeated.
-"""
+"""The rate of an op without a record. It is high, so that each op is tried in some form before others are repeated."""
 
 TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
     str(spec): spec.callables

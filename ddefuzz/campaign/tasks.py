@@ -31,9 +31,7 @@ NO_CASE = -1
 """The `case` in the journal for work that is not a case."""
 
 INSPECTED, TRIED, TAKEN = "inspect", "minimize", "smaller"
-"""The `stage` in the journal for a candidate that is run in eager, for one that is captured, and for one that showed
-the signature.
-"""
+"""The `stage` in the journal for a candidate: run in eager, captured, and shown to have the signature."""
 
 
 def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResult:
@@ -224,9 +222,7 @@ class ConfirmResult(msgspec.Struct, frozen=True):
 
 
 class ControlTask(msgspec.Struct, frozen=True):
-    """Test whether the failure of `program` depends on data. `shown` is that failure, `ops` are the functions that
-    fail.
-    """
+    """Test whether the failure `shown` of `program` depends on data. `ops` are the functions that fail."""
 
     program: str
     shown: Failure

@@ -18,9 +18,7 @@ It also keeps Hypothesis's cost of a draw (20 µs) off the small decisions.
 
 
 class Choices:
-    """The mixed-radix digits of an integer (a word), least significant first. After the last digit, every digit
-    is 0.
-    """
+    """The mixed-radix digits of an integer (a word), least significant first. After the last, every digit is 0."""
 
     __slots__ = ("_word",)
 

@@ -40,9 +40,7 @@ Fuzz: TypeAlias = Callable[[bytes, Journal | None], Drawn | None]
 
 
 def generator_key(profile: str, seed: int) -> str:
-    """Everything that decides the set of cases, as one line. Two campaigns with the same key draw the same
-    programs.
-    """
+    """Everything that decides the set of cases, as a line. Two campaigns with the same key draw the same programs."""
     return (
         f"generator={GENERATOR_VERSION} tables={_tables_digest()} torch={torch.__version__} "
         f"hypothesis={hypothesis.__version__} profile={profile} seed={seed}"
@@ -58,9 +56,7 @@ def case(profile: str, seed: int, index: int, journal: Journal | None = None) ->
 
 
 def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = None, focus: int | None = None) -> Drawn:
-    """The same, with the number of steps that were requested. `focus` is the position of the op in focus,
-    instead of the one that the index gives.
-    """
+    """The same, with the requested number of steps. `focus` is the op in focus in place of the index's own."""
     chosen = _focus(profile, seed, index) if focus is None else focus
     drawn = (_fuzzer(profile)(_spelling(profile, seed, index, attempt, chosen), journal) for attempt in count())
     return next(found for found in drawn if found is not None)
@@ -69,9 +65,7 @@ def drawn_case(profile: str, seed: int, index: int, journal: Journal | None = No
 def respelled(
     profile: str, seed: int, base: Draw, changes: tuple[tuple[int, int], ...], journal: Journal | None = None
 ) -> Program | None:
-    """The bytes of a case, with some words (counted modulo) drawn again from numbers. None if the bytes give no
-    program.
-    """
+    """The bytes of a case with some words (counted modulo) drawn again. None if the bytes give no program."""
     focus = _focus(profile, seed, base.index) if base.focus is None else base.focus
     data = bytearray(_spelling(profile, seed, base.index, 0, focus))
     for word, number in changes:

@@ -123,9 +123,7 @@ class Lockstep:
         return Mark(len(self.inputs), len(self.steps), len(self.tensors), len(self.ints))
 
     def rollback(self, mark: Mark) -> None:
-        """Remove everything that was added since. No step changes an earlier value in place, so nothing
-        else is needed.
-        """
+        """Remove everything that was added since. No step changes an earlier value, so nothing else is needed."""
         del self.inputs[mark.inputs :]
         del self.steps[mark.steps :]
         del self.tensors[mark.tensors :]

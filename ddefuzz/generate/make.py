@@ -59,9 +59,7 @@ def spread(programs: Iterable[Program]) -> list[Program]:
 
 
 def _kind(program: Program) -> object:
-    """What a guard may depend on: ranks, empty and one-element dims, layouts, and which arguments are given in
-    which form.
-    """
+    """What a guard may depend on: ranks, empty and one-element dims, layouts, and the forms of the arguments."""
     inputs = tuple((item.dtype, item.layout, tuple(min(dim.size, 2) for dim in item.shape)) for item in program.inputs)
     return inputs, tuple(_shape_of_call(node) for step in program.steps for node in walk(step.value))
 
@@ -132,9 +130,7 @@ def _samples(op: str) -> tuple[Program, ...]:
 
 
 def in_doubt(program: Program) -> Program:
-    """A program of one step on static dims, with every dim unbacked if eager accepts that. Any other program
-    unchanged.
-    """
+    """A program of one step on static dims, with every dim unbacked if eager accepts that. Any other is unchanged."""
     if len(program.steps) > 1 or program != static(program):
         return program
     return next((form.program for form in variants(program, ("all",)) if opinfo.accepts(form.program)), program)

@@ -31,18 +31,14 @@ class Draw(msgspec.Struct, frozen=True, tag="draw"):
 
 
 class Respell(msgspec.Struct, frozen=True, tag="respell"):
-    """The bytes of a drawn case with some words drawn again from a number. A word is 24 bytes, one attempt at a
-    step.
-    """
+    """The bytes of a drawn case with some words drawn again. A word, 24 bytes, is an attempt at a step."""
 
     base: Draw
     changes: tuple[tuple[int, int], ...]
 
 
 class Single(msgspec.Struct, frozen=True, tag="single"):
-    """An op of the catalogue by its position, after only the steps that its arguments need. `word` decides the
-    details.
-    """
+    """An op of the catalogue by its position, after only the steps that it needs. `word` decides the details."""
 
     op: int
     word: int
@@ -80,9 +76,7 @@ Origin: TypeAlias = Draw | Respell | Single | Sample | Mutate | Again
 
 
 def name_of(origin: Origin) -> str:
-    """The name of the strategy in a summary: `draw`, `short`, `captures`, `aim`, `respell`, `single`, `sample`,
-    `again`, or the mutation.
-    """
+    """The strategy's name in a summary: `draw`, `short`, `captures`, `aim`, `respell`, `single`, `sample`, `again`, …"""
     match origin:
         case Draw(focus=None, profile=profile):
             return profile or "draw"

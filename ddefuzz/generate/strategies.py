@@ -1,6 +1,4 @@
-"""Hypothesis strategies for programs. Programs are built forward on concrete tensors; each step runs at once at two
-data sizes.
-"""
+"""Hypothesis strategies for programs, which are built forward: each step runs at once at two data sizes."""
 
 from __future__ import annotations
 
@@ -229,9 +227,7 @@ def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = 
 
 
 def inputs_read(program: Program) -> frozenset[str]:
-    """The inputs that some step reads. An unread one cannot simply be left out: values depend on an input's
-    position.
-    """
+    """The inputs that some step reads. No input can be left out, as values depend on an input's position."""
     read = frozenset().union(*(names_in(step.value) for step in program.steps))
     return read.intersection(item.name for item in program.inputs)
 

@@ -68,9 +68,7 @@ def draw_tensor(lockstep: Lockstep, choices: Choices, slot: Tensor) -> Handle:
 
 
 def _preferred(choices: Choices, tensors: list[Handle]) -> Handle:
-    """One of `tensors`: usually one with a data-dependent shape, and usually a new one, so that steps build on
-    each other.
-    """
+    """One of `tensors`: usually one with a data-dependent shape, and a new one, so that steps build on each other."""
     varying = [tensor for tensor in tensors if tensor.varies]
     pool = varying if varying and not choices.one_in(16) else tensors
     return choices.pick(pool if choices.one_in(4) else pool[-NEWEST:])

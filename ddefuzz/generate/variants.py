@@ -143,9 +143,7 @@ def _first_sizes(program: Program) -> list[int]:
 def _from_data(
     program: Program, data: Input, steps: tuple[Step, ...], size: int, cut: Callable[[str], Expr]
 ) -> Program:
-    """Apply `cut` to inputs whose first dim has `size`. The data input is last, because values depend on an
-    input's position.
-    """
+    """Apply `cut` to inputs whose first dim has `size`. The data input is last: values depend on their position."""
     of_size = [item.name for item in program.inputs if item.shape and item.shape[0].size == size]
     names: dict[str, Expr] = {name: Name(f"{name}_cut") for name in of_size}
     cuts = tuple(Step((f"{name}_cut",), cut(name)) for name in of_size)

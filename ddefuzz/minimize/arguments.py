@@ -90,9 +90,7 @@ def to_constants(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def share_names(program: Program, facts: Facts) -> Iterator[Program]:
-    """Read one value in place of another of the same kind: `add(x, y)` becomes `add(x, x)`. Inputs are tried
-    first.
-    """
+    """Read one value in place of another of its kind: `add(x, y)` becomes `add(x, x)`. Inputs are tried first."""
     inputs = {one.name: one for one in program.inputs}
     yield _shared(program, lambda one: (one.dtype, tuple(dim.size for dim in one.shape)))
     yield _shared(program, lambda one: (one.dtype, len(one.shape)))
@@ -123,9 +121,7 @@ def public_functions(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def sensible_arguments(program: Program, facts: Facts) -> Iterator[Program]:
-    """Replace arguments that no user passes (a kernel of size 0) by usual ones, and give inputs the intended
-    dtype.
-    """
+    """Replace arguments that no user passes (a kernel of size 0) by usual ones. Inputs get the intended dtype."""
     del facts
     yield from everywhere(program, sensible_calls)
     dtypes = {one.name: one.dtype for one in program.inputs}

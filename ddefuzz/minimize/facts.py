@@ -15,18 +15,14 @@ from ddefuzz.program.model import Expr, Input, Program
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A Python number. One that varies with the data has a `symbol`: that of input dims of the same size, if
-    there are any.
-    """
+    """A Python number. If it varies with the data, `symbol` is that of input dims of the same size, if any."""
 
     value: int | float | bool
     symbol: str | None = None
 
 
 StandIn: TypeAlias = Input | Scalar
-"""What can replace a value. For a tensor, an input of its dtype, shape and kind of values (its name has no
-meaning); for a number, the number.
-"""
+"""What can replace a value: an input of its dtype, shape and kind of values (its name means nothing), or a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +44,7 @@ class Facts:
 
 
 Inspect: TypeAlias = Callable[[Program], Mapping[Expr, StandIn] | None]
-"""Runs a program eagerly, and returns what could replace its values. None if it does not run, so that it need not
-be captured.
-"""
+"""Runs a program eagerly, and returns what could replace its values. None if it does not run."""
 
 
 def know_nothing(_program: Program) -> Mapping[Expr, StandIn] | None:

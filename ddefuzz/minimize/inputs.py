@@ -14,9 +14,7 @@ from ddefuzz.program.recipes import LAYOUTS
 
 
 def plain_inputs(program: Program, facts: Facts) -> Iterator[Program]:
-    """Make inputs contiguous float32 of normal values without grad: all inputs, each input, each property of
-    each input.
-    """
+    """Make inputs contiguous float32 of normal values without grad: all inputs, each input, each of its properties."""
     del facts
     plain = [_fitted(_plain(one)) for one in program.inputs]
     yield replace(program, inputs=tuple(plain))
@@ -64,9 +62,7 @@ def back_dims(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def drop_dims(program: Program, facts: Facts) -> Iterator[Program]:
-    """Remove a dim of inputs: of all inputs of that rank, then of one. Dim arguments that are then out of range
-    are reduced.
-    """
+    """Remove a dim of inputs: of all of that rank, then of one. Dim arguments out of range are then reduced."""
     del facts
     for rank in sorted({len(one.shape) for one in program.inputs} - {0}, reverse=True):
         for axis in range(rank):
@@ -202,9 +198,7 @@ def _with_dims(program: Program, change: Callable[[Dim], Dim]) -> Program:
 
 
 def _with_axes(program: Program, rank: int) -> Iterator[Program]:
-    """The program as it is, and with the numbers in calls that were the last of `rank` dims set to the last of
-    one dim less.
-    """
+    """The program as it is, and with the numbers in calls that were the last of `rank` dims reduced by one."""
     yield program
 
     def moved(node: Expr) -> Expr:

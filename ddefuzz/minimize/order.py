@@ -261,16 +261,12 @@ def is_operation(expr: Expr) -> bool:
 
 
 def operations(program: Program) -> int:
-    """The number of operations of the program, however they are spread over lines. It is reported as the number
-    of steps.
-    """
+    """The number of operations of the program, over however many lines. It is reported as the number of steps."""
     return sum(is_operation(node) for expr in expressions(program) for node in walk(expr))
 
 
 def size_cost(dim: Dim) -> int:
-    """The cost of a size: 2 is the simplest, then 3, 4 and so on, then 1 (which broadcasts), then 0. For an
-    unbacked dim, the usual size is the simplest.
-    """
+    """The cost of a size: 2, then 3, 4 …, then 1 (it broadcasts), then 0; for an unbacked dim the usual size is best."""
     if dim.symbol is not None:
         return abs(dim.size - DEFAULT_UNBACKED_SIZE)
     return {1: 10, 0: 1_000}.get(dim.size, dim.size - 2)

@@ -42,9 +42,7 @@ def variants(expr: Expr, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[
 
 
 def everywhere(program: Program, simpler: Callable[[Expr], Iterable[Expr]]) -> Iterator[Program]:
-    """The program with exactly one node of its expressions simplified: the last step first, the returned value
-    last.
-    """
+    """The program with exactly one node of its expressions simplified: the last step first, what is returned last."""
     for place in reversed(range(len(program.steps))):
         step = program.steps[place]
         for value in variants(step.value, simpler):
@@ -75,9 +73,7 @@ def with_value(program: Program, old: Expr, new: Expr) -> Program:
 
 
 def without_steps(program: Program, dropped: Iterable[int], values: Mapping[str, Expr]) -> Program:
-    """The program without the steps at these indices. Their targets are replaced by `values`, and steps that
-    are dead then are dropped.
-    """
+    """The program without these steps: `values` replace their targets, and steps that are dead then are dropped."""
     gone = set(dropped)
     given = dict(values)
     steps = tuple(

@@ -91,9 +91,7 @@ def _alone(
 
 
 def _one_by_one(choices: list[list[Replacement]]) -> Iterator[tuple[Replacement, ...]]:
-    """Combinations of choices: all first choices, then all second choices, and so on. Trying every combination
-    would need too many captures.
-    """
+    """All first choices, then all second ones, and so on. Every combination would need too many captures."""
     for place in range(max(map(len, choices), default=1)):
         yield tuple(options[min(place, len(options) - 1)] for options in choices)
 
@@ -142,9 +140,7 @@ def stand_ins(program: Program, facts: Facts, value: Expr, stem: str = "new") ->
 
 
 def _recipes(tensor: Input) -> Iterator[Recipe]:
-    """Recipes that could replace the values of an input: for listed indices a random `index` with the same
-    bound, then the input's own recipe.
-    """
+    """Recipes for an input: for listed indices a random `index` with the same bound, then its own recipe."""
     listed = [value for value in tensor.recipe.args if isinstance(value, int)]
     if tensor.recipe.kind == "values" and listed and min(listed) >= 0:
         yield Recipe("index", (max(listed) + 1,))
@@ -172,9 +168,7 @@ def replaced(expr: Expr, given: dict[Expr, Expr]) -> Expr:
 
 
 def promote(program: Program, facts: Facts) -> Iterator[Program]:
-    """Return an intermediate value instead of the result, with only the steps that it needs. The failing call's
-    value is tried first.
-    """
+    """Return an intermediate value, with only the steps that it needs. The failing call's value is tried first."""
     calls = [i for i, step in enumerate(program.steps) if step.targets and _calls(step.value, facts.failing)]
     for place in dict.fromkeys((*calls, *range(len(program.steps)))):
         step = program.steps[place]
@@ -192,9 +186,7 @@ def _is_call(expr: Expr, functions: tuple[str, ...]) -> bool:
 
 
 def return_less(program: Program, facts: Facts) -> Iterator[Program]:
-    """Return one of several values, or all but one. If the result does not need all steps, return an input
-    instead.
-    """
+    """Return one of several values, or all but one. If the result does not need all steps, return an input."""
     del facts
     returns = program.returns
     if isinstance(returns, Sequence):
@@ -219,9 +211,7 @@ def drop_dead(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def drop_steps(program: Program, facts: Facts) -> Iterator[Program]:
-    """Remove runs of steps, in halves, quarters and so on, down to single ones. Their targets are replaced by
-    what they were computed from.
-    """
+    """Remove runs of steps, in halves, quarters … single ones. What they were computed from replaces their targets."""
     count = len(program.steps)
     length = count // 2
     while length >= 1:

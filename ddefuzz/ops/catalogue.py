@@ -64,9 +64,7 @@ CALLABLES: Final = DRAWN | OPINFO
 
 
 def parse(text: str, path: str) -> Case:
-    """Parse the text of a case; `path` is used in messages. Raises ProgramError if it is not a program of the
-    catalogue.
-    """
+    """Parse the text of a case. Raises ProgramError, with `path`, if it is not a program of the catalogue."""
     return program_text.parse(text, path, CALLABLES)
 
 

@@ -35,9 +35,7 @@ from ddefuzz.program.model import (
 
 METHOD_PREFIX: Final = "Tensor."
 MAPPED_PREFIX: Final = "torch.vmap("
-"""Prefix of mapped functions, which are named as they are written: `torch.vmap(torch.cat)`, called
-`torch.vmap(torch.cat)((x, y))`.
-"""
+"""Prefix of mapped functions, named as they are written: `torch.vmap(torch.cat)`, called `…((x, y))`."""
 
 BUILTINS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
@@ -54,9 +52,7 @@ ATTRIBUTES: Final = frozenset(
     {"H", "T", "device", "dtype", "grad", "imag", "indices", "itemsize", "layout", "mH", "mT", "nbytes", "ndim", "real"}
     | {"requires_grad", "shape", "values"}
 )
-"""The attributes that a program may read: tensor properties, and the fields of torch's named tuples
-(`topk(...).values`).
-"""
+"""The attributes that a program may read: of tensors, and of torch's named tuples (`topk(...).values`)."""
 
 CONSTANTS: Final = frozenset(
     f"torch.{name}"
@@ -221,9 +217,7 @@ def _index_text_of_item(item: Expr) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The context in which an expression is parsed: the file's path for messages, and the functions and names
-    it may use.
-    """
+    """How an expression is parsed: the file's path for messages, and the functions and names that it may use."""
 
     path: str
     callables: Container[str]

@@ -127,9 +127,7 @@ def _print_values(item: Input) -> str:
 
 
 def is_program(text: str) -> bool:
-    """Whether a `.py` file is a stored case: its first line is the header of some version. Any other file is user
-    code.
-    """
+    """Whether a `.py` file is a stored case: its first line is the header of some version. Others are user code."""
     return text.removeprefix(_BYTE_ORDER_MARK).startswith(_HEADERS_OF_ANY_VERSION)
 
 
@@ -140,9 +138,7 @@ def read_program(path: Path) -> str | None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that has to be a program. Raises ProgramError if it cannot be one, InputError if it
-    cannot be read.
-    """
+    """The text of a program's file. Raises ProgramError if it cannot be one, InputError if it cannot be read."""
     return _decoded(_read(path), path)
 
 

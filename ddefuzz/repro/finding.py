@@ -39,9 +39,7 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
 
 
 def own_script(finding: Finding, stage: Stage | None) -> Script | None:
-    """What the oracle of a finding brings for its script; None if the script is that of a capture. Raises `InputError`
-    if its failure lacks what the script compares.
-    """
+    """What the oracle brings for a finding's script; None for a capture's. Raises `InputError` if a part is missing."""
     make = row_of(finding.kind).script
     if make is None or finding.evidence is None or stage is None:
         return None
@@ -59,9 +57,7 @@ def script_of(script: Script, stage: Stage, title: str) -> str:
 
 
 def expected_of(finding: Finding) -> Expected:
-    """The facts by which a script recognizes the failure of a finding with plain torch. Raises `InputError` if it
-    cannot.
-    """
+    """The facts by which a script recognizes a finding's failure with plain torch. Raises `InputError` without them."""
     evidence = finding.evidence
     if evidence is None:
         raise InputError(f"{finding.id}: found no stored failure, expected one that a script can show")

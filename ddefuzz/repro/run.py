@@ -227,9 +227,7 @@ def located(python: str) -> str:
 
 
 def torch_of(python: str) -> str:
-    """The version of torch that an interpreter has. Raises `InputError` without an interpreter,
-    `UnsupportedError` without torch.
-    """
+    """The torch of an interpreter. Raises `InputError` without an interpreter, `UnsupportedError` without torch."""
     code = "import torch; print(torch.__version__)"
     try:
         done = subprocess.run(

@@ -184,9 +184,7 @@ def _function(program: Program, stage: Stage, statements: list[str]) -> list[str
 
 
 def _unbacked(program: Program, stage: Stage) -> list[str]:
-    """The statements that make sizes unbacked, without the call of the program. An index that is used once has
-    no line of its own.
-    """
+    """The statements that make sizes unbacked, without the program's call. An index that is used once has no line."""
     lines = _joined(body_of(program, stage)[:-1])
     short: list[str] = []
     for line in lines:

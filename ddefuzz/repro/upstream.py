@@ -185,9 +185,7 @@ def _stages(finding: Finding) -> list[str]:
 
 
 def unit_test(finding: Finding) -> str:
-    """A test in the style of PyTorch's own, which is expected to fail until the finding is fixed. Raises `InputError`
-    if no test shows it.
-    """
+    """A test in PyTorch's style, expected to fail until the finding is fixed. Raises `InputError` if none shows it."""
     owners = _owners(finding)
     parts = parts_of(finding_snippet(finding))
     name = _words(finding, "_").lower()
@@ -217,9 +215,7 @@ def unit_test(finding: Finding) -> str:
 
 
 def exportdb_example(finding: Finding) -> str:
-    """A file for `torch/_export/db/examples/`. Raises `InputError` if the finding is not one of export, or if export
-    captures its program.
-    """
+    """A file for `torch/_export/db/examples/`. Raises `InputError` if export does not fail to capture the program."""
     if not _is_failed_capture(finding):
         raise InputError(f"{finding.id}: found the kind {finding.kind}, expected a failed export for ExportDB")
     if "export" not in finding.stages:
