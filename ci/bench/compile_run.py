@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ci.bench.compile import BACKENDS, VERSIONS, Backend, CompileTask, Lowered, ProgramCost, SizeKind, Timed
-from ddefuzz.answers.control import static
 from ddefuzz.artifacts.made import make
 from ddefuzz.artifacts.model import Made, MakeTask
 from ddefuzz.execute.observe import captured_output
@@ -24,6 +23,7 @@ from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles.kernels import kernels_in
+from ddefuzz.program.sizes import static
 from ddefuzz.program.text import print_program
 
 SLICE_SECONDS = 0.004

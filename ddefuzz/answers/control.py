@@ -31,7 +31,7 @@ from ddefuzz.program.model import (
     functions_in,
 )
 from ddefuzz.program.recipes import DIFFERENTIABLE
-from ddefuzz.program.sizes import CallSize, at_data_size
+from ddefuzz.program.sizes import CallSize, at_data_size, static
 from ddefuzz.program.text import print_program
 
 FindSource: TypeAlias = Callable[[Program], Source | None]
@@ -55,14 +55,6 @@ def without_sources(program: Program, inspect: Inspect, find: FindSource) -> Pro
             return None
         changed = following
     return None
-
-
-def static(program: Program) -> Program:
-    """The program with each dim static, at its example size."""
-    return replace(
-        program,
-        inputs=tuple(replace(one, shape=tuple(Dim(dim.size) for dim in one.shape)) for one in program.inputs),
-    )
 
 
 def _capturable(program: Program) -> Program | None:

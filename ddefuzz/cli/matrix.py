@@ -30,8 +30,8 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.keys.case import untrusted_function
-from ddefuzz.repro.case_script import case_script
 from ddefuzz.repro.run import Written
+from ddefuzz.repro.script import case_script
 from ddefuzz.show.record import Outcome, Report, Result
 from ddefuzz.show.table import NAMES
 from ddefuzz.versions.kept import Kept, files_key

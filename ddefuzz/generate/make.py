@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby, islice
 from operator import attrgetter
@@ -22,7 +21,8 @@ from ddefuzz.generate.strategies import STARTS, attempt, inputs_read
 from ddefuzz.generate.variants import UNBACKED_FORMS, variants
 from ddefuzz.ops.catalogue import CALLABLES, OPS, parse
 from ddefuzz.ops.spec import OpSpec
-from ddefuzz.program.model import Call, Dim, Literal, Name, Program, functions_in, walk
+from ddefuzz.program.model import Call, Literal, Name, Program, functions_in, walk
+from ddefuzz.program.sizes import static
 
 ATTEMPTS: Final = 40
 NUMBERS: Final = tuple(spec for spec in STARTS if "item()" in str(spec))
@@ -134,12 +134,6 @@ def in_doubt(program: Program) -> Program:
     if len(program.steps) > 1 or program != static(program):
         return program
     return next((form.program for form in variants(program, ("all",)) if opinfo.accepts(form.program)), program)
-
-
-def static(program: Program) -> Program:
-    """The program with no dim unbacked."""
-    inputs = (replace(item, shape=tuple(Dim(dim.size) for dim in item.shape)) for item in program.inputs)
-    return replace(program, inputs=tuple(inputs))
 
 
 def program_of(

@@ -76,7 +76,7 @@ Origin: TypeAlias = Draw | Respell | Single | Sample | Mutate | Again
 
 
 def name_of(origin: Origin) -> str:
-    """The strategy's name in a summary: `draw`, `short`, `captures`, `aim`, `respell`, `single`, `sample`, `again`, …"""
+    """The strategy in a summary: `draw`, `short`, `captures`, `aim`, `respell`, `single`, `sample`, `again`, …"""
     match origin:
         case Draw(focus=None, profile=profile):
             return profile or "draw"

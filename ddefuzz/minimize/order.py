@@ -266,7 +266,7 @@ def operations(program: Program) -> int:
 
 
 def size_cost(dim: Dim) -> int:
-    """The cost of a size: 2, then 3, 4 …, then 1 (it broadcasts), then 0; for an unbacked dim the usual size is best."""
+    """The cost of a size: 2, then 3, 4 …, then 1 (it broadcasts), then 0; for an unbacked dim the usual is best."""
     if dim.symbol is not None:
         return abs(dim.size - DEFAULT_UNBACKED_SIZE)
     return {1: 10, 0: 1_000}.get(dim.size, dim.size - 2)

@@ -45,6 +45,12 @@ def size_of(name: CallSize, key: str, example: int, statics: tuple[int, ...], li
     return size if limit is None else min(size, limit)
 
 
+def static(program: Program) -> Program:
+    """The program with each dim static, at its example size."""
+    inputs = (replace(item, shape=tuple(Dim(dim.size) for dim in item.shape)) for item in program.inputs)
+    return replace(program, inputs=tuple(inputs))
+
+
 def at_data_size(program: Program, data_size: CallSize) -> Program:
     """The program with every data-dependent size set to `data_size`, as far as possible.
 

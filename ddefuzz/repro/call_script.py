@@ -12,7 +12,7 @@ from typing import Final
 from ddefuzz.classify.expected import Expected
 from ddefuzz.program.arguments import MARKED, at_size, marks_of, module_of, symbols_of, values_of
 from ddefuzz.program.model import Program
-from ddefuzz.repro.emitted import ENDING, emitted, source_of
+from ddefuzz.repro.script import ENDING, emitted, source_of
 
 _EXPORT: Final = """
 def capture():

@@ -13,8 +13,7 @@ from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import row_of, stages, stored
 from ddefuzz.program.model import Program
 from ddefuzz.repro.call_script import CAPTURES, call_script
-from ddefuzz.repro.emitted import ENDING, emitted, source_of
-from ddefuzz.repro.script import repro_script
+from ddefuzz.repro.script import ENDING, emitted, repro_script, source_of
 
 
 def finding_script(finding: Finding, stage: Stage | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddefuzz.answers.control import static, without_sources
+from ddefuzz.answers.control import without_sources
 from ddefuzz.answers.model import NOT_JUDGED, Control, data_dependent
 from ddefuzz.campaign.follow_up import run_control
 from ddefuzz.campaign.tasks import ControlTask
@@ -15,6 +15,7 @@ from ddefuzz.execute.sources import first_source
 from ddefuzz.minimize.eager import inspect
 from ddefuzz.oracles.capture import judge
 from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.sizes import static
 from tests.minimize.reduction import program
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ddefuzz.generate.make import in_doubt, program_of, sampled, static
+from ddefuzz.generate.make import in_doubt, program_of, sampled
 from ddefuzz.generate.opinfo import accepts
 from ddefuzz.generate.origin import SHORT, Draw, Sample
 from ddefuzz.generate.variants import UNBACKED_FORMS
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.program.model import functions_in
+from ddefuzz.program.sizes import static
 from ddefuzz.program.text import print_program
 
 BY_NAME = "(x, torch._debug_has_internal_overlap(x[:, ::2]))[0]"

@@ -35,7 +35,6 @@ ALLOWED = {
     "keys/case.py": "the key functions of torch that a stored case may call; tests call them",
     "repro/script.py": "templates of scripts that run without ddefuzz, under torch 2.6 and later; tests run them",
     "repro/call_script.py": "as repro/script.py",
-    "repro/case_script.py": "as repro/script.py",
     "oracles/growth.py": "as repro/script.py",
     "oracles/keys.py": "as repro/script.py",
     "oracles/lowering.py": "as repro/script.py",

@@ -10,8 +10,8 @@ import pytest
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
-from ddefuzz.repro.case_script import case_script
 from ddefuzz.repro.run import Written, run_scripts
+from ddefuzz.repro.script import case_script
 
 MODULE = """\
 import torch
