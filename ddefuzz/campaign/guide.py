@@ -134,12 +134,14 @@ def cost_of(program: str) -> int:
 class Case(NamedTuple):
     """The origin of a case, and the keys of the signatures that need no further capture.
 
-    `alarms` are those of the keys that only the fake stage showed.
+    `alarms` are those of the keys that only the fake stage showed. `strategy` was chosen, in turn in the `opening`.
     """
 
-    origin: Origin | None
+    origin: Origin
     known: frozenset[str]
     alarms: frozenset[str]
+    strategy: str
+    opening: bool
 
 
 class CalledCase(NamedTuple):
@@ -147,14 +149,6 @@ class CalledCase(NamedTuple):
 
     fresh: Draw
     stage: Stage
-
-
-class Chosen(NamedTuple):
-    """The choice for a case: strategy, origin, and whether it is in the opening, which takes strategies in turn."""
-
-    strategy: str
-    origin: Origin
-    opening: bool
 
 
 @dataclass(slots=True)
@@ -199,7 +193,7 @@ class Guide:
     _sites: dict[str, frozenset[int]] = field(default_factory=dict)
     _planned: dict[int, Case] = field(default_factory=dict)
     _arrived: dict[int, CaseResult] = field(default_factory=dict)
-    _chosen: dict[int, Chosen] = field(default_factory=dict)
+    _chosen: dict[int, Case] = field(default_factory=dict)
     _parents: dict[int, Kept] = field(default_factory=dict)
     _next_result: int = 0
     _next_round: int = 0
@@ -274,13 +268,11 @@ class Guide:
                 uniform = self.allowed == ("draw",)
                 self._drawn += uniform
                 origin = called.fresh if uniform else self.calling.choose(index, called.stage, called.fresh, random)
-                self._chosen[index] = Chosen(name_of(origin), origin, opening=True)
-                self._planned[index] = Case(origin, known, alarms)
-                continue
-            strategy = OPENING[index % len(OPENING)] if opening else pick(self.strategies, random)
-            origin = self._decide(strategy, index, random, aims)
-            self._chosen[index] = Chosen(strategy, origin, opening)
-            self._planned[index] = Case(origin, known, alarms)
+                case = Case(origin, known, alarms, name_of(origin), opening=True)
+            else:
+                strategy = OPENING[index % len(OPENING)] if opening else pick(self.strategies, random)
+                case = Case(self._decide(strategy, index, random, aims), known, alarms, strategy, opening)
+            self._planned[index] = self._chosen[index] = case
         self._next_round += 1
 
     def _decide(self, name: str, index: int, random: Random, aims: Callable[[Random], int | None]) -> Origin:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 from random import Random
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ddefuzz.generate.choices import WORD_BITS, Choices
 from ddefuzz.generate.lockstep import REFUSALS, Handle, Lockstep, strict_eager
@@ -42,7 +41,17 @@ SIZES: Final = (1, 2, 3, 4, 6, 8)
 NUMBERS: Final = (-2, -1, 0, 1, 2, 3, 4)
 INPUT_DTYPES: Final = ("float32", "float64", "int64", "bool", "complex64", "bfloat16")
 
-Change: TypeAlias = Callable[[Program, Program | None, Random, Profile], Program | None]
+
+class Parent(NamedTuple):
+    """What is mutated: a program, another one (for `splice`), a source of details, and the profile of new steps."""
+
+    program: Program
+    other: Program | None
+    random: Random
+    profile: Profile
+
+
+Change: TypeAlias = Callable[[Parent], Program | None]
 
 
 def mutate(how: How, program: Program, other: Program | None, word: int, profile: Profile) -> Program | None:
@@ -51,7 +60,7 @@ def mutate(how: How, program: Program, other: Program | None, word: int, profile
         return None
     try:
         with strict_eager():
-            changed = MUTATIONS[how](program, other, Random(word), profile)
+            changed = MUTATIONS[how](Parent(program, other, Random(word), profile))
     except REFUSALS:
         return None
     if changed is None or not changed.steps or len(changed.inputs) != len(inputs_read(changed)):
@@ -59,24 +68,21 @@ def mutate(how: How, program: Program, other: Program | None, word: int, profile
     return changed
 
 
-def _insert(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
+def _insert(parent: Parent) -> Program | None:
     """Insert one step. Later steps use its value in place of another, where it fits."""
-    del other
-    if len(program.steps) >= MAX_STEPS:
+    if len(parent.program.steps) >= MAX_STEPS:
         return None
-    return _with_new_step(program, random.randint(0, len(program.steps)), frozenset(), random, profile)
+    return _with_new_step(parent.random.randint(0, len(parent.program.steps)), frozenset(), parent)
 
 
-def _replace(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
+def _replace(parent: Parent) -> Program | None:
     """Replace one step by another."""
-    del other
-    place = random.randrange(len(program.steps))
-    return _with_new_step(program, place, frozenset({place}), random, profile)
+    place = parent.random.randrange(len(parent.program.steps))
+    return _with_new_step(place, frozenset({place}), parent)
 
 
-def _with_new_step(
-    program: Program, place: int, without: frozenset[int], random: Random, profile: Profile
-) -> Program | None:
+def _with_new_step(place: int, without: frozenset[int], parent: Parent) -> Program | None:
+    program, _, random, profile = parent
     grown = _Regrown(random, program)
     grown.steps(program.steps[:place])
     before = len(grown.lockstep.steps)
@@ -92,9 +98,9 @@ def _with_new_step(
     return grown.lockstep.program()
 
 
-def _splice(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
+def _splice(parent: Parent) -> Program | None:
     """Append the steps of another program, applied to a value of this one."""
-    del profile
+    program, other, random, _ = parent
     if other is None or len(program.steps) + len(other.steps) > MAX_STEPS:
         return None
     if any(item.requires_grad for item in other.inputs):
@@ -113,9 +119,9 @@ def _splice(program: Program, other: Program | None, random: Random, profile: Pr
     return grown.lockstep.program()
 
 
-def _layout(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
+def _layout(parent: Parent) -> Program | None:
     """Change the layout of one input."""
-    del other, profile
+    program, random = parent.program, parent.random
     item = random.choice(program.inputs)
     fitting = [
         name
@@ -125,9 +131,9 @@ def _layout(program: Program, other: Program | None, random: Random, profile: Pr
     return _regrown(program, replace(item, layout=random.choice(fitting)), random) if fitting else None
 
 
-def _unbacked(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
+def _unbacked(parent: Parent) -> Program | None:
     """Change which dims of an input are unbacked, which share a size, and their example sizes."""
-    del other, profile
+    program, random = parent.program, parent.random
     with_dims = [item for item in program.inputs if item.shape]
     if not with_dims:
         return None
@@ -149,9 +155,9 @@ def _unbacked(program: Program, other: Program | None, random: Random, profile: 
     return _regrown(program, _refit(replace(item, shape=shape)), random)
 
 
-def _number(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
+def _number(parent: Parent) -> Program | None:
     """Change one literal of one step: a number or a flag."""
-    del other, profile
+    program, random = parent.program, parent.random
     found = [
         (number, literal)
         for number, step in enumerate(program.steps)
@@ -167,30 +173,26 @@ def _number(program: Program, other: Program | None, random: Random, profile: Pr
         new = Literal(random.choice([value for value in NUMBERS if value != literal.value]))
     step = program.steps[number]
     steps = _with(program.steps, number, replace(step, value=_put(step.value, literal, new)))
-    grown = _Regrown(random, program)
-    grown.steps(steps)
-    return grown.lockstep.program() if len(grown.lockstep.steps) == len(program.steps) else None
+    return _whole(program, steps, random)
 
 
-def _dtype(program: Program, other: Program | None, random: Random, profile: Profile) -> Program | None:
+def _dtype(parent: Parent) -> Program | None:
     """Change the dtype of one input."""
-    del other, profile
+    program, random = parent.program, parent.random
     item = random.choice(program.inputs)
     dtype = random.choice([name for name in INPUT_DTYPES if name != item.dtype])
     return _regrown(program, _refit(replace(item, dtype=dtype)), random)
 
 
-MUTATIONS: Final[Mapping[How, Change]] = MappingProxyType(
-    {
-        "insert": _insert,
-        "replace": _replace,
-        "splice": _splice,
-        "layout": _layout,
-        "unbacked": _unbacked,
-        "number": _number,
-        "dtype": _dtype,
-    }
-)
+MUTATIONS: Final[Mapping[How, Change]] = {
+    "insert": _insert,
+    "replace": _replace,
+    "splice": _splice,
+    "layout": _layout,
+    "unbacked": _unbacked,
+    "number": _number,
+    "dtype": _dtype,
+}
 
 
 class _Regrown:
@@ -253,9 +255,14 @@ def _regrown(program: Program, changed: Input, random: Random) -> Program | None
     sizes = {dim.symbol: dim.size for dim in changed.shape if dim.symbol is not None}
     if any(dim.symbol in sizes and dim.size != sizes[dim.symbol] for item in inputs for dim in item.shape):
         return None
-    grown = _Regrown(random, replace(program, inputs=inputs))
-    grown.steps(program.steps)
-    return grown.lockstep.program() if len(grown.lockstep.steps) == len(program.steps) else None
+    return _whole(replace(program, inputs=inputs), program.steps, random)
+
+
+def _whole(program: Program, steps: tuple[Step, ...], random: Random) -> Program | None:
+    """A program with these steps, if all of them run."""
+    grown = _Regrown(random, program)
+    grown.steps(steps)
+    return grown.lockstep.program() if len(grown.lockstep.steps) == len(steps) else None
 
 
 def _refit(item: Input) -> Input:
