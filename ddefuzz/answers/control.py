@@ -49,16 +49,15 @@ def without_sources(program: Program, inspect: Inspect, find: FindSource) -> Pro
             return None
         source = find(changed)
         if source is None:
-            return program if changed is program else _capturable(tidy(changed))
+            if changed is program:
+                return program
+            tidied = tidy(changed)
+            return tidied if operations(tidied) else None
         following = _replaced(changed, facts, source)
         if following is None:
             return None
         changed = following
     return None
-
-
-def _capturable(program: Program) -> Program | None:
-    return program if operations(program) else None
 
 
 def _replaced(program: Program, facts: Mapping[Expr, StandIn], source: Source) -> Program | None:

@@ -374,7 +374,7 @@ def _checks(source: Source, node: ast.expr) -> Iterator[_Change]:
             text = _call(source, statement, "torch._check", _truth(source, test), said)
             yield _Change("torch._check", statement, text)
         case ast.If(test, [ast.Raise(exc=ast.Call(ast.Name(error), args, []))], []) if len(args) <= 1:
-            if not _is_elif(source, statement):
+            if not source.of(statement).startswith("elif"):
                 said = source.of(args[0]) if args else None
                 yield from _raising(source, statement, test, node, error, said)
         case _:
@@ -416,10 +416,6 @@ def _call(source: Source, statement: ast.stmt, name: str, condition: str, said: 
     parts = [part for part in (first.strip().removesuffix(","), condition, message) if part]
     inner = "".join(f"{indent}    {part},\n" for part in parts)
     return f"{opened}(\n{inner}{indent})"
-
-
-def _is_elif(source: Source, statement: ast.If) -> bool:
-    return source.of(statement).startswith("elif")
 
 
 # Symbolic forms

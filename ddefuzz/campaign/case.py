@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -37,7 +36,11 @@ def run_case(task: CaseTask) -> CaseResult:
     started = cpu_seconds()
     note(Entry(task.index, "draw"))
     program, origin = program_of(
-        task.profile, task.seed, task.index, task.origin or Draw(task.index), partial(_note_step, task.index)
+        task.profile,
+        task.seed,
+        task.index,
+        task.origin or Draw(task.index),
+        lambda step: note(Entry(task.index, "draw", step)),
     )
     text = print_program(program)
     drawn = cpu_seconds() - started
@@ -73,10 +76,6 @@ def _captured(text: str, task: CaseTask, runner: Runner) -> tuple[Judged, ...]:
     return judge_program(
         text, task.stages, task.semantics, runner, oracles=task.oracles, called=task.called, sampled=True
     )
-
-
-def _note_step(index: int, step: str) -> None:
-    note(Entry(index, "draw", step))
 
 
 class Seen(NamedTuple):

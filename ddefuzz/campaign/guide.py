@@ -308,7 +308,10 @@ class Guide:
         programs.
         """
         if not self._singles:
-            self._singles = sorted(random.sample(range(len(OPS)), len(OPS)), key=_opening_rank)
+            ops = random.sample(range(len(OPS)), len(OPS))
+            self._singles = sorted(
+                ops, key=lambda op: (OPS[op].stops, OPS[op] not in GROUPS["pointwise"])
+            )  # last first
             self._rounds += 1
         return Single(self._singles.pop(), random.getrandbits(32) if self._rounds > 1 else 0)
 
@@ -342,8 +345,3 @@ class Guide:
         ]
         total = sum(weights)
         return lambda random: random.choices(range(len(OPS)), weights)[0] if total else None
-
-
-def _opening_rank(op: int) -> tuple[bool, bool]:
-    """The key for sorting the catalogue: pointwise ops first, ops that usually stop capture last."""
-    return OPS[op].stops, OPS[op] not in GROUPS["pointwise"]

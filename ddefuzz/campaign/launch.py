@@ -179,7 +179,8 @@ def _launch(
         TemporaryDirectory(prefix="journal-", dir=scratch_folder()) as folder,
         Workers(plan.jobs, Path(folder)) as workers,
     ):
-        versions = _versions(plan, workers, stopped)
+        described = workers.submit(describe, DescribeTask(plan.profile, plan.seed), START_SECONDS)
+        versions = first_answer(described, stopped)
         number = _enter(plan, database, versions, clock, entry)
         log = ProgressLog(database, number, clock.seconds, clock.now)
 
@@ -212,11 +213,6 @@ def _launch(
         summary = campaign.run()
         log.save(campaign.tally)
         return summary
-
-
-def _versions(plan: Plan, workers: Workers, stopped: Stopped) -> Versions:
-    """The versions in the workers. Raises KeyboardInterrupt if stopped before they are known."""
-    return first_answer(workers.submit(describe, DescribeTask(plan.profile, plan.seed), START_SECONDS), stopped)
 
 
 def _enter(plan: Plan, database: Database, versions: Versions, clock: Clock, entry: CampaignEntry | None) -> int:

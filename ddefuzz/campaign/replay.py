@@ -129,18 +129,13 @@ def parse_expectation(text: str, where: str) -> Expectation:
                     "semantics": {"mechanism": match["mechanism"]},
                     "kind": kind,
                     "site": site or "",
-                    "calls": _calls_of(kind),
+                    "calls": table.oracle_of(kind).calls if kind else (),
                 },
                 Expectation,
             )
     raise InputError(
         f"{where}: found the expectation {text.strip()!r}, expected STAGE/SEMANTICS ok or STAGE/SEMANTICS KIND at SITE"
     )
-
-
-def _calls_of(kind: str | None) -> tuple[CallSize, ...]:
-    """The sizes of the calls in which a failure of this kind can show. Empty for failures of the capture."""
-    return table.oracle_of(kind).calls if kind else ()
 
 
 def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:

@@ -41,7 +41,7 @@ def lost_case(task: CaseTask, lost: Lost, journal: Path, torch: str) -> CaseResu
     the process, and nothing was captured. A run with forced answers, by which an oracle looks for the place to blame,
     says nothing of torch.
     """
-    doing = _doing(task, journal)
+    doing = last_of_case(journal, task.index) or Entry(task.index, "draw")
     stage, semantics = _run_of(task, doing)
     drawn = doing.stage in every_stage()
     run = Run(ProgramSubject(doing.program), stage, semantics)
@@ -68,10 +68,6 @@ def shown_by_loss(suspect: Suspect, lost: Lost) -> Failure | None:
     run = Run(ProgramSubject(suspect.program), suspect.stage, suspect.semantics, calls=suspect.calls)
     found = tried_of(lost_observation(run, lost)).failures
     return next((one.failure for one in found if one.signature == suspect.signature), None)
-
-
-def _doing(task: CaseTask, journal: Path) -> Entry:
-    return last_of_case(journal, task.index) or Entry(task.index, "draw")
 
 
 def _run_of(task: CaseTask, doing: Entry) -> tuple[Stage, Semantics]:

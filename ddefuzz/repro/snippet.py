@@ -85,7 +85,7 @@ def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str
         raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
     program, config = program_of(finding), _config(finding, shown)
     spread, narrow = (
-        _lines(program, shown, config, spread=spread)
+        [*_setting(program, shown, config, (), spread=spread), _CALLS[shown]]
         if called is None
         else _called(program, shown, config, called, spread=spread)
         for spread in (True, False)
@@ -116,10 +116,6 @@ def _config(finding: Finding, stage: Stage) -> list[str]:
         *([_NO_FAKE_CACHE] if (finding.site.function or "").startswith("c10::SymbolicShapeMeta::") else ()),
         *([_NO_KEPT_FILES] if stage == "inductor" else ()),
     ]
-
-
-def _lines(program: Program, stage: Stage, config: list[str], *, spread: bool) -> list[str]:
-    return [*_setting(program, stage, config, (), spread=spread), _CALLS[stage]]
 
 
 def _called(program: Program, stage: Stage, config: list[str], expected: Expected, *, spread: bool) -> list[str]:
