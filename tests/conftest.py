@@ -14,7 +14,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.fixture(autouse=True)
 def no_internal_error(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A test that expects exceptions of ddefuzz itself takes their notes."""
-    monkeypatch.setattr(internal, "PLACE", str(tmp_path_factory.getbasetemp()))
+    for name in ("PLACE", "DRAFTS"):
+        monkeypatch.setattr(internal, name, str(tmp_path_factory.getbasetemp()))
     internal.take()
     yield
     left = internal.take()
