@@ -145,6 +145,7 @@ def test_a_wrong_value_in_the_settings(value: str, ddefuzz: Said, tmp_path: Path
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_an_internal_error(debug: str, ddefuzz: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internal, "PLACE", str(tmp_path))
+    monkeypatch.setattr(internal, "DRAFTS", str(tmp_path))
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"it broke at {UNREACHABLE} and psycopg://x:{WORD}/w@h/d, sslpassword={WORD}")
