@@ -23,6 +23,7 @@ from ddefuzz.execute.protocol import Form, ProgramSubject, Subject, condition_of
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import prepare
 from ddefuzz.ops import catalogue
+from ddefuzz.program.arguments import masked_at_size
 from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size
 from ddefuzz.program.text import print_program
@@ -179,20 +180,11 @@ def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
 
 
 def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:
-    """The subject at data sizes of that name; None if it has no such form. User code is called as it is.
-
-    A captured program with static input dims takes tensors of the example's shapes alone. There the inputs with
-    unbacked dims stay as they are, and masks keep as much of them as the size says, at most all.
-    """
+    """The subject at data sizes of that name; None if it has no such form. User code is called as it is."""
     if not isinstance(subject, ProgramSubject):
         return _At(size, subject, {}) if size == "example" else None
     program = catalogue.parse(subject.text, "<program>").program
-    resized = at_data_size(program, size)
-    kept: dict[str, int] = {}
-    if static_dims:
-        kept = {dim.symbol: dim.size for one in resized.inputs for dim in one.shape if dim.symbol is not None}
-        pairs = zip(program.inputs, resized.inputs, strict=True)
-        resized = replace(resized, inputs=tuple(old if old.shape != new.shape else new for old, new in pairs))
+    resized, kept = masked_at_size(program, size) if static_dims else (at_data_size(program, size), {})
     if any(map(fault_of, resized.inputs)):  # such a size is not possible: `spd(n)` has none of 0
         return None
     return _At(size, ProgramSubject(print_program(resized)), kept)

@@ -43,14 +43,16 @@ def parameters_of(program: Program, stage: str) -> list[str]:
 
 
 def at_size(program: Program, stage: str, size: CallSize) -> tuple[Program, dict[str, int]]:
-    """The program with the inputs of a call at this data size, and how many elements the mask of each symbol keeps.
+    """The program with the inputs of a call at this data size, and how many elements the mask of each symbol keeps."""
+    return (at_data_size(program, size), {}) if stage in MARKED else masked_at_size(program, size)
 
-    What non-strict export captured takes tensors of the example's shapes alone. Inputs with unbacked dims stay as they
-    are there, and masks keep at most all of their elements.
+
+def masked_at_size(program: Program, size: CallSize) -> tuple[Program, dict[str, int]]:
+    """The same for a captured program that takes tensors of the example's shapes alone.
+
+    Inputs with unbacked dims stay as they are there, and masks keep at most all of their elements.
     """
     resized = at_data_size(program, size)
-    if stage in MARKED:
-        return resized, {}
     kept = {dim.symbol: dim.size for one in resized.inputs for dim in one.shape if dim.symbol is not None}
     pairs = zip(program.inputs, resized.inputs, strict=True)
     return replace(resized, inputs=tuple(old if old.shape != new.shape else new for old, new in pairs)), kept
