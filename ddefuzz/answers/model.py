@@ -163,7 +163,7 @@ class Row(msgspec.Struct, frozen=True):
     program was captured; if not, `stopped` says why. Of the sizes that eager accepts, the captured program
     agrees at `agrees`, rejects `refuses`, and computes something else at `differs`. `accepts` are sizes that
     only eager rejects, so an assertion is missing. Sizes that it rejects by PyTorch's rule for broadcasting
-    (`oracles.forms.accepted`) are left out. `raises` says that an error of the program's own op, or a
+    (`oracles.conditions.accepted`) are left out. `raises` says that an error of the program's own op, or a
     crash, stopped the capture, not another guard.
     """
 

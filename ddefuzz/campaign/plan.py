@@ -195,12 +195,14 @@ class Plan:
 
     def own_stage_of(self, index: int) -> OwnStage | None:
         """An oracle's own stage in which a case runs: every called case, if no other oracle is chosen; else None."""
+        if not self.is_called(index):
+            return None
         others, number = self._others(), index // CALLED
-        for stages in (oracle.stages for oracle in others if self.is_called(index)):
-            for stage in stages[number // (stages[0].every or 1) % len(stages) :][:1] if stages else ():
-                chosen = stage.every and not set(stage.beside).isdisjoint(self.stages)
-                if chosen and (len(others) == 1 or number % stage.every == stage.turn):
-                    return stage
+        for stages in filter(None, (oracle.stages for oracle in others)):
+            stage = stages[number // (stages[0].every or 1) % len(stages)]
+            is_chosen = stage.every > 0 and not set(stage.beside).isdisjoint(self.stages)
+            if is_chosen and (len(others) == 1 or number % stage.every == stage.turn):
+                return stage
         return None
 
     def _others(self) -> tuple[Oracle, ...]:

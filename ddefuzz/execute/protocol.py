@@ -122,7 +122,7 @@ class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):
 
 
 class KeySubject(msgspec.Struct, frozen=True, tag="key"):
-    """A case of a key function, by its text form (`speckey.case`). The module of the function is executed. Without
+    """A case of a key function, by its text form (`keys.case`). The module of the function is executed. Without
     `trust`, only a function of `KEY_FUNCTIONS` is called.
     """
 

@@ -48,7 +48,7 @@ from ddefuzz.program.recipes import ANNOTATIONS, DTYPES, LAYOUTS, RECIPES, fault
 
 HEADER: Final = "# ddefuzz program v1"
 _HEADERS_OF_ANY_VERSION: Final = ("# ddefuzz program v", "# ddefuzz key v")
-"""Those of programs, and of cases of key functions (`speckey.case`)."""
+"""Those of programs, and of cases of key functions (`keys.case`)."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
 MAX_BYTES: Final = MAX_PROGRAM
