@@ -181,8 +181,10 @@ COMMANDS: dict[str, Callable[[str], Mapping[str, Writer]]] = {
 
 
 def markdown(text: str) -> Iterator[Any]:
-    """The blocks and inline parts. Text is looked at for what GitHub links."""
+    """The blocks and inline parts, without the ends of lines. Text is looked at for what GitHub links."""
     for token in leaves(MARKDOWN.parse(text)):
+        if token.content == "<br>":
+            continue
         if token.type in ("html_block", "html_inline"):
             found = parsed(token.content)
             yield token.type, tuple(found.elements), len(found.others)
