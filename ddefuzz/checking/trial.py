@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import torch
@@ -43,31 +44,27 @@ class _Result(NamedTuple):
     args: Sequence[Any] = ()
 
 
+_Expectation: TypeAlias = tuple[Variant, _Result]
+"""Inputs, and what the original does with them."""
+
+
 def try_change(candidate: Candidate) -> TrialResult:
     """Try a change: first in eager, then in the stages, up to the first that fails."""
-
-    def make() -> Prepared:
-        return prepare(candidate.subject)
-
+    make = partial(prepare, candidate.subject)
     variants = (held_out_of if candidate.held_out else variants_of)(make(), leaf_names(make()))
     with captured_output():
-        expected = [_determined(make, one) for one in variants]
-        compared = [Comparison(one.inputs, original=two.error) for one, two in zip(variants, expected, strict=True)]
-        sides = tuple(_sides(candidate, variants, expected))
+        calls = [(variant, _determined(make, variant)) for variant in variants]
+        sides = tuple(_sides(candidate, calls))
     changed = _changed(candidate)
     with _swapped(candidate.files):
         with captured_output():
-            compared = [
-                _compare(one, _run(changed, variant.resized, _call), result)
-                for one, variant, result in zip(compared, variants, expected, strict=True)
-            ]
-        seen = TrialResult((), tuple(compared), sides)
-        refuses = any(one.refused for one in compared)
-        if not seen.agrees or (refuses and not candidate.may_refuse):
-            return seen
+            compared = [_compare(changed, variant, expected) for variant, expected in calls]
+        eager = TrialResult((), tuple(compared), sides)
+        if not eager.agrees or (any(one.refused for one in compared) and not candidate.may_refuse):
+            return eager
         observations: list[Observation] = []
         for stage in candidate.stages:
-            observed, compared = _captured(candidate.subject, stage, changed, variants, expected, compared)
+            observed, compared = _captured(candidate.subject, stage, changed, calls, compared)
             observations.append(observed)
             if observed.outcome != "ok":
                 break
@@ -107,22 +104,37 @@ def _filled_memory() -> Iterator[None]:
 
 
 def _captured(
-    subject: Subject,
-    stage: Stage,
-    make: Callable[[], Prepared],
-    variants: tuple[Variant, ...],
-    expected: list[_Result],
-    compared: list[Comparison],
+    subject: Subject, stage: Stage, make: Callable[[], Prepared], calls: Sequence[_Expectation], compared: list[Comparison]
 ) -> tuple[Observation, list[Comparison]]:
     """Capture in one stage and call what was captured on all inputs that the original takes."""
-    results: dict[int, tuple[str, str]] = {}
-    observed = observe_in(
-        stage_function(stage, called=False),
-        make,
-        Run(subject, stage),
-        then=lambda capture: results.update(_exercised(capture, make, variants, expected)),
-    )
-    return observed, [_with_stage(one, stage, results.get(at)) for at, one in enumerate(compared)]
+    after = compared
+
+    def call_all(capture: Capture) -> None:
+        nonlocal after
+        after = [_with_capture(one, capture, stage, make, call) for one, call in zip(compared, calls, strict=True)]
+
+    observed = observe_in(stage_function(stage, called=False), make, Run(subject, stage), then=call_all)
+    return observed, after
+
+
+def _with_capture(
+    compared: Comparison, capture: Capture, stage: Stage, make: Callable[[], Prepared], call: _Expectation
+) -> Comparison:
+    """What the captured program did with these inputs too."""
+    variant, expected = call
+    if expected.error:
+        return compared
+    seen = _run(make, variant.masked if capture.static_dims else variant.resized, capture.compute)
+    if seen.error:
+        return msgspec.structs.replace(compared, captured=(*compared.captured, (stage, seen.error)))
+    difference = _difference(expected, seen, arguments=not capture.static_dims)
+    return msgspec.structs.replace(compared, differs=compared.differs or (difference and f"{stage}: {difference}"))
+
+
+def _compare(make: Callable[[], Prepared], variant: Variant, expected: _Result) -> Comparison:
+    seen = _run(make, variant.resized, _call)
+    differs = "" if seen.error or expected.error else _difference(expected, seen, arguments=True)
+    return Comparison(variant.inputs, expected.error, seen.error, differs=differs)
 
 
 def describe(subject: Subject) -> Interface:
@@ -168,7 +180,7 @@ def _changed(candidate: Candidate) -> Callable[[], Prepared]:
     return make
 
 
-def _sides(candidate: Candidate, variants: tuple[Variant, ...], expected: list[_Result]) -> Iterator[bool]:
+def _sides(candidate: Candidate, calls: Sequence[_Expectation]) -> Iterator[bool]:
     """The outcomes of the decisions that the change removes, over inputs that the original takes."""
     if not candidate.probed:
         return
@@ -178,12 +190,11 @@ def _sides(candidate: Candidate, variants: tuple[Variant, ...], expected: list[_
         seen.add(bool(value))
         return value
 
-    make = _changed(
-        Candidate(candidate.subject, (), candidate.probed if candidate.probed[0].path == PROGRAM_FILE else ())
-    )
+    own = candidate.probed if candidate.probed[0].path == PROGRAM_FILE else ()
+    make = _changed(Candidate(candidate.subject, (), own))
     with _builtin(DECIDED, decided), _swapped(candidate.probed):
-        for variant, result in zip(variants, expected, strict=True):
-            if not result.error:
+        for variant, expected in calls:
+            if not expected.error:
                 _run(make, variant.resized, _call)
     yield from sorted(seen)
 
@@ -195,31 +206,6 @@ def _builtin(name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         del vars(builtins)[name]
-
-
-def _exercised(
-    capture: Capture, make: Callable[[], Prepared], variants: tuple[Variant, ...], expected: list[_Result]
-) -> dict[int, tuple[str, str]]:
-    """The error and the first difference of the captured program, by the number of the inputs."""
-    found = {}
-    for at, (variant, result) in enumerate(zip(variants, expected, strict=True)):
-        if result.error:
-            continue
-        seen = _run(make, variant.masked if capture.static_dims else variant.resized, capture.compute)
-        found[at] = (seen.error, "" if seen.error else _difference(result, seen, arguments=not capture.static_dims))
-    return found
-
-
-def _with_stage(compared: Comparison, stage: Stage, result: tuple[str, str] | None) -> Comparison:
-    error, difference = result or ("", "")
-    captured = (*compared.captured, (stage, error)) if error else compared.captured
-    differs = compared.differs or (f"{stage}: {difference}" if difference else "")
-    return msgspec.structs.replace(compared, captured=captured, differs=differs)
-
-
-def _compare(compared: Comparison, seen: _Result, expected: _Result) -> Comparison:
-    differs = "" if seen.error or expected.error else _difference(expected, seen, arguments=True)
-    return msgspec.structs.replace(compared, changed=seen.error, differs=differs)
 
 
 def _difference(expected: _Result, seen: _Result, *, arguments: bool) -> str:
