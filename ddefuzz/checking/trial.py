@@ -190,8 +190,7 @@ def _sides(candidate: Candidate, calls: Sequence[_Expectation]) -> Iterator[bool
         seen.add(bool(value))
         return value
 
-    own = candidate.probed if candidate.probed[0].path == PROGRAM_FILE else ()
-    make = _changed(Candidate(candidate.subject, (), own))
+    make = partial(prepare, candidate.subject)
     with _builtin(DECIDED, decided), _swapped(candidate.probed):
         for variant, expected in calls:
             if not expected.error:
