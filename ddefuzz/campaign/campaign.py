@@ -1,7 +1,7 @@
 """The main loop of a campaign: submit cases, record failures at once, then minimize and confirm them.
 
 One loop owns the database and the budget. It keeps a short queue of tasks for the workers. New cases and follow-ups of
-findings share the CPU time (`campaign.pace`). Drawing stops a little before the end of a time budget.
+findings share the CPU time (`Pace`). Drawing stops a little before the end of a time budget.
 """
 
 from __future__ import annotations
