@@ -15,13 +15,12 @@ from ddefuzz.campaign.replay import (
     compare,
     parse_expectation,
     program_cases,
+    python_files,
     trial_of,
 )
 from ddefuzz.coverage.reach import reached
-from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import ProgramSubject, Stage
-from ddefuzz.files import is_there
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.program import judge_run
 from ddefuzz.program.text import Case, digest, print_program, read_program
@@ -64,10 +63,8 @@ def case_files(paths: Iterable[Path]) -> tuple[CaseFile, ...]:
     """The program files below the paths, sorted. Programs of findings are not among them. Raises `InputError`."""
     found: dict[Path, CaseFile] = {}
     for path in paths:
-        if not is_there(path):
-            raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            text = None if file.is_dir() else read_program(file)
+        for file in python_files(path):
+            text = read_program(file)
             if text is None or (file.parent / "finding.toml").exists():
                 continue
             case = catalogue.parse(text, str(file))

@@ -138,6 +138,13 @@ def parse_expectation(text: str, where: str) -> Expectation:
     )
 
 
+def python_files(path: Path) -> Iterator[Path]:
+    """The file, or those below the folder. Raises `InputError` if it is not there."""
+    if not is_there(path):
+        raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
+    return filterfalse(Path.is_dir, sorted(path.rglob("*.py")) if path.is_dir() else [path])
+
+
 def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:
     """All cases at or below the paths, sorted by id. Raises `InputError` for a path that is not there. Files that
     cannot be read are refused (`refusals`).
@@ -147,10 +154,7 @@ def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase,
     """
     found: dict[str, KeptCase] = {}
     for path in paths:
-        if not is_there(path):
-            raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
-        files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        programs = _usable(filterfalse(Path.is_dir, files), partial(program_cases, trust=trust))
+        programs = _usable(python_files(path), partial(program_cases, trust=trust))
         listed = _usable(trusted_lists(path) if trust else (), trusted_cases)
         found |= {case.id: case for case in chain(programs, listed)}
     return tuple(found[key] for key in sorted(found))
