@@ -13,6 +13,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -79,10 +80,11 @@ def part_of(file: str) -> Part:
 
 
 def installed() -> Inventory:
-    """The inventory of the torch that `import torch` would import. Takes 2 to 3 s. Raises UnsupportedError if
-    there is none.
+    """The inventory of the torch that `import torch` would import. The first call takes 2 to 3 s.
+
+    Raises UnsupportedError if there is none.
     """
-    return read(_package())
+    return _once(_package())
 
 
 def installed_version() -> str:
@@ -105,6 +107,9 @@ def read(package: Path) -> Inventory:
         if file not in HOOKED_FILES and (text := _text(path, mentioning=b"guard_or_")):
             calls += _calls(file, text)
     return Inventory(version(package), package.parent, tuple(sorted(calls)))
+
+
+_once = cache(read)
 
 
 def lines_in(package: Path, file: str) -> frozenset[int]:

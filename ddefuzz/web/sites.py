@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -76,7 +75,6 @@ class SourcePage(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "ddefuzz.page.source/1"
 
 
-@cache
 def inventory() -> Inventory | None:
     """The guards in the source of the installed torch, None without one. The first call takes 2 to 3 s."""
     try:
