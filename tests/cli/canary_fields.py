@@ -106,6 +106,16 @@ def fields_of(record: types.Type) -> Iterator[Field]:
             return
 
 
+_known: Final[dict[int, tuple[types.Type, frozenset[Field]]]] = {}
+"""The fields of types by their identity: a type has no hash. Each is kept, so that no other one gets its identity."""
+
+
+def _all_fields(record: types.Type) -> frozenset[Field]:
+    if id(record) not in _known:
+        _known[id(record)] = record, frozenset(fields_of(record))
+    return _known[id(record)][1]
+
+
 def minimal(record: types.Type) -> Any:
     """The smallest value of a type, in JSON's types."""
     match record:
@@ -133,7 +143,7 @@ def minimal(record: types.Type) -> Any:
 def with_text(record: types.Type, value: Any, field: Field, text: str) -> Any:
     """The value with the text in a field. What is missing on the way there is made."""
     if isinstance(record, types.UnionType):
-        fitting = [one for one in record.types if field in set(fields_of(one))]
+        fitting = [one for one in record.types if field in _all_fields(one)]
         present = (
             one
             for one in fitting

@@ -152,6 +152,7 @@ def converted(document: dict[str, Any]) -> Finding | None:
     return finding
 
 
+@cache
 def parsed(text: str) -> str:
     """A stored case as it is printed again."""
     if is_key(text):

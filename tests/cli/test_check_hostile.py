@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from ddefuzz.cli.main import main
 from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE
 from tests.campaign.real_campaign import DDEFUZZ, PATIENCE_SECONDS, environment
 
@@ -22,6 +28,23 @@ f_args = (torch.ones(3),)
 
 
 def check(folder: Path, target: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command in this process, whose fork server has torch already. The hostile code runs in workers."""
+    arguments = ["ddefuzz", "check", target, "--stage", "export", *words]
+    stdout, stderr = StringIO(), StringIO()
+    with (
+        chdir(folder),
+        patch.dict(os.environ, COLUMNS="160"),
+        patch.object(sys, "argv", arguments),
+        redirect_stdout(stdout),
+        redirect_stderr(stderr),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), stdout.getvalue(), stderr.getvalue())
+
+
+def check_apart(folder: Path, target: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, with a folder for temporary files of its own."""
     return subprocess.run(
         [*DDEFUZZ, "check", target, "--stage", "export", *words],
         cwd=folder,
@@ -186,7 +209,7 @@ def test_what_a_case_does_to_its_worker_is_its_own_row(tmp_path: Path) -> None:
         "for one in (", "for at, one in enumerate(("
     )
     (tmp_path / "user.py").write_text(SABOTAGE + cases.replace(",)]", ",))]"))
-    done = check(tmp_path, "user.py", "--no-advice", "--jobs", "1", "--timeout", "100")
+    done = check_apart(tmp_path, "user.py", "--no-advice", "--jobs", "1", "--timeout", "100")
     page = " ".join(done.stdout.split())
     assert done.returncode in (EXIT_FOUND, EXIT_USAGE), done.stderr
     assert page.count(" exports: captured in export.") == len(names) + 2, page  # patches and forks too

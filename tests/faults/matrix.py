@@ -277,8 +277,13 @@ def drawn(all_: tuple[Cell, ...]) -> tuple[Cell, ...]:
 
 
 def one_command_each(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """A cell of each fault. The command differs from fault to fault."""
+    """A cell of each fault, of one of the cheapest commands: those without workers, else those without a database."""
     by_fault: dict[str, list[Cell]] = {}
     for cell in cells:
         by_fault.setdefault(cell.fault.name, []).append(cell)
-    return tuple(of_fault[number % len(of_fault)] for number, of_fault in enumerate(by_fault.values()))
+    chosen = []
+    for number, of_fault in enumerate(by_fault.values()):
+        cheapest = [cell for cell in of_fault if not cell.command.has_workers]
+        cheapest = cheapest or [cell for cell in of_fault if not cell.command.has_database]
+        chosen.append(cheapest[number % len(cheapest)])
+    return tuple(chosen)

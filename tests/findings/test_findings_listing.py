@@ -84,7 +84,7 @@ def select(
 
 @pytest.mark.slow
 @given(found=many)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_sql_selects_orders_and_counts_what_the_records_say(shared: Database, found: list[Finding]) -> None:
     torch = {version for one in found for version in one.torch_versions}
     shared.replace(found, [one.id for one in shared.findings()])
