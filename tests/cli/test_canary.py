@@ -68,6 +68,18 @@ EMITTERS: tuple[Callable[[Finding], str], ...] = (
 """What writes Python for a finding."""
 
 
+WAYS = (
+    "by_message",
+    "by_native",
+    "by_keys",
+    "by_call",
+    "by_lowering",
+    "by_recompilation",
+    "by_python",
+    "by_growth",
+)
+
+
 @cache
 def bases() -> dict[str, Finding]:
     """A committed finding for each way to recognize a failure, with the name of that way."""
@@ -220,7 +232,8 @@ def run(*words: str, given: str = "") -> Result:
 
 
 def assert_said(result: Result, words: Sequence[str], wrong: list[str]) -> None:
-    """A command ends with results or with one line."""
+    """A command ends with results or with one line, and is one that there is."""
+    assert not re.search("No such (option|command)", result.output), (words, result.output)
     error = result.exception
     if error is not None and not isinstance(error, DdefuzzError | SystemExit | click.ClickException):
         wrong.append(f"{' '.join(words)[:200]}: {type(error).__name__}: {error}"[:400])
@@ -236,7 +249,7 @@ def of_all(folder: Path, db: str, out: Path) -> Iterator[tuple[str, ...]]:
     yield "findings", "import", str(out / "exported"), "--db", f"sqlite:///{out}/again.db"
     yield "findings", "merge", db, "--db", f"sqlite:///{out}/merged.db"
     yield "findings", "reclassify", "--db", db
-    yield "triage", "--all", "--db", db, "--who", "ada"
+    yield "triage", "--all", "--db", db, "--by", "ada"
     yield "answers", "--stored", "--db", db
     yield "answers", "--stored", "--db", db, "--format", "markdown"
     yield "sites", "--db", db
@@ -254,7 +267,7 @@ def of_one(name: str, db: str, out: Path) -> Iterator[tuple[str, ...]]:
     yield "findings", "show", name, "--db", db, "--format", "json"
     for format_ in ("issue", "unittest", "exportdb", *NAMES):
         yield "report", name, "--db", db, "--format", format_
-    yield "findings", "note", name, "seen", "--db", db, "--who", "ada"
+    yield "findings", "note", name, "seen", "--db", db, "--by", "ada"
     yield "corpus", "promote", name, "--db", db, "--corpus", str(out / "corpus")
 
 
@@ -366,35 +379,39 @@ def test_every_field_in_what_is_emitted(canary: Path, monkeypatch: pytest.Monkey
     printed(table)
 
 
+def test_there_is_a_finding_for_each_way() -> None:
+    assert tuple(bases()) == WAYS
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_field_through_every_command_and_every_script_run(canary: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", WAYS)
+def test_every_field_through_every_command_and_every_script_run(kind: str, canary: Path, tmp_path: Path) -> None:
     table, wrong, next_ = Counter[str](), list[str](), list[str]()
     scripts: set[str] = set()
-    for kind, finding in bases().items():
-        folder, db, out = tmp_path / kind, f"sqlite:///{tmp_path}/{kind}.db", tmp_path / f"{kind}-out"
-        out.mkdir()
-        document = small(finding)
-        free = free_of(document)
-        made = [in_all(document, free, list(payloads(canary).values()), number) for number in (1, 2, 3)]
-        for one in made:
-            fields.write_folder(folder, one)
-        for words in of_all(folder, db, out):
-            result = run(*words, given="n x\ns\n")
+    folder, db, out = tmp_path / kind, f"sqlite:///{tmp_path}/{kind}.db", tmp_path / f"{kind}-out"
+    out.mkdir()
+    document = small(bases()[kind])
+    free = free_of(document)
+    made = [in_all(document, free, list(payloads(canary).values()), number) for number in (1, 2, 3)]
+    for one in made:
+        fields.write_folder(folder, one)
+    for words in of_all(folder, db, out):
+        result = run(*words, given="n x\ns\n")
+        assert_said(result, words, wrong)
+        next_ += commands_in(result.output)
+        table[" ".join(words[:2])] += len(made) * len(free)
+    with Database.open(db, create=False) as database:
+        ids = [one.id for one in database.findings()]
+        scripts |= {code for one in database.findings() for code in emitted(one)}
+    assert len(ids) == len(made), "all of them are read"
+    for name in ids:
+        for words in of_one(name, db, out):
+            result = run(*words)
             assert_said(result, words, wrong)
             next_ += commands_in(result.output)
-            table[" ".join(words[:2])] += len(made) * len(free)
-        with Database.open(db, create=False) as database:
-            ids = [one.id for one in database.findings()]
-            scripts |= {code for one in database.findings() for code in emitted(one)}
-        assert len(ids) == len(made), "all of them are read"
-        for name in ids:
-            for words in of_one(name, db, out):
-                result = run(*words)
-                assert_said(result, words, wrong)
-                next_ += commands_in(result.output)
-                table[" ".join(words[:2])] += len(free)
-        table += pages_of(db, ids)
+            table[" ".join(words[:2])] += len(free)
+    table += pages_of(db, ids)
     for code in scripts:
         assert_inert(code)
     table["scripts and snippets run"] = len(scripts)
@@ -482,46 +499,44 @@ def _plain(value: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_every_column_of_a_database(canary: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", METADATA.tables)
+def test_every_column_of_a_database(name: str, canary: Path, tmp_path: Path) -> None:
     table, wrong = Counter[str](), list[str]()
     folder, good = tmp_path / "findings", tmp_path / "good.db"
-    for name in ("dde", "key-confuses"):
-        fields.write_folder(folder, base(name))
+    for kind in ("dde", "key-confuses"):
+        fields.write_folder(folder, base(kind))
     assert run("findings", "import", str(folder), "--db", f"sqlite:///{good}").exit_code == 0
-    run("findings", "note", "dde", "seen", "--db", f"sqlite:///{good}", "--who", "ada")
+    run("findings", "note", "dde", "seen", "--db", f"sqlite:///{good}", "--by", "ada")
     with closing(sqlite3.connect(good)) as connection:
-        names = list(METADATA.tables)
-        for name in names:
-            fill(connection, name)
+        for filled in METADATA.tables:
+            fill(connection, filled)
         connection.commit()
     with Database.open(f"sqlite:///{good}") as database:
         ids = [one.id for one in database.findings()]
-    texts = itertools.cycle(payloads(canary).values())
-    for name in names:
-        for column in METADATA.tables[name].columns:
-            for text in itertools.islice(texts, 1):
-                changed = tmp_path / "changed.db"
-                shutil.copyfile(good, changed)
-                with closing(sqlite3.connect(changed)) as connection:
-                    with suppress(sqlite3.IntegrityError):  # a key of a row is a number
-                        connection.execute(f'UPDATE OR IGNORE "{name}" SET "{column.name}" = ?', (text,))
-                    connection.commit()
-                db = f"sqlite:///{changed}"
-                for words in (
-                    ("findings", "list", "--all", "--db", db),
-                    ("report", "--all", "--db", db),
-                    *(("findings", "show", one, "--db", db, *option) for one in ids for option in ((), ("--repro",))),
-                    ("findings", "export", str(tmp_path / "out"), "--db", db),
-                    ("sites", "--db", db),
-                    ("answers", "--stored", "--db", db),
-                ):
-                    result = run(*words)
-                    assert_said(result, words, wrong)
-                    if "--repro" in words and result.exit_code == 0:
-                        assert_inert(result.stdout)
-                    table[f"{name}: {' '.join(words[:2])}"] += 1
+    texts = itertools.islice(itertools.cycle(payloads(canary).values()), 7 * [*METADATA.tables].index(name), None)
+    for column, text in zip(METADATA.tables[name].columns, texts, strict=False):
+        changed = tmp_path / "changed.db"
+        shutil.copyfile(good, changed)
+        with closing(sqlite3.connect(changed)) as connection:
+            with suppress(sqlite3.IntegrityError):  # a key of a row is a number
+                connection.execute(f'UPDATE OR IGNORE "{name}" SET "{column.name}" = ?', (text,))
+            connection.commit()
+        db = f"sqlite:///{changed}"
+        for words in (
+            ("findings", "list", "--all", "--db", db),
+            ("report", "--all", "--db", db),
+            *(("findings", "show", one, "--db", db, *option) for one in ids for option in ((), ("--repro",))),
+            ("findings", "export", str(tmp_path / "out"), "--db", db),
+            ("sites", "--db", db),
+            ("answers", "--stored", "--db", db),
+        ):
+            result = run(*words)
+            assert_said(result, words, wrong)
+            if "--repro" in words and result.exit_code == 0:
+                assert_inert(result.stdout)
+            table[f"{name}: {' '.join(words[:2])}"] += 1
     printed(table)
-    sys.stdout.write("".join(f"{one}\n" for one in wrong))
+    assert not wrong
 
 
 def fill(connection: sqlite3.Connection, table: str) -> None:

@@ -282,8 +282,9 @@ def one_command_each(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
     for cell in cells:
         by_fault.setdefault(cell.fault.name, []).append(cell)
     chosen = []
-    for number, of_fault in enumerate(by_fault.values()):
+    for of_fault in by_fault.values():
         cheapest = [cell for cell in of_fault if not cell.command.has_workers]
         cheapest = cheapest or [cell for cell in of_fault if not cell.command.has_database]
+        number = sum(cell.command.has_workers == cheapest[0].command.has_workers for cell in chosen)
         chosen.append(cheapest[number % len(cheapest)])
     return tuple(chosen)
