@@ -29,11 +29,11 @@ ALLOWED = {
     "repro": "program ops keys execute classify oracles answers findings",
     "show": "instrument execute classify oracles coverage answers findings repro",
     "checking": "program ops instrument execute classify oracles answers findings show",
-    "versions": "program generate execute classify oracles coverage findings repro",
+    "versions": "program generate execute classify oracles coverage findings repro show",
     "campaign": (
         "program ops instrument keys generate execute classify oracles coverage minimize answers findings versions"
     ),
-    "sweep": "program ops instrument generate execute classify oracles artifacts coverage findings campaign",
+    "sweep": "program ops instrument generate execute classify oracles artifacts coverage findings campaign show",
     "web": "execute classify oracles coverage findings repro show versions campaign sweep",
     "pytest_plugin": "execute oracles campaign",
     "cli": (

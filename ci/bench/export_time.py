@@ -31,7 +31,7 @@ from ddefuzz.export_time.model import (
 )
 from ddefuzz.files import read_text, write_atomically
 from ddefuzz.oracles.growth import STEEP
-from ddefuzz.show.blocks import Block, Heading, Inline, Span, prose, table
+from ddefuzz.show.blocks import Block, Heading, Inline, Picture, Span, prose, table
 
 SCHEMA = "ddefuzz.bench.exporttime/1"
 
@@ -224,7 +224,7 @@ def view(series: Sequence[Series], hottest: dict[str, dict[str, float]]) -> Iter
         "logarithms."
     )
     yield table(("workload", "what there are n of"), WORKLOADS.items())
-    yield prose("![CPU seconds by n](export-time.svg)")
+    yield Picture("CPU seconds by n", "export-time.svg")
     yield Heading("Time and evaluations")
     yield prose(
         "`evaluate_expr` is called each time code needs the value of an expression over sizes. A count is steep if its "

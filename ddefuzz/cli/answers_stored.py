@@ -75,13 +75,13 @@ def stored_page(findings: Sequence[Finding]) -> Iterator[Block]:
     )
     yield Heading("Answers for the findings", 1)
     yield prose(
-        "Made by `ddefuzz answers --stored --output markdown=docs/answers-2.13.md`; do not edit. "
-        "[answers.md](answers.md) says how answers are found."
+        "Made by `ddefuzz answers --stored --output markdown=docs/results/answers-2.13.md`; do not edit. "
+        "[answers.md](../answers.md) says how answers are found."
     )
     yield Items(tuple(summary_lines(findings)))
     yield Heading("Verdicts by cause")
     yield _verdicts(findings)
-    yield prose("A finding's cause may follow from its answers ([causes.md](causes.md)).")
+    yield prose("A finding's cause may follow from its answers ([causes.md](../causes.md)).")
     yield Heading(f"The {len(useful.rows)} most useful patches")
     yield Paragraph(
         "With each of them nothing differs: neither what is captured, nor what eager does. Those come first with which "

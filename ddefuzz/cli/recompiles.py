@@ -5,20 +5,27 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import rich_click as click
 
-from ddefuzz.cli.layout import counted
+from ddefuzz import __version__
 from ddefuzz.cli.options import URL, jobs_option
-from ddefuzz.cli.output import deliver, output_options
+from ddefuzz.cli.output import Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.cli.recompiles_page import writers
+from ddefuzz.cli.reports import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
+from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.url import DatabaseUrl
+from ddefuzz.oracles import recompilation
 from ddefuzz.oracles.recompilation import MODES, Mode
-from ddefuzz.sweep.recompile_model import FORMS, REFERENCE_SIZES, Form, Recompiled, RecompileTask
+from ddefuzz.show.blocks import counted
+from ddefuzz.show.markdown import markdown
+from ddefuzz.show.record import Outcome, Report, Result, Rule
+from ddefuzz.sweep.recompile_model import FORMS, REFERENCE_SIZES, Form, Recompilations, Recompiled, RecompileTask, Row
 from ddefuzz.sweep.recompile_run import recompiles
+from ddefuzz.sweep.recompile_view import FORM_TITLES, mode_of, recompiles_text, recompiles_view
 
 
 class Sizes(click.ParamType[tuple[int, ...]]):
@@ -96,3 +103,44 @@ def _recorded(url: DatabaseUrl, sightings: tuple[Sighting, ...]) -> str:
     with Database.open(url) as database, database.transaction():
         ids = {database.record(one, now).finding_id for one in sightings}
     return f"{counted(len(ids), 'finding')} in {url}: {', '.join(sorted(ids))}"
+
+
+def writers(found: Recompilations) -> dict[str, Writer]:
+    """The formats: a page of its own for Markdown, else those of every report."""
+    return {
+        **writers_of(report_of(found)),
+        "text": lambda _page: recompiles_text(found),
+        "json": lambda _page: json_text(found, indent=True) + "\n",
+        "markdown": lambda _page: markdown(recompiles_view(found)),
+    }
+
+
+def report_of(found: Recompilations) -> Report:
+    """A result for each function and mode: failed if it compiles too often, skipped if an error ends it."""
+    return Report(
+        command=command_line(),
+        title=f"ddefuzz recompiles: {counted(len({row.op for row in found.rows}), 'op')}",
+        version=__version__,
+        torch=found.torch,
+        rules=tuple(Rule(kind, row.meaning) for kind, row in recompilation.KINDS.items()),
+        results=tuple(_result(row) for row in found.rows),
+        facts=tuple(f"{counted(len(group.ops), 'op')} by {group.frame}" for group in found.groups),
+        document=msgspec.to_builtins(found),
+        records=tuple(msgspec.to_builtins(row) for row in found.rows),
+    )
+
+
+def _result(row: Row) -> Result:
+    outcome: Outcome = "failed" if row.is_above else "skipped" if row.error else "passed"
+    name, mode = f"{row.op}{FORM_TITLES[row.form]}", mode_of(row)
+    path, _, line = row.line.rpartition(":")
+    return Result(
+        id=f"{recompilation.KIND}/{name}/{mode}",
+        rule=recompilation.KIND,
+        outcome=outcome,
+        title=f"{name} ({mode}): {row.compilations} compilations, {row.allowed} allowed",
+        message=row.error or row.guard,
+        site=row.frame,
+        site_path=path if path.startswith("torch/") else "",
+        site_line=int(line) if path.startswith("torch/") and line.isdigit() else 0,
+    )

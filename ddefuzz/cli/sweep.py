@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 import rich_click as click
+from jinja2 import Environment
 
-from ddefuzz.cli.layout import counted
+from ddefuzz import __version__
+from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.options import db_option, jobs_option, oracles_option
-from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.output import Page, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.cli.reports import writers_of
-from ddefuzz.cli.sweep_breaks import count_breaks
-from ddefuzz.cli.sweep_document import html_page, markdown_page
-from ddefuzz.cli.sweep_page import census_page
-from ddefuzz.cli.sweep_report import sweep_report
+from ddefuzz.cli.reports import command_line, rules, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
-from ddefuzz.escape import json_text
+from ddefuzz.escape import html_value, json_text
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
+from ddefuzz.show.blocks import Block, Commands, Items, counted
+from ddefuzz.show.markdown import markdown
+from ddefuzz.show.record import Outcome, Report, Result, Rule
 from ddefuzz.show.table import NAMES as FORMAT_NAMES
-from ddefuzz.sweep.breaks import PROGRAMS
-from ddefuzz.sweep.census import Census
+from ddefuzz.sweep.breaks import PROGRAMS, OpBreaks, breaks_view, sweep_breaks
+from ddefuzz.sweep.census import Census, Failure, Row
+from ddefuzz.sweep.census_view import census_document, census_tables, summary_lines
 from ddefuzz.sweep.launch import Plan, sweep
 from ddefuzz.sweep.sweep import Progressed
+from ddefuzz.sweep.tasks import Status
 
 
 @click.command("sweep")
@@ -95,31 +100,113 @@ def command(
     if breaks:
         if compare_upstream or fail_on != "never":
             raise click.UsageError("found --breaks with --compare-upstream or --fail-on, expected it without them")
-        count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, format_, outputs)
+        _count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, format_, outputs)
         return
     if programs is not None:
         raise click.UsageError("found --programs without --breaks, expected both")
     chosen = tuple(name for name in NAMES if name in {*CAPTURE, *oracles})
     plan = Plan(globs=globs, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)
-    starting = f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"
-    with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(starting) as line:
+    with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as line:
         census = sweep(plan, database, partial(_show, line), line.say, stopped)
-    deliver(_writers(census), format_, outputs)
+    deliver(census_writers(census), format_, outputs)
     if census.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if fail_on == "any" and (census.totals.explicit.get("dde") or census.totals.wrong):
         raise SystemExit(EXIT_FOUND)
 
 
-def _writers(census: Census) -> dict[str, Writer]:
-    """The formats of all reports. Markdown and HTML are the census's own pages."""
+def census_writers(census: Census) -> dict[str, Writer]:
+    """The formats of all reports. Text, Markdown and HTML are the census's own pages."""
+
+    def on_terminal(page: Page) -> Iterator[Block]:
+        yield from census_tables(census)
+        yield Items(tuple(summary_lines(census)))
+        lines = _next(census, page.invocation)
+        if lines:
+            yield Commands(tuple(lines))
+
     return {
         **writers_of(sweep_report(census)),
-        "text": lambda page: census_page(census, page),
+        "text": page_writers("", on_terminal)["text"],
         "json": lambda _page: json_text(census, indent=True) + "\n",
-        "markdown": lambda _page: markdown_page(census),
+        "markdown": lambda _page: markdown(census_document(census)),
         "html": lambda _page: html_page(census),
     }
+
+
+def html_page(census: Census) -> str:
+    """The HTML page. It loads nothing, so it can be mailed and opened from disk."""
+    source = files("ddefuzz.cli").joinpath("sweep.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, finalize=html_value, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(source).render(census=census, lines=summary_lines(census)) + "\n"
+
+
+def _next(census: Census, call: Invocation) -> list[str]:
+    found = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
+    if found is None:
+        return []
+    return [
+        call.command("findings", "show", found),
+        f"{call.command('findings', 'show', found, '--repro')} > repro.py && {call.python} repro.py",
+        call.command("findings", "list"),
+        call.command("sites"),
+    ]
+
+
+TRACES = Rule("traces", "all samples of the op trace with unbacked sizes")
+"""The rule of the ops that do not fail."""
+
+_WITHOUT_FAILURE: dict[Status, tuple[Outcome, str]] = {
+    "ok": ("passed", "all samples trace"),
+    "none": ("skipped", "no sample could be made"),
+}
+
+
+def sweep_report(census: Census) -> Report:
+    """A result for each failure of each op, and for each op without one."""
+    lines = summary_lines(census)
+    return Report(
+        command=command_line(),
+        title=f"ddefuzz sweep: {lines[0]}",
+        version=__version__,
+        torch=census.torch,
+        rules=(*rules(), TRACES),
+        results=tuple(result for row in census.rows for result in _results(row)),
+        facts=tuple(lines[1:]),
+        document=census,
+        records=census.rows,
+    )
+
+
+def _results(row: Row) -> Iterator[Result]:
+    failures = (*row.failures, *row.wrong)
+    for number, failure in enumerate(failures):
+        yield _failure(row, failure, number)
+    if not failures:
+        outcome, said = _WITHOUT_FAILURE.get(row.explicit, ("failed", "; ".join(row.lost) or row.explicit))
+        yield Result(id=row.op, rule=TRACES.id, outcome=outcome, title=f"{row.op}: {said}")
+
+
+def _failure(row: Row, failure: Failure, number: int) -> Result:
+    return Result(
+        id=failure.finding or f"{row.op}/{failure.kind}/{number}",
+        rule=failure.kind,
+        outcome="failed",
+        title=f"{row.op}: {failure.evidence}",
+        site=failure.site,
+        cause=failure.cause,
+        program=failure.program,
+        facts=tuple(
+            (name, value)
+            for name, value in (
+                ("op", row.op),
+                ("forms", ", ".join(failure.forms)),
+                ("confirmed in", ", ".join(failure.confirmed)),
+                ("verdict", failure.verdict),
+            )
+            if value
+        ),
+    )
 
 
 def _show(line: LiveLine, now: Progressed) -> None:
@@ -136,3 +223,37 @@ def progress_line(now: Progressed) -> str:
     before = f" ({now.kept} from before)" if now.kept else ""
     done = now.done + now.kept
     return f"{done} of {done + now.left} ops{before}, {left}, {counted(now.findings, 'finding')}, {now.new} new"
+
+
+BREAKS_FORMATS = ("text", "json", "markdown", "html")
+
+
+def _count_breaks(
+    globs: tuple[str, ...],
+    jobs: int,
+    programs: int,
+    db: DatabaseUrl,
+    fresh: bool,
+    format_: str,
+    outputs: tuple[tuple[str, Path], ...],
+) -> None:
+    """Count graph breaks, and print the tables."""
+    for name in (format_, *(name for name, _ in outputs)):
+        if name not in BREAKS_FORMATS:
+            raise click.UsageError(
+                f"found --breaks with the format {name}, expected one of {', '.join(BREAKS_FORMATS)}"
+            )
+    with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as live:
+
+        def tell(done: int, of: int, one: OpBreaks) -> None:
+            live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
+
+        census = sweep_breaks(globs, jobs, database, tell, stopped, programs=programs, fresh=fresh)
+    pages = page_writers(f"Graph breaks: torch {census.torch}", lambda _page: breaks_view(census))
+    deliver({**pages, "json": lambda _page: json_text(census, indent=True) + "\n"}, format_, outputs)
+    if census.interrupted:
+        raise SystemExit(EXIT_INTERRUPTED)
+
+
+def _starting(jobs: int) -> str:
+    return f"starting {counted(jobs, 'worker')} (importing torch and its OpInfo takes some seconds)"

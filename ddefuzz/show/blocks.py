@@ -133,6 +133,13 @@ class Commands(msgspec.Struct, frozen=True):
     before: str = "Next:"
 
 
+class Picture(msgspec.Struct, frozen=True):
+    """An image file beside the page. A terminal shows where it is."""
+
+    text: str
+    path: str
+
+
 class Details(msgspec.Struct, frozen=True):
     """Blocks that a page of HTML or Markdown folds."""
 
@@ -141,7 +148,7 @@ class Details(msgspec.Struct, frozen=True):
     is_open: bool = False
 
 
-Block: TypeAlias = Heading | Paragraph | Items | Facts | Table | Code | Commands | Details
+Block: TypeAlias = Heading | Paragraph | Items | Facts | Table | Code | Commands | Picture | Details
 
 
 def table(
@@ -188,6 +195,16 @@ def spans(text: Inline, *, code: bool = False) -> tuple[Span, ...]:
     """The parts of a text. Those without a property of their own are code if `code` says so."""
     parts = text if isinstance(text, tuple) else (text,)
     return tuple(part if isinstance(part, Span) else Span(part, code and part != "\n") for part in parts)
+
+
+def codes(names: Iterable[str]) -> tuple[str | Span, ...]:
+    """Each name once, as code, with commas between."""
+    return joined([Span(name, code=True) for name in dict.fromkeys(filter(None, names))], ", ")
+
+
+def joined(parts: Sequence[str | Span], separator: str) -> tuple[str | Span, ...]:
+    """The parts, with a separator between."""
+    return tuple(part for one in parts for part in (separator, one))[1:]
 
 
 def counted(number: int, noun: str, several: str = "") -> str:

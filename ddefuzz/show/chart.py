@@ -6,17 +6,17 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import UnsupportedError
 
 EXTRA: Final = "pip install 'ddefuzz[report]'"
 
 
 def require_chart() -> ModuleType:
-    """The package that draws charts. Raises InputError where it is not installed."""
+    """The package that draws charts. Raises UnsupportedError where it is not installed."""
     try:
         return import_module("vl_convert")
     except ImportError as error:
-        raise InputError(f"svg: found no vl_convert, expected the packages of the extra: {EXTRA}") from error
+        raise UnsupportedError(f"charts: found no vl_convert, expected it: {EXTRA}") from error
 
 
 def svg(chart: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from ddefuzz.show.blocks import (
     Inline,
     Items,
     Paragraph,
+    Picture,
     Row,
     Span,
     Table,
@@ -53,6 +54,8 @@ def _shown(part: Block) -> str:
             return markdown_block(text, "" if language == "text" else language)
         case Commands(lines, before):
             return f"{markdown_text(before)}\n\n{markdown_block(chr(10).join(lines), 'sh')}"
+        case Picture(text, path):
+            return f"![{markdown_text(text)}]({quote(path, LINK)})"
         case Details(summary, blocks):
             inner = "\n\n".join(map(_shown, blocks))
             return f"<details><summary>{_summary(summary)}</summary>\n\n{inner}\n\n</details>"

@@ -24,6 +24,7 @@ from ddefuzz.show.blocks import (
     Inline,
     Items,
     Paragraph,
+    Picture,
     Style,
     Table,
     spans,
@@ -95,6 +96,8 @@ def _shown(part: Block, width: int) -> Iterator[RenderableType]:
             yield Text(folded(one_line(before), width))
             for line in lines:
                 yield Text(f"  {visible(line)}", no_wrap=True, overflow="ignore")
+        case Picture(text, path):
+            yield _folded(f"{text}: {path}", width, "dim")
         case Details(summary, blocks):
             yield _folded(summary, width, "bold")
             for inner in blocks:

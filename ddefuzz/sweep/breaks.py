@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from ddefuzz.artifacts.model import Cause
+from ddefuzz.escape import shell_words
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
+from ddefuzz.show.blocks import Block, Heading, Items, codes, counted, prose, table
 from ddefuzz.sweep.launch import OPS_PER_WORKER, START_SECONDS
 from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, Op, Workers, selected
 from ddefuzz.sweep.tasks import DescribeTask, Source, Versions, describe
@@ -177,3 +179,63 @@ def census_of(
         dict(sorted(causes.items(), key=lambda item: (-item[1], item[0]))),
         interrupted,
     )
+
+
+def breaks_view(census: BreakCensus) -> Iterator[Block]:
+    """The page: sites by the number of ops, each op that breaks, each that fails, and the totals."""
+    words = ["ddefuzz", "sweep", "--breaks", *(word for glob in census.selection for word in ("--ops", glob))]
+    words += ["--programs", str(census.programs)] if census.programs != PROGRAMS else []
+    yield Heading(f"Graph breaks by op: torch {census.torch}", 1)
+    yield prose("This page is written by `{}`; do not edit.", shell_words([*words, "--output", "markdown=FILE"]))
+    yield prose(
+        "Each op of torch's OpInfo database and of ddefuzz's catalogue is compiled by torch.compile with "
+        '`backend="eager", fullgraph=False`: up to {}, with all dims unbacked. A break is classified by the exception '
+        "that ends the graph: [causes.md](../causes.md) explains the causes.",
+        counted(census.programs, "sample"),
+    )
+    yield Heading("Where graphs break")
+    sites = ((one.site, one.anchor, one.kind, one.cause, str(len(one.ops)), codes(one.ops)) for one in census.groups)
+    titles = ("site", "anchor", "kind", "cause", "ops", "which")
+    yield table(titles, sites, right=("ops",), code=("site", "anchor"), folding=("anchor", "which"))
+    yield Heading("Ops that break")
+    broken = (
+        (
+            row.op,
+            row.source,
+            f"{row.broken} of {row.programs}",
+            str(row.breaks),
+            ", ".join(dict.fromkeys(site.cause.cause for site in row.sites)),
+            codes(site.cause.site for site in row.sites),
+        )
+        for row in census.rows
+        if row.sites
+    )
+    titles = ("op", "source", "programs that break", "breaks", "causes", "sites")
+    yield table(titles, broken, right=("breaks",), code=("op",), folding=("causes", "sites"))
+    yield Heading("Ops that end in an error although the graph may break")
+    yield prose("The message is the first line of the exception.")
+    failing = [
+        (row.op, row.source, error)
+        for row in census.rows
+        for error in (
+            *(f"{error} ({counted(number, 'program')})" for error, number in row.errors.items()),
+            *([f"not counted: {row.lost}"] if row.lost else []),
+        )
+    ]
+    yield table(("op", "source", "error"), failing, code=("op",), folding=("error",))
+    yield Heading("Totals")
+    yield Items(tuple(_totals(census)))
+
+
+def _totals(census: BreakCensus) -> list[str]:
+    breaking = sum(bool(row.broken) for row in census.rows)
+    failing = sum(bool(row.errors) for row in census.rows)
+    programs, broken = sum(row.programs for row in census.rows), sum(row.broken for row in census.rows)
+    causes = ", ".join(f"{number} {cause}" for cause, number in census.causes.items())
+    return [
+        f"{counted(len(census.rows), 'op')}, {counted(programs, 'program')}",
+        f"with a graph break: {counted(breaking, 'op')}, {counted(broken, 'program')}",
+        f"ops by the cause of their breaks: {causes or 'none'}",
+        f"ending in an error although the graph may break: {counted(failing, 'op')}",
+        *(["interrupted: what was counted is saved; the same command continues"] if census.interrupted else []),
+    ]

@@ -1,16 +1,16 @@
-"""A page and a plot of a matrix: how many findings and cases fail in each version of torch."""
+"""A page and a chart of a matrix: how many findings and cases fail in each version of torch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
-from ddefuzz.errors import UnsupportedError
-from ddefuzz.escape import markdown_code, markdown_table, markdown_text
 from ddefuzz.files import write_atomically
+from ddefuzz.show.blocks import Block, Heading, Picture, Span, prose, table
+from ddefuzz.show.chart import svg
+from ddefuzz.show.markdown import markdown
 from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
 
 
@@ -23,53 +23,51 @@ def group_of(line: Line) -> str:
 
 
 def write_page(path: Path, lines: Sequence[Line], interpreters: Sequence[Interpreter], command: str) -> None:
-    """Write the page and, next to it, the plot. Raises `UnsupportedError` without the extra `report`."""
-    plot = path.with_suffix(".svg")
-    write_atomically(plot, _plot(lines, interpreters))
-    write_atomically(path, page(lines, interpreters, command, plot.name))
+    """Write the page and, next to it, the chart. Raises `UnsupportedError` without the extra `report`."""
+    picture = path.with_suffix(".svg")
+    write_atomically(picture, svg(_chart(lines, interpreters)))
+    write_atomically(path, markdown(view(lines, interpreters, command, picture.name)))
 
 
-def page(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: str, plot: str) -> str:
-    """The Markdown: failures by version and category, the counts of each status, then every line that differs."""
+def view(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: str, picture: str) -> Iterator[Block]:
+    """The page: failures by version and category, the counts of each status, then every line that differs."""
     names = [one.name for one in interpreters]
-    shown = [markdown_text(name) for name in names]
+    yield Heading("Findings and reported cases by version of torch", 1)
+    yield prose("Made by `{}`. A number is how many fail, of those that the version can judge.", command)
+    yield Picture("Failures by version of torch", picture)
     groups = sorted({group_of(line) for line in lines})
-    rows = [[markdown_text(group), *(_failing(lines, name, group) for name in names)] for group in groups]
-    differing = [line for line in lines if len({line.cells[name].status for name in names}) > 1]
-    parts = [
-        "# Findings and reported cases by version of torch",
-        f"Made by {markdown_code(command)}. A number is how many fail, of those that the version can judge.",
-        f"![Failures by version of torch]({plot})",
-        markdown_table(["", *(markdown_text(f"{one.name} (torch {one.torch})") for one in interpreters)], rows),
-        *_by_scripts(lines, interpreters),
-        "## Results by version",
+    titles = ("", *(f"{one.name} (torch {one.torch})" for one in interpreters))
+    yield table(titles, [(group, *(_failing(lines, name, group) for name in names)) for group in groups])
+    scripts = [one.name for one in interpreters if not one.full]
+    if scripts and not all(line.finding for line in lines):
+        yield prose(
+            "ddefuzz is not installed for {}. Cases run there as stand-alone scripts, which compare the kind of the "
+            "failure and not its site.",
+            ", ".join(scripts),
+        )
+    yield Heading("Results by version")
+    yield prose(
         "`moved`: another failure shows, at another site or with another condition. `not judged`: this torch has no "
-        "such op or stage, or eager raises for the program.",
-        markdown_table(["", *shown], [[what, *(_number(lines, what, name) for name in names)] for what in ROWS]),
-        "## What differs",
-        ", ".join(f"{number} {change}" for change, number in changes(lines).items())
-        + ". `fixed` passes after a version in which it fails; `regressed` fails after one that passes; `new` could "
+        "such op or stage, or eager raises for the program."
+    )
+    yield table(("", *names), [(what, *(_number(lines, what, name) for name in names)) for what in ROWS])
+    yield Heading("What differs")
+    yield prose(
+        "{}. `fixed` passes after a version in which it fails; `regressed` fails after one that passes; `new` could "
         "not be made in the oldest; `never` fails in none.",
-        markdown_table(
-            ["case", *shown, "change"],
-            [
-                [f"{markdown_code(line.id)}{_said(line)}", *(line.cells[name].status for name in names), line.change]
-                for line in sorted(differing, key=lambda line: (CHANGES.index(line.change), group_of(line), line.id))
-            ],
-        ),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _by_scripts(lines: Iterable[Line], interpreters: Iterable[Interpreter]) -> list[str]:
-    """What to know of cases under interpreters without ddefuzz."""
-    names = [one.name for one in interpreters if not one.full]
-    if not names or all(line.finding for line in lines):
-        return []
-    return [
-        f"ddefuzz is not installed for {markdown_text(', '.join(names))}. Cases run there as stand-alone scripts, "
-        "which compare the kind of the failure and not its site."
-    ]
+        ", ".join(f"{number} {change}" for change, number in changes(lines).items()),
+    )
+    differing = [line for line in lines if len({line.cells[name].status for name in names}) > 1]
+    differing.sort(key=lambda line: (CHANGES.index(line.change), group_of(line), line.id))
+    rows = (
+        (
+            (Span(line.id, code=True), f" {line.title}" if line.title else ""),
+            *(line.cells[name].status for name in names),
+            line.change,
+        )
+        for line in differing
+    )
+    yield table(("case", *names, "change"), rows)
 
 
 ROWS: Final = (*get_args(Status), "fixed", "regressed")
@@ -87,10 +85,6 @@ def _number(lines: Iterable[Line], what: str, name: str) -> str:
     return str(_count(lines, name, what))
 
 
-def _said(line: Line) -> str:
-    return f" {markdown_text(line.title)}" if line.title else ""
-
-
 def _failing(lines: Iterable[Line], name: str, group: str) -> str:
     counts = Counter(line.cells[name].status for line in lines if group_of(line) == group)
     judged = sum(counts.values()) - counts["not judged"]
@@ -105,29 +99,25 @@ def _count(lines: Iterable[Line], name: str, status: str) -> int:
     return sum(line.cells[name].status == status for line in lines)
 
 
-def _plot(lines: Sequence[Line], interpreters: Sequence[Interpreter]) -> str:
-    try:
-        altair, convert = import_module("altair"), import_module("vl_convert")
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(f"--page: found no {error.name}, expected it: install ddefuzz[report]") from error
+def _chart(lines: Sequence[Line], interpreters: Sequence[Interpreter]) -> dict[str, Any]:
     parts = {what: [line for line in lines if bool(line.finding) == is_finding] for what, is_finding in PARTS.items()}
     values = [
-        {"what": what, "torch": one.name, "status": status, "cases": _count(part, one.name, status)}
+        {"what": what, "torch": one.name, "status": status, "cases": count}
         for what, part in parts.items()
         for one in interpreters
         for status in get_args(Status)
+        if (count := _count(part, one.name, status))
     ]
-    chart = (
-        altair.Chart(altair.Data(values=[value for value in values if value["cases"]]))
-        .mark_bar()
-        .encode(
-            y=altair.Y("torch:N", title="torch", sort=[one.name for one in interpreters]),
-            x=altair.X("cases:Q", title=None),
-            color=altair.Color("status:N", title=None, sort=list(get_args(Status))),
-            row=altair.Row("what:N", title=None),
-        )
-        .resolve_scale(x="independent")
-        .properties(width=600)
-    )
-    svg: str = convert.vegalite_to_svg(chart.to_json())
-    return svg
+    names = [one.name for one in interpreters]
+    return {
+        "data": {"values": values},
+        "mark": "bar",
+        "width": 600,
+        "resolve": {"scale": {"x": "independent"}},
+        "encoding": {
+            "y": {"field": "torch", "type": "nominal", "title": "torch", "sort": names},
+            "x": {"field": "cases", "type": "quantitative", "title": None},
+            "color": {"field": "status", "type": "nominal", "title": None, "sort": get_args(Status)},
+            "row": {"field": "what", "type": "nominal", "title": None},
+        },
+    }

@@ -12,7 +12,7 @@ from ci.bench import peers
 from ci.bench.peers import GRID, Curve, Estimate, chart, compare, estimates, reached_by, view
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.coverage.site_lines import Step
-from ddefuzz.errors import InputError
+from ddefuzz.errors import UnsupportedError
 from ddefuzz.show import chart as charts
 from ddefuzz.show.chart import require_chart, svg
 from tests.bench.typed_bench import text_of
@@ -80,7 +80,9 @@ def test_an_interval_is_of_the_mean_and_always_the_same() -> None:
 
 
 def test_a_chart_without_its_packages_says_how_to_get_them(no_extra: None) -> None:
-    with pytest.raises(InputError, match=r"svg: found no vl_convert, expected .* pip install 'ddefuzz\[report\]'"):
+    with pytest.raises(
+        UnsupportedError, match=r"charts: found no vl_convert, expected it: pip install 'ddefuzz\[report\]'"
+    ):
         require_chart()
 
 

@@ -23,7 +23,7 @@ from ddefuzz.cli.report import command as report
 from ddefuzz.cli.reports import findings_report, replay_report, run_report, scripts_report
 from ddefuzz.cli.run import command as run
 from ddefuzz.cli.sweep import command as sweep
-from ddefuzz.cli.sweep_report import sweep_report
+from ddefuzz.cli.sweep import sweep_report
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.repro.run import ScriptResult

@@ -33,9 +33,7 @@ from ddefuzz.cli.output import Writer, deliver, json_writers, page_writers
 from ddefuzz.cli.replay import replay_view, scripts_view
 from ddefuzz.cli.reports import findings_report, replay_report, run_report, scripts_report, writers_of
 from ddefuzz.cli.run_page import summary_view
-from ddefuzz.cli.sweep_document import html_page, markdown_page
-from ddefuzz.cli.sweep_page import census_page
-from ddefuzz.cli.sweep_report import sweep_report
+from ddefuzz.cli.sweep import census_writers, html_page, sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding, Note, as_document, summary_of
 from ddefuzz.findings.textform import KnownFinding
@@ -153,8 +151,10 @@ def of_sweep(text: str) -> Mapping[str, Writer]:
     """`sweep`."""
     census = infected(msgspec.structs.replace(CENSUS, selection=("x",)), text)
     return {
-        **{"text": lambda page: census_page(census, page), **writers_of(sweep_report(census))},
-        **{"markdown-page": lambda _: markdown_page(census), "html-page": lambda _: html_page(census)},
+        **writers_of(sweep_report(census)),
+        "text": census_writers(census)["text"],
+        "markdown-page": census_writers(census)["markdown"],
+        "html-page": lambda _: html_page(census),
     }
 
 

@@ -16,6 +16,7 @@ from ddefuzz.show.blocks import (
     Heading,
     Items,
     Paragraph,
+    Picture,
     Row,
     Span,
     marked,
@@ -40,6 +41,7 @@ def every_block(text: str) -> tuple[Block, ...]:
         Code(text),
         Code(text, "diff"),
         Commands((text,), before=text),
+        Picture(text, "chart.svg"),
         Details(text, (Paragraph(text),)),
     )
 

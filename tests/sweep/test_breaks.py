@@ -10,12 +10,12 @@ import pytest
 from click import UsageError
 
 from ddefuzz.artifacts.model import Cause
-from ddefuzz.cli.output import Page
 from ddefuzz.cli.sweep import command
-from ddefuzz.cli.sweep_breaks import breaks_page, markdown_page
 from ddefuzz.execute.pool import Lost
 from ddefuzz.findings.database import Database
-from ddefuzz.sweep.breaks import BreakSite, OpBreaks, OpBreaksTask, census_of, count_breaks
+from ddefuzz.show.markdown import markdown
+from ddefuzz.show.terminal import terminal
+from ddefuzz.sweep.breaks import BreakSite, OpBreaks, OpBreaksTask, breaks_view, census_of, count_breaks
 from ddefuzz.sweep.breaks_run import run_breaks
 from ddefuzz.sweep.sweep import Op
 
@@ -43,10 +43,10 @@ def test_the_census_has_ops_sites_and_causes_in_order() -> None:
 
 
 def test_the_page_has_what_breaks_and_the_totals() -> None:
-    page = breaks_page(census_of("2.13.0", (), 4, ROWS, interrupted=True), Page(100))
+    page = terminal(breaks_view(census_of("2.13.0", (), 4, ROWS, interrupted=True)), 100)
     assert "4 of 4" in page
     assert "not counted: timeout: stopped after 300 s" in page
-    assert "ends in an error, 2 programs: Error: no" in page
+    assert "Error: no (2 programs)" in page
     assert "relu" not in page
     assert page.endswith(
         "5 ops, 14 programs\n"
@@ -58,13 +58,17 @@ def test_the_page_has_what_breaks_and_the_totals() -> None:
 
 
 def test_the_document_says_how_it_was_made_and_lists_sites_ops_and_errors() -> None:
-    text = markdown_page(census_of("2.13.0", ("r*",), 4, ROWS, interrupted=False))
+    text = markdown(breaks_view(census_of("2.13.0", ("r*",), 4, ROWS, interrupted=False)))
     assert "`ddefuzz sweep --breaks --ops 'r*' --programs 4 --output markdown=FILE`" in text
     assert "| `aten::equal` |  | data-dependent-output | python-value | 2 | `roll`, `equal` |" in text
     assert (
-        "| `roll` | opinfo | 4 of 4 | avoidable, python-value | `torch/_refs/__init__.py:roll`, `aten::equal` |" in text
+        "| `roll` | opinfo | 4 of 4 | 5 | avoidable, python-value | `torch/_refs/__init__.py:roll`, `aten::equal` |"
+        in text
     )
-    assert "| `equal` | opinfo | Error: no |\n| `svd` | opinfo | timeout: stopped after 300 s |\n" in text
+    assert (
+        "| `equal` | opinfo | Error: no (2 programs) |\n"
+        "| `svd` | opinfo | not counted: timeout: stopped after 300 s |\n" in text
+    )
     assert "relu" not in text
 
 
@@ -73,7 +77,7 @@ def test_programs_needs_breaks() -> None:
         command.main(["--programs", "2"], standalone_mode=False)
 
 
-@pytest.mark.parametrize("words", [["--compare-upstream"], ["--fail-on", "any"], ["--format", "html"]])
+@pytest.mark.parametrize("words", [["--compare-upstream"], ["--fail-on", "any"], ["--format", "csv"]])
 def test_options_that_do_not_go_with_breaks_are_refused(words: list[str]) -> None:
     with pytest.raises(UsageError, match="found --breaks with"):
         command.main(["--breaks", *words], standalone_mode=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -9,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.cli import recompiles as page
-from ddefuzz.cli.recompiles import command
-from ddefuzz.cli.recompiles_page import recompiles_markdown, recompiles_text, report_of
+from ddefuzz.cli.recompiles import command, report_of
 from ddefuzz.errors import InputError
+from ddefuzz.show.markdown import markdown
 from ddefuzz.sweep import recompile_run as run
 from ddefuzz.sweep.recompile_model import Described, Form, Recompilations, Recompiled, RecompileTask, Row, document
 from ddefuzz.sweep.recompile_reviewed import REVIEWED
+from ddefuzz.sweep.recompile_view import recompiles_text, recompiles_view
 
 SIZES = (5, 7, 9, 11)
 ASKED = RecompileTask("", SIZES, ("default",))
@@ -58,10 +60,10 @@ def test_the_pages_name_op_count_guard_and_frame() -> None:
     assert "   4 (2)  default       topk out=  Eq(s0, 7) at meta_topk (without out=: 2); one graph is right" in text
     assert "one graph is right for 5, 7, 9, 11" in text
     assert "not counted: eye: it has no sample" in text
-    markdown = recompiles_markdown(made)
-    assert "| `meta_topk` | torch | 2 | `Eq(s0, 7)` | max, topk |" in markdown
-    assert "| topk | 2 / **4** |" in markdown
-    assert "| it has no sample | 1 | eye |" in markdown
+    page = markdown(recompiles_view(made))
+    assert "| `meta_topk` | torch | 2 | `Eq(s0, 7)` | max, topk |" in page
+    assert "| topk | 2 / **4** |" in page
+    assert "| it has no sample | 1 | eye |" in page
 
 
 def test_every_format_of_reports_has_a_result_for_each_function() -> None:
@@ -74,11 +76,17 @@ def test_every_format_of_reports_has_a_result_for_each_function() -> None:
     assert all(name in result.output for name in ("html", "junit", "csv", "jsonl"))
 
 
+def page_of(done: Iterable[Recompiled]) -> str:
+    return markdown(recompiles_view(document("2.13.0", SIZES, done, interrupted=False)))
+
+
 def test_what_was_read_in_the_source_is_on_the_page() -> None:
     frame, said = next(iter(REVIEWED.items()))
     done = [Recompiled("lu", (row("lu", 4, frame),))]
-    assert f"- `{frame}` (1 op): {said}" in recompiles_markdown(document("2.13.0", SIZES, done, interrupted=False))
-    assert "None of them was read." in recompiles_markdown(document("2.13.0", SIZES, DONE, interrupted=False))
+    assert f"- `{frame}` (1 op): {said}" in markdown(
+        recompiles_view(document("2.13.0", SIZES, done, interrupted=False))
+    )
+    assert "None of them was read." in page_of(DONE)
 
 
 def test_globs_select_ops() -> None:
