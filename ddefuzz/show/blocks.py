@@ -134,7 +134,7 @@ class Commands(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """An image file beside the page. A terminal shows where it is."""
+    """An image file beside the page. A page of HTML, which loads nothing, links to it; a terminal shows its path."""
 
     text: str
     path: str
