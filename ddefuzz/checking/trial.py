@@ -104,7 +104,11 @@ def _filled_memory() -> Iterator[None]:
 
 
 def _captured(
-    subject: Subject, stage: Stage, make: Callable[[], Prepared], calls: Sequence[_Expectation], compared: list[Comparison]
+    subject: Subject,
+    stage: Stage,
+    make: Callable[[], Prepared],
+    calls: Sequence[_Expectation],
+    compared: list[Comparison],
 ) -> tuple[Observation, list[Comparison]]:
     """Capture in one stage and call what was captured on all inputs that the original takes."""
     after = compared

@@ -281,7 +281,7 @@ def one_command_each(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
     by_fault: dict[str, list[Cell]] = {}
     for cell in cells:
         by_fault.setdefault(cell.fault.name, []).append(cell)
-    chosen = []
+    chosen: list[Cell] = []
     for of_fault in by_fault.values():
         cheapest = [cell for cell in of_fault if not cell.command.has_workers]
         cheapest = cheapest or [cell for cell in of_fault if not cell.command.has_database]
