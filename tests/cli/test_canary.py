@@ -313,7 +313,7 @@ def free_of(document: dict[str, Any]) -> list[Field]:
     is_expected = is_shown(parts_of(msgspec.convert(document, Finding)))
     found = []
     for field in FINDING_FIELDS:
-        is_left = field[0] in left or field == ("signature", "kind")
+        is_left = field[0] in left or field[-1] == "kind"
         read = None if is_left else converted(hostile(document, field, "any text"))
         if read is not None and is_shown(parts_of(read)) == is_expected:
             found.append(field)
