@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 _NODE = re.compile(r'\s+(\w+)(?:: "([^"]*)")? = (.*?);?(?:  (?:\w+ = )+None)?$')
@@ -143,3 +144,17 @@ def _returned(text: str) -> Iterator[str]:
                 parts.append(part.partition("  # ")[0].strip().rstrip(","))
             said = f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
         yield said
+
+
+_ASSERTS = re.compile(r"\s*if not \(.+\):$")
+_RAISES = re.compile(r"\s*raise (?:RuntimeError|AssertionError)\(")
+
+
+def assertions_in_code(text: str) -> tuple[int, ...]:
+    """The lines that check a condition: `if not (u0 >= 0):` with a line that raises."""
+    lines = list(enumerate(text.splitlines(), 1))
+    return tuple(
+        number
+        for (number, line), (_, following) in pairwise(lines)
+        if _ASSERTS.match(line) and _RAISES.match(following)
+    )

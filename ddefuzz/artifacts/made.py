@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 
 from ddefuzz.artifacts.causes import failure_of
-from ddefuzz.artifacts.code import assertions_in_code
-from ddefuzz.artifacts.graph import GraphNode, assertions_in, count_of, nodes_of, symbols_in
+from ddefuzz.artifacts.graph import GraphNode, assertions_in, assertions_in_code, count_of, nodes_of, symbols_in
 from ddefuzz.artifacts.model import DIFFED, Link, Made, MakeTask, Part, PartKind, Symbol
-from ddefuzz.artifacts.trace import Entry, traced
 from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import Run, Subject
@@ -27,6 +26,47 @@ from ddefuzz.execute.stages import Capture, StageFunction, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.kernels import kernels_in
+
+
+class Entry(NamedTuple):
+    """An entry of the log: its name (`aot_forward_graph`; for an artifact, the artifact's), and its text."""
+
+    name: str
+    text: str
+
+
+class _Listener(logging.Handler):
+    """Keeps the entries that have a text."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        super().__init__(logging.NOTSET)
+        self.entries = entries
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one entry. torch passes its metadata and its text as attributes of the record."""
+        metadata: dict[str, Any] = getattr(record, "metadata", {})
+        text = getattr(record, "payload", None)
+        if metadata and isinstance(text, str):
+            name = next(iter(metadata))
+            said = metadata[name]
+            self.entries.append(Entry(said.get("name", name) if isinstance(said, dict) else name, text))
+
+
+@contextmanager
+def traced() -> Iterator[list[Entry]]:
+    """The entries that are written meanwhile."""
+    entries: list[Entry] = []
+    log: logging.Logger = torch_api.TRACE_LOG.get()
+    listener = _Listener(entries)
+    level = log.level
+    log.addHandler(listener)
+    log.setLevel(logging.DEBUG)
+    try:
+        yield entries
+    finally:
+        log.removeHandler(listener)
+        log.setLevel(level)
+
 
 GRAPHS = {
     "dynamo_output_graph": "dynamo graph",

@@ -46,8 +46,8 @@ from ddefuzz.show.blocks import (
     counted,
     table,
 )
+from ddefuzz.show.facts import verdicts_line
 from ddefuzz.show.html import html
-from ddefuzz.show.meanings import verdicts_line
 from ddefuzz.show.record import Report as Record
 from ddefuzz.show.record import Result, Rule
 from ddefuzz.show.terminal import terminal

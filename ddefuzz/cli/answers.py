@@ -18,7 +18,6 @@ from ddefuzz.answers.guard import GuardResult, Runners, SampleRequest, answer_gu
 from ddefuzz.cli.answers_page import Answered, answers_view, document
 from ddefuzz.cli.answers_stored import stored_document, stored_page, stored_view
 from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.layout import counted
 from ddefuzz.cli.options import db_option, jobs_option
 from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
@@ -33,6 +32,7 @@ from ddefuzz.internal import guarded
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify
 from ddefuzz.program.text import print_program
+from ddefuzz.show.blocks import counted
 
 STRICTEST: Stage = "aot"
 """The stage whose graph has the decompositions. An export has the ops themselves, so the op's kernel hides that a guard

@@ -15,8 +15,8 @@ from ddefuzz.answers.model import Row as AnswerRow
 from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Verdict
 from ddefuzz.cli.invocation import Invocation
-from ddefuzz.show.answers import TITLES, tally_cells
 from ddefuzz.show.blocks import Block, Code, Commands, Heading, Items, Paragraph, Row, Table, counted, table
+from ddefuzz.show.facts import TITLES, tally_cells
 
 SCHEMA = "ddefuzz.answers/1"
 

@@ -13,7 +13,6 @@ import msgspec
 from ddefuzz import __version__
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, statuses
 from ddefuzz.campaign.summary import Summary
-from ddefuzz.cli.layout import counted
 from ddefuzz.cli.output import Writer
 from ddefuzz.escape import shell_words
 from ddefuzz.findings.model import Finding, as_document
@@ -22,6 +21,7 @@ from ddefuzz.findings.url import without_passwords
 from ddefuzz.internal import InternalError, noted
 from ddefuzz.oracles.table import kinds, oracle_of
 from ddefuzz.repro.run import ScriptResult
+from ddefuzz.show.blocks import counted
 from ddefuzz.show.record import Outcome, Report, Result, Rule
 from ddefuzz.show.table import FORMATS
 

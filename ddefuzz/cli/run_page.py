@@ -10,7 +10,7 @@ from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.program.sizes import CALL_SIZES
 from ddefuzz.show.blocks import Block, Commands, Inline, Items, Row, Span, counted, table
-from ddefuzz.show.meanings import VERDICTS, verdicts_line
+from ddefuzz.show.facts import VERDICTS, verdicts_line
 
 NUMBERS = ("cases", "steps", "conf")
 """The columns of numbers: cases that showed the finding, size of its smallest program, confirmations."""

@@ -1,10 +1,11 @@
-"""The facts of a finding: names and values for people."""
+"""The facts of a finding for people: names and values, the rows of its experiment, the meaning of verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 
-from ddefuzz.answers.model import ControlOutcome
+from ddefuzz.answers.model import ControlOutcome, Tally
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
 from ddefuzz.execute.calls import Ended
@@ -12,7 +13,27 @@ from ddefuzz.findings.ids import id_of, sequence_of
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import oracle_of
-from ddefuzz.show.meanings import VERDICTS
+from ddefuzz.oracles.verdict import Verdict
+
+VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(
+    {
+        "ok": "captured, as with size-oblivious semantics",
+        "rescued": "captured, where size-oblivious semantics cannot decide a guard",
+        "fails": "not captured",
+        "changed": "captured as another graph than with size-oblivious semantics",
+        "regressed": "not captured, but captured with size-oblivious semantics",
+        "diverged": "the captured program computes other values than eager",
+        "not-judged": "no verdict: a run was not judged",
+    }
+)
+"""The verdicts: what happens with explicit unbacked semantics, compared with size-oblivious semantics."""
+
+
+def verdicts_line(shown: Iterable[str | None]) -> str:
+    """The meaning of the verdicts on a page, except `ok`."""
+    said = set(shown) - {"ok"}
+    return "; ".join(f"{name}: {meaning}" for name, meaning in VERDICTS.items() if name in said)
+
 
 RAN: dict[ControlOutcome, str] = {
     "passes": "passes",
@@ -122,3 +143,14 @@ def _confirmed(finding: Finding) -> str:
         return "not yet: `ddefuzz minimize` runs its smallest program in new processes"
     k, n = finding.confirmed.k, finding.confirmed.n
     return f"{k} of {n} runs of the smallest program in new processes show the failure, in {finding.stage}"
+
+
+TITLES = ("answer", "captured", "agrees", "refuses", "differs", "accepts")
+
+
+def tally_cells(tally: Tally) -> tuple[str, ...]:
+    """The cells of one row, under `TITLES`."""
+    sizes = (tally.agrees, tally.refuses, tally.differs, tally.accepts)
+    captured = f"{tally.captures} of {tally.programs}" if tally.programs else "no"
+    answer = f"{tally.answer}{f' for {tally.clause}' if tally.clause else ''}"
+    return answer, captured, *(" ".join(names) for names in sizes)

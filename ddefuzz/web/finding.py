@@ -10,9 +10,7 @@ from ddefuzz.classify.cause import PROOFS
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, FindingSummary, as_document
-from ddefuzz.show.answers import TITLES, tally_cells
-from ddefuzz.show.facts import facts_of
-from ddefuzz.show.meanings import VERDICTS
+from ddefuzz.show.facts import TITLES, VERDICTS, facts_of, tally_cells
 from ddefuzz.show.source import Lines, similar, site_lines, snippet_of
 from ddefuzz.show.stack import StackLines, stack_to_site
 from ddefuzz.web.forms import FormOf, forms_of

@@ -17,7 +17,7 @@ from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import FindingSummary, Priority
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
-from ddefuzz.show.meanings import VERDICTS
+from ddefuzz.show.facts import VERDICTS
 from ddefuzz.web.rows import Asked, Line, Unreadable, among
 
 OracleName = Annotated[str, *among(*NAMES)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ddefuzz.artifacts.code import assertions_in_code
-from ddefuzz.artifacts.graph import assertions_in, count_of, nodes_of, normalized, symbols_in
+from ddefuzz.artifacts.graph import assertions_in, assertions_in_code, count_of, nodes_of, normalized, symbols_in
 from ddefuzz.oracles.kernels import kernels_in
 
 FORWARD = """\
