@@ -283,7 +283,7 @@ def _text(text: str) -> str:
     return text.replace("\r\n", "\n").strip()
 
 
-ISSUE = Value("url", "URL", _url, hint="of the issue")
+ISSUE = Value("url", "issue", _url, hint="its URL")
 FINDING = Value("of", "id", metavar="OF")
 """The beginning of the id of another finding. `Database.apply` replaces it by the id."""
 
@@ -359,30 +359,54 @@ DECISIONS: tuple[Decision, ...] = (
     ),
     _state("by-design", "b"),
     _state("wont-fix", "w"),
-    Decision(
-        "dup",
-        "command",
-        "Mark finding ID as a duplicate of finding OF.",
-        dup,
-        said=lambda _before, after: f"a duplicate of {after.duplicate_of}",
-        value=FINDING,
-        key="d",
-        title="duplicate of another finding",
-        button="Mark as duplicate",
-        fits=lambda finding: finding.duplicate_of is None,
-    ),
     _state("invalid", "i"),
     _state("flaky", "k"),
+    _field(
+        "known_in",
+        Value(
+            "known_in",
+            "decision for",
+            _version,
+            option="--known-in",
+            metavar="VERSION",
+            help="A version of torch for which the decision holds. Can be repeated. Default: all versions.",
+            hint="2.13.0 (empty: all versions)",
+            many=True,
+        ),
+        form="state",
+    ),
+    _field(
+        "expires",
+        Value(
+            "expires",
+            "decision until",
+            _date,
+            option="--expires",
+            metavar="DATE",
+            help="The last day on which the decision holds, such as 2027-01-31. A campaign then counts the finding as "
+            "new. Empty for no end.",
+            input="date",
+        ),
+        form="state",
+    ),
     Decision(
-        "note",
+        "undup",
         "command",
-        "Add a note to a finding.",
-        note,
-        said=lambda before, after: "noted: " + " ".join(one.text for one in after.notes if one not in before.notes),
-        value=Value("text", "note", _text, input="lines"),
-        key="n",
-        title="add a note",
-        button="Add note",
+        "Undo `findings dup`.",
+        lambda finding, _typed, by: undup(finding, by),
+        said=lambda _before, after: f"no duplicate any more; again {after.state}",
+        button="Not a duplicate",
+        fits=lambda finding: finding.duplicate_of is not None,
+    ),
+    Decision(
+        "undo",
+        "command",
+        "Reverse the latest decision on a finding. Repeat it to reverse the one before.\n\n"
+        "The history keeps the decision and its reversal. Notes are not reversed.",
+        lambda finding, _typed, by: undo(finding, by),
+        said=_undone,
+        button="Undo the latest decision",
+        fits=can_undo,
         has_reason=False,
     ),
     _field(
@@ -422,33 +446,17 @@ DECISIONS: tuple[Decision, ...] = (
         "given_title",
         Value("title", "title", option="--title", help="Replace the title.", hint="made from op, site and condition"),
     ),
-    _field(
-        "known_in",
-        Value(
-            "known_in",
-            "decision for",
-            _version,
-            option="--known-in",
-            metavar="VERSION",
-            help="A version of torch for which the decision holds. Can be repeated. Default: all versions.",
-            hint="2.13.0 (empty: all versions)",
-            many=True,
-        ),
-        form="state",
-    ),
-    _field(
-        "expires",
-        Value(
-            "expires",
-            "decision until",
-            _date,
-            option="--expires",
-            metavar="DATE",
-            help="The last day on which the decision holds, such as 2027-01-31. A campaign then counts the finding as "
-            "new. Empty for no end.",
-            input="date",
-        ),
-        form="state",
+    Decision(
+        "note",
+        "command",
+        "Add a note to a finding.",
+        note,
+        said=lambda before, after: "noted: " + " ".join(one.text for one in after.notes if one not in before.notes),
+        value=Value("text", "note", _text, input="lines"),
+        key="n",
+        title="add a note",
+        button="Add note",
+        has_reason=False,
     ),
     Decision(
         "link",
@@ -461,24 +469,16 @@ DECISIONS: tuple[Decision, ...] = (
         button="Add link",
     ),
     Decision(
-        "undup",
+        "dup",
         "command",
-        "Undo `findings dup`.",
-        lambda finding, _typed, by: undup(finding, by),
-        said=lambda _before, after: f"no duplicate any more; again {after.state}",
-        button="Not a duplicate",
-        fits=lambda finding: finding.duplicate_of is not None,
-    ),
-    Decision(
-        "undo",
-        "command",
-        "Reverse the latest decision on a finding. Repeat it to reverse the one before.\n\n"
-        "The history keeps the decision and its reversal. Notes are not reversed.",
-        lambda finding, _typed, by: undo(finding, by),
-        said=_undone,
-        button="Undo the latest decision",
-        fits=can_undo,
-        has_reason=False,
+        "Mark finding ID as a duplicate of finding OF.",
+        dup,
+        said=lambda _before, after: f"a duplicate of {after.duplicate_of}",
+        value=FINDING,
+        key="d",
+        title="duplicate of another finding",
+        button="Mark as duplicate",
+        fits=lambda finding: finding.duplicate_of is None,
     ),
 )
 """All decisions. Forms, keys and help pages have them in this order."""

@@ -130,7 +130,7 @@ ACTIONS: dict[str, Action] = actions_of(DECISIONS)
 def forms_of(finding: Finding, actions: dict[str, Action] = ACTIONS) -> tuple[FormOf, ...]:
     """The forms of a finding, with its present values. Those that do not fit are left out, except `undo`."""
     forms = (_form_of(name, action.rows, finding) for name, action in actions.items())
-    return tuple(form for form in forms if form.possible or not form.fields)
+    return tuple(form for form in forms if form.possible or form.name == "undo")
 
 
 def _form_of(name: str, rows: Sequence[Decision], finding: Finding) -> FormOf:

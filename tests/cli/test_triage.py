@@ -58,7 +58,7 @@ def test_a_key_decides_and_shows_the_next(url: str) -> None:
 
 def test_reported_needs_the_url_of_the_issue(url: str) -> None:
     ended = triage(url, "r\nr https://github.com/pytorch/pytorch/issues/1\nq\n")
-    assert "URL: found '', expected one that starts with https://" in ended.stderr
+    assert "issue: found '', expected one that starts with https://" in ended.stderr
     with Database.open(url) as database:
         one = database.get(FIRST)
     assert (one.state, one.links) == ("reported", ("https://github.com/pytorch/pytorch/issues/1",))
