@@ -163,7 +163,7 @@ def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
             return
         if found is None and inspect(connection).get_table_names():
             raise DatabaseError(
-                f"findings database {url}: found tables without a schema version, expected a database of ddefuzz"
+                f"findings database {url}: found tables without one schema version, expected a database of ddefuzz"
             )
         if found is not None and found > SCHEMA_REVISION:
             raise DatabaseError(

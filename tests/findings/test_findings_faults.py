@@ -141,7 +141,7 @@ def test_a_database_of_something_else(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE mails (id INTEGER)")
     connection.close()
-    with pytest.raises(DatabaseError, match="found tables without a schema version"):
+    with pytest.raises(DatabaseError, match="found tables without one schema version"):
         Database.open(url(path))
     assert path.exists()
 
