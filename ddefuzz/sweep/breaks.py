@@ -14,7 +14,7 @@ from ddefuzz.escape import shell_words
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
-from ddefuzz.show.blocks import Block, Heading, Items, codes, counted, prose, table
+from ddefuzz.show.blocks import Block, Heading, Items, Row, codes, counted, prose, table
 from ddefuzz.sweep.launch import OPS_PER_WORKER, START_SECONDS
 from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, Op, Workers, selected
 from ddefuzz.sweep.tasks import DescribeTask, Source, Versions, describe
@@ -198,18 +198,21 @@ def breaks_view(census: BreakCensus) -> Iterator[Block]:
     titles = ("site", "anchor", "kind", "cause", "ops", "which")
     yield table(titles, sites, right=("ops",), code=("site", "anchor"), folding=("anchor", "which"))
     yield Heading("Ops that break")
-    broken = (
-        (
-            row.op,
-            row.source,
-            f"{row.broken} of {row.programs}",
-            str(row.breaks),
-            ", ".join(dict.fromkeys(site.cause.cause for site in row.sites)),
-            codes(site.cause.site for site in row.sites),
+    broken = [
+        Row(
+            (
+                row.op,
+                row.source,
+                f"{row.broken} of {row.programs}",
+                str(row.breaks),
+                ", ".join(dict.fromkeys(site.cause.cause for site in row.sites)),
+                codes(site.cause.site for site in row.sites),
+            ),
+            "\n".join(f"{site.cause.kind} in {site.cause.site}: {site.cause.evidence}" for site in row.sites),
         )
         for row in census.rows
         if row.sites
-    )
+    ]
     titles = ("op", "source", "programs that break", "breaks", "causes", "sites")
     yield table(titles, broken, right=("breaks",), code=("op",), folding=("causes", "sites"))
     yield Heading("Ops that end in an error although the graph may break")

@@ -62,7 +62,7 @@ def test_the_document_says_how_it_was_made_and_lists_sites_ops_and_errors() -> N
     assert "`ddefuzz sweep --breaks --ops 'r*' --programs 4 --output markdown=FILE`" in text
     assert "| `aten::equal` |  | data-dependent-output | python-value | 2 | `roll`, `equal` |" in text
     assert (
-        "| `roll` | opinfo | 4 of 4 | 5 | avoidable, python-value | `torch/_refs/__init__.py:roll`, `aten::equal` |"
+        "| `roll` | opinfo | 4 of 4 | 5 | avoidable, python-value | `torch/_refs/__init__.py:roll`, `aten::equal`<br>"
         in text
     )
     assert (
