@@ -68,8 +68,85 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
 
 
 def is_there(path: Path) -> bool:
-    """Whether something has this path, also a symbolic link that leads nowhere or to itself, which reading refuses."""
-    return os.path.lexists(path)
+    """Whether something has this path, also a symbolic link that leads nowhere or to itself, which reading refuses.
+
+    Raises `InputError` where that cannot be told, as `is_file` and `is_folder` do: below a folder that may not be
+    searched, for a name that is too long.
+    """
+    return _found(path, follow=False) is not None
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path leads to a regular file. Raises `InputError` as `is_there` does, and for a loop of links."""
+    mode = _found(path, follow=True)
+    return mode is not None and stat.S_ISREG(mode)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path leads to a folder. Raises `InputError` as `is_file` does."""
+    mode = _found(path, follow=True)
+    return mode is not None and stat.S_ISDIR(mode)
+
+
+def leads_to_file(path: Path) -> bool:
+    """Whether a name in a record or a frame is the path of a file. It may be any text, so this raises nothing."""
+    with suppress(InputError):
+        return is_file(path)
+    return False
+
+
+def files_below(path: Path, pattern: str) -> list[Path]:
+    """What matches the pattern at any depth below a folder, without folders, sorted; else the path itself.
+
+    A link that leads nowhere is among them, so that its reader says so. Raises `InputError` as `is_folder` does.
+    """
+    if not is_folder(path):
+        return [path]
+    found = []
+    for place in path.rglob(pattern):
+        with suppress(InputError):
+            if is_folder(place):
+                continue
+        found.append(place)
+    return sorted(found)
+
+
+def real_path(path: str | Path) -> Path:
+    """The absolute path without symbolic links. A loop of links, and what is no path at all, are left in it."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:  # a null character
+        return Path.cwd() / path
+
+
+def entries(folder: Path) -> list[Path]:
+    """What is in a folder, sorted. Raises `InputError`."""
+    try:
+        return sorted(folder.iterdir())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: cannot be read: {_said(error)}, expected a folder") from error
+
+
+def _found(path: Path, *, follow: bool) -> int | None:
+    try:
+        return _mode(path, follow=follow)
+    except (OSError, ValueError) as error:
+        if not follow and isinstance(error, OSError) and error.errno == errno.ELOOP:
+            return None  # nothing is below a loop
+        raise InputError(
+            f"{_short(path)}: cannot be read: {_said(error)}, expected a path that can be looked up"
+        ) from error
+
+
+def _said(error: OSError | ValueError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _short(path: Path) -> str:
+    """A path for a message. Of one that is longer than any may be, the start is enough."""
+    text = str(path)
+    shown = text if len(text) < 1_000 else f"{text[:200]}…"
+    return repr(shown) if "\0" in text else shown
 
 
 def read_start(path: Path, size: int) -> bytes:

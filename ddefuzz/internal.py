@@ -23,7 +23,7 @@ import msgspec
 
 from ddefuzz import __version__
 from ddefuzz.errors import EXIT_INTERNAL, DdefuzzError, InputError, unsupported_by
-from ddefuzz.files import write_atomically
+from ddefuzz.files import is_folder, write_atomically
 
 FOLDER: Final = "_DDEFUZZ_REPORTS"
 """The environment variable by which workers know the folder of reports: their folder of temporary files is removed."""
@@ -196,7 +196,7 @@ def written(error: BaseException, where: str = "") -> str:
     text = f"ddefuzz {__version__}: {' '.join(sys.argv)}\n{where}\n{''.join(trace.format())}"
     for hide in (without_url_passwords, *hiding):
         text = hide(text)
-    if PLACE and not Path(DRAFTS).is_dir():
+    if PLACE and not is_folder(Path(DRAFTS)):
         return ""  # it was removed, and stays so: the command says it
     try:
         path = Path(folder()) / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import select
@@ -12,11 +13,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
+import ddefuzz
 from ddefuzz.errors import InputError
 from ddefuzz.files import (
     MAX_BYTES,
@@ -25,13 +27,22 @@ from ddefuzz.files import (
     append,
     check_folder,
     check_writable,
+    entries,
+    files_below,
+    is_file,
+    is_folder,
+    is_there,
+    leads_to_file,
     read_bytes,
     read_start,
     read_text,
     read_toml,
+    real_path,
     write_atomically,
     write_files,
 )
+
+PACKAGE = Path(ddefuzz.__file__).parent
 
 
 def test_a_regular_file_is_read_whole_and_a_larger_one_refused(tmp_path: Path) -> None:
@@ -497,3 +508,61 @@ def test_a_number_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
     path.write_text(f"a = [{{b = 0x{'f' * 5_000}}}]\n")
     with pytest.raises(InputError, match="an integer of 20000 bits"):
         read_toml(path)
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """No permission of root, which may search every folder."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_path_that_cannot_be_looked_up_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked").chmod(0)
+    said = {
+        "locked/file": "Permission denied",
+        "a" * 300: "File name too long",
+        "a" * 5000: "File name too long",
+        "null\0character": "embedded null byte",
+    }
+    for question in (is_there, is_file, is_folder):
+        for name, reason in said.items():
+            with (
+                unprivileged() if "locked" in name else nullcontext(),
+                pytest.raises(InputError, match=f"cannot be read: {reason}, expected a path") as raised,
+            ):
+                question(tmp_path / name)
+            assert "\n" not in str(raised.value)
+            assert len(str(raised.value)) < 1_200
+    with unprivileged():
+        with pytest.raises(InputError, match="locked: cannot be read: Permission denied, expected a folder"):
+            entries(tmp_path / "locked")
+        assert not any(leads_to_file(tmp_path / name) for name in (*said, "loop", "nothing", "."))
+    for question in (is_file, is_folder):
+        with pytest.raises(InputError, match="Too many levels of symbolic links"):
+            question(tmp_path / "loop")
+    assert is_there(tmp_path / "loop")
+    assert not is_there(tmp_path / "loop" / "file")
+    assert real_path(tmp_path / "loop") == tmp_path / "loop"
+    assert files_below(tmp_path, "l*") == [tmp_path / "loop"]
+    (tmp_path / "locked").chmod(0o700)
+
+
+def test_paths_are_looked_up_here_alone() -> None:
+    """Those of `Path` raise for what cannot be looked up, in Python 3.11."""
+    asked = {
+        f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != PACKAGE / "files.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in ("is_file", "is_dir", "exists"))
+        or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".resolve") and not node.args)
+    }
+    assert not asked

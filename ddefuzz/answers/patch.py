@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddefuzz.files import unified_diff
+from ddefuzz.files import leads_to_file, unified_diff
 
 
 @cache
@@ -28,7 +28,7 @@ def source_of(file: str) -> Source | None:
     if found is None or found.origin is None or not file.startswith("torch/") or ".." in file:
         return None
     path = Path(found.origin).parents[1] / file
-    return Source(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return Source(path.read_text(encoding="utf-8")) if leads_to_file(path) else None
 
 
 SHAPES = "torch.fx.experimental.symbolic_shapes"

@@ -21,6 +21,7 @@ from ddefuzz.campaign.replay import (
 from ddefuzz.coverage.reach import reached
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import ProgramSubject, Stage
+from ddefuzz.files import is_there
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.program import judge_run
 from ddefuzz.program.text import Case, digest, print_program, read_program
@@ -65,7 +66,7 @@ def case_files(paths: Iterable[Path]) -> tuple[CaseFile, ...]:
     for path in paths:
         for file in python_files(path):
             text = read_program(file)
-            if text is None or (file.parent / "finding.toml").exists():
+            if text is None or is_there(file.parent / "finding.toml"):
                 continue
             case = catalogue.parse(text, str(file))
             expect = tuple(parse_expectation(line, str(file)) for line in case.expect)

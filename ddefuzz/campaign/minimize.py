@@ -30,6 +30,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, CallableSubject, ProgramSubject, Run, Runner, Stage
 from ddefuzz.execute.worker import late
+from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation, Finding
 from ddefuzz.internal import guarded
@@ -265,7 +266,7 @@ def start_of_file(path: Path, stage: Stage | None, pool: Pool, timeout: float, m
 def model_named(target: str) -> CallableSubject | None:
     """The user's model, if the target is FILE:NAME or package.module:NAME."""
     file, colon, name = target.rpartition(":")
-    return CallableSubject(file, name=name) if colon and name and not Path(target).is_file() else None
+    return CallableSubject(file, name=name) if colon and name and not is_file(Path(target)) else None
 
 
 def record(subject: CallableSubject) -> str:

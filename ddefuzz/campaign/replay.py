@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain, filterfalse
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, get_args
 
@@ -30,7 +30,7 @@ from ddefuzz.execute.protocol import (
     Subject,
     subject_of,
 )
-from ddefuzz.files import is_there, read_bytes, read_toml
+from ddefuzz.files import files_below, is_folder, is_there, read_bytes, read_toml, real_path
 from ddefuzz.findings.lifecycle import ROWS, recurs
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
@@ -138,11 +138,11 @@ def parse_expectation(text: str, where: str) -> Expectation:
     )
 
 
-def python_files(path: Path) -> Iterator[Path]:
+def python_files(path: Path) -> list[Path]:
     """The file, or those below the folder. Raises `InputError` if it is not there."""
     if not is_there(path):
         raise InputError(f"{path}: found no such file or folder, expected a case file or a folder with case files")
-    return filterfalse(Path.is_dir, sorted(path.rglob("*.py")) if path.is_dir() else [path])
+    return files_below(path, "*.py")
 
 
 def kept_cases(paths: Iterable[Path], *, trust: bool = False) -> tuple[KeptCase, ...]:
@@ -176,7 +176,7 @@ def user_function(case: KeptCase) -> str:
 
 def trusted_lists(path: Path) -> list[Path]:
     """The lists of trusted modules below a path."""
-    return sorted(filterfalse(Path.is_dir, path.rglob(TRUSTED))) if path.is_dir() else []
+    return files_below(path, TRUSTED) if is_folder(path) else []
 
 
 def trusted_modules(paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -275,7 +275,7 @@ def _read_trusted(listed: Path) -> Iterator[tuple[Path, Path]]:
         if "\0" in module.path:
             raise InputError(f"{listed}: found the module {module.path!r}, expected a path")
         path, expected = listed.parent / module.path, listed.parent / module.expected
-        if not path.resolve().is_relative_to(listed.parent.resolve()):
+        if not real_path(path).is_relative_to(real_path(listed.parent)):
             raise InputError(f"{listed}: found the module {module.path!r}, expected one below the folder of the list")
         yield path, expected
 

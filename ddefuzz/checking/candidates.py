@@ -27,7 +27,7 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.errors import InputError
-from ddefuzz.files import read_text
+from ddefuzz.files import leads_to_file, read_text
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Raised, SymbolOrigin
 
 _SOURCE = re.compile(r"dim (?P<dim>\d+) of (?P<leaf>.+?)(, dim \d+ of .+)?")
@@ -237,7 +237,7 @@ def _after(known: NamedSizes, line: int, question: str) -> Place | None:
 def _python(path: str) -> str | None:
     """The text of a file, else of the cell of a notebook that has this name. None if it is not Python."""
     try:
-        text = read_text(Path(path)) if path.endswith(".py") and Path(path).is_file() else ""
+        text = read_text(Path(path)) if path.endswith(".py") and leads_to_file(Path(path)) else ""
         text = text or "".join(linecache.getlines(path))
         ast.parse(text)
     except (InputError, SyntaxError, ValueError):

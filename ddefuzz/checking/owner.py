@@ -10,13 +10,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz.files import leads_to_file, real_path
 from ddefuzz.instrument.events import PROGRAM_FILE, TYPED_FILES
 
 OwnerKind: TypeAlias = Literal["yours", "package", "PyTorch", "Python"]
 
 _PATHS = sysconfig.get_paths()
 _INSTALLED = tuple(
-    folder for name in ("purelib", "platlib") for folder in (Path(_PATHS[name]), Path(_PATHS[name]).resolve())
+    folder for name in ("purelib", "platlib") for folder in (Path(_PATHS[name]), real_path(_PATHS[name]))
 )
 _STDLIB = Path(_PATHS["stdlib"])
 
@@ -41,13 +42,13 @@ def owner_of(file: str) -> Owner:
     """The owner of a file as frames name it: torch and installed packages relative to the folder that holds them."""
     if file == PROGRAM_FILE or file.startswith(TYPED_FILES):
         return YOURS
-    is_here = (Path.cwd() / file).is_file()
+    is_here = leads_to_file(Path.cwd() / file)
     if file.startswith(("torch/", "<")) and not is_here:
         return torch_itself()
     top = package_of(file)
     if top:
         return package(top)
-    return Owner("Python") if not Path(file).is_absolute() and not is_here and (_STDLIB / file).is_file() else YOURS
+    return Owner("Python") if not Path(file).is_absolute() and not is_here and leads_to_file(_STDLIB / file) else YOURS
 
 
 def package_of(file: str) -> str:
@@ -70,9 +71,9 @@ def full_path(file: str) -> str:
     path = Path(file)
     if file.startswith("<"):
         return file
-    if not path.is_absolute() and not path.is_file():
-        path = next((folder / path for folder in _INSTALLED if (folder / path).is_file()), path)
-    return str(path.resolve())
+    if not path.is_absolute() and not leads_to_file(path):
+        path = next((folder / path for folder in _INSTALLED if leads_to_file(folder / path)), path)
+    return str(real_path(path))
 
 
 def shown(file: str) -> str:

@@ -28,6 +28,7 @@ from ddefuzz.classify.signature import USER_CODE
 from ddefuzz.escape import one_line, shell_word
 from ddefuzz.execute.calls import Call
 from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, Observation, Outcome, Stage
+from ddefuzz.files import leads_to_file
 from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.oracles.table import kinds, row_of
@@ -205,7 +206,7 @@ def _case_view(report: Report, case: str) -> Iterator[Block]:
         for number, change in enumerate(changes, 1):
             yield from change_view(number, change, problems)
         facts = list(advice_facts(advice, changes, problems))
-        is_named = ":" in report.target or Path(report.target).is_file()
+        is_named = ":" in report.target or leads_to_file(Path(report.target))
         if is_named and not changes and any(problem.owner.kind == "PyTorch" for problem in problems):
             command = f"ddefuzz minimize {shell_word(report.target)}"
             facts.append(("report", f"`{command}` makes a small program of PyTorch's part"))
@@ -495,4 +496,4 @@ def _problem_record(one: Problem, report: Report) -> Result:
 def _below_here(file: str) -> str:
     """The path relative to the current folder, empty if it is elsewhere: reports name no folders of a machine."""
     path, here = Path(file).absolute(), Path.cwd()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) and path.is_file() else ""
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) and leads_to_file(path) else ""

@@ -31,6 +31,7 @@ from ddefuzz.execute.protocol import (
     Subject,
 )
 from ddefuzz.execute.worker import late
+from ddefuzz.files import is_file, is_there
 from ddefuzz.instrument.events import Answer, Answered
 from ddefuzz.internal import guarded
 from ddefuzz.ops import catalogue
@@ -130,10 +131,10 @@ def of_case(case: str, refused: Refused) -> Iterator[None]:
 
 def targets_of(executor: Executor, target: str, case: str | None, unbacked: str) -> list[Target]:
     """The targets that TARGET names. User code is imported only in a worker."""
-    file, _, name = target.rpartition(":") if ":" in target and not Path(target).exists() else (target, "", "")
+    file, _, name = target.rpartition(":") if ":" in target and not is_there(Path(target)) else (target, "", "")
     path = Path(file)
-    is_module = not path.is_file() and path.suffix not in (".py", SAVED) and all(map(str.isidentifier, file.split(".")))
-    if not path.is_file() and not (is_module and name):
+    is_module = not is_file(path) and path.suffix not in (".py", SAVED) and all(map(str.isidentifier, file.split(".")))
+    if not is_file(path) and not (is_module and name):
         raise InputError(
             f"{file}: found no such file, expected a program, FILE:NAME, package.module:NAME, "
             f"a saved program ({SAVED}) or a file with a list CASES"

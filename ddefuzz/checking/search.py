@@ -7,7 +7,6 @@ import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple
 
 from ddefuzz.checking.candidates import Proposal, Sources, proposed, with_checks
@@ -33,6 +32,7 @@ from ddefuzz.checking.patch import hunks, in_use, places, replacement, unified, 
 from ddefuzz.checking.rewrites import PROBE, VALUE, probe_of, with_value
 from ddefuzz.classify.classify import Classified
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
+from ddefuzz.files import real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.oracles.capture import classify, judge
 
@@ -332,7 +332,7 @@ class Search:
         subject = self.subject
         if not isinstance(subject, CallableSubject) or subject.name is None:
             return None
-        path = str(Path(subject.path).resolve())
+        path = str(real_path(subject.path))
         before, source = attempt.sources.original(path), attempt.sources.text(path)
         after = in_use(source, subject.name, text) if source is not None else None
         return ChangedFile(path, before, after) if before is not None and after is not None else None

@@ -22,7 +22,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import EXPLICIT, CallableSubject, Stage, Subject
 from ddefuzz.execute.worker import late
-from ddefuzz.files import append, read_text
+from ddefuzz.files import append, is_file, read_text
 from ddefuzz.internal import guarded, noted
 from ddefuzz.oracles.capture import KINDS
 from ddefuzz.refusals import refuse, refused
@@ -135,7 +135,7 @@ def study(folder: Path, groups: tuple[str, ...], settings: Settings, stored: Pat
     Each row is added to the file `stored`, and models that have a row there are not studied again. Raises InputError if
     there is no model, or none can be made.
     """
-    rows = read_rows(stored) if stored is not None and stored.exists() else []
+    rows = read_rows(stored) if stored is not None and is_file(stored) else []
     done = {(row.group, row.name, row.settings) for row in rows}
     is_done = False
     with Pool(1) as pool:

@@ -36,7 +36,7 @@ import msgspec
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site, SiteLanguage
 from ddefuzz.errors import InputError
-from ddefuzz.files import is_there, read_toml
+from ddefuzz.files import is_there, read_toml, real_path
 
 PLACE: Final = Path("findings") / "rules.toml"
 
@@ -163,7 +163,7 @@ def use_rules_of_this_folder() -> None:
     os.environ.pop(VARIABLE, None)
     if is_there(PLACE):
         read_rules(PLACE)
-        os.environ[VARIABLE] = str(PLACE.resolve())
+        os.environ[VARIABLE] = str(real_path(PLACE))
     _rules_in.cache_clear()
 
 

@@ -24,6 +24,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage
+from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.reclassify import with_cause
@@ -147,7 +148,7 @@ def command(
 
 
 def _needs_database(names: tuple[str, ...]) -> bool:
-    return not names or any(not Path(name).is_file() for name in names)
+    return not names or any(not is_file(Path(name)) for name in names)
 
 
 def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> GuardResult | None:
@@ -182,13 +183,13 @@ def _targets(
 ) -> tuple[Target, ...]:
     """What to answer for. With `answered`, of all findings those without a result of that torch."""
     found = []
-    for path in (Path(name) for name in names if Path(name).is_file()):
+    for path in (Path(name) for name in names if is_file(Path(name))):
         program = print_program(catalogue.read(path).program)
         found.append(Target(str(path), (Asked(str(path), ProgramSubject(program)),), (stage or "export",)))
     if database is not None:
         known = database.findings()
         kept = [*_programs(known), *_examples(database)]
-        findings = [resolve(database, name) for name in names if not Path(name).is_file()] or [
+        findings = [resolve(database, name) for name in names if not is_file(Path(name))] or [
             one
             for one in known
             if one.kind == "dde"

@@ -39,7 +39,7 @@ from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.scratch import scratch_folder
-from ddefuzz.files import check_folder
+from ddefuzz.files import check_folder, is_file
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding
@@ -181,9 +181,9 @@ def command(
 def _of_finding(target: str, db: DatabaseUrl) -> Finding | None:
     """The finding, None for a file. Raises InputError if there is neither."""
     place = Path(target)
-    if (place / FINDING).is_file():
+    if is_file(place / FINDING):
         return read_finding(place)
-    if place.is_file() or ":" in target:
+    if is_file(place) or ":" in target:
         return None
     if place.suffix or len(place.parts) > 1:
         raise InputError(f"{target}: found no such file, expected a program, FILE:NAME, or the id of a finding")

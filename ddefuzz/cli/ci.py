@@ -21,7 +21,7 @@ from ddefuzz.cli.interpreters import pythons_option
 from ddefuzz.cli.options import db_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK
 from ddefuzz.escape import shell_words
-from ddefuzz.files import check_folder, write_atomically
+from ddefuzz.files import check_folder, is_file, is_there, write_atomically
 from ddefuzz.findings.url import DatabaseUrl
 
 REPORTS: Final = Path("ddefuzz-report")
@@ -120,7 +120,7 @@ def versions(pythons: tuple[str, ...], db: DatabaseUrl) -> None:
     They are those of corpora/, findings/ and the database, which keeps the results. Exit code 1: one fails that passes
     in an older version.
     """
-    paths = [name for name in CASES if Path(name).exists()]
+    paths = [name for name in CASES if is_there(Path(name))]
     options = [word for python in (sys.executable, *pythons) for word in ("--python", python)]
     whole = {"DDEFUZZ_DB": db.for_sqlalchemy().render_as_string(hide_password=False)}  # others can read the words
     _run([Step("versions", ("matrix", *paths, "--db", str(db), *options), REPLAY_SECONDS, environment=whole)])
@@ -220,10 +220,10 @@ def _terminated() -> Iterator[threading.Event]:
 def _to_github(name: str) -> None:
     """Print the annotations, and add the Markdown to the step's summary."""
     annotations, markdown = REPORTS / f"{name}.annotations", REPORTS / f"{name}.md"
-    if annotations.exists():
+    if is_there(annotations):
         click.echo(annotations.read_text(encoding="utf-8"), nl=False)
         annotations.unlink()
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary and markdown.exists():
-        before = Path(summary).read_text(encoding="utf-8") if Path(summary).exists() else ""
+    if summary and is_there(markdown):
+        before = Path(summary).read_text(encoding="utf-8") if is_file(Path(summary)) else ""
         write_atomically(Path(summary), before + markdown.read_text(encoding="utf-8"))

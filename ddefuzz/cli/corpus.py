@@ -17,7 +17,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Stage
-from ddefuzz.files import check_writable, is_there, write_atomically
+from ddefuzz.files import check_writable, is_folder, is_there, write_atomically
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.ids import named
 from ddefuzz.findings.model import Finding
@@ -195,7 +195,7 @@ def _taken(place: Path, of: str, there: dict[str, Path]) -> Path:
     """The place, which is added to the files that are there. Raises `InputError` if it or its program is among them."""
     if of in there:
         raise InputError(f"{there[of]}: found the same program there, expected one that the corpus does not have")
-    if place.exists() or place in there.values():
+    if is_there(place) or place in there.values():
         raise InputError(f"{place}: found this file, expected none there")
     there[of] = place
     return place
@@ -230,7 +230,7 @@ def _finding(typed: str, url: DatabaseUrl | None) -> Finding:
     if url is not None:
         with Database.open(url, create=False) as database:
             return database.resolve(typed)
-    if not FINDINGS.is_dir():
+    if not is_folder(FINDINGS):
         raise InputError(f"{typed}: found no folder findings/ here, expected one, or --db")
     found = {one.id: one for one in read_findings(FINDINGS, datetime.now(UTC))}
     return found[named(typed, {name: one.former for name, one in found.items()})]

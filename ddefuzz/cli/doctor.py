@@ -13,6 +13,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Pool
+from ddefuzz.files import is_there
 from ddefuzz.findings import connection
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument import torch_api
@@ -60,7 +61,7 @@ def _workers(_: DatabaseUrl) -> Iterator[Check]:
 def _database(url: DatabaseUrl) -> Iterator[Check]:
     """A missing database is no error: the first campaign creates it. This check does not."""
     path = url.path()
-    if path is not None and not path.exists():
+    if path is not None and not is_there(path):
         yield Check("findings database", ok=True, detail=f"{url}: does not exist yet; `ddefuzz run` creates it")
         return
     try:

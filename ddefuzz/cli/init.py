@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ddefuzz import __version__
 from ddefuzz.errors import InputError
 from ddefuzz.escape import shell_word
-from ddefuzz.files import check_folder, is_there, write_files
+from ddefuzz.files import check_folder, is_folder, is_there, write_files
 
 CORPUS: Final = "corpora"
 
@@ -52,7 +52,7 @@ def command(folder: Path, ci: str, force: bool) -> None:
     FOLDER (default: the current one) gets ddefuzz.toml, a corpus with one case, an empty list of known findings, and a
     workflow that calls `ddefuzz ci`. It needs nothing but the package. Files that exist are not replaced.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise InputError(f"{folder}: found no such folder, expected that of a repository")
     written = contents(ci)
     check_folder(folder, written)

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from ddefuzz.cli.options import DEFAULT_DB
 from ddefuzz.escape import shell_word, shell_words
+from ddefuzz.files import is_there, real_path
 from ddefuzz.findings.url import parse_url
 
 
@@ -47,7 +48,7 @@ def program_words(called: str, python: str, folder: Path, search: str) -> str:
     script = Path(called)
     if script.name != "ddefuzz":
         script = Path(python).parent / "ddefuzz"
-        if not script.exists():
+        if not is_there(script):
             return "ddefuzz"
     elif not script.is_absolute():
         return shell_word(called)
@@ -58,7 +59,7 @@ def _shortest(program: Path, folder: Path, search: str) -> str:
     """The bare name if PATH leads to this program, else its path, relative if it is below `folder`."""
     on_path = shutil.which(program.name, path=search)
     # Folders are compared, because the python of a virtual environment is a link to another one.
-    if on_path is not None and Path(on_path).parent.resolve() == program.parent.resolve():
+    if on_path is not None and real_path(Path(on_path).parent) == real_path(program.parent):
         return program.name
     below = program.is_relative_to(folder)
     return shell_word(str(program.relative_to(folder) if below else program))

@@ -224,7 +224,7 @@ def _selected(
     folders: list[Path] = []
     cases: list[Path] = []
     for path in paths or ((Path("findings"),) if database is None else ()):
-        if not path.exists():
+        if not is_there(path):
             raise InputError(f"{path}: found no such file or folder, expected findings or cases")
         is_of_findings = is_there(path / FINDING) or any(path.glob(f"*/{FINDING}"))
         (folders if is_of_findings else cases).append(path)

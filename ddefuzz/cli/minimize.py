@@ -29,6 +29,7 @@ from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text, visible
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Confirmation
 from ddefuzz.findings.url import DatabaseUrl
@@ -124,7 +125,7 @@ def command(
         raise click.UsageError("found no ID|FILE, or --after without --all; expected ID, FILE or --all [--after ID]")
     with ExitStack() as stack:
         model, stored = model_named(target), None
-        if model is None and not Path(target).is_file():
+        if model is None and not is_file(Path(target)):
             database = stack.enter_context(Database.open(db, create=False))
             stored = database, resolve(database, target)
         pool = stack.enter_context(Pool(1))

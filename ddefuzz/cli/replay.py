@@ -32,7 +32,7 @@ from ddefuzz.cli.reports import replay_report, scripts_report, writers_of
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
-from ddefuzz.files import is_there
+from ddefuzz.files import is_folder, is_there
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding, read_findings
@@ -94,7 +94,7 @@ def command(
         return
     # A downloaded folder may contain a list. So only the project's own lists are trusted by default.
     if not paths and known is None:
-        trust, paths = True, tuple(path for path in DEFAULT_PATHS if path.exists())
+        trust, paths = True, tuple(path for path in DEFAULT_PATHS if is_there(path))
     cases = kept_cases(paths, trust=trust)
     if known is not None:
         cases = (*cases, *_cases_of(known, trust=trust))
@@ -230,7 +230,7 @@ def findings_in(paths: Iterable[Path], url: DatabaseUrl | None) -> list[Finding]
     """The findings in folders (of all, or of one) and in a database, by id."""
     by_id: dict[str, Finding] = {}
     for path in paths:
-        if not path.is_dir():
+        if not is_folder(path):
             raise InputError(f"{path}: found no folder there, expected one with findings")
         if is_there(path / FINDING):
             read: Iterable[Finding] = (read_finding(path),)

@@ -15,6 +15,7 @@ from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, statuses
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.cli.output import Writer
 from ddefuzz.escape import shell_words
+from ddefuzz.files import leads_to_file
 from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import MINIMAL, ORIGINAL
 from ddefuzz.findings.url import without_passwords
@@ -102,7 +103,7 @@ def _path(finding: Finding) -> str:
     """The file of the program in the text form below the current folder, if it is there."""
     for name in (MINIMAL, ORIGINAL):
         path = FOLDER / finding.id / name
-        if path.is_file():
+        if leads_to_file(path):
             return path.as_posix()
     return ""
 
@@ -183,7 +184,7 @@ def replay_report(results: Iterable[Replayed], torch: str, schema: str) -> Repor
 def _replayed(result: Replayed) -> Result:
     expect = result.case.expect
     path = Path(result.case.id.partition("@")[0].partition(".py:")[0] + ".py" * (".py:" in result.case.id))
-    relative = path.is_file() and not path.is_absolute()
+    relative = leads_to_file(path) and not path.is_absolute()
     outcome = _OUTCOMES[result.status]
     if outcome == "passed" and expect.kind is not None and result.status == "as expected":
         outcome = "known"

@@ -22,6 +22,7 @@ import msgspec
 
 from ddefuzz.coverage.reach import Answer
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.files import leads_to_file
 from ddefuzz.instrument import torch_api
 
 CALLS: Mapping[str, Answer] = MappingProxyType(
@@ -115,7 +116,7 @@ _once = cache(read)
 def lines_in(package: Path, file: str) -> frozenset[int]:
     """The lines of the calls in one file, relative to the folder that holds torch. Empty if it is not a file."""
     path = package.parent / file
-    text = _text(path, mentioning=b"guard_or_") if path.is_file() and file not in HOOKED_FILES else ""
+    text = _text(path, mentioning=b"guard_or_") if leads_to_file(path) and file not in HOOKED_FILES else ""
     return frozenset(call.line for call in _calls(file, text))
 
 

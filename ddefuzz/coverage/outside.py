@@ -29,6 +29,7 @@ from ddefuzz.coverage.reach import Reached
 from ddefuzz.coverage.site_lines import ENVIRONMENT, Line, ProcessLine, SiteLine
 from ddefuzz.errors import EXIT_USAGE, DdefuzzError, InputError
 from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer
+from ddefuzz.files import is_file, real_path
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
 from ddefuzz.instrument.guards import watch
@@ -105,11 +106,11 @@ def main(arguments: list[str]) -> None:
             sys.path.insert(0, "")
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case [script, *rest] if not script.startswith("-"):
-            if not Path(script).is_file():
+            if not is_file(Path(script)):
                 raise InputError(f"{script}: found no such file, expected a Python script")
             install(Path(os.environ[ENVIRONMENT]))
             sys.argv = [script, *rest]
-            sys.path.insert(0, str(Path(script).resolve().parent))
+            sys.path.insert(0, str(real_path(script).parent))
             runpy.run_path(script, run_name="__main__")
         case _:
             raise InputError(f"found {' '.join(arguments)[:80]!r}, expected {USAGE}")

@@ -29,6 +29,7 @@ import torch
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.channel import retire
+from ddefuzz.files import real_path
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import disguised
 
@@ -219,7 +220,7 @@ def _refuse_removal(folder: object) -> None:
     if not isinstance(folder, str | bytes | os.PathLike):
         return
     removed = os.path.realpath(os.fsdecode(folder))
-    if any(Path(one).resolve().is_relative_to(removed) for one in (FOLDER, _made_folder().name)):
+    if any(real_path(one).is_relative_to(removed) for one in (FOLDER, _made_folder().name)):
         raise RuntimeError("the code removes the temporary files of ddefuzz (shutil.rmtree)")
 
 

@@ -19,6 +19,7 @@ from typing import Final
 import psutil  # type: ignore[import-untyped]
 
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.files import is_folder, is_there
 
 PREFIX: Final = "ddefuzz-scratch-"
 
@@ -49,7 +50,7 @@ def check_folders() -> None:
             "the working folder has been removed, expected it to stay; "
             "the code that is run may have removed it, or a clean-up of temporary files"
         ) from error
-    if not scratch_folder().is_dir():
+    if not is_folder(scratch_folder()):
         raise UnsupportedError(
             f"the temporary folder {scratch_folder()} has been removed, expected it to stay; "
             "the code that is run may have removed it, or a clean-up of temporary files"
@@ -88,7 +89,7 @@ def _locked(folder: Path) -> Path | None:
     except FileNotFoundError:
         return None
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    if folder.exists():
+    if is_there(folder):
         return folder
     os.close(descriptor)
     return None

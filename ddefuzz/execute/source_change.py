@@ -12,7 +12,6 @@ import linecache
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -24,7 +23,7 @@ from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import Observation, PatchedRun
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import prepare
-from ddefuzz.files import read_text
+from ddefuzz.files import read_text, real_path
 from ddefuzz.instrument import torch_api
 
 
@@ -119,7 +118,7 @@ def _live(path: str) -> list[FunctionType]:
 
 @lru_cache(maxsize=65536)
 def _resolved(path: str) -> str:
-    return str(Path(path).resolve()) if path.endswith(".py") else path
+    return str(real_path(path)) if path.endswith(".py") else path
 
 
 def observe_patched(task: PatchedRun) -> Observation:

@@ -30,6 +30,7 @@ from ddefuzz.execute import dynamic
 from ddefuzz.execute.isolation import current_folder, enter_folder, kept_intact, unwound
 from ddefuzz.execute.prepared import Prepared, UnbackedDim
 from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject, Subject
+from ddefuzz.files import is_file, real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.ops import catalogue
 from ddefuzz.program.evaluate import materialize
@@ -145,8 +146,8 @@ def message_of(error: BaseException) -> str:
 def _executed(path: str) -> tuple[ModuleType, str]:
     """The module, and the folder that was the current one at its end: its functions may read files there."""
     file = Path(path)
-    named = not file.is_file() and file.suffix != ".py" and all(part.isidentifier() for part in path.split("."))
-    if not named and not file.is_file():
+    named = not is_file(file) and file.suffix != ".py" and all(part.isidentifier() for part in path.split("."))
+    if not named and not is_file(file):
         raise InputError(f"{path}: found no such file, expected a Python module")
     if not named and file.suffix != ".py":
         raise InputError(f"{path}: found {file.suffix!r}, expected a Python module (.py)")
@@ -156,7 +157,7 @@ def _executed(path: str) -> tuple[ModuleType, str]:
         with of_user(f"{path}: found a module that"), kept_intact(path, imported=True), _own_modes():
             if path.partition(".")[0] not in ("torch", "ddefuzz"):
                 _make_importable(Path.cwd())
-            module = importlib.import_module(path) if named else _import_file(file.resolve())
+            module = importlib.import_module(path) if named else _import_file(real_path(file))
             return module, current_folder()
     except InputError:
         for name in set(sys.modules) - before:
@@ -184,7 +185,7 @@ def _import_file(file: Path) -> ModuleType:
         _make_importable(package[-1].parent)
         name = ".".join([*(folder.name for folder in reversed(package)), file.stem])
         module = importlib.import_module(name)
-        if Path(module.__file__ or "").resolve() == file:
+        if real_path(module.__file__ or "") == file:
             return module
         raise InputError(f"{file}: found another module named {name} ({module.__file__}), expected this file")
     _make_importable(file.parent)
@@ -200,7 +201,7 @@ def _import_file(file: Path) -> ModuleType:
 def _packages(file: Path) -> Iterator[Path]:
     """The folders of the packages that contain a file, innermost first."""
     folder = file.parent
-    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+    while is_file(folder / "__init__.py") and folder.name.isidentifier():
         yield folder
         folder = folder.parent
 
@@ -212,7 +213,7 @@ def _make_importable(folder: Path) -> None:
 
 @lru_cache(maxsize=4)
 def _loaded(path: str) -> torch.export.ExportedProgram:
-    if not Path(path).is_file():
+    if not is_file(Path(path)):
         raise InputError(f"{path}: found no such file, expected an exported program ({SAVED})")
     try:
         program: torch.export.ExportedProgram = torch.export.load(path)

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, inspect
 
 from ddefuzz.errors import DatabaseError, InputError
+from ddefuzz.files import is_file, is_folder, real_path
 from ddefuzz.findings.schema import METADATA
 from ddefuzz.findings.url import DatabaseUrl
 
@@ -98,13 +99,13 @@ def _check_place(url: DatabaseUrl, *, create: bool) -> None:
     path = url.path()
     if path is None:
         return
-    if path.is_dir():
+    if is_folder(path):
         raise DatabaseError(f"findings database {url}: found a folder, expected a file")
-    if path.exists():
+    if is_file(path):
         return
     if not create:
         raise DatabaseError(
-            f"findings database {url}: found no such file as {path.resolve()}, expected a database: "
+            f"findings database {url}: found no such file as {real_path(path)}, expected a database: "
             "`ddefuzz run` creates one, or give --db"
         )
     try:

@@ -23,6 +23,7 @@ from ddefuzz.answers.model import Answers, Control
 from ddefuzz.classify.failure import Failure
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.errors import DatabaseError, InputError, RowError
+from ddefuzz.files import is_there
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.decisions import FINDING, By, Decision, check_original
 from ddefuzz.findings.ids import id_of, named
@@ -464,7 +465,7 @@ def _rescued(file: _OpenFile, url: DatabaseUrl, findings: Callable[[], tuple[Fin
         return
     found = findings()
     names = (Path(f"{file.path}-rescued{number or ''}") for number in count())
-    folder = next(name for name in names if not name.exists())
+    folder = next(name for name in names if not is_there(name))
     try:
         write_findings(found, folder)
         rescue = f"its findings ({len(found)}) are in {folder}: `ddefuzz findings import {folder}` reads them"

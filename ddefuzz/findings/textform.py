@@ -24,7 +24,18 @@ import ddefuzz
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.errors import InputError
-from ddefuzz.files import MAX_OCCURRENCES, check_folder, is_there, read_bytes, read_toml, remove_abandoned, write_files
+from ddefuzz.files import (
+    MAX_OCCURRENCES,
+    check_folder,
+    entries,
+    is_file,
+    is_folder,
+    is_there,
+    read_bytes,
+    read_toml,
+    remove_abandoned,
+    write_files,
+)
 from ddefuzz.findings.codec import PackedError, packed, unpacked
 from ddefuzz.findings.decisions import By, changed, check_typed, link
 from ddefuzz.findings.ids import sequence_of
@@ -131,7 +142,7 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
 
     `when` is the time of the decisions that known.toml adds to the folders.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise InputError(f"{folder}: found no such folder, expected one that `ddefuzz findings export` wrote")
     findings = {finding.id: finding for finding in map(read_finding, _finding_folders(folder))}
     for finding in findings.values():
@@ -146,7 +157,7 @@ def read_findings(folder: Path, when: datetime) -> tuple[Finding, ...]:
 
 
 def _finding_folders(folder: Path) -> list[Path]:
-    return sorted(place for place in folder.glob("*") if is_there(place / FINDING))
+    return [place for place in entries(folder) if is_there(place / FINDING)] if is_folder(folder) else []
 
 
 def _fields(finding: Finding) -> dict[str, Any]:
@@ -320,7 +331,7 @@ def _check_dup(where: str, finding: Finding, findings: Container[str]) -> None:
 def default_folder() -> Path | None:
     """The findings of the current folder, else those of the source tree that ddefuzz runs from."""
     for folder in (Path("findings"), Path(ddefuzz.__file__).parents[1] / "findings"):
-        if (folder / KNOWN).is_file():
+        if is_file(folder / KNOWN):
             return folder
     return None
 
@@ -330,7 +341,7 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...
 
     Raises InputError if the folder has neither findings nor a known.toml: then it is another kind of folder.
     """
-    has_decisions = (folder / KNOWN).is_file()
+    has_decisions = is_file(folder / KNOWN)
     if not has_decisions and not any(folder.glob(f"*/{FINDING}")):
         expected = f"a folder of them, as `ddefuzz findings export` writes, or one with a {KNOWN}"
         raise InputError(f"{folder}: found no findings, expected {expected}")
@@ -338,8 +349,8 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...
     found = []
     for key in dict.fromkeys(keys):
         path, decision = folder / key / FINDING, decisions.get(key)
-        if path.is_file() or decision is not None:
-            fields = _shown_in(path) if path.is_file() else {"title": decision.title if decision is not None else ""}
+        if is_file(path) or decision is not None:
+            fields = _shown_in(path) if is_file(path) else {"title": decision.title if decision is not None else ""}
             found.append(
                 KnownFinding(
                     key,

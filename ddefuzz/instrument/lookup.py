@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.files import is_there
 
 VERSIONS = ("2.13", "2.14", "2.15")
 """The versions of torch under which the names have been looked up."""
@@ -99,7 +100,7 @@ class TorchFile:
 
     def problem(self) -> str:
         """What is wrong with the file in this torch; empty if nothing is."""
-        if any((torch_parent() / path).exists() for path in self.paths):
+        if any(is_there(torch_parent() / path) for path in self.paths):
             return ""
         return f"torch {_version()} has no file {' or '.join(self.paths)} ({self.purpose})"
 

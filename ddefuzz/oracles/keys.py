@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from string import Template
 from typing import Final
 
@@ -14,6 +13,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Runner, Stage
+from ddefuzz.files import real_path
 from ddefuzz.instrument.events import Frame
 from ddefuzz.keys.case import Drawn, KeyCase, PropertyName, parse_key
 from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, whole
@@ -304,7 +304,7 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
     case = parse_key(text, "<key>")
     module, _, name = case.function.rpartition(":")
     is_file = module.endswith(".py")
-    place = str(Path(module).resolve()) if is_file else module
+    place = str(real_path(module)) if is_file else module
     symbolic = case.violates == "adds-no-guard"
     tensors = _unbacked(case.tensors[0]) if symbolic else "\n".join(map(_tensor, _NAMES, case.tensors))
     made = "unbacked()" if symbolic else "\n            ".join(f"{one}(type)" for one in _NAMES[: len(case.tensors)])

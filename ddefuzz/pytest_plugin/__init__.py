@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import ddefuzz
+from ddefuzz.files import leads_to_file
 
 HEADERS = (b"# ddefuzz program v", b"# ddefuzz key v")
 """The beginning of a program's file and of a key function's case, in any version (`program.text`)."""
@@ -56,7 +57,7 @@ def pytest_collect_file(
 
 
 def _is_program(path: Path) -> bool:
-    if path.suffix != ".py" or not path.is_file():
+    if path.suffix != ".py" or not leads_to_file(path):
         return False
     with path.open("rb") as file:
         # A file with a byte order mark is collected too, so that it is reported as an invalid program.

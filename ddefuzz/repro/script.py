@@ -9,7 +9,6 @@ a case stores no more.
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from string import Template
 from typing import Final
 
@@ -20,6 +19,7 @@ from ddefuzz.classify.kind import KINDS
 from ddefuzz.errors import InputError
 from ddefuzz.escape import one_line
 from ddefuzz.execute.protocol import CallableSubject, Stage, Subject
+from ddefuzz.files import real_path
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
 from ddefuzz.program.arguments import MARKED, marks_of, module_of, symbols_of
@@ -417,7 +417,7 @@ def case_script(subject: Subject, stage: Stage, kind: str, title: str) -> str:
         raise InputError(f"found the kind {kind}, expected one of {', '.join(OF_CAPTURE)}: only ddefuzz calls captures")
     marked = "marked_inputs()"
     if isinstance(subject, CallableSubject):
-        path = Path(subject.path).resolve()
+        path = real_path(subject.path)
         masked = _MASKED_STAGES.get(stage, "False")
         parts = {"path": repr(str(path)), "folder": repr(str(path.parent)), "case": repr(subject.case)}
         captured = "Masked()" if stage in _MASKED_STAGES else "CALL"

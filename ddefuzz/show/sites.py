@@ -15,6 +15,7 @@ import msgspec
 from ddefuzz.coverage.estimate import Estimate
 from ddefuzz.coverage.guard_sites import GuardSite, PartCount, Totals
 from ddefuzz.errors import InputError
+from ddefuzz.files import leads_to_file
 from ddefuzz.show.blocks import (
     Block,
     Code,
@@ -153,7 +154,7 @@ def pages(page: SitesPage, folder: Path | None) -> Iterator[tuple[str, str, Iter
 
 
 def _has_source(folder: Path, sites: Sequence[GuardSite]) -> bool:
-    return sites[0].part not in ("c++", "user") and (folder / sites[0].file).is_file()
+    return sites[0].part not in ("c++", "user") and leads_to_file(folder / sites[0].file)
 
 
 def _page_name(file: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
-from ddefuzz.files import append, read_text
+from ddefuzz.files import append, is_file, read_text
 from ddefuzz.findings.model import Sighting
 from ddefuzz.sweep.recompile_model import (
     Described,
@@ -96,7 +96,7 @@ def _of_lost(task: RecompileTask, lost: Lost) -> Recompiled:
 
 
 def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Recompiled]:
-    if keep is None or not keep.exists():
+    if keep is None or not is_file(keep):
         return {}
     found: dict[str, Recompiled] = {}
     for number, line in enumerate(read_text(keep).splitlines(), 1):

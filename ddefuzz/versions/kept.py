@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import asdict
 
-from ddefuzz.files import read_bytes
+from ddefuzz.files import files_below, read_bytes
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, Result, stamp
 from ddefuzz.findings.runs import results
@@ -76,7 +76,6 @@ def files_key(paths: Iterable[Path], *, trust: bool) -> str:
     """What identifies the cases below the paths: the content of all files there that may have one or list modules."""
     digest = hashlib.sha256(repr(trust).encode())
     for path in paths:
-        found = sorted(one for one in path.rglob("*") if one.suffix in (".py", ".toml")) if path.is_dir() else [path]
-        for one in found:
+        for one in (one for one in files_below(path, "*") if one.suffix in (".py", ".toml") or one == path):
             digest.update(f"\0{one}\0".encode() + read_bytes(one))
     return digest.hexdigest()[:16]

@@ -13,6 +13,7 @@ from pydantic import Field
 from ddefuzz.coverage.guard_sites import GuardSite, Totals, guard_sites, totals
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError, UnsupportedError
+from ddefuzz.files import leads_to_file, real_path
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.sites import source_blocks
@@ -124,9 +125,9 @@ def _path(here: Inventory | None, file: str) -> Path | None:
     """The path of a file of torch's own Python source. A database may hold any text as the name of a file."""
     if here is None:
         return None
-    path = (here.folder / file).resolve()
-    own = (here.folder / "torch").resolve()
-    return path if path.suffix == ".py" and path.is_relative_to(own) and path.is_file() else None
+    path = real_path(here.folder / file)
+    own = real_path(here.folder / "torch")
+    return path if path.suffix == ".py" and path.is_relative_to(own) and leads_to_file(path) else None
 
 
 def _sites(database: Database, torch: str, here: Inventory | None) -> tuple[GuardSite, ...]:

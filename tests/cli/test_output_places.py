@@ -157,6 +157,37 @@ def test_init_replaces_files_with_force_and_keeps_others(tmp_path: Path) -> None
     assert (tmp_path / "findings" / "notes").read_text() == "mine"
 
 
+@pytest.mark.parametrize("kind", ["loop", "long"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "findings import {}",
+        "findings list --db sqlite:///{}",
+        "findings merge --db sqlite:///new.db sqlite:///{}",
+        "init {}",
+        "artifacts {}.py",
+        "minimize {}",
+        "check-key {}.py:f",
+        "sites --db sqlite:///{}",
+        "serve --db sqlite:///{}",
+        "replay {}",
+        "check {}",
+    ],
+)
+def test_a_path_that_cannot_be_looked_up(
+    words: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("loop", "loop.py"):
+        (tmp_path / name).symlink_to(name)
+    place = "loop" if kind == "loop" else "a" * 300
+    done = CliRunner().invoke(cli, words.format(place).split(), standalone_mode=False)
+    assert isinstance(done.exception, InputError), done.exception
+    assert done.exception.exit_code == 2
+    assert "\n" not in str(done.exception)
+    assert ("Too many levels" if kind == "loop" else "File name too long") in str(done.exception)
+
+
 def export(folder: Path, url: str) -> str:
     """`findings export`: its error."""
     done = CliRunner().invoke(findings, ["export", str(folder), "--db", url])
