@@ -200,7 +200,7 @@ def export(folder: Path, db: DatabaseUrl) -> None:
     that the database does not have are removed, unless one of its findings cannot be read.
     """
     with Database.open(db, create=False) as database:
-        found = database.findings()
+        found = database.transferable()
     write_findings(found, folder, whole=not refused())
     click.echo(f"{counted(len(found), 'finding')} written to {folder}", err=True)
 
@@ -231,7 +231,7 @@ def merge(others: tuple[DatabaseUrl, ...], db: DatabaseUrl) -> None:
         before = {finding.id for finding in database.findings()}
         for url in others:
             with Database.open(url, create=False) as other:
-                found = other.findings()
+                found = other.transferable(before)
                 check_findings(str(url), found, before)
                 database.merge(found)
                 for version in other.torch_versions():

@@ -60,7 +60,7 @@ from ddefuzz.findings.schema import (
 )
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.findings.url import DatabaseUrl, parse_url
-from ddefuzz.refusals import refusals
+from ddefuzz.refusals import refusals, refuse
 
 Answer = TypeVar("Answer")
 
@@ -200,6 +200,21 @@ class Database:
         """All findings, ordered by id."""
         with self._reading() as session:
             return tuple(whole_findings(session, true()))
+
+    def transferable(self, others: Iterable[str] = ()) -> tuple[Finding, ...]:
+        """All findings but duplicates of one whose row cannot be read and that is not in `others`: left out as well.
+
+        No import takes a duplicate of a finding that is neither with it nor there.
+        """
+        with self._reading() as session:
+            found = self.findings()
+            damaged = {*session.scalars(select(FINDINGS.c.id))} - {finding.id for finding in found} - {*others}
+        while cut := {finding.id: finding.duplicate_of for finding in found if finding.duplicate_of in damaged}:
+            for name, original in cut.items():
+                refuse(RowError(f"finding {name!r} in the database: a duplicate of {original!r}, which is left out"))
+            found = tuple(finding for finding in found if finding.id not in cut)
+            damaged |= cut.keys()
+        return found
 
     def read(self, question: Callable[[Session], Answer]) -> Answer:
         """What a function of `findings.listing` reads, in one transaction."""

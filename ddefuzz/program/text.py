@@ -156,7 +156,7 @@ def _decoded(content: bytes, path: Path) -> str:
     if len(content) > MAX_BYTES:
         raise ProgramError(str(path), 1, f"more than {MAX_BYTES} bytes", f"at most {MAX_BYTES}")
     try:
-        return content.decode()
+        return content.decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ProgramError(str(path), line, f"the byte {content[error.start]:#04x}", "text in UTF-8") from error

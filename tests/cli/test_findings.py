@@ -407,6 +407,29 @@ def test_a_damaged_row_is_left_out_and_named(
     assert "it is slow" in (tmp_path / "findings" / KNOWN).read_text()
 
 
+@pytest.mark.parametrize("verb", ["export", "merge"])
+def test_a_duplicate_of_a_damaged_row_is_left_out_with_it(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    third = msgspec.structs.replace(CHUNK, anchor="another")
+    with Database.open(url) as database:
+        database.record(sighting(third), START)
+    findings(url, "dup", ROLL.key, CHUNK.key)
+    with closing(sqlite3.connect(tmp_path / "ddefuzz.db")) as connection, connection:
+        connection.execute(EDIT.format("state", "'odd'") + " WHERE finding_id = ?", (CHUNK.key,))
+    folder, other = str(tmp_path / "text"), f"sqlite:///{tmp_path}/other.db"
+    words = ["export", folder, "--db", url] if verb == "export" else ["merge", url, "--db", other]
+    monkeypatch.setattr("sys.argv", ["ddefuzz", "findings", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 4
+    assert f"left out (2 of 2): finding {ROLL.key!r} in the database: a duplicate of" in capsys.readouterr().err
+    if verb == "export":
+        assert "1 finding read" in findings(other, "import", folder).stderr
+    with Database.open(other) as database:
+        assert [finding.id for finding in database.findings()] == [third.key]
+
+
 def test_reclassify_writes_nothing_if_a_row_is_damaged(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

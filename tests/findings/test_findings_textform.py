@@ -385,6 +385,15 @@ def test_paths_of_the_machine_are_not_written(tmp_path: Path) -> None:
     )
 
 
+def test_programs_with_line_ends_of_windows(tmp_path: Path) -> None:
+    write_findings([finding()], tmp_path)
+    (before,) = read_findings(tmp_path, START)
+    for path in (tmp_path / CHUNK.key).glob("*.py"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert read_findings(tmp_path, START) == (before,)
+    assert before.minimal or before.original
+
+
 def test_counts_and_dates_change_no_file_that_people_read(tmp_path: Path) -> None:
     one = msgspec.structs.replace(finding(), occurrences=(SEEN,))
     write_findings([one], tmp_path)
