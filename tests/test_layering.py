@@ -176,3 +176,19 @@ def test_modules_stay_within_one_idea() -> None:
 
 def test_modules_say_their_purpose() -> None:
     assert not [module for module, tree in TREES.items() if not ast.get_docstring(tree)]
+
+
+def test_the_dashboard_parses_python_in_one_thread_at_a_time() -> None:
+    reached: set[str] = set()
+    ahead = [module for module in MODULES if package_of(module) == "web"]
+    while ahead:
+        module = ahead.pop()
+        ahead += IMPORTS[module] - reached
+        reached |= {module, *IMPORTS[module]}
+    assert "ddefuzz.coverage.inventory" in reached
+    assert not [
+        f"{module}: {ast.unparse(node)}"
+        for module in reached - {"ddefuzz.syntax"}
+        for node in ast.walk(TREES[module])
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "ast.parse"
+    ]

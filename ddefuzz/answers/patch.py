@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ddefuzz import syntax
 from ddefuzz.files import leads_to_file, unified_diff
 
 
@@ -57,7 +58,7 @@ class Source:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tree = ast.parse(text)
+        self.tree = syntax.parse(text)
         self._lines = [line.encode() for line in text.splitlines(keepends=True)]
         self._starts = [0]
         for line in self._lines:
@@ -264,7 +265,7 @@ def _covers(node: ast.expr, line: int, source: Source) -> bool:
 
 def _is_valid(text: str) -> bool:
     try:
-        ast.parse(text)
+        syntax.parse(text)
     except SyntaxError:
         return False
     return True

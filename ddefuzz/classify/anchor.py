@@ -6,6 +6,7 @@ import ast
 import re
 import textwrap
 
+from ddefuzz import syntax
 from ddefuzz.classify.cxx import function_name, native_call
 from ddefuzz.instrument.events import Frame, Raised
 
@@ -58,7 +59,7 @@ def python_anchor(frame: Frame) -> str:
 def short_anchor(frame: Frame) -> str:
     """The anchor with `…` in place of long strings and lambdas (messages of checks), which are no part of it."""
     try:
-        tree = ast.parse(python_anchor(frame), mode="eval")
+        tree = syntax.parse(python_anchor(frame), mode="eval")
     except SyntaxError:
         return python_anchor(frame)
     return ast.unparse(_Shortened().visit(tree)).replace("'…'", "…")
@@ -94,7 +95,7 @@ def callee(frame: Frame, name: str = "") -> str:
 
 def _expression(code: str) -> ast.expr | None:
     try:
-        return ast.parse(f"({code.strip()}\n)", mode="eval").body if code.strip() else None
+        return syntax.parse(f"({code.strip()}\n)", mode="eval").body if code.strip() else None
     except SyntaxError:
         return None
 
@@ -105,7 +106,7 @@ def _statement(code: str) -> ast.stmt | None:
     source = source.removeprefix("el" if source.startswith("elif") else "async ")
     for candidate in (source, f"{source}\n    pass", f"{source} pass" if source.startswith(_BLOCKS) else source):
         try:
-            body = ast.parse(textwrap.dedent(candidate)).body
+            body = syntax.parse(textwrap.dedent(candidate)).body
         except SyntaxError:
             continue
         return body[0] if body else None
@@ -181,7 +182,7 @@ def relation(expression: str) -> str:
     one as another), `or`, `and`; empty for anything else.
     """
     try:
-        node = ast.parse(expression, mode="eval").body
+        node = syntax.parse(expression, mode="eval").body
     except SyntaxError:
         return ""
     match node:

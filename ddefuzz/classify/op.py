@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
+from ddefuzz import syntax
 from ddefuzz.classify.cxx import function_name
 from ddefuzz.execute.protocol import Observation
 from ddefuzz.instrument.events import PROGRAM_FILE, Frame
@@ -69,7 +70,7 @@ def _of_backward(observation: Observation, calls: tuple[str, ...]) -> tuple[str,
 def called(code: str, *, exact: bool = False) -> tuple[str, ...]:
     """The functions that the code calls, the outermost first. `exact` says that the outermost is the one that runs."""
     try:
-        tree = ast.parse(code.strip())
+        tree = syntax.parse(code.strip())
     except SyntaxError:
         return ()
     # The body of a function only: types of its parameters are subscripts too. `ast.walk` is breadth first.

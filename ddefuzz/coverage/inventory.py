@@ -15,11 +15,13 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import msgspec
 
+from ddefuzz import syntax
 from ddefuzz.coverage.reach import Answer
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.files import leads_to_file
@@ -81,11 +83,13 @@ def part_of(file: str) -> Part:
 
 
 def installed() -> Inventory:
-    """The inventory of the torch that `import torch` would import. The first call takes 2 to 3 s.
+    """The inventory of the torch that `import torch` would import. The first call takes 2 to 3 s, for which other
+    threads wait that need it too.
 
     Raises UnsupportedError if there is none.
     """
-    return _once(_package())
+    with _READING:
+        return _once(_package())
 
 
 def installed_version() -> str:
@@ -111,6 +115,7 @@ def read(package: Path) -> Inventory:
 
 
 _once = cache(read)
+_READING = Lock()
 
 
 def lines_in(package: Path, file: str) -> frozenset[int]:
@@ -146,7 +151,7 @@ def _text(path: Path, mentioning: bytes = b"") -> str:
 
 def _parsed(name: str, text: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        return syntax.parse(text)
     except (SyntaxError, ValueError) as error:
         raise UnsupportedError(f"{name}: found {error}, expected Python source of torch") from error
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from ddefuzz import syntax
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Eq": operator.eq,
     "Ne": operator.ne,
@@ -91,7 +93,7 @@ def holds(constraint: str, symbols: Mapping[str, int]) -> bool | None:
 def parsed(expression: str) -> ast.expr | None:
     """The expression's syntax tree; None if it does not parse."""
     try:
-        return ast.parse(expression.strip(), mode="eval").body
+        return syntax.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
         return None
 

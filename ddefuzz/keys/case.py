@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from ddefuzz import syntax
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_integers
 from ddefuzz.instrument import torch_api
@@ -203,7 +204,7 @@ def parse_key(text: str, path: str) -> KeyCase:
     if first != HEADER:
         raise InputError(f"{path}:1: found {first[:80]!r}, expected {HEADER!r}")
     try:
-        body = ast.parse(text).body
+        body = syntax.parse(text).body
         fields = {_name(one): ast.literal_eval(one.value) for one in body if isinstance(one, ast.Assign)}
         check_integers(fields)
     except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
 
+from ddefuzz import syntax
 from ddefuzz.program.model import Constant, Expr
 from ddefuzz.program.model import Literal as Value
 
@@ -199,7 +200,7 @@ FLAG = choice(False, True)
 @cache
 def callables_in(template: str) -> tuple[str, ...]:
     """The catalogue names that a template calls: `torch.chunk`, `int`, `Tensor.view`, `torch.vmap(torch.cat)`."""
-    calls = [node for node in ast.walk(ast.parse(template, mode="eval")) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(syntax.parse(template, mode="eval")) if isinstance(node, ast.Call)]
     mapped = {call.func for call in calls if isinstance(call.func, ast.Call)}
     return tuple(dict.fromkeys(_callable_name(call.func) for call in calls if call not in mapped))
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from ddefuzz import syntax
 from ddefuzz.errors import ProgramError
 from ddefuzz.program.model import (
     Attribute,
@@ -235,7 +236,7 @@ EVERYTHING: Final[Container[str]] = _Everything()
 
 def parse_expression(source: str, path: str = "<template>", callables: Container[str] = EVERYTHING) -> Expr:
     """Parse a short text of ddefuzz's own. Any name may occur in it."""
-    return read_expression(ast.parse(source, path, mode="eval").body, Scope(path, callables, EVERYTHING))
+    return read_expression(syntax.parse(source, path, mode="eval").body, Scope(path, callables, EVERYTHING))
 
 
 def read_expression(node: ast.expr, scope: Scope) -> Expr:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ddefuzz import syntax
 from ddefuzz.errors import ProgramError
 from ddefuzz.escape import one_line
 from ddefuzz.files import MAX_PROGRAM, read_start
@@ -265,7 +266,7 @@ def _parse_python(source: str, mode: str, path: str, line: int) -> ast.AST:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # warnings, such as for an invalid escape, are errors
-            tree = ast.increment_lineno(ast.parse(source, path, mode=mode), line - 1)
+            tree = ast.increment_lineno(syntax.parse(source, path, mode=mode), line - 1)
     except SyntaxError as error:
         at = line - 1 + (error.lineno or 1)
         raise ProgramError(path, at, f"a syntax error ({error.msg})", "Python") from error

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ddefuzz.errors import DatabaseError
+from ddefuzz.escape import block
 from ddefuzz.findings.database import Database
 from ddefuzz.show.html import environment as html_environment
 from ddefuzz.show.html import highlighted, style_sheet
@@ -137,12 +138,13 @@ def when(time: str | None) -> Markup:
     """`2025-01-31 12:00`, in UTC."""
     if not time:
         return Markup("")
+    time = block(time)
     return Markup('<time datetime="{}">{}</time>').format(time, time[:16].replace("T", " "))
 
 
-def breakable(name: str) -> Markup:
+def breakable(name: object) -> Markup:
     """A long name that may break after slashes, colons and dots."""
-    return Markup(re.sub(r"(::|[/:._])(?=\w)", r"\1<wbr>", str(escape(name))))
+    return Markup(re.sub(r"(::|[/:._])(?=\w)", r"\1<wbr>", str(escape(block(str(name))))))
 
 
 @cache

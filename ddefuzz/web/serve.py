@@ -89,6 +89,9 @@ class Protocol(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+        if self.cycle is not None:  # the application that reads the body finds that its client is gone
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:

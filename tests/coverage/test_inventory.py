@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,6 +48,24 @@ class Meta:
 
 LATER = guard_or_true(0)
 '''
+
+
+def test_threads_that_need_the_inventory_at_once_read_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, is_read, is_asked_again = [], threading.Event(), threading.Event()
+
+    def read_slowly(package: Path) -> Inventory:
+        reads.append(package)
+        is_read.set()
+        is_asked_again.wait(0.2)
+        return Inventory("2.13.0", package, ())
+
+    monkeypatch.setattr("ddefuzz.coverage.inventory._once", cache(read_slowly))
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(installed)
+        assert is_read.wait(60)
+        second = threads.submit(installed)
+        assert first.result() == second.result()
+    assert len(reads) == 1
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import socket
 from collections import Counter
@@ -253,6 +254,21 @@ def test_no_request_is_an_error_of_the_server(database: Database, seed: int) -> 
         assert b"HTTP/1.1 200 " in answered(port, request(target=b"/findings"))
     assert wrong == []
     assert {group for group, _ in statuses} == set(GROUPS)
+
+
+@pytest.mark.parametrize("chunk", [b"zz\r\n", b"5\r\nabcdeXX\r\n", b"-1\r\n\r\n"])
+def test_a_bad_chunk_puts_no_traceback_into_the_log(
+    database: Database, caplog: pytest.LogCaptureFixture, chunk: bytes
+) -> None:
+    head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with answering(database, Access()) as port:
+        log = logging.getLogger("uvicorn.error")  # it hands nothing on
+        log.addHandler(caplog.handler)
+        answer = answered(port, head + chunk)
+        assert answered(port, request(target=b"/findings")).startswith(b"HTTP/1.1 200 ")
+    assert answer.startswith(b"HTTP/1.1 4")
+    log.removeHandler(caplog.handler)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_head_is_answered_like_get_without_a_body(database: Database) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 from fastapi.testclient import TestClient
 
+from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding
 from ddefuzz.web.app import make_app
 from ddefuzz.web.pages import PAGES
 from ddefuzz.web.security import HEADERS, MOST_BYTES, Access, is_loopback
@@ -66,6 +69,26 @@ def test_text_of_findings_is_never_markup(database: Database) -> None:
     )
     assert done.status_code == 200
     check_markup(done.text)
+
+
+def test_no_page_has_characters_that_a_reader_does_not_see(database: Database) -> None:
+    unseen = "a\x1b[31m\u202eb"
+    finding = hostile(database.get(FIRST))
+    made = msgspec.json.encode(finding).decode().replace("alert", r"a\u001b[31m\u202eb")
+    database.put([msgspec.json.decode(made, type=Finding)])
+    for language, file in (("Python", f"torch/{unseen}.py"), ("C++", f"{unseen}.cpp")):
+        site = {"language": language, "file": file, "line": 1, "function": unseen, "call": unseen}
+        database.add_sites("2.13.0", [SiteRecord(**site, raised=1, cases=1, blamed=(), example="", stage="export")])  # type: ignore[arg-type]
+    client = client_of(database)
+    shown = 0
+    for page in PAGES:
+        if "source" not in page.path:
+            answer = client.get(page.path.format(finding_id=FIRST))
+            text = answer.text
+            assert answer.status_code == 200
+            assert not {"\x1b", "\u202e"} & {*text}, page.path
+            shown += r"\u202eb" in text
+    assert shown >= 3
 
 
 def test_every_answer_has_the_headers(reading: TestClient) -> None:
