@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import DupFd, ForkingPickler
 from pickle import UnpicklingError
@@ -58,8 +58,12 @@ _retired = Event()
 
 
 def retire() -> None:
-    """End this worker after its task, because user code has changed the process. Another one takes its place."""
-    _retired.set()
+    """End this worker after its task, because user code has changed the process. Another one takes its place.
+
+    In the process that has the workers, where `ddefuzz.check` runs a live model, this does nothing.
+    """
+    if parent_process() is not None:
+        _retired.set()
 
 
 class Channel(Connection):

@@ -248,7 +248,7 @@ PRELOADED = (
 )
 """What the first captures import (the difference of `sys.modules`), without what others of the list import."""
 
-# Specialization keys (speckey/).
+# Specialization keys (keys/).
 HAS_SYMBOLIC_SIZES = Api(
     "torch:Tensor._has_symbolic_sizes_strides", "whether some size is a SymInt, without making one"
 )

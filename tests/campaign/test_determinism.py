@@ -12,6 +12,7 @@ from ddefuzz.campaign.case import describe, run_case
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, DescribeTask
 from ddefuzz.campaign.tasks import run_case as run_case_task
+from ddefuzz.classify.failure import Failure
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.pool import Lost, Pool
@@ -90,12 +91,15 @@ def without_costs(result: CaseResult | Lost) -> bytes:
     def bare(observation: Observation) -> Observation:
         return replace(observation, cpu_seconds=0.0, seconds=0.0, peak_rss_mb=0.0)
 
+    def failed(failure: Failure) -> Failure:
+        return replace(failure, observation=bare(failure.observation))
+
     return msgspec.json.encode(
         replace(
             result,
             outcomes=tuple(replace(outcome, cpu_seconds=0.0) for outcome in result.outcomes),
             sightings=tuple(
-                replace(one, failure=replace(one.failure, observation=bare(one.failure.observation)))
+                replace(one, classified=replace(one.classified, failure=failed(one.classified.failure)))
                 for one in result.sightings
             ),
             draw_seconds=0.0,
