@@ -298,7 +298,7 @@ def _problem_facts(
         more = f" (and {counted(len(others), 'other dim')} of the same size)" if others else ""
         yield "size", f"{symbol.symbol} = {first}{more}"
     if problem.expression is not None and exception is not None:
-        yield "error", exception.partition(":")[0]
+        yield "error", exception.partition(":")[0] or exception
     if problem.is_minor:
         yield "note", "this does not stop capture, and the captured program computes the values of eager"
     elif cause == "user" and problem.owner.kind == "package":

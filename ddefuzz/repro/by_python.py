@@ -11,8 +11,6 @@ import re
 from types import CodeType
 from typing import Any, NamedTuple
 
-from ddefuzz import syntax
-
 
 # ---
 class Frame(NamedTuple):
@@ -67,7 +65,7 @@ def evaluates(frame: Frame, expression: str) -> bool:
     """Whether the code that was running in a frame is the expression (or method, `.name`), contains it, or is
     part of it.
     """
-    for node in ast.walk(syntax.parse("".join(linecache.getlines(frame.path)))):
+    for node in ast.walk(ast.parse("".join(linecache.getlines(frame.path)))):
         at: Any = node
         if hasattr(node, "lineno") and (at.lineno, at.col_offset) < frame.stop:
             text = ast.unparse(node) if frame.start < (at.end_lineno, at.end_col_offset) else ""

@@ -65,10 +65,15 @@ def test_check_works_in_a_repository_that_has_no_findings_yet(tmp_path: Path) ->
     assert typed(tmp_path, "check", "model.py:good").returncode == 0
     red = typed(tmp_path, "check", "model.py:bad", "--no-advice", "--format", "json")
     assert red.returncode == 1, red.stderr
-    [problem] = [one for one in json.loads(red.stdout)["problems"] if one["kind"] == "dde"]
-    (tmp_path / "findings" / "known.toml").write_text(f'[{problem["key"]}]\nstate = "reported"\ntitle = "ours"\n')
+    [problem] = [
+        problem
+        for problem in json.loads(red.stdout)["problems"]
+        if problem["classified"]["signature"]["kind"] == "dde"
+    ]
+    [key] = problem["keys"]
+    (tmp_path / "findings" / "known.toml").write_text(f'[{key}]\nstate = "reported"\ntitle = "ours"\n')
     known = typed(tmp_path, "check", "model.py:bad", "--no-advice")
-    assert f"{problem['key']}, reported: ours" in known.stdout
+    assert f"{key}, reported: ours" in known.stdout
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_exit_codes(words: list[str], code: int, tmp_path: Path) -> None:
 
 
 BROKEN = f"""import ddefuzz.cli.findings as module
-module.list_page = lambda *words: 1 // 0
+module.list_view = lambda *words: 1 // 0
 {MAIN}
 """
 

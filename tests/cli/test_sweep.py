@@ -71,7 +71,7 @@ def test_a_sweep_and_going_on_with_it(tmp_path: Path) -> None:
     assert document["schema"] == "ddefuzz.sweep/1"
     assert {row["op"]: row["explicit"] for row in document["rows"]} == {"chunk": "dde", "torch.chunk(x, k, d)": "dde"}
     assert all(row["site"] == "at::native::chunk" for row in document["rows"])
-    assert "`at::native::chunk`" in (tmp_path / "census.md").read_text()
+    assert " at::native::chunk [" in (tmp_path / "census.md").read_text()
     with Database.open(f"sqlite:///{tmp_path}/ddefuzz.db") as database:
         assert [finding.site.function for finding in database.findings()] == ["at::native::chunk"]
         assert database.sites(document["torch"])
