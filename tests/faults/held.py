@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dates
 import os
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def in_command() -> None:
     if clock := os.environ.get("FAULT_CLOCK_SECONDS"):
         pool.clock_seconds = lambda seconds: float(clock)  # type: ignore[attr-defined]
     connection.BUSY_TIMEOUT_S = 1.0
-    opened, put, decide, closed = Database.__init__, Database.put, Database.decide, Database.close
+    opened, put, apply, closed = Database.__init__, Database.put, Database.apply, Database.close
 
     def open_and_hold(self: Database, url: DatabaseUrl, **more: bool) -> None:
         opened(self, url, **more)
@@ -91,19 +92,20 @@ def in_command() -> None:
         put(self, *args)
         hold("writing")
 
-    def decide_and_hold(self: Database, name: str, decision: Any) -> Any:
-        def decided(finding: Any) -> Any:
-            hold("writing")
-            return decision(finding)
+    def apply_and_hold(self: Database, name: str, typed: Iterable[Any], by: Any) -> Any:
+        def held() -> Iterator[Any]:
+            for decision in typed:
+                hold("writing")
+                yield decision
 
-        return decide(self, name, decided)
+        return apply(self, name, held(), by)
 
     def hold_and_close(self: Database) -> None:
         if "other.db" not in str(self.url):  # which `merge` reads in the middle
             hold("saved")
         closed(self)
 
-    for name, function in (("__init__", open_and_hold), ("put", put_and_hold), ("decide", decide_and_hold)):
+    for name, function in (("__init__", open_and_hold), ("put", put_and_hold), ("apply", apply_and_hold)):
         setattr(Database, name, function)
     Database.close = hold_and_close  # type: ignore[method-assign]
 

@@ -77,6 +77,7 @@ def _kill_worker(trial: Trial) -> None:
 
 def _kill_server(trial: Trial) -> None:
     server(trial.process.pid).kill()
+    wait_until(lambda: not trial.held.is_running() or trial.held.status() == psutil.STATUS_ZOMBIE)
 
 
 def _stop_driver(trial: Trial) -> None:
