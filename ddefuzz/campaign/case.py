@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from ddefuzz.campaign.tasks import CaseResult, CaseTask, DescribeTask, StageOutcome, StageReached, Versions
-from ddefuzz.coverage.reach import reached
+from ddefuzz.coverage.ledger import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.protocol import EXPLICIT, SCREEN, Observation, ProgramSubject, Run, Runner

@@ -18,7 +18,7 @@ from ddefuzz.campaign.replay import (
     python_files,
     trial_of,
 )
-from ddefuzz.coverage.reach import reached
+from ddefuzz.coverage.ledger import reached
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.files import is_there

@@ -15,8 +15,7 @@ import msgspec
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.inventory import installed_version
-from ddefuzz.coverage.ledger import Ledger
-from ddefuzz.coverage.reach import reached
+from ddefuzz.coverage.ledger import Ledger, reached
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (

@@ -13,7 +13,7 @@ import msgspec
 
 from ddefuzz.answers.model import Control
 from ddefuzz.classify.failure import Failure
-from ddefuzz.coverage.reach import Reached
+from ddefuzz.coverage.ledger import Reached
 from ddefuzz.errors import ProgramError
 from ddefuzz.execute.journal import Entry, entries, last_of_case
 from ddefuzz.execute.pool import Future, Lost, lost_observation

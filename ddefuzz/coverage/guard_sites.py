@@ -6,19 +6,100 @@ them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any, get_args
 
 import msgspec
+from msgspec.structs import asdict
 
-from ddefuzz.coverage.estimate import Estimate, estimate
 from ddefuzz.coverage.inventory import CALLS, GuardCall, Part, part_of
-from ddefuzz.coverage.ledger import SiteRecord, together
-from ddefuzz.coverage.reach import Answer
+from ddefuzz.coverage.ledger import Answer, SiteRecord, together
 from ddefuzz.coverage.unreached import reason_for
 from ddefuzz.instrument.events import Counterfactual, Language
+
+Z_95 = 1.959963984540054
+"""The two-sided 95% quantile of the standard normal distribution."""
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """For a set of sites: `seen`, seen in exactly one case (`once`), in two (`twice`), and the estimates.
+
+    `next_new` is the probability that the next site reached is a new one; None if none was reached. `total` is
+    the estimated number of sites, with its 95% interval from `low` to `high`.
+    """
+
+    seen: int
+    once: int
+    twice: int
+    next_new: float | None
+    total: float
+    low: float
+    high: float
+
+
+def estimate(cases: Iterable[int]) -> Estimate:
+    """Estimate from the number of cases that reached each site. Sites that no case reached do not count."""
+    counts = [number for number in cases if number > 0]
+    seen, once, twice = len(counts), counts.count(1), counts.count(2)
+    reached = sum(counts)
+    low, high = chao1_interval(seen, once, twice, reached)
+    return Estimate(seen, once, twice, good_turing(once, reached), chao1(seen, once, twice), low, high)
+
+
+def good_turing(once: int, reached: int) -> float | None:
+    """f₁ / n, with n all the times that sites were reached: the chance that the next time is at a new site.
+
+    I. J. Good, The population frequencies of species and the estimation of population parameters, Biometrika 40 (1953).
+    """
+    return once / reached if reached else None
+
+
+def chao1(seen: int, once: int, twice: int) -> float:
+    """S + f₁(f₁ - 1) / (2(f₂ + 1)), the bias-corrected lower bound of the number of species.
+
+    A. Chao, Estimating species richness (in: Encyclopedia of Statistical Sciences, 2005). Counted in cases this is
+    Chao2 (Chao 1987) but for the factor (m - 1)/m, m the number of cases, which is 1 within the width of the interval.
+    """
+    return seen + once * (once - 1) / (2 * (twice + 1))
+
+
+def chao1_variance(seen: int, once: int, twice: int) -> float:
+    """The variance of `chao1`, as EstimateS gives it (R. Colwell, EstimateS user's guide, appendix B).
+
+    With f₂ > 0: f₁(f₁-1)/(2(f₂+1)) + f₁(2f₁-1)²/(4(f₂+1)²) + f₁²f₂(f₁-1)²/(4(f₂+1)⁴); without, with Ŝ the estimate:
+    f₁(f₁-1)/2 + f₁(2f₁-1)²/4 - f₁⁴/(4Ŝ).
+    """
+    if not once:
+        return 0.0
+    more = twice + 1
+    variance = once * (once - 1) / (2 * more) + once * (2 * once - 1) ** 2 / (4 * more**2)
+    if twice:
+        return variance + once**2 * twice * (once - 1) ** 2 / (4 * more**4)
+    return variance - once**4 / (4 * chao1(seen, once, twice))
+
+
+def chao1_interval(seen: int, once: int, twice: int, reached: int) -> tuple[float, float]:
+    """The 95% interval of `chao1`, by the number unseen, T = Ŝ - S, taken as log-normal; n is `reached`.
+
+    From S + T/K to S + TK, with K = exp(1.96 √log(1 + var/T²)). A. Chao, Estimating the population size for
+    capture-recapture data with unequal catchability, Biometrics 43 (1987). Where no site was seen once, from S on:
+    S/(1-P) ± 1.96 √(SP/(1-P)), with P = exp(-n/S) (EstimateS, equation 14).
+    """
+    if not seen:
+        return 0.0, 0.0
+    if not once:
+        missed = math.exp(-reached / seen)
+        middle, spread = seen / (1 - missed), Z_95 * math.sqrt(seen * missed / (1 - missed))
+        return max(float(seen), middle - spread), middle + spread
+    unseen = chao1(seen, once, twice) - seen
+    if not unseen:
+        return float(seen), float(seen)
+    factor = math.exp(Z_95 * math.sqrt(math.log1p(max(chao1_variance(seen, once, twice), 0.0) / unseen**2)))
+    return seen + unseen / factor, seen + unseen * factor
+
 
 SITE_SCHEMA = "ddefuzz.site/1"
 TOTALS_SCHEMA = "ddefuzz.sites/1"
@@ -93,16 +174,33 @@ def guard_sites(calls: Sequence[GuardCall], records: Iterable[SiteRecord]) -> tu
     for call in calls:
         by_file.setdefault(call.file, []).append(call)
     found: dict[tuple[str, int, str], list[SiteRecord]] = {}
-    others: list[GuardSite] = []
+    sites: list[GuardSite] = []
     for record in records:
         places = _calls_of(record, by_file.get(record.file, ()))
         for place in places:
             found.setdefault(place, []).append(record)
         if not places:
-            others.append(_seen(record))
+            part = "c++" if record.language == "C++" else part_of(record.file)
+            sites.append(GuardSite(**asdict(record), part=part, last_line=record.line))
     on_line = Counter(map(_place_of, calls))
-    listed = [_listed(call, found.get(_place_of(call), ()), on_line[_place_of(call)]) for call in calls]
-    return tuple(sorted([*listed, *others], key=lambda site: (*site.place, not site.listed, site.function, site.text)))
+    for call in calls:
+        there = found.get(_place_of(call), ())
+        identity = {"file": call.file, "line": call.line, "function": call.function, "call": call.call}
+        record = (
+            reduce(together, there) if there else SiteRecord("Python", call.file, call.line, call.function, call.call)
+        )
+        sites.append(
+            GuardSite(
+                **{**asdict(record), **identity},
+                part=call.part,
+                last_line=call.last_line,
+                text=call.text,
+                listed=True,
+                on_line=on_line[_place_of(call)],
+                reason="" if there else reason_for(call),
+            )
+        )
+    return tuple(sorted(sites, key=lambda site: (*site.place, not site.listed, site.function, site.text)))
 
 
 def _place_of(call: GuardCall) -> tuple[str, int, str]:
@@ -125,52 +223,6 @@ def _calls_of(record: SiteRecord, calls: Sequence[GuardCall]) -> tuple[tuple[str
             fitting = [call for call in around if call.call == name]
             found += sorted(fitting, key=lambda call: (call.line != record.line, call.last_line - call.first_line))[:1]
     return tuple(map(_place_of, found))
-
-
-def _listed(call: GuardCall, records: Sequence[SiteRecord], on_line: int) -> GuardSite:
-    site = GuardSite(
-        language="Python",
-        part=call.part,
-        file=call.file,
-        line=call.line,
-        last_line=call.last_line,
-        function=call.function,
-        call=call.call,
-        text=call.text,
-        listed=True,
-        on_line=on_line,
-    )
-    if not records:
-        return msgspec.structs.replace(site, reason=reason_for(call))
-    return _with(site, reduce(together, records))
-
-
-def _seen(record: SiteRecord) -> GuardSite:
-    return _with(
-        GuardSite(
-            language=record.language,
-            part="c++" if record.language == "C++" else part_of(record.file),
-            file=record.file,
-            line=record.line,
-            last_line=record.line,
-            function=record.function,
-            call=record.call,
-        ),
-        record,
-    )
-
-
-def _with(site: GuardSite, record: SiteRecord) -> GuardSite:
-    return msgspec.structs.replace(
-        site,
-        fallbacks=record.fallbacks,
-        old=record.old,
-        raised=record.raised,
-        cases=record.cases,
-        blamed=record.blamed,
-        example=record.example,
-        stage=record.stage,
-    )
 
 
 def totals(torch: str, sites: Sequence[GuardSite]) -> Totals:
@@ -197,22 +249,15 @@ def totals(torch: str, sites: Sequence[GuardSite]) -> Totals:
 
 def _part_count(part: Part, sites: Sequence[GuardSite]) -> PartCount:
     listed = [site for site in sites if site.listed]
-    return PartCount(
-        part=part,
-        listed=len(listed),
-        reached=sum(site.reached for site in listed),
-        unlisted=len(sites) - len(listed),
-        fell_back=len({site.place for site in sites if site.fallbacks}),
-    )
+    fell_back = {site.place for site in sites if site.fallbacks}
+    return PartCount(part, len(listed), sum(site.reached for site in listed), len(sites) - len(listed), len(fell_back))
 
 
 def site_document(site: GuardSite) -> dict[str, Any]:
     """The machine-readable form of a site."""
-    document: dict[str, Any] = msgspec.to_builtins(site)
-    return {"schema": SITE_SCHEMA, **document, "reached": site.reached}
+    return {"schema": SITE_SCHEMA, **msgspec.to_builtins(site), "reached": site.reached}
 
 
 def totals_document(of: Totals) -> dict[str, Any]:
     """The machine-readable form of the totals."""
-    document: dict[str, Any] = msgspec.to_builtins(of)
-    return {"schema": TOTALS_SCHEMA, **document}
+    return {"schema": TOTALS_SCHEMA, **msgspec.to_builtins(of)}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -22,7 +21,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz import syntax
-from ddefuzz.coverage.reach import Answer
+from ddefuzz.coverage.ledger import Answer
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.files import leads_to_file
 from ddefuzz.instrument import torch_api
@@ -107,7 +106,7 @@ def _package() -> Path:
 def read(package: Path) -> Inventory:
     """The inventory of the torch in a folder. Raises UnsupportedError if it cannot be read."""
     calls: list[GuardCall] = []
-    for path in _sources(package):
+    for path in package.rglob("*.py"):
         file = path.relative_to(package.parent).as_posix()
         if file not in HOOKED_FILES and (text := _text(path, mentioning=b"guard_or_")):
             calls += _calls(file, text)
@@ -133,11 +132,6 @@ def version(package: Path) -> str:
             case ast.Assign([ast.Name("__version__")], ast.Constant(str(said))):
                 return said
     raise UnsupportedError(f"{path}: found no `__version__ = '…'`, expected torch's own version.py")
-
-
-def _sources(package: Path) -> Iterator[Path]:
-    for folder, _, files in os.walk(package):
-        yield from (Path(folder, file) for file in files if file.endswith(".py"))
 
 
 def _text(path: Path, mentioning: bytes = b"") -> str:

@@ -2,15 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from operator import add
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from ddefuzz.classify.signature import SiteLanguage
-from ddefuzz.coverage.reach import Answer, Reached
-from ddefuzz.instrument.events import Counterfactual, Language
+from ddefuzz.classify.anchor import expression_shape
+from ddefuzz.classify.classify import Classified
+from ddefuzz.classify.signature import Site, SiteLanguage
+from ddefuzz.execute.protocol import Observation
+from ddefuzz.instrument.events import Counterfactual, Language, Place
+
+Answer: TypeAlias = Literal["False", "True", "raised"]
+"""What came of an undecided guard: its fallback, or the error."""
+
+
+class Reached(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """One way in which a run reached a guard site, counted once.
+
+    `function` is the function that evaluated the guard, empty for a C++ place. `call` is the method of the
+    guard. `old` is the answer under size-oblivious semantics if the guard took its fallback. `shape` is the
+    expression without the names of its symbols and without numbers other than 0 and 1. `blamed` is the call
+    site of an error.
+    """
+
+    place: Place
+    function: str
+    call: str
+    answer: Answer
+    old: Counterfactual | None = None
+    shape: str = ""
+    blamed: Site | None = None
+
+
+def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tuple[Reached, ...]:
+    """What a run reached, each once, sorted. `failures` are those of this observation.
+
+    The place of an error is that of the blamed frame. If the blamed frame is C++, the function identifies it,
+    because the place of a plain comparison is the operator's header, or the Python code that gives C++ a
+    tensor's sizes.
+    """
+    found = {
+        Reached(
+            guard.place,
+            guard.function,
+            guard.method,
+            "True" if guard.fallback else "False",
+            guard.counterfactual,
+            expression_shape(guard.expression),
+        )
+        for guard in observation.guards
+    }
+    raised = observation.raised
+    if raised is not None and not raised.withheld:
+        for failure in failures:
+            if failure.signature.kind != "dde":
+                continue
+            site, place = failure.signature.site, raised.place
+            if site.language != "C++" and failure.frame is not None:
+                place = Place("Python", failure.frame.file, failure.frame.line)
+            elif site.language == "C++":
+                place = Place("C++", place.file, place.line)
+            found.add(
+                Reached(
+                    place,
+                    site.function or "",
+                    raised.method,
+                    "raised",
+                    shape=expression_shape(raised.expression),
+                    blamed=site,
+                )
+            )
+    return tuple(sorted(found, key=repr))
+
 
 Name = TypeVar("Name", bound=str)
 
@@ -113,7 +179,7 @@ class Ledger:
                 blamed=(blamed,) if blamed else (),
                 stage=stage,
             )
-            of_case[key] = _either(of_case[key], record) if key in of_case else record
+            of_case[key] = together(of_case[key], record, max) if key in of_case else record
         for key, record in of_case.items():
             counted = msgspec.structs.replace(record, cases=1, example=program)
             known = self._waiting.get(key)
@@ -136,30 +202,19 @@ class Ledger:
         return waiting
 
 
-def together(known: SiteRecord, more: SiteRecord) -> SiteRecord:
-    """Two counts of one site as one. The example is that of `known`."""
+def together(known: SiteRecord, more: SiteRecord, count: Callable[[int, int], int] = add) -> SiteRecord:
+    """Two records of one site as one. `count` makes one number of two. The example is that of `known`."""
+
+    def joined(left: dict[Name, int], right: dict[Name, int]) -> dict[Name, int]:
+        return {name: count(left.get(name, 0), right.get(name, 0)) for name in sorted({*left, *right})}
+
     return msgspec.structs.replace(
         known,
-        fallbacks=_added(known.fallbacks, more.fallbacks),
-        old=_added(known.old, more.old),
-        raised=known.raised + more.raised,
-        cases=known.cases + more.cases,
+        fallbacks=joined(known.fallbacks, more.fallbacks),
+        old=joined(known.old, more.old),
+        raised=count(known.raised, more.raised),
+        cases=count(known.cases, more.cases),
         blamed=tuple(sorted({*known.blamed, *more.blamed})),
         example=known.example or more.example,
         stage=known.stage or more.stage,
-    )
-
-
-def _added(left: dict[Name, int], right: dict[Name, int]) -> dict[Name, int]:
-    return {name: left.get(name, 0) + right.get(name, 0) for name in sorted({*left, *right})}
-
-
-def _either(left: SiteRecord, right: SiteRecord) -> SiteRecord:
-    """What one case did at one site, each kind counted once."""
-    both = together(left, right)
-    return msgspec.structs.replace(
-        both,
-        fallbacks=dict.fromkeys(both.fallbacks, 1),
-        old=dict.fromkeys(both.old, 1),
-        raised=min(both.raised, 1),
     )

@@ -25,7 +25,7 @@ import msgspec
 import torch
 
 from ddefuzz.classify.site import site
-from ddefuzz.coverage.reach import Reached
+from ddefuzz.coverage.ledger import Reached
 from ddefuzz.coverage.site_lines import ENVIRONMENT, Line, ProcessLine, SiteLine
 from ddefuzz.errors import EXIT_USAGE, DdefuzzError, InputError
 from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer

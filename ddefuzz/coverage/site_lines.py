@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from ddefuzz.coverage.ledger import Ledger, SiteCount
-from ddefuzz.coverage.reach import Reached
+from ddefuzz.coverage.ledger import Ledger, Reached, SiteCount
 from ddefuzz.errors import InputError
 
 ENVIRONMENT = "DDEFUZZ_SITES"

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from ddefuzz.classify.failure import Failure
-from ddefuzz.coverage.ledger import SiteRecord
+from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.findings.decisions import Field
 from ddefuzz.findings.model import Confirmation, Finding, Occurrence, normalized
-
-Name = TypeVar("Name", bound=str)
 
 
 def merged(a: Finding, b: Finding) -> Finding:
@@ -49,21 +47,7 @@ def merged(a: Finding, b: Finding) -> Finding:
 def merged_site(a: SiteRecord, b: SiteRecord) -> SiteRecord:
     """The record of one guard site from two databases. Counts are not added: both may contain the same cases."""
     example, stage = min((one.example, one.stage) for one in (a, b) if one.example or not (a.example or b.example))
-    return msgspec.structs.replace(
-        a,
-        call=min(a.call, b.call),
-        fallbacks=_most(a.fallbacks, b.fallbacks),
-        old=_most(a.old, b.old),
-        raised=max(a.raised, b.raised),
-        cases=max(a.cases, b.cases),
-        blamed=tuple(sorted({*a.blamed, *b.blamed})),
-        example=example,
-        stage=stage,
-    )
-
-
-def _most(left: dict[Name, int], right: dict[Name, int]) -> dict[Name, int]:
-    return {name: max(left.get(name, 0), right.get(name, 0)) for name in sorted({*left, *right})}
+    return msgspec.structs.replace(together(a, b, max), call=min(a.call, b.call), example=example, stage=stage)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ddefuzz.coverage.estimate import Estimate
-from ddefuzz.coverage.guard_sites import GuardSite, PartCount, Totals
+from ddefuzz.coverage.guard_sites import Estimate, GuardSite, PartCount, Totals
 from ddefuzz.errors import InputError
 from ddefuzz.files import leads_to_file
 from ddefuzz.show.blocks import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ddefuzz.classify.signature import Signature
-from ddefuzz.coverage.reach import Reached
+from ddefuzz.coverage.ledger import Reached
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import read_bytes

@@ -15,7 +15,7 @@ import msgspec
 import torch
 
 from ddefuzz.classify.classify import Classified
-from ddefuzz.coverage.reach import reached
+from ddefuzz.coverage.ledger import reached
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.pool import Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run

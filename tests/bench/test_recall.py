@@ -13,8 +13,7 @@ from ci.bench.recall import examples_of, judge_fault, ninetieth, show
 from ci.bench.survey import Judged, Maker, Reacher, Reachers, RecallFolder, Survey
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
-from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.coverage.reach import Reached
+from ddefuzz.coverage.ledger import Reached, SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import ExceptionInfo, Observation, Outcome, Run, Semantics, Stage
 from ddefuzz.findings.database import Database

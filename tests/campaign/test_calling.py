@@ -6,7 +6,7 @@ from random import Random
 
 from ddefuzz.campaign.guide import FRESH, RETRIED, Calling
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
-from ddefuzz.coverage.reach import Answer, Reached
+from ddefuzz.coverage.ledger import Answer, Reached
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.generate.origin import CAPTURES, Again, Draw, Mutate, Origin
 from ddefuzz.instrument.events import Place

@@ -14,7 +14,7 @@ from ddefuzz.campaign.guide import ROUND, STRATEGIES, CalledCase, Guide
 from ddefuzz.campaign.sampler import TEMPLATES
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.classify.signature import Site
-from ddefuzz.coverage.reach import Reached
+from ddefuzz.coverage.ledger import Reached
 from ddefuzz.generate.origin import CAPTURES, Draw, Mutate, Origin, Respell, Sample, name_of
 from ddefuzz.instrument.events import Place
 from ddefuzz.ops.catalogue import OPS

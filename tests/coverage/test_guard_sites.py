@@ -8,8 +8,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals
 from ddefuzz.coverage.inventory import CALLS, GuardCall, Inventory, installed
-from ddefuzz.coverage.ledger import Ledger, SiteRecord
-from ddefuzz.coverage.reach import reached
+from ddefuzz.coverage.ledger import Ledger, SiteRecord, reached
 from ddefuzz.coverage.unreached import UNREACHED, Unreached, reason_for
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.instrument.guards import watch

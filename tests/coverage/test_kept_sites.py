@@ -10,8 +10,7 @@ import pytest
 
 from ddefuzz.coverage.guard_sites import guard_sites
 from ddefuzz.coverage.inventory import Inventory, installed
-from ddefuzz.coverage.ledger import Ledger
-from ddefuzz.coverage.reach import reached
+from ddefuzz.coverage.ledger import Ledger, reached
 from ddefuzz.coverage.unreached import KEPT, reason_for
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Run, Stage, Subject

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddefuzz.classify.signature import Site
-from ddefuzz.coverage.ledger import Ledger, SiteCount, SiteKey, SiteRecord, together
-from ddefuzz.coverage.reach import Reached
+from ddefuzz.coverage.ledger import Ledger, Reached, SiteCount, SiteKey, SiteRecord, together
 from ddefuzz.instrument.events import Place
 
 REFS = "torch/_refs/__init__.py"

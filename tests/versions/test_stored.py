@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.diff import command as diff
-from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.coverage.reach import Answer
+from ddefuzz.coverage.ledger import Answer, SiteRecord
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.findings.database import Database
 from tests.findings.arbitrary_findings import CHUNK, OTHER_PROGRAM, PROGRAM, ROLL, START, sighting
