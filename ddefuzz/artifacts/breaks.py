@@ -10,8 +10,7 @@ from unittest import mock
 import torch
 from torch.fx import GraphModule
 
-from ddefuzz.artifacts.causes import failure_of
-from ddefuzz.artifacts.model import Break, Broken
+from ddefuzz.artifacts.model import Break, Broken, failure_of
 from ddefuzz.execute.observe import captured_output, clean_slate, failed_by, kept_apart
 from ddefuzz.execute.protocol import Observation, Run, Subject
 from ddefuzz.execute.stages import as_compiled, mark

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import torch
 
-from ddefuzz.artifacts.causes import failure_of
 from ddefuzz.artifacts.graph import GraphNode, assertions_in, assertions_in_code, count_of, nodes_of, symbols_in
-from ddefuzz.artifacts.model import DIFFED, Link, Made, MakeTask, Part, PartKind, Symbol
+from ddefuzz.artifacts.model import DIFFED, Link, Made, MakeTask, Part, PartKind, Symbol, failure_of
 from ddefuzz.execute.observe import observe_in
 from ddefuzz.execute.prepared import Prepared
 from ddefuzz.execute.protocol import Run, Subject
@@ -28,37 +27,23 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.kernels import kernels_in
 
 
-class Entry(NamedTuple):
-    """An entry of the log: its name (`aot_forward_graph`; for an artifact, the artifact's), and its text."""
-
-    name: str
-    text: str
-
-
-class _Listener(logging.Handler):
-    """Keeps the entries that have a text."""
-
-    def __init__(self, entries: list[Entry]) -> None:
-        super().__init__(logging.NOTSET)
-        self.entries = entries
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep one entry. torch passes its metadata and its text as attributes of the record."""
-        metadata: dict[str, Any] = getattr(record, "metadata", {})
-        text = getattr(record, "payload", None)
-        if metadata and isinstance(text, str):
-            name = next(iter(metadata))
-            said = metadata[name]
-            self.entries.append(Entry(said.get("name", name) if isinstance(said, dict) else name, text))
-
-
 @contextmanager
-def traced() -> Iterator[list[Entry]]:
-    """The entries that are written meanwhile."""
-    entries: list[Entry] = []
+def traced() -> Iterator[list[tuple[str, str]]]:
+    """The entries of torch's trace log that are written meanwhile: names (`aot_forward_graph`) and texts."""
+    entries: list[tuple[str, str]] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            # torch passes its metadata and its text as attributes of the record.
+            metadata: dict[str, Any] = getattr(record, "metadata", {})
+            text = getattr(record, "payload", None)
+            if metadata and isinstance(text, str):
+                name, said = next(iter(metadata.items()))
+                # An artifact is named by its own name.
+                entries.append((said.get("name", name) if isinstance(said, dict) else name, text))
+
     log: logging.Logger = torch_api.TRACE_LOG.get()
-    listener = _Listener(entries)
-    level = log.level
+    listener, level = Listener(), log.level
     log.addHandler(listener)
     log.setLevel(logging.DEBUG)
     try:
@@ -98,20 +83,25 @@ _ADDRESS = re.compile(r"\b(?:\d{12,}|0x[0-9a-f]{6,})\b")
 
 def make(task: MakeTask) -> Made:
     """Run the stage once. Whatever it raises becomes the failure of the record."""
-    entries: list[Entry] = []
-    captured: list[tuple[tuple[Part, ...], dict[str, str]]] = []
+    entries: list[tuple[str, str]] = []
+    own: list[Part] = []
+    ranges: dict[str, str] = {}
 
     def then(capture: Capture) -> None:
-        captured.append((tuple(_parts_of(capture, task)), ranges_of(capture)))
+        if task.stage in ("export", "export-strict"):
+            own.append(part_of("export graph", "graph", capture.graph.print_readable(print_output=False)))
+        own.extend(part_of("generated code", "code", code) for code in capture.generated())
+        ranges.update(ranges_of(capture))
 
-    run = Run(task.subject, task.stage, task.semantics)
     stage = partial(_listened, stage_function(task.stage, called=False), entries)
     make_subject = prepare if task.stage != "export" else _prepared_as_forward
+    run = Run(task.subject, task.stage, task.semantics)
     observed = observe_in(stage, lambda: make_subject(task.subject), run, then)
-    own, ranges = captured[0] if captured else ((), {})
-    parts = _numbered([*_logged(entries), *own])
+    graphs = [part_of(GRAPHS[name], "graph", text) for name, text in entries if name in GRAPHS]
+    guards = [part_of("guards", "guards", text) for name, text in entries if name == GUARDS]
+    parts = _numbered([*graphs, *guards, *own])
     graph = next((part.text for part in parts if part.name == DIFFED[task.stage]), "")
-    kernels = [kernels_of(entry.text) for entry in entries if entry.name == KERNELS_OF_NODES]
+    kernels = next((kernels_of(text) for name, text in entries if name == KERNELS_OF_NODES), {})
     return Made(
         stage=task.stage,
         semantics=str(task.semantics),
@@ -119,8 +109,15 @@ def make(task: MakeTask) -> Made:
         reason=observed.reason,
         failure=failure_of(observed),
         parts=parts,
-        symbols=tuple(symbols_of(graph, ranges)),
-        links=tuple(links_of(graph, kernels[0] if kernels else {})),
+        symbols=tuple(
+            Symbol(name, ranges.get(name, ""), "input" if _is_own(node) else node.op or "input", user_line(node))
+            for name, node in symbols_in(graph).items()
+        ),
+        links=tuple(
+            Link(user_line(node), node.name, node.op, kernels.get(node.name, ""))
+            for node in nodes_of(graph)
+            if node.expression
+        ),
         fallbacks=observed.guards,
         seconds=round(observed.seconds, 3),
     )
@@ -140,33 +137,15 @@ def _prepared_as_forward(subject: Subject) -> Prepared:
     return replace(prepared, call=named)
 
 
-def _listened(stage: StageFunction, entries: list[Entry], prepared: Prepared) -> Capture | None:
+def _listened(stage: StageFunction, entries: list[tuple[str, str]], prepared: Prepared) -> Capture | None:
     """The stage, with torch's log of what it makes. The backward graph is lowered at once."""
-    with ExitStack() as stack:
-        for setting, patch, value in (
-            (torch_api.PROVENANCE, torch_api.INDUCTOR_CONFIG, 1),
-            (torch_api.BACKWARD_AT_ONCE, torch_api.AOT_CONFIG, True),
-        ):
-            patched: AbstractContextManager[Any] = torch_api.bound(patch)({setting.key: value})
-            stack.enter_context(patched)
-        log = stack.enter_context(traced())
-        stack.callback(lambda: entries.extend(log))
-        return stage(prepared)
-
-
-def _logged(entries: Iterable[Entry]) -> Iterator[Part]:
-    for entry in entries:
-        if entry.name in GRAPHS:
-            yield part_of(GRAPHS[entry.name], "graph", _readable(entry.text))
-        elif entry.name == GUARDS:
-            yield part_of("guards", "guards", _readable(entry.text))
-
-
-def _parts_of(capture: Capture, task: MakeTask) -> Iterator[Part]:
-    if task.stage in ("export", "export-strict"):
-        yield part_of("export graph", "graph", _readable(capture.graph.print_readable(print_output=False)))
-    for code in capture.generated():
-        yield part_of("generated code", "code", _readable(code))
+    provenance = torch_api.bound(torch_api.INDUCTOR_CONFIG)({torch_api.PROVENANCE.key: 1})
+    at_once = torch_api.bound(torch_api.AOT_CONFIG)({torch_api.BACKWARD_AT_ONCE.key: True})
+    with provenance, at_once, traced() as log:
+        try:
+            return stage(prepared)
+        finally:
+            entries.extend(log)
 
 
 def _readable(text: str) -> str:
@@ -175,8 +154,9 @@ def _readable(text: str) -> str:
     return text.replace(OWN_FOLDER + "/", _OWN).replace(f"{Path.cwd()}/", "").strip("\n") + "\n"
 
 
-def part_of(name: str, kind: PartKind, text: str) -> Part:
-    """A text with the lines that check something, and its count."""
+def part_of(name: str, kind: PartKind, raw: str) -> Part:
+    """A text as people read it, with the lines that check something, and its count."""
+    text = _readable(raw)
     match kind:
         case "graph":
             marked, number = assertions_in(text), count_of(text)
@@ -185,7 +165,7 @@ def part_of(name: str, kind: PartKind, text: str) -> Part:
         case "guards":
             lines = enumerate(text.splitlines(), 1)
             marked, number = tuple(at for at, line in lines if _SYMBOLIC_GUARD.search(line)), text.count("+- ")
-    suffix = {"graph": "py", "code": "py", "guards": "txt"}[kind]
+    suffix = "txt" if kind == "guards" else "py"
     return Part(name, f"{name.replace(' ', '-')}.{suffix}", kind, text, marked, number)
 
 
@@ -200,31 +180,23 @@ def _numbered(parts: Iterable[Part]) -> tuple[Part, ...]:
         number = numbers[part.name]
         file = part.file.replace(".", f"-{number}.", 1)
         made.append(part if number == 1 else msgspec.structs.replace(part, name=f"{part.name} {number}", file=file))
-    return tuple(sorted(made, key=_place))
-
-
-def _place(part: Part) -> int:
-    return next((at for at, name in enumerate(ORDER) if part.name.startswith(name)), -1)
+    return tuple(sorted(made, key=lambda part: [part.name.startswith(name) for name in reversed(ORDER)]))
 
 
 def ranges_of(capture: Capture) -> dict[str, str]:
     """The range of each symbol in the values of a captured graph, as the ShapeEnv of the capture has it."""
     ranges: dict[str, str] = {}
+    most = torch.iinfo(torch.int64).max
     for node in capture.graph.graph.nodes:
         for size in _sizes(node.meta.get("val", node.meta.get("example_value"))):
             for symbol in size.node.expr.free_symbols:
                 if str(symbol) not in ranges:
                     bounds = size.node.shape_env.bound_sympy(symbol)
-                    ranges[str(symbol)] = f"{_lower(bounds.lower)} to {_upper(bounds.upper)}"
+                    low, high = bounds.lower, bounds.upper
+                    lower = "-∞" if not low.is_finite or low <= -most - 1 else low
+                    upper = "∞" if not high.is_finite or high >= most - 1 else high
+                    ranges[str(symbol)] = f"{lower} to {upper}"
     return ranges
-
-
-def _lower(bound: Any) -> str:
-    return "-∞" if not bound.is_finite or bound <= -torch.iinfo(torch.int64).max - 1 else str(bound)
-
-
-def _upper(bound: Any) -> str:
-    return "∞" if not bound.is_finite or bound >= torch.iinfo(torch.int64).max - 1 else str(bound)
 
 
 def _sizes(value: Any) -> Iterator[Any]:
@@ -238,12 +210,6 @@ def _sizes(value: Any) -> Iterator[Any]:
                 yield from _sizes(item)
 
 
-def symbols_of(graph: str, ranges: Mapping[str, str]) -> Iterator[Symbol]:
-    """The symbols of a graph with their ranges and with the nodes that have them first."""
-    for name, node in symbols_in(graph).items():
-        yield Symbol(name, ranges.get(name, ""), "input" if _is_own(node) else node.op or "input", user_line(node))
-
-
 def kernels_of(mapping: str) -> dict[str, str]:
     """The kernel of each node, from inductor's log of provenance."""
     found: dict[str, list[str]] = {}
@@ -251,13 +217,6 @@ def kernels_of(mapping: str) -> dict[str, str]:
         for node in nodes:
             found.setdefault(node, []).append(_HANDLE.sub("", kernel))
     return {node: ", ".join(dict.fromkeys(kernels)) for node, kernels in found.items()}
-
-
-def links_of(graph: str, kernels: Mapping[str, str]) -> Iterator[Link]:
-    """The nodes of a graph with the user's line before them and the kernel after them, in order."""
-    for node in nodes_of(graph):
-        if node.expression:
-            yield Link(user_line(node), node.name, node.op, kernels.get(node.name, ""))
 
 
 def user_line(node: GraphNode) -> str:

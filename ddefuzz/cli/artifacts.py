@@ -6,21 +6,19 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import rich_click as click
 
-from ddefuzz.artifacts.causes import failure_of
-from ddefuzz.artifacts.diffs import between_semantics, between_stages, between_versions
+from ddefuzz.artifacts.graph import diffs_of
 from ddefuzz.artifacts.model import (
     Artifacts,
     BreakTask,
     Broken,
-    Diff,
     Made,
     MakeTask,
     VersionTask,
+    failure_of,
     find_breaks,
     make,
     version,
@@ -167,7 +165,7 @@ def command(
             others.append((one.name, _elsewhere(one, target, text, case, unbacked, wanted, mechanisms, timeout)))
     if not made:
         raise NothingRanError("interrupted before the first stage ended")
-    here = msgspec.structs.replace(here, others=tuple(others), diffs=_diffs(here, diffs, others))
+    here = msgspec.structs.replace(here, others=tuple(others), diffs=tuple(diffs_of(here, diffs, others)))
     index = write_folder(here, folder or Path(f"artifacts-{chosen.case.replace('/', '-')}"))
     page = stdout_page()
     if format_ == "json":
@@ -219,12 +217,6 @@ def _made(task: MakeTask, future: Future[Made], stopped: Stopped) -> Made:
         return found
     lost = lost_observation(Run(task.subject, task.stage, task.semantics), found)
     return Made(task.stage, str(task.semantics), lost.outcome, lost.reason, failure_of(lost))
-
-
-def _diffs(here: Artifacts, pairs: Sequence[tuple[Stage, Stage]], others: Any) -> tuple[Diff, ...]:
-    found = [diff for first, second in pairs for diff in between_stages(here.stages, first, second)]
-    found += between_semantics(here.stages)
-    return (*found, *(diff for name, there in others for diff in between_versions(here, name, there)))
 
 
 def _has_ddefuzz(interpreter: Interpreter) -> bool:

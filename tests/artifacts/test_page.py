@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.artifacts.diffs import between_semantics, between_stages, between_versions
+from ddefuzz.artifacts.graph import diffs_of
 from ddefuzz.artifacts.model import About, Artifacts, Break, Broken, Cause, Diff, Link, Made, Part, Symbol
 from ddefuzz.cli.artifacts import default_stages, target_of
 from ddefuzz.cli.artifacts_page import MASKS, about, artifacts_view, files_of, html_page, said_of, write_folder
@@ -163,13 +163,12 @@ def test_the_text_has_a_row_for_each_stage(width: int) -> None:
 def test_stages_semantics_and_versions_are_compared() -> None:
     other = GRAPH.replace("relu.default", "relu_.default")
     stages = (made("export"), made("aot", other), made("export", other, "size-oblivious"))
-    (between,) = between_stages(stages, "export", "aot")
+    between, semantics = diffs_of(msgspec.structs.replace(ALL, stages=stages), [("export", "aot")])
     assert "-relu: f32[u0] = torch.ops.aten.relu.default(input)\n" in between.text
     assert "+relu_: f32[u0] = torch.ops.aten.relu_.default(input)\n" in between.text
-    (semantics,) = between_semantics(stages)
     assert semantics.name == "export: explicit to size-oblivious"
     assert semantics.file == "diffs/export-explicit-to-size-oblivious.diff"
     there = msgspec.structs.replace(ALL, torch="2.15.0")
-    same, _, none = between_versions(ALL, "new", there)
+    same, _, none = diffs_of(ALL, others=[("new", there)])
     assert (same.text, same.note) == ("", "the same graph")
     assert (none.text, none.note) == ("", "no graph: 2.13.0, 2.15.0")
