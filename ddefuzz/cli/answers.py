@@ -26,8 +26,8 @@ from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage
 from ddefuzz.files import is_file
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.merge import with_cause
 from ddefuzz.findings.model import Finding
-from ddefuzz.findings.reclassify import with_cause
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.internal import guarded
 from ddefuzz.ops import catalogue

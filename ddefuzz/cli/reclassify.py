@@ -14,7 +14,7 @@ from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.errors import RowError
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.reclassify import Change, Reclassified, only_observed, reclassified
+from ddefuzz.findings.merge import Change, Reclassified, only_observed, reclassified
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.capture import classify
 from ddefuzz.refusals import refused

@@ -150,7 +150,7 @@ class Database:
         self.decide(finding_id, lambda finding: replace(finding, control=control))
 
     def set_answers(self, finding_id: str, answers: Answers, decision: Callable[[Finding], Finding]) -> Finding:
-        """Save the experiment on the guard, and the cause that `decision` (`reclassify.with_cause`) gives it."""
+        """Save the experiment on the guard, and the cause that `decision` (`merge.with_cause`) gives it."""
         return self.decide(finding_id, lambda finding: decision(replace(finding, answers=answers)))
 
     # What people decide

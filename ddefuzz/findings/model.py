@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 import tempfile
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from ddefuzz.answers.model import Answers, Control, data_dependent
 from ddefuzz.classify.chain import op_name
@@ -53,23 +55,10 @@ MOST_OBSERVED = 48
 
 def checked_time(text: str) -> str:
     """The time. Raises `ValueError` if it is none, which msgspec reports with the place in the record."""
-    try:
-        if TIME.fullmatch(text):
-            datetime.fromisoformat(text)
+    with suppress(ValueError):
+        if TIME.fullmatch(text) and datetime.fromisoformat(text):
             return text
-    except ValueError:
-        pass
     raise ValueError(f"found the time {text[:40]!r}, expected one such as 2025-01-31T12:00:00.000000Z")
-
-
-def checked_date(text: str) -> str:
-    """The date. Raises `ValueError` if it is none."""
-    try:
-        if date.fromisoformat(text).isoformat() == text:
-            return text
-    except ValueError:
-        pass
-    raise ValueError(f"found the date {text[:40]!r}, expected one such as 2027-01-31")
 
 
 class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -230,8 +219,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     history: tuple[HistoryEntry, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.expires:
-            checked_date(self.expires)
+        with suppress(ValueError):
+            if not self.expires or date.fromisoformat(self.expires).isoformat() == self.expires:
+                return
+        raise ValueError(f"found the date {self.expires[:40]!r}, expected one such as 2027-01-31")
 
     @property
     def kind(self) -> Kind:
@@ -253,14 +244,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """A person's title if there is one, else a title made from op, site and expression."""
         if self.given_title:
             return self.given_title
-        return title_of(
-            self.signature,
-            self.cause,
-            self.evidence,
-            self.shown_ops,
-            self.control,
-            data_dependent=self.data_dependent,
-        )
+        title = title_of(self.signature, self.cause, self.evidence, self.shown_ops)
+        if self.data_dependent is not False or self.control is None:
+            return title
+        return f"{title} (fails with {'static' if self.control.static == 'fails' else 'backed'} sizes, too)"
 
     @property
     def expression(self) -> str:
@@ -449,21 +436,18 @@ def slim(failure: Failure) -> Failure:
     Guards that took their fallback, the graph, measurements, and calls that do not show the failure are left out. Paths
     do not depend on the machine.
     """
+
+    def small(observation: Observation) -> Observation:
+        return replace(observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0, digest="")
+
     failure = kept(failure)
-    second = None if failure.second is None else _slim(failure.second)
-    return portable(msgspec.structs.replace(failure, observation=_slim(failure.observation), second=second))
-
-
-def _slim(observation: Observation) -> Observation:
-    return msgspec.structs.replace(
-        observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0, digest=""
-    )
+    second = None if failure.second is None else small(failure.second)
+    return portable(replace(failure, observation=small(failure.observation), second=second))
 
 
 def portable(failure: Failure) -> Failure:
     """The failure with paths in frames and messages that do not depend on the machine."""
-    raw = msgspec.json.encode(failure).decode()
-    return msgspec.json.decode(without_folders(raw), type=Failure)
+    return msgspec.json.decode(without_folders(msgspec.json.encode(failure).decode()), type=Failure)
 
 
 def without_folders(text: str) -> str:
@@ -483,56 +467,35 @@ def _patterns(folder: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(f"{_PATH}/(?:site|dist)-packages/"), re.compile(rf"(?<![\w/.-])(?:{folders})/{_PATH}")
 
 
-def title_of(
-    signature: Signature,
-    cause: Cause,
-    failure: Failure | None = None,
-    ops: tuple[str, ...] = (),
-    control: Control | None = None,
-    *,
-    data_dependent: bool | None = None,
-) -> str:
+def title_of(signature: Signature, cause: Cause, failure: Failure | None = None, ops: tuple[str, ...] = ()) -> str:
     """`torch.diff: at::native::diff_helper needs 2*u0 < 1`, and similar titles for failures that are not guards.
 
     `failure` is the displayed failure of the finding; `ops` are the functions that reach its site.
     """
-    said = f"{signature.kind} at {signature.site}" if failure is None else _said(signature, cause, failure)
-    op = shortened(ops[0]) if ops else ""
-    if op and not said.startswith(f"{op} "):
-        said = f"{op}: {said}"
-    return said + _without_data(control, data_dependent=data_dependent)
-
-
-def _said(signature: Signature, cause: Cause, failure: Failure) -> str:
     title = row_of(signature.kind).title
-    if not isinstance(title, str):
-        return title(Classified(failure, signature, cause, ""))
-    return title.format(
-        site="the program" if cause == "user" else signature.site,
-        anchor=shortened(signature.anchor),
-        stage=failure.observation.stage,
-        evidence=shortened(failure.evidence),
-    )
-
-
-def _without_data(control: Control | None, *, data_dependent: bool | None) -> str:
-    if data_dependent is not False or control is None:
-        return ""
-    return f" (fails with {'static' if control.static == 'fails' else 'backed'} sizes, too)"
+    if failure is None:
+        said = f"{signature.kind} at {signature.site}"
+    elif not isinstance(title, str):
+        said = title(Classified(failure, signature, cause, ""))
+    else:
+        said = title.format(
+            site="the program" if cause == "user" else signature.site,
+            anchor=shortened(signature.anchor),
+            stage=failure.observation.stage,
+            evidence=shortened(failure.evidence),
+        )
+    op = shortened(ops[0]) if ops else ""
+    return f"{op}: {said}" if op and not said.startswith(f"{op} ") else said
 
 
 def normalized(finding: Finding) -> Finding:
     """The same finding with its collections sorted and without repetitions."""
-    return msgspec.structs.replace(
+    names = ("fixed_in", "labels", "known_in", "links", "notes", "history")
+    return replace(
         finding,
-        former=tuple(sorted(set(finding.former) - {finding.id})),
-        fixed_in=tuple(sorted(set(finding.fixed_in))),
-        labels=tuple(sorted(set(finding.labels))),
-        known_in=tuple(sorted(set(finding.known_in))),
+        **{name: tuple(sorted(set(getattr(finding, name)))) for name in names},
+        former=tuple(sorted({*finding.former} - {finding.id})),
         occurrences=tuple(sorted(finding.occurrences, key=lambda seen: seen.order)),
-        links=tuple(sorted(set(finding.links))),
-        notes=tuple(sorted(set(finding.notes))),
-        history=tuple(sorted(set(finding.history))),
     )
 
 

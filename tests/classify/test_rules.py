@@ -15,7 +15,7 @@ from ddefuzz.classify.rules import Rules, read_rules, use_rules_of_this_folder
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.reclassify import reclassified
+from ddefuzz.findings.merge import reclassified
 from ddefuzz.oracles.capture import classify
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, failure_of, sighting, with_failure
 

@@ -16,8 +16,8 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.merge import WHO, Reclassified, reclassified
 from ddefuzz.findings.model import Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized, slim, stamp
-from ddefuzz.findings.reclassify import WHO, Reclassified, reclassified
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
 DIFF = Signature("dde", Site("C++", None, "at::native::diff_helper"), "guard_bool operator<")
