@@ -24,6 +24,7 @@ from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, FINDING, By, Decision, Value
 from ddefuzz.findings.lifecycle import STATES, State
+from ddefuzz.findings.merge import merged_site
 from ddefuzz.findings.model import Finding, FindingSummary, as_document
 from ddefuzz.findings.runs import results
 from ddefuzz.findings.textform import check_findings, read_findings, write_findings
@@ -235,7 +236,7 @@ def merge(others: tuple[DatabaseUrl, ...], db: DatabaseUrl) -> None:
                 check_findings(str(url), found, before)
                 database.merge(found)
                 for version in other.torch_versions():
-                    database.merge_sites(version, other.sites(version))
+                    database.add_sites(version, other.sites(version), merged_site)
         after = {finding.id for finding in database.findings()}
     click.echo(f"{counted(len(after), 'finding')}, {len(after - before)} of them new", err=True)
 

@@ -48,7 +48,7 @@ def command(
         kept = tuple(map(only_observed, before)) if drop_unobserved else before
         result = reclassified(kept, classify, datetime.now(UTC))
         if write:
-            database.replace(result.findings, result.gone)
+            database.put(result.findings, result.gone)
     document = {"schema": SCHEMA, "written": write, **msgspec.to_builtins(result.counts)}
     rows = [msgspec.to_builtins(change) for change in result.changes]
     writers = {

@@ -6,7 +6,7 @@ names of people are arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
-from sqlalchemy import delete, exists, func, insert, select, true, tuple_, update
+from sqlalchemy import Table, delete, exists, func, insert, select, true, tuple_, update
 from sqlalchemy.orm import Session
 
 from ddefuzz.answers.model import Answers, Control
@@ -28,7 +28,7 @@ from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.decisions import FINDING, By, Decision, check_original
 from ddefuzz.findings.ids import id_of, named
 from ddefuzz.findings.lifecycle import recurs
-from ddefuzz.findings.merge import merged, merged_site
+from ddefuzz.findings.merge import merged
 from ddefuzz.findings.model import (
     MOST_OBSERVED,
     Campaign,
@@ -63,6 +63,10 @@ from ddefuzz.findings.url import DatabaseUrl, parse_url
 from ddefuzz.refusals import refusals, refuse
 
 Answer = TypeVar("Answer")
+JoinSites = Callable[[SiteRecord, SiteRecord], SiteRecord]
+
+AT_A_TIME = 200
+"""The number of sites whose keys are parameters of one statement. Older SQLite takes at most 999 parameters."""
 
 
 class RecordResult(msgspec.Struct, frozen=True):
@@ -78,7 +82,9 @@ class Database:
     def __init__(self, url: DatabaseUrl, *, create: bool = True) -> None:
         self._engine = open_engine(url, create=create)
         self._open = local()  # .session: the transaction of this thread
-        self._file = _OpenFile(url)
+        path = url.path()
+        self._path = None if path is None else path.absolute()
+        self._file = _identity(self._path)
         self.url = url
 
     @classmethod
@@ -228,19 +234,14 @@ class Database:
 
     # Bringing in what another database knows
 
-    def put(self, findings: Iterable[Finding]) -> None:
-        """Save whole findings as they are. They replace the stored findings with the same ids."""
+    def put(self, findings: Iterable[Finding], gone: Iterable[str] = ()) -> None:
+        """Save whole findings as they are, in place of those with the same ids and of those with ids that are gone."""
+        found = tuple(findings)
         with self._writing() as session:
-            for finding in findings:
-                session.execute(delete(FINDINGS).where(FINDINGS.c.id == finding.id))
-                add_finding(session, finding)
-
-    def replace(self, findings: Iterable[Finding], gone: Iterable[str]) -> None:
-        """Make these the only findings: save them as they are and delete all others with ids that are gone."""
-        with self._writing() as session:
-            for name in sorted(gone):
+            for name in sorted({*gone, *(finding.id for finding in found)}):
                 session.execute(delete(FINDINGS).where(FINDINGS.c.id == name))
-            self.put(findings)
+            for finding in found:
+                add_finding(session, finding)
 
     def merge(self, findings: Iterable[Finding]) -> None:
         """Merge these findings into the stored ones (`merge.merged`)."""
@@ -258,18 +259,9 @@ class Database:
     ) -> int:
         """Save what a campaign's cases depend on, before the first is drawn. Returns the campaign's id."""
         with self._writing() as session:
-            now = stamp(when)
-            added = insert(CAMPAIGNS).values(
-                profile=profile,
-                seed=seed,
-                generator=generator,
-                options=options,
-                next_index=0,
-                ahead=[],
-                finished=False,
-                started=now,
-                updated=now,
-            )
+            same = {"profile": profile, "seed": seed, "generator": generator, "options": options}
+            times = {"started": stamp(when), "updated": stamp(when)}
+            added = insert(CAMPAIGNS).values(**same, **times, next_index=0, ahead=[], finished=False)
             (campaign,) = session.execute(added.returning(CAMPAIGNS.c.id)).one()
             return int(campaign)
 
@@ -284,10 +276,7 @@ class Database:
     def add_progress(self, campaign: int, progress: Progress) -> None:
         """Save the counts of a campaign at one time."""
         with self._writing() as session:
-            session.execute(
-                delete(PROGRESS).where(PROGRESS.c.campaign_id == campaign, PROGRESS.c.when == progress.when)
-            )
-            session.execute(insert(PROGRESS).values(campaign_id=campaign, **asdict(progress)))
+            _replace_row(session, PROGRESS, {"campaign_id": campaign, "when": progress.when}, asdict(progress))
 
     def add_step(self, campaign: int, counted: bytes) -> None:
         """Save what a campaign has counted since its last step. It is kept until the campaign has ended."""
@@ -320,21 +309,23 @@ class Database:
         """Save what findings and cases did under versions of torch. They replace what is stored for the same."""
         with self._writing() as session:
             for result in results:
-                same = (RESULTS.c.case == result.case, RESULTS.c.torch == result.torch)
-                session.execute(delete(RESULTS).where(*same))
-                session.execute(insert(RESULTS).values(**asdict(result)))
+                _replace_row(session, RESULTS, {"case": result.case, "torch": result.torch}, asdict(result))
 
     # Guard sites, and what sweeps have done
 
-    def add_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
-        """Add the guard sites reached under a version of torch to the stored ones."""
+    def add_sites(self, torch: str, records: Iterable[SiteRecord], both: JoinSites = together) -> None:
+        """Add the guard sites reached under a version of torch to the stored ones. `both` makes one record of two."""
+        keys = [SITES.c[name] for name in ("language", "file", "line", "function")]
+        given = tuple(records)
         with self._writing() as session:
-            _save_sites(session, torch, tuple(records), together)
-
-    def merge_sites(self, torch: str, records: Iterable[SiteRecord]) -> None:
-        """Merge guard sites from another database into the stored ones (`merge.merged_site`)."""
-        with self._writing() as session:
-            _save_sites(session, torch, tuple(records), merged_site)
+            for first in range(0, len(given), AT_A_TIME):
+                some = {record.key: record for record in given[first : first + AT_A_TIME]}
+                same = (SITES.c.torch == torch, tuple_(*keys).in_(list(some)))
+                stored = [to_record(row, SiteRecord) for row in session.execute(select(SITES).where(*same))]
+                session.execute(delete(SITES).where(*same))
+                some |= {record.key: both(record, some[record.key]) for record in stored}
+                rows = [{"torch": torch, **msgspec.to_builtins(record)} for record in some.values()]
+                session.execute(insert(SITES), rows)
 
     def sites(self, torch: str) -> tuple[SiteRecord, ...]:
         """The guard sites reached under a version of torch, ordered by place."""
@@ -352,8 +343,7 @@ class Database:
     def save_swept(self, key: str, op: str, result: str) -> None:
         """Save the result of a sweep of one op, as JSON. `key` has everything that decides the result."""
         with self._writing() as session:
-            session.execute(delete(SWEPT).where(SWEPT.c.key == key, SWEPT.c.op == op))
-            session.execute(insert(SWEPT).values(key=key, op=op, result=result))
+            _replace_row(session, SWEPT, {"key": key, "op": op}, {"result": result})
 
     def swept(self, key: str) -> dict[str, str]:
         """The stored results of sweeps with this key, by op."""
@@ -368,7 +358,7 @@ class Database:
             with outer.begin_nested():  # what fails in it leaves nothing half-written
                 yield outer
             return
-        with _rescued(self._file, self.url, self.findings), errors_of(self.url), Session(self._engine) as session:
+        with self._rescued(), errors_of(self.url), Session(self._engine) as session:
             self._open.session = session
             try:
                 with session.begin():
@@ -384,6 +374,29 @@ class Database:
             return
         with errors_of(self.url), Session(self._engine.execution_options(reads=True)) as session:
             yield session
+
+    @contextmanager
+    def _rescued(self) -> Iterator[None]:
+        """Wrap a transaction. If the file is gone afterwards, save the findings as text and raise `DatabaseError`."""
+        try:
+            yield
+        except DatabaseError:
+            if _identity(self._path) == self._file:
+                raise
+        if _identity(self._path) == self._file:
+            return
+        found = self.findings()
+        names = (Path(f"{self._path}-rescued{number or ''}") for number in count())
+        folder = next(name for name in names if not is_there(name))
+        try:
+            write_findings(found, folder)
+            rescue = f"its findings ({len(found)}) are in {folder}: `ddefuzz findings import {folder}` reads them"
+        except (InputError, OSError) as error:
+            rescue = f"its findings ({len(found)}) are lost: {error}"
+        raise DatabaseError(
+            f"findings database {self.url}: the file was deleted, moved or replaced while it was open, expected it to "
+            f"stay; {rescue}"
+        )
 
 
 def _stored(session: Session, finding_id: str, *, observed: bool = True) -> Finding | None:
@@ -425,68 +438,17 @@ def _seen_again(session: Session, finding: Finding, sighting: Sighting, now: str
     return tuple(together.values())
 
 
-AT_A_TIME = 200
-"""The number of sites whose keys are parameters of one statement. Older SQLite takes at most 999 parameters."""
+def _replace_row(session: Session, table: Table, key: Mapping[str, object], values: Mapping[str, object]) -> None:
+    session.execute(delete(table).where(*(table.c[name] == value for name, value in key.items())))
+    session.execute(insert(table).values({**key, **values}))
 
 
-def _save_sites(
-    session: Session,
-    torch: str,
-    records: Sequence[SiteRecord],
-    both: Callable[[SiteRecord, SiteRecord], SiteRecord],
-) -> None:
-    """Save records of distinct sites. A stored site is replaced by `both` of the stored and the new record."""
-    keys = [SITES.c[name] for name in ("language", "file", "line", "function")]
-    for first in range(0, len(records), AT_A_TIME):
-        some = {record.key: record for record in records[first : first + AT_A_TIME]}
-        same = (SITES.c.torch == torch, tuple_(*keys).in_(list(some)))
-        stored = [to_record(row, SiteRecord) for row in session.execute(select(SITES).where(*same))]
-        session.execute(delete(SITES).where(*same))
-        some |= {record.key: both(record, some[record.key]) for record in stored}
-        session.execute(insert(SITES), [{"torch": torch, **msgspec.to_builtins(record)} for record in some.values()])
-
-
-class _OpenFile:
-    """The file of an SQLite database that was just opened. A database without a file counts as always present."""
-
-    def __init__(self, url: DatabaseUrl) -> None:
-        path = url.path()
-        self.path = None if path is None else path.absolute()
-        self._identity = self._now()
-
-    def is_there(self) -> bool:
-        """Whether the path still leads to the file that was opened."""
-        return self._now() == self._identity
-
-    def _now(self) -> tuple[int, int] | None:
-        if self.path is None:
-            return None
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-
-@contextmanager
-def _rescued(file: _OpenFile, url: DatabaseUrl, findings: Callable[[], tuple[Finding, ...]]) -> Iterator[None]:
-    """Wrap a transaction. If the file is gone afterwards, save the findings as text and raise `DatabaseError`."""
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    """What tells a file from another at the same path."""
+    if path is None:
+        return None
     try:
-        yield
-    except DatabaseError:
-        if file.is_there():
-            raise
-    if file.is_there() or file.path is None:
-        return
-    found = findings()
-    names = (Path(f"{file.path}-rescued{number or ''}") for number in count())
-    folder = next(name for name in names if not is_there(name))
-    try:
-        write_findings(found, folder)
-        rescue = f"its findings ({len(found)}) are in {folder}: `ddefuzz findings import {folder}` reads them"
-    except (InputError, OSError) as error:
-        rescue = f"its findings ({len(found)}) are lost: {error}"
-    raise DatabaseError(
-        f"findings database {url}: the file was deleted, moved or replaced while it was open, expected it to stay; "
-        f"{rescue}"
-    )
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
