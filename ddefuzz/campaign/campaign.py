@@ -50,10 +50,10 @@ from ddefuzz.campaign.tasks import (
 )
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.pool import Future, Lost
-from ddefuzz.findings.codec import packed, unpacked
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, Sighting
+from ddefuzz.findings.schema import packed, unpacked
 from ddefuzz.internal import guarded
 from ddefuzz.oracles.program import Suspect, suspect_of
 from ddefuzz.oracles.table import row_of

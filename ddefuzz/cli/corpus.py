@@ -19,8 +19,7 @@ from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import check_writable, is_folder, is_there, write_atomically
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.ids import named
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, named
 from ddefuzz.findings.textform import read_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.ops import catalogue

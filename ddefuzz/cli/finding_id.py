@@ -5,8 +5,7 @@ from __future__ import annotations
 from ddefuzz.cli.invocation import current_invocation
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.ids import UnknownFindingError
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, UnknownFindingError
 
 
 def resolve(database: Database, typed: str) -> Finding:

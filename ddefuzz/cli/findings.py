@@ -24,9 +24,9 @@ from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, FINDING, By, Decision, Value
 from ddefuzz.findings.lifecycle import STATES, State
+from ddefuzz.findings.listing import results
 from ddefuzz.findings.merge import merged_site
 from ddefuzz.findings.model import Finding, FindingSummary, as_document
-from ddefuzz.findings.runs import results
 from ddefuzz.findings.textform import check_findings, read_findings, write_findings
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import table

@@ -17,8 +17,8 @@ from ddefuzz.cli.reports import findings_report, writers_of
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
+from ddefuzz.findings.listing import results
 from ddefuzz.findings.model import Finding
-from ddefuzz.findings.runs import results
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
 from ddefuzz.show.table import FORMATS, NAMES

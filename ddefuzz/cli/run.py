@@ -25,7 +25,7 @@ from ddefuzz.cli.run_progress import campaign_progress
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.known import Known, Now, decided, known_now, read_known
+from ddefuzz.findings.textform import Known, Now, decided, known_now, read_known
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism

@@ -26,7 +26,6 @@ from ddefuzz.errors import DatabaseError, InputError, RowError
 from ddefuzz.files import is_there
 from ddefuzz.findings.connection import errors_of, open_engine
 from ddefuzz.findings.decisions import FINDING, By, Decision, check_original
-from ddefuzz.findings.ids import id_of, named
 from ddefuzz.findings.lifecycle import recurs
 from ddefuzz.findings.merge import merged
 from ddefuzz.findings.model import (
@@ -38,6 +37,8 @@ from ddefuzz.findings.model import (
     Progress,
     Result,
     Sighting,
+    id_of,
+    named,
     normalized,
     slim,
     stamp,

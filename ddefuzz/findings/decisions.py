@@ -174,14 +174,6 @@ def _value(name: str, text: str) -> str | tuple[str, ...] | None:
     return (text or None) if name == "duplicate_of" else text
 
 
-def labelled(labels: tuple[str, ...], typed: tuple[str, ...]) -> tuple[str, ...]:
-    """The labels after adding and removing the typed ones."""
-    kept = set(labels)
-    for one in typed:
-        (kept.discard if one.startswith("-") else kept.add)(one.lstrip("+-"))
-    return tuple(sorted(kept))
-
-
 def checked_url(url: str, where: str = "") -> str:
     """The URL. Raises `InputError`, which begins with `where`, if it is none."""
     if not url.startswith(("https://", "http://")) or not url.isprintable() or " " in url:
@@ -189,13 +181,11 @@ def checked_url(url: str, where: str = "") -> str:
     return url
 
 
-def check_typed(where: str, versions: Iterable[str], urls: Iterable[str]) -> None:
-    """Raise `InputError`, which begins with `where`, unless all of them have their forms."""
-    for version in versions:
-        if not VERSION.fullmatch(version):
-            raise InputError(f"{where}found {version[:60]!r}, expected a version of torch such as 2.14.0")
-    for url in urls:
-        checked_url(url, f"{where}URL: ")
+def checked_version(version: str, where: str = "") -> str:
+    """The version of torch. Raises `InputError`, which begins with `where`, if it is none."""
+    if not VERSION.fullmatch(version):
+        raise InputError(f"{where}found {version[:60]!r}, expected a version of torch such as 2.14.0")
+    return version
 
 
 class Value(NamedTuple):
@@ -254,12 +244,6 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(filter(None, re.split(r"[\s,]+", text)))
 
 
-def _version(word: str) -> str:
-    if not VERSION.fullmatch(word):
-        raise InputError(f"found {word!r}, expected a version of torch such as 2.14.0")
-    return word
-
-
 def _label(word: str) -> str:
     if not LABEL.fullmatch(word):
         raise InputError(f"found {word!r}, expected a word such as backward or -backward")
@@ -273,17 +257,13 @@ def _date(text: str) -> str:
         raise InputError(f"found the date {text!r}, expected one such as 2027-01-31") from None
 
 
-def _url(text: str) -> str:
-    return checked_url(text.strip())
-
-
 def _text(text: str) -> str:
     if not text.strip():
         raise InputError("found no text, expected some")
     return text.replace("\r\n", "\n").strip()
 
 
-ISSUE = Value("url", "issue", _url, hint="its URL")
+ISSUE = Value("url", "issue", lambda text: checked_url(text.strip()), hint="its URL")
 FINDING = Value("of", "id", metavar="OF")
 """The beginning of the id of another finding. `Database.apply` replaces it by the id."""
 
@@ -316,17 +296,33 @@ def _state_of(finding: Finding) -> str:
     return "fixed in all versions of torch (a failure in any is a new finding); name some with --in 2.14.0"
 
 
-def _field(name: str, value: Value, *, form: str = "details", key: str = "") -> Decision:
-    """The decision that replaces a field of the finding."""
+def _field(
+    name: str,
+    check: Callable[[str], str] = str.strip,
+    *,
+    label: str = "",
+    option: str = "",
+    form: str = "details",
+    key: str = "",
+    **typed: Any,
+) -> Decision:
+    """The decision that replaces a field of the finding. Its label and its option are like the name by default."""
+    shown = name.removeprefix("given_")
+    value = Value(shown, label or shown, check, option or f"--{shown.replace('_', '-')}", **typed)
 
-    def change(finding: Finding, typed: str, by: By) -> Finding:
-        if value.signed:
-            return changed(finding, by, **{name: labelled(getattr(finding, name), words(typed))})
-        return changed(finding, by, **{name: tuple(sorted(set(words(typed)))) if value.many else typed})
+    def change(finding: Finding, text: str, by: By) -> Finding:
+        if not value.many:
+            return changed(finding, by, **{name: text})
+        chosen = set(getattr(finding, name)) if value.signed else set()
+        for word in words(text):
+            (chosen.discard if value.signed and word.startswith("-") else chosen.add)(
+                word.lstrip("+-") if value.signed else word
+            )
+        return changed(finding, by, **{name: tuple(sorted(chosen))})
 
     def said(before: Finding, after: Finding) -> str:
         was, now = (text_of(getattr(finding, name)) or "-" for finding in (before, after))
-        return f"{name.removeprefix('given_')} {was} → {now}"
+        return f"{shown} {was} → {now}"
 
     return Decision(name, "field", value.help, change, said, value, key, form)
 
@@ -348,7 +344,7 @@ DECISIONS: tuple[Decision, ...] = (
         Value(
             "fixed_in",
             "fixed in",
-            _version,
+            checked_version,
             option="--in",
             metavar="VERSION",
             help="With the state fixed: a version of torch in which it is fixed, such as 2.14.0. Can be repeated. If "
@@ -363,31 +359,23 @@ DECISIONS: tuple[Decision, ...] = (
     _state("flaky", "k"),
     _field(
         "known_in",
-        Value(
-            "known_in",
-            "decision for",
-            _version,
-            option="--known-in",
-            metavar="VERSION",
-            help="A version of torch for which the decision holds. Can be repeated. Default: all versions.",
-            hint="2.13.0 (empty: all versions)",
-            many=True,
-        ),
+        checked_version,
+        label="decision for",
         form="state",
+        metavar="VERSION",
+        help="A version of torch for which the decision holds. Can be repeated. Default: all versions.",
+        hint="2.13.0 (empty: all versions)",
+        many=True,
     ),
     _field(
         "expires",
-        Value(
-            "expires",
-            "decision until",
-            _date,
-            option="--expires",
-            metavar="DATE",
-            help="The last day on which the decision holds, such as 2027-01-31. A campaign then counts the finding as "
-            "new. Empty for no end.",
-            input="date",
-        ),
+        _date,
+        label="decision until",
         form="state",
+        metavar="DATE",
+        help="The last day on which the decision holds, such as 2027-01-31. A campaign then counts the finding as new. "
+        "Empty for no end.",
+        input="date",
     ),
     Decision(
         "undup",
@@ -409,43 +397,19 @@ DECISIONS: tuple[Decision, ...] = (
         fits=can_undo,
         has_reason=False,
     ),
-    _field(
-        "priority",
-        Value(
-            "priority",
-            "priority",
-            option="--priority",
-            metavar="P",
-            help="high, medium, low, or empty.",
-            choices=get_args(Priority),
-        ),
-    ),
-    _field(
-        "owner",
-        Value("owner", "owner", option="--owner", metavar="NAME", help="Who works on it. Empty for nobody."),
-        key="o",
-    ),
+    _field("priority", metavar="P", help="high, medium, low, or empty.", choices=get_args(Priority)),
+    _field("owner", key="o", metavar="NAME", help="Who works on it. Empty for nobody."),
     _field(
         "labels",
-        Value(
-            "labels",
-            "labels",
-            _label,
-            option="--label",
-            metavar="L",
-            help="Add a label; -L removes it. Repeatable.",
-            many=True,
-            signed=True,
-        ),
+        _label,
+        option="--label",
+        metavar="L",
+        help="Add a label; -L removes it. Repeatable.",
+        many=True,
+        signed=True,
     ),
-    _field(
-        "cause",
-        Value("cause", "cause", option="--cause", metavar="CAUSE", help="Replace the cause.", choices=get_args(Cause)),
-    ),
-    _field(
-        "given_title",
-        Value("title", "title", option="--title", help="Replace the title.", hint="made from op, site and condition"),
-    ),
+    _field("cause", metavar="CAUSE", help="Replace the cause.", choices=get_args(Cause)),
+    _field("given_title", help="Replace the title.", hint="made from op, site and condition"),
     Decision(
         "note",
         "command",
@@ -464,7 +428,9 @@ DECISIONS: tuple[Decision, ...] = (
         "Add the URL of an issue, pull request or commit to a finding.",
         link,
         said=lambda _before, after: f"linked to {' '.join(after.links)}",
-        value=Value("url", "URL", _url, metavar="URL", hint="https://github.com/pytorch/pytorch/issues/…", input="url"),
+        value=Value(
+            "url", "URL", ISSUE.check, metavar="URL", hint="https://github.com/pytorch/pytorch/issues/…", input="url"
+        ),
         title="add a link",
         button="Add link",
     ),

@@ -28,8 +28,16 @@ from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.coverage.ledger import SiteRecord, together
 from ddefuzz.findings.decisions import Field
-from ddefuzz.findings.ids import id_of, sequence_of
-from ddefuzz.findings.model import Confirmation, Finding, HistoryEntry, Occurrence, normalized, stamp
+from ddefuzz.findings.model import (
+    Confirmation,
+    Finding,
+    HistoryEntry,
+    Occurrence,
+    id_of,
+    normalized,
+    sequence_of,
+    stamp,
+)
 from ddefuzz.oracles.capture import KINDS
 
 DECIDED = get_args(Field)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
+from difflib import get_close_matches
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +26,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.wording import shortened
+from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.ops import catalogue
@@ -31,6 +34,47 @@ from ddefuzz.oracles.program import kept
 from ddefuzz.oracles.table import row_of
 from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.program.model import functions_in
+
+
+def id_of(key: str, sequence: int) -> str:
+    """The id of the `sequence`-th finding (from 1) of a signature."""
+    return key if sequence == 1 else f"{key}-{sequence}"
+
+
+def sequence_of(finding_id: str, signature: Signature) -> int | None:
+    """The inverse of `id_of`. None if this is not an id of this signature."""
+    if finding_id == signature.key:
+        return 1
+    match = re.fullmatch(re.escape(signature.key) + r"-([2-9]|[1-9][0-9]{1,5})", finding_id)
+    return int(match[1]) if match else None
+
+
+class UnknownFindingError(InputError):
+    """No finding has this id, and none has a similar one."""
+
+
+def named(prefix: str, former: Mapping[str, tuple[str, ...]]) -> str:
+    """The one current id that `prefix` selects. `former` maps each current id to the former ids of its finding.
+
+    Raises `InputError`, with suggestions.
+    """
+    became = {old: name for name, before in former.items() for old in before if old not in former}
+    names = [*former, *became]
+    if prefix in names:
+        return became.get(prefix, prefix)
+    fitting = [name for name in names if name.startswith(prefix) or f"-{prefix}" in name]
+    meant = sorted({became.get(name, name) for name in fitting})
+    if len(meant) == 1 and prefix:
+        return meant[0]
+    if fitting and prefix:
+        raise InputError(f"{prefix!r}: found {len(fitting)} such findings, expected one of {', '.join(fitting[:5])}")
+    near = get_close_matches(prefix, names, n=3, cutoff=0.4)
+    if not near:
+        raise UnknownFindingError(f"{prefix!r}: found no such finding")
+    raise InputError(f"{prefix!r}: found no such finding; did you mean {' or '.join(near)}?")
+
+
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 SCHEMA = "ddefuzz.finding/3"
 
@@ -445,9 +489,9 @@ def slim(failure: Failure) -> Failure:
     return portable(replace(failure, observation=small(failure.observation), second=second))
 
 
-def portable(failure: Failure) -> Failure:
-    """The failure with paths in frames and messages that do not depend on the machine."""
-    return msgspec.json.decode(without_folders(msgspec.json.encode(failure).decode()), type=Failure)
+def portable(record: Record) -> Record:
+    """A record of failures with paths in frames and messages that do not depend on the machine."""
+    return msgspec.json.decode(without_folders(msgspec.json.encode(record).decode()), type=type(record))
 
 
 def without_folders(text: str) -> str:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
 import tomli_w
@@ -36,15 +36,97 @@ from ddefuzz.files import (
     remove_abandoned,
     write_files,
 )
-from ddefuzz.findings.codec import PackedError, packed, unpacked
-from ddefuzz.findings.decisions import By, changed, check_typed, link
-from ddefuzz.findings.ids import sequence_of
-from ddefuzz.findings.known import Known, decided, fields_of, read_known
-from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normalized, portable
+from ddefuzz.findings.decisions import By, changed, checked_url, checked_version, link
+from ddefuzz.findings.lifecycle import ROWS, State, in_versions, recurs
+from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normalized, portable, sequence_of
+from ddefuzz.findings.schema import PackedError, packed, unpacked
 from ddefuzz.keys.case import is_key, parse_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.table import check_stored, kinds
 from ddefuzz.program.text import read_text
+
+
+class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision in a known.toml. `title` and `site` are for its readers."""
+
+    state: State
+    title: str = ""
+    site: str = ""
+    reason: str = ""
+    url: str = ""
+    expires: date | None = None
+    versions: tuple[str, ...] = ()
+    duplicate_of: str | None = None
+    fixed_in: tuple[str, ...] = ()
+
+
+class Now(NamedTuple):
+    """Which findings are known now, and which were known until a date that has passed."""
+
+    known: frozenset[str] = frozenset()
+    expired: frozenset[str] = frozenset()
+
+
+NONE = Now()
+"""Nothing is known."""
+
+
+def read_known(path: Path) -> dict[str, Known]:
+    """The decisions in a file, by id. Raises `InputError`."""
+    return {name: _known(path, name, table) for name, table in read_toml(path).items()}
+
+
+def _known(path: Path, name: str, table: object) -> Known:
+    try:
+        known = msgspec.convert(table, Known)
+    except msgspec.ValidationError as error:
+        states = ", ".join(state for state, row in ROWS.items() if row.decided)
+        expected = f"a table with a state ({states}) and the fields {', '.join(Known.__struct_fields__[1:])}"
+        raise InputError(f"{path}: [{name}]: found {error}; expected {expected}") from error
+    for version in (*known.versions, *known.fixed_in):
+        checked_version(version, f"{path}: [{name}]: ")
+    if known.url:
+        checked_url(known.url, f"{path}: [{name}]: URL: ")
+    return known
+
+
+def known_of(finding: Finding) -> Known:
+    """The decision on a finding as a known.toml has it. The reason is that of the latest change of its state."""
+    entries = sorted((entry for entry in finding.history if entry.field == "state"), key=lambda entry: entry.when)
+    return Known(
+        state=finding.state,
+        title=finding.title,
+        site=str(finding.site),
+        reason=entries[-1].why if entries else "",
+        url=next(iter(finding.links), ""),
+        expires=date.fromisoformat(finding.expires) if finding.expires else None,
+        versions=finding.known_in,
+        duplicate_of=finding.duplicate_of,
+        fixed_in=finding.fixed_in,
+    )
+
+
+def fields_of(known: Known) -> dict[str, Any]:
+    """The fields of a decision that a known.toml has: those that are not empty."""
+    fields = msgspec.structs.asdict(known)
+    return {name: value for name, value in fields.items() if value not in ("", (), None)}
+
+
+def known_now(decisions: Mapping[str, Known], torch: str, today: date) -> Now:
+    """The decisions that hold for a version of torch on a day, and those that have expired by then."""
+    decided = {
+        name: one
+        for name, one in decisions.items()
+        if ROWS[one.state].decided and in_versions(one.versions, torch) and not recurs(one.state, one.fixed_in, torch)
+    }
+    expired = {name for name, one in decided.items() if one.expires is not None and one.expires < today}
+    return Now(frozenset(decided.keys() - expired), frozenset(expired))
+
+
+def decided(findings: Iterable[Finding]) -> dict[str, Known]:
+    """The decisions on these findings, by id."""
+    return {finding.id: known_of(finding) for finding in findings if ROWS[finding.state].decided}
+
 
 FINDING, MINIMAL, ORIGINAL, KNOWN = "finding.toml", "minimal.py", "original.py", "known.toml"
 OBSERVED = "observed.json.gz"
@@ -85,11 +167,11 @@ class KnownFinding(msgspec.Struct, frozen=True):
 
 
 ID = re.compile(r"[a-z][a-z-]*-[0-9a-f]{10}(-[1-9][0-9]{0,5})?")
-"""The ids of findings: a kind, a part of a hash, and the number of a finding that came back (`ids.id_of`)."""
+"""The ids of findings: a kind, a part of a hash, and the number of a finding that came back (`model.id_of`)."""
 
 _SIGNATURE = Signature.__struct_fields__
 
-_APART = ("attempts", "occurrences", "failure", "shown")
+_APART = Observed.__struct_fields__[1:]
 
 
 def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = True) -> None:
@@ -98,7 +180,8 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     Unless `whole`, other findings in it stay too, with their decisions: they may be those that could not be read.
     """
     wanted = sorted(map(normalized, findings), key=lambda finding: finding.id)
-    own = {place.name for place in _finding_folders(folder) if _is_own(place)}
+    # Other folders may have a file finding.toml too.
+    own = {place.name for place in _finding_folders(folder) if ID.fullmatch(place.name) and not place.is_symlink()}
     check_folder(folder, [KNOWN, *(f"{one}/{name}" for one in {*own, *(f.id for f in wanted)} for name in FILES)])
     files: dict[str, str | bytes | None] = {}
     for finding in wanted:
@@ -108,19 +191,14 @@ def write_findings(findings: Iterable[Finding], folder: Path, *, whole: bool = T
     known = {name: one for name, one in before.items() if name in gone} | decided(wanted)
     decisions = _toml({name: fields_of(known[name]) for name in sorted(known)})
     write_files(folder, {name: content for name, content in files.items() if content is not None} | {KNOWN: decisions})
-    for name in (name for name, content in files.items() if content is None):
+    unwanted = [name for name, content in files.items() if content is None]
+    unwanted += [f"{place}/{name}" for place in gone if whole for name in FILES]
+    for name in unwanted:
         (folder / name).unlink(missing_ok=True)
     for place in (folder / name for name in sorted(gone) if whole):
-        for name in FILES:
-            (place / name).unlink(missing_ok=True)
         remove_abandoned(place)
         if not any(place.iterdir()):
             place.rmdir()
-
-
-def _is_own(place: Path) -> bool:
-    """Whether a folder is one that an export wrote. Other folders may have a file finding.toml too."""
-    return bool(ID.fullmatch(place.name)) and not place.is_symlink()
 
 
 def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:
@@ -130,7 +208,7 @@ def _contents(finding: Finding, place: Path) -> dict[str, str | bytes | None]:
         ORIGINAL: finding.original,
         FINDING: _toml(_fields(finding)),
     }
-    observed = _observed(finding)
+    observed = portable(Observed(**{name: getattr(finding, name) for name in _APART}))
     with suppress(InputError):  # a damaged file is written again
         if _read_observed(place / OBSERVED) == observed:  # another zlib makes other bytes of the same content
             return files
@@ -165,31 +243,15 @@ def _fields(finding: Finding) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(finding)
     for name in ("minimal", "original", *_APART):
         del fields[name]
-    fields["history"] = [
-        {key: value for key, value in one.items() if (key, value) != ("why", "")} for one in fields["history"]
-    ]
+    for entry in fields["history"]:
+        if not entry["why"]:
+            del entry["why"]
     fields |= fields.pop("signature")
     head = {name: fields.pop(name) for name in ("id", "kind", "cause", "site", "anchor")}
     given = {"given_title": fields.pop("given_title") or None}
     shown: dict[str, Any] = {name: getattr(finding, name) for name in _FOR_READERS}
     whole = {"schema": SCHEMA, "title": shown.pop("title"), **given, **head, **shown, **fields}
     return {name: value for name, value in whole.items() if value not in ("", [], ())}
-
-
-def _observed(finding: Finding) -> Observed:
-    """The content of observed.json.gz, with paths that do not depend on the machine."""
-    return Observed(
-        attempts=finding.attempts,
-        occurrences=tuple(
-            msgspec.structs.replace(seen, observed=_portable(seen.observed)) for seen in finding.occurrences
-        ),
-        failure=_portable(finding.failure),
-        shown=_portable(finding.shown),
-    )
-
-
-def _portable(failure: Failure | None) -> Failure | None:
-    return None if failure is None else portable(failure)
 
 
 def _read_observed(path: Path) -> Observed:
@@ -202,19 +264,17 @@ def _read_observed(path: Path) -> Observed:
 
 
 def _toml(fields: dict[str, Any]) -> str:
-    text = tomli_w.dumps(_without_none(fields), multiline_strings=False)
-    if tomllib.loads(text) != _without_none(fields):
+    """Without what is None, because TOML has no null."""
+
+    def known(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: known(item) for key, item in value.items() if item is not None}
+        return [known(item) for item in value] if isinstance(value, list | tuple) else value
+
+    text = tomli_w.dumps(known(fields), multiline_strings=False)
+    if tomllib.loads(text) != known(fields):
         raise AssertionError("a finding does not survive TOML")
     return text
-
-
-def _without_none(value: Any) -> Any:
-    """Leave out what is None, because TOML has no null."""
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_without_none(item) for item in value]
-    return value
 
 
 def read_finding(place: Path) -> Finding:
@@ -278,8 +338,10 @@ def check_findings(where: str, findings: Iterable[Finding], others: Iterable[str
 
 
 def _check_fields(where: str, finding: Finding) -> None:
-    versions = (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences))
-    check_typed(f"{where}: ", versions, finding.links)
+    for version in (*finding.fixed_in, *finding.known_in, *(seen.torch for seen in finding.occurrences)):
+        checked_version(version, f"{where}: ")
+    for url in finding.links:
+        checked_url(url, f"{where}: URL: ")
     try:
         check_stored(finding.failures)
     except InputError as error:

@@ -9,9 +9,8 @@ from ddefuzz.answers.model import ControlOutcome, Tally
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
 from ddefuzz.execute.calls import Ended
-from ddefuzz.findings.ids import id_of, sequence_of
 from ddefuzz.findings.lifecycle import ROWS
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, id_of, sequence_of
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.oracles.verdict import Verdict
 

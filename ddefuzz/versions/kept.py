@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 
 from ddefuzz.files import files_below, read_bytes
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.listing import results
 from ddefuzz.findings.model import Finding, Result, stamp
-from ddefuzz.findings.runs import results
 from ddefuzz.versions.model import Cell, Status, release
 
 

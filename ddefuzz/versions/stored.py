@@ -15,8 +15,8 @@ from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.listing import campaigns
 from ddefuzz.findings.model import Campaign, Finding
-from ddefuzz.findings.runs import campaigns
 from ddefuzz.versions.diff import KINDS, Difference
 
 _TORCH: Final = re.compile(r" torch=(\S+)")

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.errors import InputError
-from ddefuzz.findings import runs
+from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Campaign, Progress
 from ddefuzz.web.plot import thinned
@@ -72,7 +72,7 @@ class CampaignsPage(msgspec.Struct, frozen=True, kw_only=True):
 
 def campaigns_page(database: Database, asked: CampaignsQuery, now: datetime) -> CampaignsPage:
     """The page."""
-    total = database.read(runs.campaign_number)
+    total = database.read(listing.campaign_number)
     return CampaignsPage(
         campaigns=campaign_lines(database, now, ON_A_PAGE, (asked.page - 1) * ON_A_PAGE),
         total=total,
@@ -83,8 +83,8 @@ def campaigns_page(database: Database, asked: CampaignsQuery, now: datetime) -> 
 
 def campaign_lines(database: Database, now: datetime, most: int, first: int = 0) -> tuple[CampaignLine, ...]:
     """The latest campaigns, from the `first` (from 0) on."""
-    found = database.read(lambda session: runs.campaigns(session, most, first))
-    progress = database.read(lambda session: runs.progress(session, [one.id for one in found], MOST_POINTS))
+    found = database.read(lambda session: listing.campaigns(session, most, first))
+    progress = database.read(lambda session: listing.progress(session, [one.id for one in found], MOST_POINTS))
     return tuple(_line(one, progress[one.id], now) for one in found)
 
 

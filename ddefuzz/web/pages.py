@@ -13,7 +13,7 @@ import msgspec
 from pydantic import Field
 
 from ddefuzz.errors import InputError
-from ddefuzz.findings import listing, runs
+from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import Counts, Query
 from ddefuzz.findings.model import FindingSummary
@@ -102,7 +102,7 @@ def overview_page(database: Database, now: datetime) -> Overview:
     return Overview(
         counts=database.read(listing.counts),
         growth=tuple(Growth(time, number) for number, time in thinned(list(enumerate(times, 1)))),
-        sites=database.read(runs.site_counts),
+        sites=database.read(listing.site_counts),
         latest=newest.findings,
         campaigns=campaign_lines(database, now, LATEST),
     )
@@ -141,7 +141,7 @@ class CensusPage(msgspec.Struct, frozen=True, kw_only=True):
 
 def census_page(database: Database, asked: CensusQuery) -> CensusPage:
     """The page. Raises `InputError` for a sweep that is not in the database."""
-    sweeps = database.read(runs.sweeps)
+    sweeps = database.read(listing.sweeps)
     wanted = asked.sweep or next(reversed(sweeps), "")
     if asked.sweep and asked.sweep not in sweeps:
         raise InputError(f"sweep: found {asked.sweep!r}, expected a key that /census lists ({len(sweeps)} sweeps)")

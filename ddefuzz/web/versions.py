@@ -10,11 +10,10 @@ import msgspec
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from ddefuzz.findings import listing, runs
+from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.listing import VersionCount
+from ddefuzz.findings.listing import VersionCount, result_page, results, statuses
 from ddefuzz.findings.model import Finding, Result
-from ddefuzz.findings.runs import result_page, results, statuses
 from ddefuzz.findings.schema import FINDINGS, readable, whole_findings
 from ddefuzz.versions.kept import cell_of_result, program_key
 from ddefuzz.versions.model import Cell, Change, Line, Status, release
@@ -88,7 +87,7 @@ def versions_page(database: Database, asked: VersionsQuery) -> VersionsPage:
     def read(session: Session) -> VersionsPage:
         return VersionsPage(
             versions=tuple(sorted(listing.versions(session), key=lambda one: release(one.torch))),
-            sites=runs.site_counts(session),
+            sites=listing.site_counts(session),
             fixed_in=listing.fixed_in(session),
             matrix=_matrix(session, asked),
         )

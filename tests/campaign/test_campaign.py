@@ -38,10 +38,10 @@ from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.phase import Left, Phase
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
-from ddefuzz.findings.codec import packed
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.known import NONE, Now
 from ddefuzz.findings.model import Sighting
+from ddefuzz.findings.schema import packed
+from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.oracles.program import Suspect
 from ddefuzz.oracles.table import NAMES
 

@@ -37,11 +37,9 @@ from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.main import cli
 from ddefuzz.errors import DdefuzzError
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.ids import id_of
-from ddefuzz.findings.known import Known
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.schema import METADATA
-from ddefuzz.findings.textform import read_finding
+from ddefuzz.findings.textform import Known, read_finding
 from ddefuzz.keys.case import is_key, parse_key, print_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.oracle import Script

@@ -18,8 +18,7 @@ from ddefuzz.cli.replay import command, replay_view
 from ddefuzz.errors import DatabaseError, InputError, NothingRanError
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.ids import id_of
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.oracles.program import Trial, Tried, tried_of
 from ddefuzz.show.terminal import terminal

@@ -16,8 +16,7 @@ from ddefuzz.cli.replay import command
 from ddefuzz.errors import InputError, NothingRanError, UnsupportedError
 from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import EXPLICIT, Observation
-from ddefuzz.findings.ids import id_of
-from ddefuzz.findings.model import Finding
+from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.repro import call_script
 from ddefuzz.repro.run import run_scripts

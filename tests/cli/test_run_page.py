@@ -11,7 +11,7 @@ from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.run import _passed
 from ddefuzz.cli.run_page import summary_view
 from ddefuzz.coverage.ledger import SiteCount
-from ddefuzz.findings.known import NONE, Now
+from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.program.sizes import CALL_SIZES
 from ddefuzz.show.terminal import terminal
 

@@ -13,7 +13,6 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.execute.protocol import EXPLICIT, STAGES, ExceptionInfo, Observation
-from ddefuzz.findings.ids import id_of
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.model import (
     Confirmation,
@@ -23,6 +22,7 @@ from ddefuzz.findings.model import (
     Occurrence,
     Priority,
     Sighting,
+    id_of,
     normalized,
     slim,
     stamp,

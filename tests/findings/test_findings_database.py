@@ -19,10 +19,9 @@ from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, changed, link, note, set_state, undup
-from ddefuzz.findings.ids import id_of, sequence_of
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.merge import merged, merged_site
-from ddefuzz.findings.model import MOST_OBSERVED, Confirmation, Finding, as_document, stamp
+from ddefuzz.findings.model import MOST_OBSERVED, Confirmation, Finding, as_document, id_of, sequence_of, stamp
 from tests.findings.arbitrary_findings import (
     CHUNK,
     OTHER_PROGRAM,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ddefuzz.errors import InputError
 from ddefuzz.findings.decisions import By, changed, link, note, set_state, undo
-from ddefuzz.findings.known import Known, known_now, read_known
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, HistoryEntry, normalized, stamp
+from ddefuzz.findings.textform import Known, known_now, read_known
 from tests.findings.arbitrary_findings import CHUNK, START, findings, text
 
 DECIDED = st.fixed_dictionaries(

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from ddefuzz.answers.model import Control
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.findings import listing, runs
+from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.listing import Query
@@ -87,7 +87,7 @@ def select(
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_sql_selects_orders_and_counts_what_the_records_say(shared: Database, found: list[Finding]) -> None:
     torch = {version for one in found for version in one.torch_versions}
-    shared.replace(found, [one.id for one in shared.findings()])
+    shared.put(found, [one.id for one in shared.findings()])
     for name, (query, expected) in CASES.items():
         wanted = sorted(one.id for one in found if expected(one, torch))
         page = select(shared, query)
@@ -173,8 +173,8 @@ def test_progress_is_kept_by_campaign(tmp_path: Path) -> None:
             for seed in (1, 2)
         ]
         database.add_progress(ids[0], point)
-        assert database.read(lambda session: runs.progress(session, ids, 200)) == {ids[0]: (point,), ids[1]: ()}
-        assert [one.seed for one in database.read(lambda session: runs.campaigns(session, 9))] == [2, 1]
+        assert database.read(lambda session: listing.progress(session, ids, 200)) == {ids[0]: (point,), ids[1]: ()}
+        assert [one.seed for one in database.read(lambda session: listing.campaigns(session, 9))] == [2, 1]
 
 
 def test_progress_of_a_long_campaign_is_thinned_by_the_database(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_progress_of_a_long_campaign_is_thinned_by_the_database(tmp_path: Path) 
                     findings=0,
                 ),
             )
-        points = database.read(lambda session: runs.progress(session, [campaign], 20))[campaign]
+        points = database.read(lambda session: listing.progress(session, [campaign], 20))[campaign]
     cases = [one.cases for one in points]
     assert cases[-8:] == list(range(492, 500))
     assert cases[:-8] == list(range(0, 492, 26))

@@ -162,7 +162,7 @@ def test_an_id_that_is_gone_is_found_in_the_database(tmp_path: Path) -> None:
         for signature in (CHUNK, ROLL):
             database.record(sighting(signature), START)
         result = reclassified(database.findings(), rules(lambda _: DIFF), LATER)
-        database.replace(result.findings, result.gone)
+        database.put(result.findings, result.gone)
         assert database.findings() == result.findings
         assert only(result).count == 2
         for old in (CHUNK.key, ROLL.key, CHUNK.key[:9]):

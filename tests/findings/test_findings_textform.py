@@ -16,10 +16,10 @@ import tomli_w
 from hypothesis import given, settings
 
 from ddefuzz.errors import InputError
-from ddefuzz.findings.codec import PackedError, unpacked
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By, set_state
 from ddefuzz.findings.model import Finding, Occurrence, stamp
+from ddefuzz.findings.schema import PackedError, unpacked
 from ddefuzz.findings.textform import Observed, read_findings, write_findings
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
