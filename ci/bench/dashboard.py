@@ -21,8 +21,8 @@ from ddefuzz.findings.schema import PROGRESS
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.show.blocks import Block, prose, table
 from ddefuzz.sweep.tasks import Failed, Swept
+from ddefuzz.web.app import answering
 from ddefuzz.web.security import Access
-from ddefuzz.web.serve import answering
 
 PATHS: Final = (
     "/findings",

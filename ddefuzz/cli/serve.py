@@ -52,8 +52,8 @@ def command(
     """
     check_extra()
     # Imported here, because importing FastAPI takes longer than most commands.
+    from ddefuzz.web.app import listen, serve  # noqa: PLC0415
     from ddefuzz.web.security import Access, is_loopback  # noqa: PLC0415
-    from ddefuzz.web.serve import listen, serve  # noqa: PLC0415
 
     needs_token = not read_only and (with_token or not is_loopback(host))
     with Database.open(db, create=False) as database, listen(host, port) as bound:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import groupby
 from typing import Any, get_args
 
 import msgspec
@@ -156,6 +157,19 @@ class PartCount(msgspec.Struct, frozen=True):
     fell_back: int
 
 
+class FileCount(msgspec.Struct, frozen=True):
+    """Of one file: calls in its source (`listed`), those of them that were reached, other sites reached (`unlisted`),
+    and sites that raised.
+    """
+
+    file: str
+    part: Part
+    listed: int
+    reached: int
+    unlisted: int
+    raised: int
+
+
 class Totals(msgspec.Struct, frozen=True):
     """The totals of all sites: `call_sites` blamed for errors; of the listed calls reached, those that are not alone on
     their line (`shared`); estimates of fallback sites, of those in C++, and of call sites of errors.
@@ -251,6 +265,15 @@ def _part_count(part: Part, sites: Sequence[GuardSite]) -> PartCount:
     listed = [site for site in sites if site.listed]
     fell_back = {site.place for site in sites if site.fallbacks}
     return PartCount(part, len(listed), sum(site.reached for site in listed), len(sites) - len(listed), len(fell_back))
+
+
+def counts_of_files(sites: Iterable[GuardSite]) -> Iterator[FileCount]:
+    """The counts of each file, by name."""
+    for file, group in groupby(sorted(sites, key=lambda site: site.file), lambda site: site.file):
+        found = list(group)
+        part, raised = found[0].part, sum(site.raised > 0 for site in found)
+        count = _part_count(part, found)
+        yield FileCount(file, part, count.listed, count.reached, count.unlisted, raised)
 
 
 def site_document(site: GuardSite) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def torch_versions(session: Session) -> tuple[str, ...]:
     return tuple(sorted(readable("version of torch", rows, lambda torch: msgspec.convert(torch, str))))
 
 
-def page(session: Session, query: Query, sort: Sort, *, descending: bool, first: int, most: int) -> FindingsOfPage:
+def page(session: Session, query: Query, sort: Sort, *, descending: bool, most: int, first: int = 0) -> FindingsOfPage:
     """`most` of the findings that the query selects, from the `first` (from 0) on, and how many there are."""
     order = [(key.desc() if descending else key.asc()).nulls_last() for key in _KEYS[sort]]
     condition, about_data = _condition(session, query), _ABOUT_DATA[query.about_data]

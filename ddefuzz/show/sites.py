@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ddefuzz.coverage.guard_sites import Estimate, GuardSite, PartCount, Totals
+from ddefuzz.coverage.guard_sites import Estimate, FileCount, GuardSite, PartCount, Totals, counts_of_files
 from ddefuzz.errors import InputError
 from ddefuzz.files import leads_to_file
 from ddefuzz.show.blocks import (
@@ -146,10 +146,11 @@ def pages(page: SitesPage, folder: Path | None) -> Iterator[tuple[str, str, Iter
     sources = [file for file, sites in by_file.items() if folder is not None and _has_source(folder, sites)]
     for file in sources if folder is not None else ():
         yield _page_name(file), f"{file}: guard sites", _source_page(page, file, by_file[file], folder / file)
+    listed = [site for file in sources for site in by_file[file]]
     elsewhere = [site for file, sites in by_file.items() if file not in sources for site in sites]
     yield NO_SOURCE, "Guard sites without source", _elsewhere(page, elsewhere)
     title = f"Guard sites of torch {page.totals.torch}"
-    yield INDEX, title, _index(title, page, {file: by_file[file] for file in sources}, len(elsewhere))
+    yield INDEX, title, _index(title, page, list(counts_of_files(listed)), len(elsewhere))
 
 
 def _has_source(folder: Path, sites: Sequence[GuardSite]) -> bool:
@@ -160,7 +161,7 @@ def _page_name(file: str) -> str:
     return f"{file.removesuffix('.py').replace('/', '.')}.html"
 
 
-def _index(title: str, page: SitesPage, files: dict[str, list[GuardSite]], elsewhere: int) -> Iterator[Block]:
+def _index(title: str, page: SitesPage, files: Sequence[FileCount], elsewhere: int) -> Iterator[Block]:
     yield Heading(title, 1)
     yield Paragraph(
         "The places where torch evaluates a guard on a data-dependent size, and which of them ddefuzz has reached."
@@ -170,19 +171,17 @@ def _index(title: str, page: SitesPage, files: dict[str, list[GuardSite]], elsew
     yield Heading("Files")
     if files:
         columns = ("file", "part", "reached", "listed", "unlisted", "raised")
-        yield table(columns, (_file_cells(file, sites) for file, sites in files.items()), right=columns[2:])
+        yield table(columns, map(_file_cells, files), right=columns[2:])
     else:
         yield Paragraph("No such sites in torch's Python source.")
     link = Span(f"{elsewhere} sites without source here", href=NO_SOURCE)
     yield Paragraph((link, ": C++, and programs themselves."))
 
 
-def _file_cells(file: str, sites: Sequence[GuardSite]) -> tuple[Inline, ...]:
-    listed = [site for site in sites if site.listed]
-    reached = sum(site.reached for site in listed)
-    numbers = (len(listed), len(sites) - len(listed), sum(site.raised > 0 for site in sites))
-    link = Span(file, href=_page_name(file))
-    return link, sites[0].part, f"{reached} of {len(listed)}" if listed else "", *(str(one or "") for one in numbers)
+def _file_cells(of: FileCount) -> tuple[Inline, ...]:
+    reached = f"{of.reached} of {of.listed}" if of.listed else ""
+    numbers = (of.listed, of.unlisted, of.raised)
+    return Span(of.file, href=_page_name(of.file)), of.part, reached, *(str(one or "") for one in numbers)
 
 
 def _crumb(page: SitesPage) -> Paragraph:

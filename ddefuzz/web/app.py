@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Final, TypeAlias
 
+import h11
 import msgspec
+import uvicorn
 from fastapi import FastAPI, Path, Query
 from fastapi import Form as FormFields
 from fastapi.exceptions import RequestValidationError
@@ -15,35 +24,134 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddefuzz import __version__
-from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError
+from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError, UnsupportedError, unsupported_by
 from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
 from ddefuzz.refusals import refusals
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import forms
-from ddefuzz.web.dashboard import Dashboard, Problem, answer, bad_values, dashboard_of, problem, static_files
+from ddefuzz.web.dashboard import (
+    Dashboard,
+    Line,
+    Problem,
+    Unreadable,
+    answer,
+    bad_values,
+    dashboard_of,
+    problem,
+    static_files,
+)
 from ddefuzz.web.pages import PAGES, Page
-from ddefuzz.web.rows import Line, Unreadable
-from ddefuzz.web.security import FROM_ALL_ADDRESSES, FROM_ONE_ADDRESS, WINDOW_SECONDS, Access, Guarded, add_headers
+from ddefuzz.web.security import (
+    FROM_ALL_ADDRESSES,
+    FROM_ONE_ADDRESS,
+    HEADERS,
+    WINDOW_SECONDS,
+    Access,
+    Guarded,
+    add_headers,
+)
 
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on which connections wait until the server answers.
+
+    Raises `UnsupportedError` if the address cannot be used.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(128)
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise  # which says by itself what is expected
+        raise UnsupportedError(f"{host}:{port}: {error.strerror}, expected an address that is free (--port)") from error
+    return bound
+
+
+def serve(database: Database, access: Access, bound: socket.socket, begun: Callable[[], None]) -> None:
+    """Answer requests. Errors are logged to stderr; `begun` is called once before the first."""
+    begun()
+    server_of(database, access).run(sockets=[bound])
+
+
+def server_of(database: Database, access: Access) -> uvicorn.Server:
+    """A server of HTTP/1.1 alone. It does not depend on which of uvicorn's extras are installed."""
+    config = uvicorn.Config(
+        make_app(database, access),
+        http=Protocol,
+        ws="none",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    logging.getLogger("asyncio").addFilter(_in_one_line)
+    logging.getLogger("uvicorn.error").addFilter(_not_cancelled)
+    return uvicorn.Server(config)
+
+
+@contextmanager
+def answering(database: Database, access: Access) -> Iterator[int]:
+    """The free port of this machine on which a thread of this process answers in the block."""
+    with listen("127.0.0.1", 0) as bound:
+        server = server_of(database, access)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            yield bound.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class Protocol(H11Protocol):
+    """uvicorn's own, which also sends our headers with the answer to bytes that are no request."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer and close the connection."""
+        headers = {**HEADERS, "Cache-Control": "no-store", "Content-Type": "text/plain", "Connection": "close"}
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        with suppress(h11.LocalProtocolError):  # an answer to the request before has begun
+            for event in (
+                h11.Response(status_code=400, headers=raw, reason=b"Bad Request"),
+                h11.Data(data=f"{msg}\n".encode()),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+        if self.cycle is not None:  # the application that reads the body finds that its client is gone
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """Log what the environment lacks without a traceback. asyncio tries again after a second."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and (limited := unsupported_by(error, "no connection can be accepted")):
+        record.msg, record.args, record.exc_info = f"ddefuzz: {limited}", (), None
+    return True
+
+
+def _not_cancelled(record: logging.LogRecord) -> bool:
+    """Log no request that the end of the server cancels: its client has not sent all of it."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, asyncio.CancelledError) and "timeout graceful shutdown" not in record.getMessage()
+
+
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
 ID: TypeAlias = Annotated[str, Path(max_length=80, pattern=r"^[A-Za-z0-9-]+$", description="The id of a finding.")]
 
 SHOWN: Final = 5
 """How many of the rows that cannot be read a page names."""
 
 _TEXT: Final = {"text/html": {"schema": {"type": "string"}}}
-
-
-class LoginForm(BaseModel):
-    """The token that `ddefuzz tokens add` printed."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    form_token: Line = ""
-    token: Line = ""
 
 
 class LogoutForm(BaseModel):
@@ -54,12 +162,10 @@ class LogoutForm(BaseModel):
     form_token: Line = ""
 
 
-class LoginPage(msgspec.Struct, frozen=True):
-    """Whether a token is needed, and whether writing is possible at all."""
+class LoginForm(LogoutForm):
+    """The token that `ddefuzz tokens add` printed."""
 
-    needs_token: bool
-    read_only: bool
-    schema: str = "ddefuzz.page.login/1"
+    token: Line = ""
 
 
 def make_app(database: Database, access: Access) -> FastAPI:
@@ -70,18 +176,25 @@ def make_app(database: Database, access: Access) -> FastAPI:
         description="Findings of ddefuzz. Each page is also a JSON document: `?format=json`.",
         docs_url=None,
         redoc_url=None,
+        default_response_class=Response,
+        responses=_problems(),
     )
-    app.state.dashboard = Dashboard(database, access, tuple(page for page in PAGES if page.menu))
+    app.state.dashboard = Dashboard(database, access, tuple(page for page in PAGES if page.in_menu))
     for page in PAGES:
-        app.add_api_route(page.path, _reader(page), summary=page.summary, responses=_of(page.record), **_HTML)
-    app.add_api_route("/findings/{finding_id}/script.py", _script, summary="The stand-alone script", **_SCRIPT)
-    app.add_api_route("/findings/bulk", _bulk, methods=["POST"], summary="Decide on several findings", **_BULK)
+        app.add_api_route(page.path, _reader(page), summary=page.summary, responses=_of(page.record))
+    script: Responses = {200: {"description": "A script", "content": {"text/x-python": {"schema": {"type": "string"}}}}}
+    app.add_api_route("/findings/{finding_id}/script.py", _script, summary="The stand-alone script", responses=script)
+    bulk = _of(forms.BulkResult)
+    post = partial(app.add_api_route, methods=["POST"])
+    post("/findings/bulk", _bulk, summary="Decide on several findings", responses=bulk)
+    done: Responses = {303: {"description": "Done; the page of the finding follows"}}
+    decided = partial(post, status_code=303, responses=done)
     for name, action in forms.ACTIONS.items():
-        path = f"/findings/{{finding_id}}/{name}"
-        app.add_api_route(path, _writer(action), methods=["POST"], summary=action.summary, **_WRITTEN)
-    app.add_api_route("/login", _login_page, summary="Where to type the token", responses=_problems(), **_HTML)
-    app.add_api_route("/login", _log_in, methods=["POST"], summary="Allow this session to decide", **_LOGGED_IN)
-    app.add_api_route("/logout", _log_out, methods=["POST"], summary="End this session", **_WRITTEN)
+        decided(f"/findings/{{finding_id}}/{name}", _writer(action), summary=action.summary)
+    app.add_api_route("/login", _login_page, summary="Where to type the token")
+    often: Responses = {429: {"description": "Too many attempts", "content": _TEXT}}
+    decided("/login", _log_in, summary="Allow this session to decide", responses={**done, **often})
+    decided("/logout", _log_out, summary="End this session")
     app.add_api_route("/static/{name}", _static, include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -92,7 +205,7 @@ def make_app(database: Database, access: Access) -> FastAPI:
     return app
 
 
-def _problems() -> dict[int | str, dict[str, Any]]:
+def _problems() -> Responses:
     content = {**_TEXT, "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     plain = {**content, "text/plain": {"schema": {"type": "string"}}}
     said = {400: "Not possible", 403: "Not allowed", 404: "No such page", 411: "No length", 413: "Too long"}
@@ -104,30 +217,18 @@ def _problems() -> dict[int | str, dict[str, Any]]:
     }
 
 
-def _of(record: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+def _of(record: type[msgspec.Struct]) -> Responses:
     content = {**_TEXT, "application/json": {"schema": {"$ref": f"#/components/schemas/{record.__name__}"}}}
     moved = {"description": "The present id of the finding"}
-    return {200: {"description": "The page", "content": content}, 307: moved, **_problems()}
+    return {200: {"description": "The page", "content": content}, 307: moved}
 
 
-_HTML: Final[dict[str, Any]] = {"response_class": Response}
-_SCRIPT: Final[dict[str, Any]] = {
-    "response_class": Response,
-    "responses": {
-        200: {"description": "A script", "content": {"text/x-python": {"schema": {"type": "string"}}}},
-        **_problems(),
-    },
-}
-_BULK: Final[dict[str, Any]] = {"response_class": Response, "responses": _of(forms.BulkResult)}
-_WRITTEN: Final[dict[str, Any]] = {
-    "status_code": 303,
-    "response_class": Response,
-    "responses": {303: {"description": "Done; the page of the finding follows"}, **_problems()},
-}
-_LOGGED_IN: Final[dict[str, Any]] = {
-    **_WRITTEN,
-    "responses": {**_WRITTEN["responses"], 429: {"description": "Too many attempts", "content": _TEXT}},
-}
+def _with_parameters(function: Callable[..., Response], **types: Any) -> Callable[..., Response]:
+    """The function, as FastAPI reads the names and types of its parameters."""
+    kind = Parameter.KEYWORD_ONLY
+    parameters = [Parameter(name, kind, annotation=annotation) for name, annotation in types.items()]
+    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return function
 
 
 def _reader(page: Page) -> Callable[..., Response]:
@@ -141,20 +242,14 @@ def _reader(page: Page) -> Callable[..., Response]:
                 found = dashboard.database.resolve(finding_id).id
                 if found != finding_id:
                     return RedirectResponse(request.url.replace(path=page.path.format(finding_id=found)), 307)
-            record = page.make(dashboard.database, *([finding_id] if in_path else []), asked)
+            record = page.make(dashboard.database, asked, *([finding_id] if in_path else []))
         dashboard.log(left_out)
         unreadable = Unreadable(len(left_out), tuple(left_out)[:SHOWN])
         record = msgspec.structs.replace(record, unreadable=unreadable)
-        return answer(request, record, page.template, asked.format, asked=asked, **page.more)
+        return answer(request, record, page.name, asked.format, asked=asked, **page.more)
 
-    kind = Parameter.KEYWORD_ONLY
-    parameters = [
-        Parameter("request", kind, annotation=Request),
-        Parameter("asked", kind, annotation=Annotated[page.query, Query()]),
-        *([Parameter("finding_id", kind, annotation=ID)] if in_path else []),
-    ]
-    read.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return read
+    in_url = {"finding_id": ID} if in_path else {}
+    return _with_parameters(read, request=Request, asked=Annotated[page.query, Query()], **in_url)
 
 
 def _writer(action: forms.Action) -> Callable[..., Response]:
@@ -165,41 +260,24 @@ def _writer(action: forms.Action) -> Callable[..., Response]:
         forms.decide(dashboard_of(request).database, finding_id, action, form, by)
         return RedirectResponse(f"/findings/{finding_id}", 303)
 
-    kind = Parameter.KEYWORD_ONLY
-    write.__signature__ = Signature(  # type: ignore[attr-defined]
-        [
-            Parameter("request", kind, annotation=Request),
-            Parameter("finding_id", kind, annotation=ID),
-            Parameter("form", kind, annotation=Annotated[action.form, FormFields()]),
-        ]
-    )
-    return write
+    return _with_parameters(write, request=Request, finding_id=ID, form=Annotated[action.form, FormFields()])
 
 
 def _bulk(request: Request, form: Annotated[forms.BulkForm, FormFields()]) -> Response:
     by = _by(request, form)
     done = forms.decide_all(dashboard_of(request).database, form, by)
-    return answer(request, done, "bulk.html", "html")
+    return answer(request, done, "bulk")
 
 
 def _login_page(request: Request) -> Response:
-    access = dashboard_of(request).access
-    return answer(request, LoginPage(access.valid is not None, access.read_only), "login.html", "html")
+    return answer(request, None, "login")
 
 
 def _log_in(request: Request, form: Annotated[LoginForm, FormFields()]) -> Response:
+    """A new session, which may write. Raises an error for a wrong token, and for too many attempts."""
     access = dashboard_of(request).access
     _check_form(request, form.form_token)
-    address = request.client.host if request.client is not None else ""
-    renewed = _renewed(access, access.session_of(request), form, address)
-    response = RedirectResponse("/findings", 303)
-    access.send_session(response, renewed)
-    return response
-
-
-def _renewed(access: Access, session: str, form: LoginForm, address: str) -> str:
-    """A new session, which may write. Raises an error for a wrong token, and for too many attempts."""
-    seconds = access.attempts.wait(address)
+    seconds = access.attempts.wait(request.client.host if request.client is not None else "")
     if seconds:
         raise HTTPException(
             429,
@@ -207,18 +285,16 @@ def _renewed(access: Access, session: str, form: LoginForm, address: str) -> str
             f"{FROM_ALL_ADDRESSES} in all within {WINDOW_SECONDS} s: try again in {seconds} s",
             {"Retry-After": str(seconds)},
         )
-    renewed = access.log_in(session, form.token.strip())
+    renewed = access.log_in(access.session_of(request), form.token.strip())
     if renewed is None:
         raise HTTPException(403, "token: found another one, expected one that `ddefuzz tokens add` printed")
-    return renewed
+    return access.with_session(RedirectResponse("/findings", 303), renewed)
 
 
 def _log_out(request: Request, form: Annotated[LogoutForm, FormFields()]) -> Response:
     access = dashboard_of(request).access
     _check_form(request, form.form_token)
-    response = RedirectResponse("/login", 303)
-    access.send_session(response, access.log_out(access.session_of(request)))
-    return response
+    return access.with_session(RedirectResponse("/login", 303), access.log_out(access.session_of(request)))
 
 
 def _check_form(request: Request, form_token: str) -> None:

@@ -7,14 +7,15 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
 from jinja2 import Environment
 from markupsafe import Markup, escape
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -43,6 +44,40 @@ MOST_LOGGED = 1_000
 
 SECRETS = frozenset({"token", "form_token"})
 """Fields whose values no page may show."""
+
+
+Line = Annotated[str, Field(max_length=300, pattern=r"^[^\x00-\x1f\x7f]*$", description="one line of text")]
+"""What people type into a field."""
+
+
+AS_LIST = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+"""One value of a field that may have several."""
+
+
+def among(*values: str) -> tuple[AfterValidator, Any]:
+    """Accepts these values and no other."""
+
+    def check(value: str) -> str:
+        if value and value not in values:
+            raise ValueError(f"expected one of {', '.join(values)}")
+        return value
+
+    return AfterValidator(check), Field(json_schema_extra={"enum": ["", *values]})
+
+
+class Asked(BaseModel):
+    """The query of every page."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["html", "json"] = Field(default="html", description="json: the same data as one document")
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """How many rows of the database the page left out because they cannot be read, and what is wrong with the first."""
+
+    rows: int = 0
+    first: tuple[str, ...] = ()
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -78,9 +113,9 @@ def dashboard_of(request: Request) -> Dashboard:
 
 def answer(
     request: Request,
-    record: msgspec.Struct,
-    template: str,
-    format_: Literal["html", "json"],
+    record: msgspec.Struct | None,
+    page: str,
+    format_: Literal["html", "json"] = "html",
     *,
     status: int = 200,
     **more: object,
@@ -94,44 +129,29 @@ def answer(
         writer = access.writer(session)
     except DatabaseError:
         writer = None  # the page that says so has no forms
-    text = (
-        environment()
-        .get_template(template)
-        .render(
-            record=record,
-            menu=dashboard.menu,
-            page=template.removesuffix(".html"),
-            form_token=access.form_token(session),
-            writer=writer,
-            access=access,
-            **more,
-        )
-    )
+    token = access.form_token(session)
+    names = {"record": record, "menu": dashboard.menu, "page": page, "form_token": token, "writer": writer} | more
+    text = environment().get_template(f"{page}.html").render(access=access, **names)
     response = Response(text, status, media_type="text/html; charset=utf-8")
-    if request.cookies.get(access.cookie) != session:
-        access.send_session(response, session)
-    return response
+    known = request.cookies.get(access.cookie) == session
+    return response if known else access.with_session(response, session)
 
 
 def problem(request: Request, status: int, error: str) -> Response:
     """A page, or JSON if that was asked for, that says in one line what is wrong."""
     wants_json = request.query_params.get("format") == "json" or request.url.path == "/openapi.json"
     record = Problem(status, " ".join(error.split()))
-    return answer(request, record, "problem.html", "json" if wants_json else "html", status=status)
+    return answer(request, record, "problem", "json" if wants_json else "html", status=status)
 
 
 @cache
 def environment() -> Environment:
     """The templates. Everything that is put into one is escaped."""
     made = html_environment("ddefuzz.web")
-    made.filters.update(python=python, when=when, breakable=breakable, path=lambda text: quote(text, safe=""), zip=zip)
+    path = partial(quote, safe="")
+    made.filters.update(python=highlighted, when=when, breakable=breakable, path=path, zip=zip)
     made.globals.update(htmx=json.dumps(HTMX))
     return made
-
-
-def python(text: str) -> list[Markup]:
-    """The lines of a Python text with markup for colours."""
-    return highlighted(text)
 
 
 def when(time: str | None) -> Markup:
@@ -152,12 +172,9 @@ def static_files() -> Mapping[str, tuple[str, bytes]]:
     """The files below /static, by name: their type and content. No other path is ever opened."""
     folder = files("ddefuzz.web").joinpath("static")
     types = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "LICENSE": "text/plain"}
-    found: dict[str, tuple[str, bytes]] = {
-        one.name: (types[one.name.rpartition(".")[2]], one.read_bytes())
-        for one in folder.iterdir()
-        if one.name.rpartition(".")[2] in types
-    }
-    return {**found, "style.css": ("text/css", style_sheet().encode())}
+    found = {one.name: (types.get(one.name.rpartition(".")[2]), one.read_bytes()) for one in folder.iterdir()}
+    known = {name: (type_, content) for name, (type_, content) in found.items() if type_ is not None}
+    return {**known, "style.css": ("text/css", style_sheet().encode())}
 
 
 def bad_values(errors: Any) -> str:

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, By, Decision, Value, text_of, words
 from ddefuzz.findings.model import Finding, Priority
-from ddefuzz.web.rows import Line, among
+from ddefuzz.web.dashboard import AS_LIST, Line, among
 
 MOST_AT_ONCE = 500
 """The limit for findings in one request."""
 
 STATES = tuple(row.name for row in DECISIONS if row.group == "state")
-PRIORITIES = tuple(filter(None, get_args(Priority)))
 
 Typed = list[tuple[Decision, str | None]]
 
@@ -37,11 +36,9 @@ class Form(BaseModel):
 class BulkForm(Form):
     """A decision on several findings. What is empty stays as it is. `labels` adds labels, or removes them (-label)."""
 
-    ids: Annotated[list[Line], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)] = Field(
-        default=[], max_length=MOST_AT_ONCE
-    )
+    ids: Annotated[list[Line], AS_LIST] = Field(default=[], max_length=MOST_AT_ONCE)
     state: Annotated[str, *among(*STATES)] = ""
-    priority: Annotated[str, *among(*PRIORITIES, "none")] = ""
+    priority: Annotated[str, *among(*filter(None, get_args(Priority)), "none")] = ""
     owner: Line = ""
     labels: Line = ""
     undo: Literal["", "1"] = ""

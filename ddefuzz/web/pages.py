@@ -1,4 +1,4 @@
-"""The table of pages: each is a path, the query that it takes, and the function that makes its record.
+"""The table of pages: each is a path, and the function that makes its record of a query.
 
 The first page and that of a census are here.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, get_args, get_type_hints
 
 import msgspec
 from pydantic import Field
 
+from ddefuzz.coverage.inventory import Part
 from ddefuzz.errors import InputError
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
@@ -21,53 +23,41 @@ from ddefuzz.findings.schema import readable
 from ddefuzz.show.sites import fell_back
 from ddefuzz.sweep.census import STATUSES, row_of
 from ddefuzz.sweep.tasks import Swept
-from ddefuzz.web.campaigns import CampaignLine, CampaignsPage, CampaignsQuery, campaign_lines, campaigns_page
-from ddefuzz.web.finding import FindingPage, FindingQuery, finding_page
-from ddefuzz.web.finding_list import CHOICES, FindingsPage, FindingsQuery, findings_page
-from ddefuzz.web.plot import campaign_plot, findings_plot, thinned
-from ddefuzz.web.rows import Asked, Line, Unreadable
-from ddefuzz.web.sites import (
-    PARTS,
-    WITHOUT_SOURCE,
-    SitesPage,
-    SitesQuery,
-    SourcePage,
-    SourceQuery,
-    blocks_of,
-    sites_page,
-    source_page,
-)
-from ddefuzz.web.versions import STATUSES as RESULTS
-from ddefuzz.web.versions import VersionsPage, VersionsQuery, versions_page
+from ddefuzz.versions.model import Status
+from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaign_plot, campaigns_page, findings_plot, thinned
+from ddefuzz.web.dashboard import Asked, Line, Unreadable
+from ddefuzz.web.findings import CHOICES, finding_page, findings_page
+from ddefuzz.web.sites import WITHOUT_SOURCE, blocks_of, sites_page, source_page
+from ddefuzz.web.versions import versions_page
 
 
 class Page(NamedTuple):
-    """One page. `make` gets the database, the value in the path if there is one, and the query.
-
-    Pages with `menu` are in the menu, with `key` as their access key. `more` are further names for the template.
+    """One page, with the template of its name. `make` gets the database, the query and the value in the path if there
+    is one; its annotations name the query and the record. `more` are further names for the template.
     """
 
+    name: str
     path: str
-    template: str
     summary: str
-    record: type[msgspec.Struct]
-    query: type[Asked]
     make: Callable[..., msgspec.Struct]
-    menu: str = ""
-    key: str = ""
+    in_menu: bool = True
     more: dict[str, Any] = {}  # noqa: RUF012 never changed
 
+    @property
+    def query(self) -> type[Asked]:
+        """What the page can be asked."""
+        asked: type[Asked] = get_type_hints(self.make)["asked"]
+        return asked
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+    @property
+    def record(self) -> type[msgspec.Struct]:
+        """What the page has."""
+        made: type[msgspec.Struct] = get_type_hints(self.make)["return"]
+        return made
 
 
 LATEST: Final = 8
 """How many of the newest findings are shown, and campaigns."""
-
-
-class OverviewQuery(Asked):
-    """The overview has no options but the format."""
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -91,20 +81,17 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "ddefuzz.page.overview/2"
 
 
-def overview_page(database: Database, now: datetime) -> Overview:
+def overview_page(database: Database, asked: Asked) -> Overview:
     """The page."""
+    del asked
     times = database.read(listing.first_sightings)
-    newest = database.read(
-        lambda session: listing.page(
-            session, Query(states=("new",), about_data="yes"), "first", descending=True, first=0, most=LATEST
-        )
-    )
+    query = Query(states=("new",), about_data="yes")
     return Overview(
         counts=database.read(listing.counts),
         growth=tuple(Growth(time, number) for number, time in thinned(list(enumerate(times, 1)))),
         sites=database.read(listing.site_counts),
-        latest=newest.findings,
-        campaigns=campaign_lines(database, now, LATEST),
+        latest=database.read(partial(listing.page, query=query, sort="first", descending=True, most=LATEST)).findings,
+        campaigns=campaign_lines(database, datetime.now(UTC), LATEST),
     )
 
 
@@ -151,100 +138,55 @@ def census_page(database: Database, asked: CensusQuery) -> CensusPage:
     rows = list(readable("op of the sweep", stored, lambda one: row_of(msgspec.json.decode(one[1], type=Swept))))
     rows.sort(key=lambda row: (STATUSES.index(row.explicit), row.op))
     found = [row.explicit for row in rows]
+    fields = OpLine.__struct_fields__
     return CensusPage(
         sweep=wanted,
         sweeps=sweeps,
         statuses={status: found.count(status) for status in STATUSES if status in found},
         ops=tuple(
-            OpLine(row.op, row.source, row.explicit, row.size_oblivious, row.cause, row.site, row.samples, row.runs)
-            for row in rows
-            if asked.status in ("", row.explicit)
+            OpLine(*(getattr(row, name) for name in fields)) for row in rows if asked.status in ("", row.explicit)
         ),
     )
 
 
 PAGES: tuple[Page, ...] = (
     Page(
+        "overview",
         "/",
-        "overview.html",
         "How many findings there are, how they grow, what runs",
-        Overview,
-        OverviewQuery,
-        lambda database, _asked: overview_page(database, _now()),
-        menu="Overview",
-        key="1",
+        overview_page,
         more={"findings_plot": findings_plot, "campaign_plot": campaign_plot},
     ),
+    Page("findings", "/findings", "The findings that a query selects", findings_page, more={"choices": CHOICES}),
+    Page("finding", "/findings/{finding_id}", "Everything about one finding", finding_page, in_menu=False),
     Page(
-        "/findings",
-        "findings.html",
-        "The findings that a query selects",
-        FindingsPage,
-        FindingsQuery,
-        findings_page,
-        menu="Findings",
-        key="2",
-        more={"choices": CHOICES},
-    ),
-    Page(
-        "/findings/{finding_id}",
-        "finding.html",
-        "Everything about one finding",
-        FindingPage,
-        FindingQuery,
-        lambda database, finding_id, _asked: finding_page(database, finding_id),
-    ),
-    Page(
+        "sites",
         "/sites",
-        "sites.html",
         "The guard sites of torch, and which were reached",
-        SitesPage,
-        SitesQuery,
         sites_page,
-        menu="Sites",
-        key="3",
-        more={"parts": PARTS, "fell_back": fell_back, "without_source": WITHOUT_SOURCE},
+        more={"parts": get_args(Part), "fell_back": fell_back, "without_source": WITHOUT_SOURCE},
     ),
     Page(
+        "source",
         "/sites/source",
-        "source.html",
         "A file of torch with its guard sites",
-        SourcePage,
-        SourceQuery,
         source_page,
+        in_menu=False,
         more={"blocks": blocks_of},
     ),
     Page(
+        "versions",
         "/versions",
-        "versions.html",
         "What was seen under each version of torch",
-        VersionsPage,
-        VersionsQuery,
         versions_page,
-        menu="Versions",
-        key="4",
-        more={"all_results": RESULTS},
+        more={"all_results": get_args(Status)},
     ),
+    Page("census", "/census", "What sweeps found of each op", census_page, more={"all_statuses": STATUSES}),
     Page(
-        "/census",
-        "census.html",
-        "What sweeps found of each op",
-        CensusPage,
-        CensusQuery,
-        census_page,
-        menu="Census",
-        key="5",
-        more={"all_statuses": STATUSES},
-    ),
-    Page(
+        "campaigns",
         "/campaigns",
-        "campaigns.html",
         "Campaigns, their rate and what is left of their budget",
-        CampaignsPage,
-        CampaignsQuery,
-        lambda database, asked: campaigns_page(database, asked, _now()),
-        menu="Campaigns",
-        key="6",
+        campaigns_page,
         more={"campaign_plot": campaign_plot},
     ),
 )

@@ -142,9 +142,10 @@ class Access:
         self.writers.pop(session, None)
         return secrets.token_urlsafe(32)
 
-    def send_session(self, response: Response, session: str) -> None:
+    def with_session(self, response: Response, session: str) -> Response:
         """Set the cookie of a session. Scripts cannot read it, and forms of other sites do not send it."""
         response.set_cookie(self.cookie, session, httponly=True, samesite="lax", path="/")
+        return response
 
     def writer(self, session: str) -> str | None:
         """The name of who may change findings in a session, None if nobody may. A revoked token ends its sessions."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import msgspec
 from pydantic import Field
 
-from ddefuzz.coverage.guard_sites import GuardSite, Totals, guard_sites, totals
+from ddefuzz.coverage.guard_sites import FileCount, GuardSite, Totals, counts_of_files, guard_sites, totals
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.files import leads_to_file, real_path
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.sites import source_blocks
-from ddefuzz.web.rows import Asked, Line, Unreadable
+from ddefuzz.web.dashboard import Asked, Line, Unreadable
 
 WITHOUT_SOURCE: frozenset[Part] = frozenset({"c++", "user"})
 
@@ -36,20 +34,6 @@ class SourceQuery(Asked):
     file: Annotated[Line, Field(min_length=1)]
 
 
-class FileLine(msgspec.Struct, frozen=True):
-    """One file: calls of guards in its source (`listed`), those of them that were reached, other sites reached
-    (`unlisted`), and sites that raised. `has_source` says whether its source can be shown.
-    """
-
-    file: str
-    part: str
-    listed: int
-    reached: int
-    unlisted: int
-    raised: int
-    has_source: bool
-
-
 class SitesPage(msgspec.Struct, frozen=True, kw_only=True):
     """The coverage under one version of torch. `sites` are those that the query selects, `totals` count all.
 
@@ -60,7 +44,7 @@ class SitesPage(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...]
     installed: str
     totals: Totals
-    files: tuple[FileLine, ...]
+    files: tuple[FileCount, ...]
     sites: tuple[GuardSite, ...]
     unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.sites/1"
@@ -98,7 +82,7 @@ def sites_page(database: Database, asked: SitesQuery) -> SitesPage:
         versions=tuple(sorted({*versions, *filter(None, [own])})),
         installed=own,
         totals=totals(wanted, everything),
-        files=tuple(_files(chosen, has_source=wanted == own)),
+        files=tuple(counts_of_files(site for site in chosen if site.part not in WITHOUT_SOURCE)),
         sites=chosen,
     )
 
@@ -135,34 +119,5 @@ def _sites(database: Database, torch: str, here: Inventory | None) -> tuple[Guar
 
 
 def _keeps(asked: SitesQuery, site: GuardSite) -> bool:
-    if asked.part and site.part != asked.part:
-        return False
-    match asked.show:
-        case "unreached":
-            return not site.reached
-        case "reached":
-            return site.reached
-        case "raised":
-            return site.raised > 0
-        case _:
-            return True
-
-
-def _files(sites: Sequence[GuardSite], *, has_source: bool) -> Iterable[FileLine]:
-    own = sorted((site for site in sites if site.part not in WITHOUT_SOURCE), key=lambda site: site.file)
-    for file, group in groupby(own, lambda site: site.file):
-        found = list(group)
-        listed = [site for site in found if site.listed]
-        yield FileLine(
-            file=file,
-            part=found[0].part,
-            listed=len(listed),
-            reached=sum(site.reached for site in listed),
-            unlisted=len(found) - len(listed),
-            raised=sum(site.raised > 0 for site in found),
-            has_source=has_source,
-        )
-
-
-PARTS: tuple[str, ...] = get_args(Part)
-"""The values of the filter by part."""
+    shown = {"": True, "unreached": not site.reached, "reached": site.reached, "raised": site.raised > 0}
+    return asked.part in ("", site.part) and shown[asked.show]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import asdict
 from pydantic import Field
 from sqlalchemy.orm import Session
 
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.listing import VersionCount, result_page, results, statuses
+from ddefuzz.findings.listing import VersionCount, result_page, statuses
 from ddefuzz.findings.model import Finding, Result
 from ddefuzz.findings.schema import FINDINGS, readable, whole_findings
 from ddefuzz.versions.kept import cell_of_result, program_key
 from ddefuzz.versions.model import Cell, Change, Line, Status, release
-from ddefuzz.web.rows import Asked, Unreadable
+from ddefuzz.web.dashboard import Asked, Unreadable
 
 ON_A_PAGE: Final = 50
 
@@ -119,33 +120,18 @@ def _line(case: str, found: Sequence[Result], finding: Finding | None) -> Matrix
     return MatrixLine(id=case, title=title, change=Line(case, title, plain).change, cells=cells)
 
 
-def cells_of(session: Session, finding: Finding) -> dict[str, MatrixCell]:
-    """What `ddefuzz matrix` found of one finding, by version of torch, oldest first."""
-    return matrix_cells(results(session, finding.id), finding)
-
-
 def matrix_cells(found: Iterable[Result], finding: Finding | None) -> dict[str, MatrixCell]:
-    """The results of one finding by version of torch, oldest first."""
-    by_torch: Mapping[str, Result] = {result.torch: result for result in found}
-    program = "" if finding is None else program_key(finding)
-    cells: dict[str, MatrixCell] = {}
-    known = dict(readable("result", by_torch.values(), lambda result: (result.torch, cell_of_result(result))))
-    for torch in in_order(known):
-        result, cell = by_torch[torch], known[torch]
-        cells[torch] = MatrixCell(
-            status=cell.status,
-            shows=cell.shows,
-            runs=cell.runs,
-            reason=cell.reason,
-            when=result.when,
-            outdated=finding is not None and result.program != program,
-        )
-    return cells
+    """What `ddefuzz matrix` found of one finding, by version of torch, oldest first."""
+    program = None if finding is None else program_key(finding)
+
+    def cell_of(result: Result) -> tuple[str, MatrixCell]:
+        outdated = program is not None and result.program != program
+        return result.torch, MatrixCell(**asdict(cell_of_result(result)), when=result.when, outdated=outdated)
+
+    cells = dict(readable("result", found, cell_of))
+    return {torch: cells[torch] for torch in in_order(cells)}
 
 
 def in_order(versions: Iterable[str]) -> list[str]:
     """Versions of torch, oldest first."""
     return sorted(versions, key=lambda torch: (release(torch), torch))
-
-
-STATUSES: tuple[str, ...] = get_args(Status)

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Progress, Result, stamp
+from ddefuzz.web.app import answering
 from ddefuzz.web.security import Access
-from ddefuzz.web.serve import answering
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START
 from tests.web.served import HOSTILE, ada, hostile
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 import pytest
 
 from ddefuzz.findings.database import Database
+from ddefuzz.web.app import answering
 from ddefuzz.web.forms import ACTIONS
 from ddefuzz.web.pages import PAGES
 from ddefuzz.web.security import HEADERS, MOST_BYTES, Access
-from ddefuzz.web.serve import answering
 from tests.findings.arbitrary_findings import CHUNK
 from tests.web.served import ada
 

@@ -331,7 +331,7 @@ def test_an_empty_database_has_its_pages(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_dashboard_does_not_import_torch() -> None:
     program = (
-        "import sys, json, ddefuzz.web.serve, ddefuzz.web.app; "
+        "import sys, json, ddefuzz.web.app, ddefuzz.web.app; "
         "print(json.dumps([name for name in ('torch', 'sympy') if name in sys.modules]))"
     )
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -2,31 +2,115 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from functools import partial
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlencode
 
 import msgspec
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
+from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Cause
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
-from ddefuzz.findings.model import FindingSummary, Priority
+from ddefuzz.findings.model import Finding, FindingSummary, Priority, as_document
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
-from ddefuzz.show.facts import VERDICTS
-from ddefuzz.web.rows import Asked, Line, Unreadable, among
+from ddefuzz.show.facts import TITLES, VERDICTS, facts_of, tally_cells
+from ddefuzz.show.source import Lines, similar, site_lines, snippet_of
+from ddefuzz.show.stack import StackLines, stack_to_site
+from ddefuzz.web.dashboard import AS_LIST, Asked, Line, Unreadable, among
+from ddefuzz.web.forms import FormOf, forms_of
+from ddefuzz.web.versions import MatrixCell, matrix_cells
 
-OracleName = Annotated[str, *among(*NAMES)]
-VerdictName = Annotated[str, *among(*VERDICTS)]
-KindName = Annotated[str, *among(*kinds())]
+MOST_NEAR = 60
+"""How many findings of the same place are compared to find similar ones."""
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+class Fact(msgspec.Struct, frozen=True):
+    """A name and what is known, in one or more lines."""
+
+    name: str
+    value: str
+
+
+class VerdictLine(msgspec.Struct, frozen=True):
+    """The verdict of one stage."""
+
+    stage: str
+    verdict: str
+    meaning: str
+
+
+class AnswerTable(msgspec.Struct, frozen=True):
+    """The experiment on the guard: rows under titles, and what follows."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    verdict: str
+    conclusion: str
+    patch: str
+
+
+class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding. `finding` is its document as `findings show --format json` has it."""
+
+    finding: dict[str, Any]
+    facts: tuple[Fact, ...]
+    snippet: str
+    source: Lines | None
+    stack: StackLines | None
+    verdicts: tuple[VerdictLine, ...]
+    answers: AnswerTable | None
+    forms: tuple[FormOf, ...]
+    matrix: dict[str, MatrixCell]
+    similar: tuple[FindingSummary, ...]
+    unreadable: Unreadable = Unreadable()
+    schema: str = "ddefuzz.page.finding/2"
+
+
+def finding_page(database: Database, asked: Asked, finding_id: str) -> FindingPage:
+    """The page. Raises `InputError` if there is no such finding."""
+    del asked
+    finding = database.get(finding_id)
+    others = database.read(lambda session: listing.near(session, finding, MOST_NEAR))
+    stack = None if finding.evidence is None else stack_to_site(finding.evidence, finding.site)
+    return FindingPage(
+        finding=as_document(finding),
+        facts=tuple(Fact(name, value) for name, value in facts_of(finding) if value),
+        snippet=snippet_of(finding),
+        source=site_lines(finding),
+        stack=stack if stack is not None and stack.lines else None,
+        verdicts=tuple(
+            VerdictLine(stage, verdict, VERDICTS.get(verdict, ""))  # type: ignore[call-overload]
+            for stage, verdict in finding.verdicts.items()
+        ),
+        answers=_answers(finding),
+        forms=forms_of(finding),
+        matrix=matrix_cells(database.read(lambda session: listing.results(session, finding.id)), finding),
+        similar=tuple(similar(finding, others)),
+    )
+
+
+def _answers(finding: Finding) -> AnswerTable | None:
+    answers = finding.answers
+    if answers is None:
+        return None
+    proof = next((one for one in PROOFS if one.verdict == answers.verdict), None)
+    patch = answers.patch
+    return AnswerTable(
+        titles=TITLES,
+        rows=tuple(map(tally_cells, answers.tallies)),
+        verdict=f"{answers.verdict} ({answers.programs} programs in {answers.stage}, torch {answers.torch})",
+        conclusion=f"so its cause is {proof.cause}: {proof.why}" if proof is not None else "",
+        patch="" if patch is None else f"{patch.code}\nkept programs: {patch.kept}\nsamples of torch: {patch.samples}",
+    )
+
+
+_Kind = Annotated[str, *among(*kinds())]
 
 
 class FindingsQuery(Asked):
@@ -37,14 +121,14 @@ class FindingsQuery(Asked):
         description="Words that must all occur in the id, site, code at the site, a person's title, owner, labels, "
         "ops, notes or links.",
     )
-    state: Annotated[list[State | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
+    state: Annotated[list[State | Literal[""]], AS_LIST] = Field(default=[], max_length=20)
     open: Literal["", "1"] = Field(default="", description="1: only findings with something left to do.")
     returned: Literal["", "1"] = Field(default="", description="1: only findings that returned after a fix.")
-    oracle: OracleName = ""
-    kind: Annotated[list[KindName], BeforeValidator(_as_list)] = Field(default=[], max_length=40)
-    cause: Annotated[list[Cause | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
-    stage: Annotated[list[Stage | Literal[""]], BeforeValidator(_as_list)] = Field(default=[], max_length=20)
-    verdict: VerdictName = Field(default="", description="The verdict of some stage.")
+    oracle: Annotated[str, *among(*NAMES)] = ""
+    kind: Annotated[list[_Kind], AS_LIST] = Field(default=[], max_length=40)
+    cause: Annotated[list[Cause | Literal[""]], AS_LIST] = Field(default=[], max_length=20)
+    stage: Annotated[list[Stage | Literal[""]], AS_LIST] = Field(default=[], max_length=20)
+    verdict: Annotated[str, *among(*VERDICTS)] = Field(default="", description="The verdict of some stage.")
     torch: Line = Field(default="", description="Seen in this version of torch.")
     site: Line = Field(default="", description="The call site; * stands for anything.")
     op: Line = Field(default="", description="A function that reaches the site; * stands for anything.")
@@ -112,16 +196,9 @@ class FindingsPage(msgspec.Struct, frozen=True, kw_only=True):
 
 def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
     """The rows."""
-    found = database.read(
-        lambda session: listing.page(
-            session,
-            asked.selected(),
-            asked.sort,
-            descending=asked.descending,
-            first=(asked.page - 1) * asked.per,
-            most=asked.per,
-        )
-    )
+    query, first = asked.selected(), (asked.page - 1) * asked.per
+    order = partial(listing.page, query=query, sort=asked.sort, descending=asked.descending)
+    found = database.read(partial(order, first=first, most=asked.per))
     return FindingsPage(
         total=found.total,
         left_out=found.left_out if asked.data == "yes" else 0,
