@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from shutil import get_terminal_size
 
 import rich_click as click
-from rich.console import Group, RenderableType
-from rich.syntax import Syntax
-from rich.text import Text
 
-from ddefuzz.answers.model import Answers
-from ddefuzz.classify.cause import MEANINGS
-from ddefuzz.classify.wording import question
 from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.layout import counted, facts_grid, folded
 from ddefuzz.cli.options import db_option, now, who_option
-from ddefuzz.cli.output import Page, plain, rendered, stdout_page
+from ddefuzz.cli.output import Page, stdout_page
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.escape import visible
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, FINDING, By, Decision, undo
-from ddefuzz.findings.lifecycle import ROWS, STATES, State
+from ddefuzz.findings.lifecycle import STATES, State
 from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.show.facts import verdict_lines
+from ddefuzz.show.blocks import Block, Code, Facts, Heading, Items, Mark, Paragraph, counted
+from ddefuzz.show.facts import facts_of
 from ddefuzz.show.source import similar, site_lines, snippet_of
+from ddefuzz.show.terminal import folded, terminal
 
 Ask = Callable[[str], str]
 
@@ -92,15 +88,15 @@ class Loop:
 
     def run(self) -> list[str]:
         """Show and decide until the end of the queue, `q`, or the end of input. Returns the ids decided on."""
-        while self.queue:
+        more = bool(self.queue)
+        while more:
             if self.at == len(self.queue):
-                if not self._end():
-                    break
+                more = self._read_key(None, f"no more findings  {BACK} back  {UNDO} undo  {QUIT} quit")
                 continue
             finding = self.database.get(self.queue[self.at])
-            place = f"{self.at + 1} of {len(self.queue)}"
+            near = self.database.read(partial(listing.near, finding=finding, most=MOST_NEAR))
             page = stdout_page()
-            text = screen(finding, self._near(finding), place, page)
+            text = screen(finding, near, f"{self.at + 1} of {len(self.queue)}", page)
             menu = _menu(page.width)
             parts = [text]
             if sys.stdout.isatty():
@@ -108,58 +104,41 @@ class Loop:
                 parts = parts_of(text, get_terminal_size().lines - menu.count("\n") - LINES_BELOW)
             self.part %= len(parts)
             write_stdout(parts[self.part])
+            if len(parts) > 1:
+                menu = f"-- part {self.part + 1} of {len(parts)}, space bar: the next one --\n{menu}"
             before = self.at
-            if not self._decide(finding, f"{_place(self.part, len(parts))}{menu}"):
-                break
+            more = self._read_key(finding, menu)
             if self.at != before:
                 self.part = 0
         return list(dict.fromkeys(self.decided))
 
-    def _near(self, finding: Finding) -> tuple[FindingSummary, ...]:
-        """The findings among which similar ones are sought."""
-        return self.database.read(lambda session: listing.near(session, finding, MOST_NEAR))
-
-    def _end(self) -> bool:
-        """Read keys after the last finding. Returns False to end."""
-        while True:
-            click.echo(f"no more findings  {BACK} back  {UNDO} undo  {QUIT} quit", err=True)
-            key, _ = _read_key()
-            if key in (QUIT, ""):
-                return False
-            if key == BACK:
-                self.at -= 1
-                return True
-            if key == UNDO and self.decided:
-                self._undo()
-                return True
-
-    def _decide(self, finding: Finding, menu: str) -> bool:
-        """Read keys until the screen changes. Returns False to end."""
+    def _read_key(self, finding: Finding | None, menu: str) -> bool:
+        """Read keys until the screen changes. Returns False to end. There is no finding after the last one."""
         while True:
             click.echo(menu, err=True)
             key, ask = _read_key()
             if key in (QUIT, ""):
                 return False
-            if key == MORE:
-                self.part += 1
-                return True
-            if key == SKIP:
-                self.at += 1
-                return True
-            if key == BACK:
-                self.at = max(self.at - 1, 0)
-                return True
             try:
-                if key == UNDO:
+                if key == BACK:
+                    self.at = max(self.at - 1, 0)
+                elif key == UNDO and (finding is not None or self.decided):
                     self._undo()
-                    return True
-                if key in KEYS:
+                elif finding is None:
+                    continue
+                elif key == MORE:
+                    self.part += 1
+                elif key == SKIP:
+                    self.at += 1
+                elif key in KEYS:
                     self._change(finding, KEYS[key], ask)
-                    return True
+                else:
+                    click.echo(f"found the key {visible(key)!r}, expected one of these:", err=True)
+                    continue
             except InputError as error:
                 click.echo(visible(str(error)), err=True)
                 continue
-            click.echo(f"found the key {visible(key)!r}, expected one of these:", err=True)
+            return True
 
     def _change(self, finding: Finding, decision: Decision, ask: Ask) -> None:
         """Decide. The next finding is shown after a decision on the state."""
@@ -185,11 +164,6 @@ class Loop:
         click.echo(f"{name}: undone", err=True)
 
 
-def _place(part: int, parts: int) -> str:
-    """What is said of a screen in parts."""
-    return "" if parts == 1 else f"-- part {part + 1} of {parts}, space bar: the next one --\n"
-
-
 def _menu(width: int) -> str:
     """The keys. A key and its word are on one line."""
     keys = [f"{key}\0{decision.name}" for key, decision in KEYS.items()]
@@ -211,56 +185,32 @@ def _read_key() -> tuple[str, Ask]:
 
 def screen(finding: Finding, others: Iterable[FindingSummary], at: str, page: Page) -> str:
     """The screen. `at` says which finding of how many it is."""
-    width = page.width
-    parts: list[RenderableType] = [
-        plain(folded(f"{at}  {finding.id}", width), style="dim"),
-        plain(folded(finding.title, width), style="bold"),
-        "",
-        facts_grid(_facts(finding), width),
-        Text(""),
-        _python(snippet_of(finding)),
-    ]
+    return terminal(_view(finding, others, at, page.width), page.width, color=page.color)
+
+
+def _view(finding: Finding, others: Iterable[FindingSummary], at: str, width: int) -> Iterator[Block]:
+    yield Paragraph(f"{at}  {finding.id}", "dim")
+    yield Heading(finding.title)
+    yield Facts(tuple(_facts(finding)))
+    yield Code(folded(snippet_of(finding).rstrip(), width))
     source = site_lines(finding)
     if source is not None:
-        parts += [Text(""), plain(f"{source.path}:{source.line}", style="bold")]
-        parts.append(
-            Syntax(
-                visible(source.text),
-                "python",
-                line_numbers=True,
-                start_line=source.first,
-                highlight_lines={source.line},
-                word_wrap=True,
-                theme="ansi_dark",
-            )
-        )
+        yield Heading(f"{source.path}:{source.line}")
+        yield Code(source.text, first=source.first, marks=(Mark(source.line, source.line, "bold"),))
     close = similar(finding, others)
     if close:
-        parts += [Text(""), plain("similar findings", style="bold")]
-        parts += [plain(folded(f"  {one.id} ({one.state}) {one.title}", width)) for one in close]
-    return rendered(Group(*parts), page)
+        yield Heading("similar findings")
+        yield Items(tuple(f"  {one.id} ({one.state}) {one.title}" for one in close))
 
 
 def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
-    meaning = MEANINGS[finding.cause]
-    yield "state", f"{finding.state}: {ROWS[finding.state].meaning}"
-    yield "cause", f"{finding.cause}: {meaning.meaning}"
-    yield "what to change", meaning.fix
-    if finding.answers is not None:
-        yield "what fixes it", "\n".join(_tried(finding.answers))
-    yield "site", f"{finding.site} ({finding.site.language})"
-    yield "evaluates", question(finding.expression)
-    yield "verdicts", "\n".join(verdict_lines(finding))
-    yield "torch", ", ".join(finding.torch_versions)
-    yield "links", "\n".join(finding.links)
+    facts = dict(facts_of(finding))
+    yield from ((name, facts[name]) for name in ("state", "cause", "what to change"))
+    if (answers := finding.answers) is not None:
+        tried = f"{answers.verdict} (tried in {counted(answers.programs, 'program')}, torch {answers.torch})"
+        yield "what fixes it", tried if answers.patch is None else f"{tried}\n{answers.patch.code}"
+    yield from ((name, facts[name]) for name in ("site", "condition", "verdicts", "torch", "links"))
     yield "notes", "\n".join(note.text for note in finding.notes)
-
-
-def _tried(answers: Answers) -> Iterator[str]:
-    """The verdict of the experiment with other answers of the guard, and the patch that was tried."""
-    yield f"{answers.verdict} (tried in {counted(answers.programs, 'program')}, torch {answers.torch})"
-    if answers.patch is not None:
-        yield answers.patch.code
 
 
 def parts_of(text: str, lines: int) -> list[str]:
@@ -268,7 +218,3 @@ def parts_of(text: str, lines: int) -> list[str]:
     rows = text.rstrip("\n").splitlines(keepends=True)
     most = max(lines, 1)
     return ["".join(rows[first : first + most]).rstrip("\n") + "\n" for first in range(0, len(rows), most)]
-
-
-def _python(text: str) -> Syntax:
-    return Syntax(visible(text.rstrip()), "python", word_wrap=True, theme="ansi_dark")

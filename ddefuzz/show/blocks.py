@@ -116,7 +116,8 @@ class Mark(msgspec.Struct, frozen=True):
 class Code(msgspec.Struct, frozen=True):
     """A text of several lines that is never folded, in a language that Pygments knows: `python`, `diff`, `text`.
 
-    On a page of HTML its lines are numbered from `first` if that is not 0, with links to them by `anchor`, and marked.
+    On a page of HTML and on a terminal its lines are numbered from `first` if that is not 0, and marked. On HTML links
+    lead to them by `anchor`. The lines of a terminal are then folded.
     """
 
     text: str

@@ -88,10 +88,22 @@ def _shown(part: Block, width: int) -> Iterator[RenderableType]:
             yield from _table(part, width)
         case Code(text, language):
             code = block(text.rstrip())
-            marked = Syntax(code, language, theme=THEME).highlight(code)
-            marked.no_wrap, marked.overflow = True, "ignore"  # it is neither folded nor cut
-            marked.rstrip()
-            yield marked
+            if part.first:
+                marks = {line for mark in part.marks for line in range(mark.first, mark.last + 1)}
+                yield Syntax(
+                    code,
+                    language,
+                    line_numbers=True,
+                    start_line=part.first,
+                    highlight_lines=marks,
+                    word_wrap=True,
+                    theme=THEME,
+                )
+            else:
+                marked = Syntax(code, language, theme=THEME).highlight(code)
+                marked.no_wrap, marked.overflow = True, "ignore"  # it is neither folded nor cut
+                marked.rstrip()
+                yield marked
         case Commands(lines, before):
             yield Text(folded(one_line(before), width))
             for line in lines:
