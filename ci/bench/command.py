@@ -17,7 +17,7 @@ from ddefuzz.cli.progress import LiveLine
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.generate.origin import CAPTURES
 from ddefuzz.show.blocks import Block
-from ddefuzz.show.chart import require_chart, svg
+from ddefuzz.show.html import require_chart, svg
 
 Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 

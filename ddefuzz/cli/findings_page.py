@@ -25,8 +25,8 @@ from ddefuzz.show.blocks import (
     counted,
     prose,
 )
+from ddefuzz.show.evidence import MARK, stack_to_site
 from ddefuzz.show.facts import facts_of
-from ddefuzz.show.stack import MARK, stack_to_site
 from ddefuzz.versions.kept import statuses
 
 WIDE, WIDE_FOR_TITLE = 100, 140

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, NamedTuple
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -13,8 +15,26 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
 from ddefuzz import __version__
+from ddefuzz.errors import UnsupportedError
 from ddefuzz.escape import block, html_value
 from ddefuzz.show.blocks import Block, Code, Mark, Style, counted, spans
+
+EXTRA: Final = "pip install 'ddefuzz[report]'"
+
+
+def require_chart() -> ModuleType:
+    """The package that draws charts. Raises UnsupportedError where it is not installed."""
+    try:
+        return import_module("vl_convert")
+    except ImportError as error:
+        raise UnsupportedError(f"charts: found no vl_convert, expected it: {EXTRA}") from error
+
+
+def svg(chart: dict[str, Any]) -> str:
+    """The chart as SVG."""
+    drawn: str = require_chart().vegalite_to_svg(chart)
+    return drawn
+
 
 GRAVITY: Final[tuple[Style, ...]] = ("", "bold", "dim", "good", "warn", "bad")
 """Styles of lines, the gravest last."""

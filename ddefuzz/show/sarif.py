@@ -11,66 +11,11 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from ddefuzz.escape import json_text, sarif_message
 from ddefuzz.show.record import Report, Result, Rule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "ddefuzz/signature/v1"
-
-
-class Text(msgspec.Struct, frozen=True):
-    """`message` and `multiformatMessageString`."""
-
-    text: str
-
-
-class ArtifactLocation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A file. `uri_base_id` names the folder to which it is relative."""
-
-    uri: str
-    uri_base_id: str = ""
-
-
-class Region(msgspec.Struct, frozen=True, rename="camel"):
-    """A line, from 1."""
-
-    start_line: int
-
-
-class PhysicalLocation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A place in a file."""
-
-    artifact_location: ArtifactLocation
-    region: Region | None = None
-
-
-class LogicalLocation(msgspec.Struct, frozen=True, rename="camel"):
-    """A function."""
-
-    fully_qualified_name: str
-
-
-class Location(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A place, with a message for a related one."""
-
-    physical_location: PhysicalLocation | None = None
-    logical_locations: tuple[LogicalLocation, ...] = ()
-    message: Text | None = None
-
-
-class SarifResult(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """`result`."""
-
-    rule_id: str
-    rule_index: int = -1
-    level: str = "warning"
-    message: Text = Text("")
-    locations: tuple[Location, ...] = ()
-    related_locations: tuple[Location, ...] = ()
-    partial_fingerprints: dict[str, str] = {}
-    properties: dict[str, str] = {}
 
 
 def sarif(report: Report) -> str:
@@ -117,36 +62,33 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(result: Result, index: dict[str, int]) -> SarifResult:
+def _result(result: Result, index: dict[str, int]) -> dict[str, Any]:
     facts = {"cause": result.cause, "site": result.site, "program": result.program, **dict(result.facts)}
-    return SarifResult(
-        rule_id=result.rule,
-        rule_index=index.get(result.rule, -1),
-        level="error",
-        message=Text(sarif_message("\n".join(filter(None, [result.title, result.message])))),
-        locations=(_location(result),) if result.path else (),
-        related_locations=_site(result),
-        partial_fingerprints={FINGERPRINT: result.id},
-        properties={name: value for name, value in facts.items() if value},
-    )
+    text = sarif_message("\n".join(filter(None, [result.title, result.message])))
+    made = {
+        "ruleId": result.rule,
+        "ruleIndex": index.get(result.rule),
+        "level": "error",
+        "message": {"text": text},
+        "locations": [{"physicalLocation": _place(result.path, result.line)}] if result.path else [],
+        "relatedLocations": [_site(result)] if result.site else [],
+        "partialFingerprints": {FINGERPRINT: result.id},
+        "properties": {name: value for name, value in facts.items() if value},
+    }
+    return {name: value for name, value in made.items() if value not in (None, [], {})}
 
 
-def _location(result: Result) -> Location:
-    region = Region(result.line) if result.line else None
-    return Location(PhysicalLocation(ArtifactLocation(_uri(result.path)), region))
-
-
-def _site(result: Result) -> tuple[Location, ...]:
+def _site(result: Result) -> dict[str, Any]:
     """torch's call site, with its file if it is Python."""
-    if not result.site:
-        return ()
-    place = None
-    if result.site_path:
-        region = Region(result.site_line) if result.site_line else None
-        place = PhysicalLocation(ArtifactLocation(_uri(result.site_path), "TORCH"), region)
-    return (
-        Location(place, (LogicalLocation(result.site),), Text(sarif_message(f"call site in torch: {result.site}"))),
-    )
+    place = {"physicalLocation": _place(result.site_path, result.site_line, "TORCH")} if result.site_path else {}
+    message = {"text": sarif_message(f"call site in torch: {result.site}")}
+    return {**place, "logicalLocations": [{"fullyQualifiedName": result.site}], "message": message}
+
+
+def _place(path: str, line: int, folder: str = "") -> dict[str, Any]:
+    """A line of a file, from 1. `folder` names the one to which the path is relative."""
+    file = {"uri": _uri(path)} | ({"uriBaseId": folder} if folder else {})
+    return {"artifactLocation": file} | ({"region": {"startLine": line}} if line else {})
 
 
 def _uri(path: str) -> str:

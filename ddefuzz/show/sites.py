@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 
 import msgspec
 
-from ddefuzz.coverage.guard_sites import Estimate, FileCount, GuardSite, PartCount, Totals, counts_of_files
+from ddefuzz.coverage.guard_sites import FileCount, GuardSite, Totals, counts_of_files
 from ddefuzz.errors import InputError
 from ddefuzz.files import leads_to_file
 from ddefuzz.show.blocks import (
@@ -96,12 +96,12 @@ def _numbers(items: Iterable[tuple[str, int]]) -> str:
 
 
 def _parts(totals: Totals) -> Table:
-    return table(PART_TITLES, map(_part_cells, totals.parts), right=PART_TITLES[1:])
-
-
-def _part_cells(count: PartCount) -> tuple[str, ...]:
-    reached = f"{count.reached} ({100 * count.reached // count.listed}%)" if count.listed else ""
-    return count.part, str(count.listed or ""), reached, str(count.unlisted or ""), str(count.fell_back or "")
+    rows = []
+    for count in totals.parts:
+        reached = f"{count.reached} ({100 * count.reached // count.listed}%)" if count.listed else ""
+        listed, unlisted, fell = (str(number or "") for number in (count.listed, count.unlisted, count.fell_back))
+        rows.append((count.part, listed, reached, unlisted, fell))
+    return table(PART_TITLES, rows, right=PART_TITLES[1:])
 
 
 def _closing_lines(page: SitesPage) -> Iterator[str]:
@@ -119,19 +119,15 @@ def _closing_lines(page: SitesPage) -> Iterator[str]:
             "has only the line, so every call of that name there counts as reached."
         )
     estimates = {name: estimate for name, estimate in totals.estimates.items() if estimate.seen}
-    yield from (f"{name}: {_estimate_text(estimate)}" for name, estimate in estimates.items())
+    for name, of in estimates.items():
+        chance = "" if of.next_new is None else f"; the next one reached is new with a chance of {of.next_new:.2%}"
+        yield (
+            f"{name}: {of.seen} seen, {of.once} of them in one case, {of.twice} in two{chance} (Good-Turing); "
+            f"in all at least {of.total:.0f}, 95% interval {of.low:.0f} to {of.high:.0f} (Chao1)"
+        )
     if estimates:
         yield "Both estimates assume that cases are independent. Those of a guided campaign are not."
     yield from page.notes
-
-
-def _estimate_text(of: Estimate) -> str:
-    """How many sites were seen, and the estimate of how many there are."""
-    chance = "" if of.next_new is None else f"; the next one reached is new with a chance of {of.next_new:.2%}"
-    return (
-        f"{of.seen} seen, {of.once} of them in one case, {of.twice} in two{chance} (Good-Turing); "
-        f"in all at least {of.total:.0f}, 95% interval {of.low:.0f} to {of.high:.0f} (Chao1)"
-    )
 
 
 def pages(page: SitesPage, folder: Path | None) -> Iterator[tuple[str, str, Iterable[Block]]]:
@@ -139,22 +135,19 @@ def pages(page: SitesPage, folder: Path | None) -> Iterator[tuple[str, str, Iter
 
     Without `folder` all sites are on the page of sites without source. Raises InputError if a source cannot be read.
     """
-    by_file = {
-        file: list(sites)
-        for file, sites in groupby(sorted(page.sites, key=lambda site: (site.file, site.line)), lambda site: site.file)
-    }
-    sources = [file for file, sites in by_file.items() if folder is not None and _has_source(folder, sites)]
-    for file in sources if folder is not None else ():
-        yield _page_name(file), f"{file}: guard sites", _source_page(page, file, by_file[file], folder / file)
-    listed = [site for file in sources for site in by_file[file]]
-    elsewhere = [site for file, sites in by_file.items() if file not in sources for site in sites]
-    yield NO_SOURCE, "Guard sites without source", _elsewhere(page, elsewhere)
     title = f"Guard sites of torch {page.totals.torch}"
+    crumb = Paragraph(Span(title, href=INDEX))
+    listed, elsewhere = [], []
+    for file, group in groupby(sorted(page.sites, key=lambda site: (site.file, site.line)), lambda site: site.file):
+        sites = list(group)
+        if folder is None or sites[0].part in ("c++", "user") or not leads_to_file(folder / file):
+            elsewhere += sites
+            continue
+        listed += sites
+        head = (crumb, Heading(file, 1))
+        yield _page_name(file), f"{file}: guard sites", chain(head, source_blocks(folder / file, sites))
+    yield NO_SOURCE, "Guard sites without source", chain([crumb], _elsewhere(elsewhere))
     yield INDEX, title, _index(title, page, list(counts_of_files(listed)), len(elsewhere))
-
-
-def _has_source(folder: Path, sites: Sequence[GuardSite]) -> bool:
-    return sites[0].part not in ("c++", "user") and leads_to_file(folder / sites[0].file)
 
 
 def _page_name(file: str) -> str:
@@ -184,12 +177,7 @@ def _file_cells(of: FileCount) -> tuple[Inline, ...]:
     return Span(of.file, href=_page_name(of.file)), of.part, reached, *(str(one or "") for one in numbers)
 
 
-def _crumb(page: SitesPage) -> Paragraph:
-    return Paragraph(Span(f"Guard sites of torch {page.totals.torch}", href=INDEX))
-
-
-def _elsewhere(page: SitesPage, sites: Sequence[GuardSite]) -> Iterator[Block]:
-    yield _crumb(page)
+def _elsewhere(sites: Sequence[GuardSite]) -> Iterator[Block]:
     yield Heading("Sites without source here", 1)
     yield Paragraph("The installed torch has no source for these sites: C++ code, and code outside torch.")
     if not sites:
@@ -198,12 +186,6 @@ def _elsewhere(page: SitesPage, sites: Sequence[GuardSite]) -> Iterator[Block]:
         name = Span(f"{site.file}:{site.line}", code=True, style=_state(site))
         yield Paragraph((name, f" {site.function} ", Span(site.call, style="dim")))
         yield from _note(site)
-
-
-def _source_page(page: SitesPage, file: str, sites: Sequence[GuardSite], path: Path) -> Iterator[Block]:
-    yield _crumb(page)
-    yield Heading(file, 1)
-    yield from source_blocks(path, sites)
 
 
 def source_blocks(path: Path, sites: Sequence[GuardSite]) -> Iterator[Block]:
@@ -221,10 +203,8 @@ def source_blocks(path: Path, sites: Sequence[GuardSite]) -> Iterator[Block]:
     links = [part for number in numbers for part in (" ", Span(str(number), href=f"#L{number}"))]
     yield Paragraph(("Sites on this page:", *links))
     starts = [at for at, line in enumerate(lines) if at and _BLOCK.match(line) and not lines[at - 1].strip()]
-    spans = [
-        (first, end, any(first < site.line <= end for site in sites))
-        for first, end in pairwise([0, *starts, len(lines)])
-    ]
+    edges = pairwise([0, *starts, len(lines)])
+    spans = [(first, end, any(first < site.line <= end for site in sites)) for first, end in edges]
     for has_sites, group in groupby(spans, lambda span: span[2]):
         together = list(group)
         first, end = together[0][0], together[-1][1]
@@ -247,9 +227,7 @@ def _marks(sites: Iterable[GuardSite]) -> Iterator[Mark]:
 
 
 def _state(site: GuardSite) -> Style:
-    if site.raised:
-        return "warn"
-    return "good" if site.reached else "bad"
+    return "warn" if site.raised else "good" if site.reached else "bad"
 
 
 def _facts(site: GuardSite) -> tuple[str, ...]:

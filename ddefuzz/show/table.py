@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv as writer
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
-from ddefuzz.escape import csv_cell, github_data, github_property, json_text
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from ddefuzz.escape import csv_cell, github_data, github_property, json_text, xml_text
 from ddefuzz.show.blocks import (
     Block,
     Code,
@@ -21,10 +23,48 @@ from ddefuzz.show.blocks import (
     table,
 )
 from ddefuzz.show.html import html
-from ddefuzz.show.junit import junit
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.record import Report, Result
 from ddefuzz.show.sarif import sarif
+
+
+def junit(report: Report) -> str:
+    """A test suite with a test case for each result. A known failure is skipped, with its title."""
+    suite = TestSuite(xml_text(report.title))
+    suite.add_property("torch", xml_text(report.torch))
+    suite.add_property("ddefuzz", xml_text(report.version))
+    suite.add_property("command", xml_text(report.command))
+    for result in report.results:
+        suite.add_testcase(_case(result))
+    suite.update_statistics()
+    document = JUnitXml("ddefuzz")
+    document.add_testsuite(suite)
+    # The counts of a document that the schema of Jenkins allows: `skipped` is not one of them.
+    document.tests, document.failures, document.errors = suite.tests, suite.failures, suite.errors
+    document.time = suite.time
+    written: bytes = document.tostring()
+    return written.decode() + "\n"
+
+
+def _case(result: Result) -> TestCase:
+    case = TestCase(xml_text(result.id), classname=xml_text(f"ddefuzz.{result.rule}"), time=result.seconds)
+    text = xml_text("\n".join(filter(None, [result.message, result.site and f"site: {result.site}", result.program])))
+    match result.outcome:
+        case "failed":
+            failure = Failure(xml_text(result.title), type_=xml_text(result.rule))
+            failure.text = text
+            case.result = [failure]
+        case "known" | "skipped":
+            case.result = [Skipped(xml_text(f"{result.outcome}: {result.title}"))]
+        case "error":
+            error = Error(xml_text(result.title), type_=xml_text(result.rule))
+            error.text = text
+            case.result = [error]
+        case "passed":
+            pass
+        case other:
+            assert_never(other)
+    return case
 
 
 class Format(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from ddefuzz.files import write_atomically
 from ddefuzz.show.blocks import Block, Heading, Picture, Span, prose, table
-from ddefuzz.show.chart import svg
+from ddefuzz.show.html import svg
 from ddefuzz.show.markdown import markdown
 from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
 

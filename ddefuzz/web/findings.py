@@ -19,9 +19,8 @@ from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import Finding, FindingSummary, Priority, as_document
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
+from ddefuzz.show.evidence import Lines, StackLines, similar, site_lines, snippet_of, stack_to_site
 from ddefuzz.show.facts import TITLES, VERDICTS, facts_of, tally_cells
-from ddefuzz.show.source import Lines, similar, site_lines, snippet_of
-from ddefuzz.show.stack import StackLines, stack_to_site
 from ddefuzz.web.dashboard import AS_LIST, Asked, Line, Unreadable, among
 from ddefuzz.web.forms import FormOf, forms_of
 from ddefuzz.web.versions import MatrixCell, matrix_cells

@@ -13,8 +13,7 @@ from ci.bench.peers import GRID, Curve, Estimate, chart, compare, estimates, rea
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.coverage.site_lines import Step
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.show import chart as charts
-from ddefuzz.show.chart import require_chart, svg
+from ddefuzz.show.html import require_chart, svg
 from tests.bench.typed_bench import text_of
 
 
@@ -37,7 +36,7 @@ def no_extra(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise ImportError(name)
 
     monkeypatch.setattr(peers, "import_module", import_module)
-    monkeypatch.setattr(charts, "import_module", import_module)
+    monkeypatch.setattr("ddefuzz.show.html.import_module", import_module)
     yield
 
 

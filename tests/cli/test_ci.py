@@ -66,9 +66,7 @@ def test_check_works_in_a_repository_that_has_no_findings_yet(tmp_path: Path) ->
     red = typed(tmp_path, "check", "model.py:bad", "--no-advice", "--format", "json")
     assert red.returncode == 1, red.stderr
     [problem] = [
-        problem
-        for problem in json.loads(red.stdout)["problems"]
-        if problem["classified"]["signature"]["kind"] == "dde"
+        problem for problem in json.loads(red.stdout)["problems"] if problem["classified"]["signature"]["kind"] == "dde"
     ]
     [key] = problem["keys"]
     (tmp_path / "findings" / "known.toml").write_text(f'[{key}]\nstate = "reported"\ntitle = "ours"\n')

@@ -21,7 +21,7 @@ from ddefuzz.cli.output import Page
 from ddefuzz.cli.triage import KEYS, command, parts_of, screen
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import STATES
-from ddefuzz.show.source import site_lines
+from ddefuzz.show.evidence import site_lines
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START, sighting
 
 

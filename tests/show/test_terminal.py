@@ -15,7 +15,7 @@ from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation
 from ddefuzz.instrument.events import Frame, Place, Raised
 from ddefuzz.oracles.capture import classify
 from ddefuzz.show.blocks import Row, table
-from ddefuzz.show.stack import MARK, stack_to_site
+from ddefuzz.show.evidence import MARK, stack_to_site
 from ddefuzz.show.terminal import folded, terminal
 
 SITE = "torch/fx/experimental/symbolic_shapes.py:compute_unbacked_bindings"
