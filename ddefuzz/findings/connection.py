@@ -81,11 +81,9 @@ def open_engine(url: DatabaseUrl, *, create: bool = True) -> Engine:
         raise DatabaseError(f"findings database {url}: found no driver for this kind of database: {error}") from error
     except (exc.ArgumentError, ValueError) as error:  # it may quote the whole URL
         raise InputError(f"findings database {url}: found a URL that its driver does not take") from error
+    event.listen(engine, "begin", _on_begin)
     if _is_sqlite(parsed):
         event.listen(engine, "connect", _on_connect)
-        event.listen(engine, "begin", _on_begin)
-    if parsed.get_backend_name() == "postgresql":
-        event.listen(engine, "begin", _on_begin_of_a_server)
     with errors_of(url):
         _check_schema(engine, url)
     return engine
@@ -143,14 +141,12 @@ def _on_connect(connection: Any, _record: object) -> None:
 
 
 def _on_begin(connection: Connection) -> None:
-    # A transaction that begins as a reader and then writes fails at once (SQLITE_BUSY) instead of waiting.
     reads = connection.get_execution_options().get("reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
-
-
-def _on_begin_of_a_server(connection: Connection) -> None:
-    # One writer at a time, as in SQLite: two that record the same signature would else both make a new finding.
-    if not connection.get_execution_options().get("reads", False):
+    if connection.dialect.name == "sqlite":
+        # A transaction that begins as a reader and then writes fails at once (SQLITE_BUSY) instead of waiting.
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    elif connection.dialect.name == "postgresql" and not reads:
+        # One writer at a time, as in SQLite: two that record the same signature would else both make a new finding.
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
@@ -162,24 +158,22 @@ def _check_schema(engine: Engine, url: DatabaseUrl) -> None:
         found = _revision(connection)
         if found == SCHEMA_REVISION:
             return
-        if found is None and inspect(connection).get_table_names():
-            raise DatabaseError(
-                f"findings database {url}: found tables without one schema version, expected a database of ddefuzz"
-            )
-        if found is not None and found > SCHEMA_REVISION:
-            raise DatabaseError(
-                f"findings database {url}: schema {found} is newer than this ddefuzz ({SCHEMA_REVISION}): "
-                "upgrade ddefuzz or give another --db"
-            )
-        if found is not None:
-            raise DatabaseError(
-                f"findings database {url}: schema {found} is older than this ddefuzz ({SCHEMA_REVISION}): write it as "
-                "text with the ddefuzz that made it (`ddefuzz findings export FOLDER`), then read that into a new "
-                "database with this one (`ddefuzz findings import FOLDER --db NEW`)"
-            )
-        METADATA.create_all(connection)
-        connection.exec_driver_sql(f"CREATE TABLE {_REVISIONS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-        connection.exec_driver_sql(f"INSERT INTO {_REVISIONS} VALUES ('{SCHEMA_REVISION}')")
+        if found is None and not inspect(connection).get_table_names():
+            METADATA.create_all(connection)
+            connection.exec_driver_sql(f"CREATE TABLE {_REVISIONS} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+            connection.exec_driver_sql(f"INSERT INTO {_REVISIONS} VALUES ('{SCHEMA_REVISION}')")
+            return
+    if found is None:
+        problem = "found tables without one schema version, expected a database of ddefuzz"
+    elif found > SCHEMA_REVISION:
+        problem = f"schema {found} is newer than this ddefuzz ({SCHEMA_REVISION}): upgrade ddefuzz or give another --db"
+    else:
+        problem = (
+            f"schema {found} is older than this ddefuzz ({SCHEMA_REVISION}): write it as text with the ddefuzz that "
+            "made it (`ddefuzz findings export FOLDER`), then read that into a new database with this one "
+            "(`ddefuzz findings import FOLDER --db NEW`)"
+        )
+    raise DatabaseError(f"findings database {url}: {problem}")
 
 
 def _revision(connection: Connection) -> str | None:

@@ -49,12 +49,7 @@ TABLE: tuple[StateRow, ...] = (
     StateRow("new", "not reviewed yet", True, "fails", False, ("triaged", *_DECISIONS, "flaky")),
     StateRow("triaged", "reviewed and accepted as a bug", True, "fails", True, ("new", *_DECISIONS, "flaky")),
     StateRow(
-        "reported",
-        "reported to PyTorch; its link names the issue",
-        True,
-        "fails",
-        True,
-        ("triaged", "fix-pending", "fixed", "by-design", "wont-fix", "duplicate", "invalid"),
+        "reported", "reported to PyTorch; its link names the issue", True, "fails", True, ("triaged", *_DECISIONS[1:])
     ),
     StateRow(
         "fix-pending",

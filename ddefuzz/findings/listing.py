@@ -6,6 +6,7 @@ They read the columns of `schema.FINDINGS` and of occurrences, and what lists sh
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -240,15 +241,13 @@ def near(session: Session, finding: Finding, most: int) -> tuple[FindingSummary,
 def counts(session: Session) -> Counts:
     """The numbers of findings in each state, of each kind and of each cause."""
     by_state = _grouped(session, FINDINGS.c.state)
-    returned = session.scalar(select(func.count()).select_from(FINDINGS).where(FINDINGS.c.sequence > 1))
-    regressed = session.scalar(
-        select(func.count(distinct(OCCURRENCES.c.finding_id))).where(OCCURRENCES.c.verdict == "regressed")
-    )
+    number = select(func.count()).select_from(FINDINGS)
+    regressed = select(func.count(distinct(OCCURRENCES.c.finding_id))).where(OCCURRENCES.c.verdict == "regressed")
     return Counts(
         total=sum(by_state.values()),
-        open=session.scalar(select(func.count()).select_from(FINDINGS).where(_is_open(session))) or 0,
-        returned=returned or 0,
-        regressed=regressed or 0,
+        open=session.scalar(number.where(_is_open(session))) or 0,
+        returned=session.scalar(number.where(FINDINGS.c.sequence > 1)) or 0,
+        regressed=session.scalar(regressed) or 0,
         states={state: by_state[state] for state in STATES if state in by_state},
         kinds=_grouped(session, FINDINGS.c.kind),
         causes=_grouped(session, FINDINGS.c.cause),
@@ -281,10 +280,7 @@ def versions(session: Session) -> tuple[VersionCount, ...]:
 
 def fixed_in(session: Session) -> dict[str, int]:
     """The number of fixed findings by the version of torch in which they are fixed. Empty: fixed in all versions."""
-    found: dict[str, int] = {}
-    for _, versions_ in _fixed(session):
-        for version in versions_ or ("",):
-            found[version] = found.get(version, 0) + 1
+    found = Counter(version for _, fixed in _fixed(session) for version in fixed or ("",))
     return dict(sorted(found.items()))
 
 
@@ -321,31 +317,24 @@ def _condition(session: Session, query: Query) -> ColumnElement[bool]:
     parts += [column.in_(values) for column, values in alternatives if values]
     if query.open_only:
         parts.append(_is_open(session))
-    if query.stages:
-        parts.append(_seen(seen.stage.in_(query.stages)))
-    if query.verdict:
-        parts.append(_seen(seen.verdict == query.verdict))
     if query.returned:
         parts.append(columns.sequence > 1)
-    if query.torch:
-        parts.append(_seen(seen.torch == query.torch))
-    if query.op:
-        parts.append(_seen(_named(seen.op, query.op)))
     if query.site:
         place = func.coalesce(columns.module + ":", "") + func.coalesce(columns.function, "")
         parts.append(_named(place, query.site))
-    if query.priority:
-        parts.append(columns.priority == query.priority)
-    if query.owner:
-        parts.append(columns.owner == query.owner)
+    equal = ((columns.priority, query.priority), (columns.owner, query.owner))
+    parts += [column == value for column, value in equal if value]
+    of_occurrences = (
+        (query.stages, seen.stage.in_(query.stages)),
+        (query.verdict, seen.verdict == query.verdict),
+        (query.torch, seen.torch == query.torch),
+        (query.op, _named(seen.op, query.op)),
+    )
+    some = exists().where(seen.finding_id == columns.id)
+    parts += [some.where(condition) for asked, condition in of_occurrences if asked]
     if query.label:
         parts.append(cast(columns.labels, Text).contains(json.dumps(query.label), autoescape=True))
     return and_(true(), *parts)
-
-
-def _seen(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether some occurrence of the finding fits."""
-    return exists().where(OCCURRENCES.c.finding_id == FINDINGS.c.id, condition)
 
 
 def _has(word: str) -> ColumnElement[bool]:
@@ -358,12 +347,9 @@ def _has(word: str) -> ColumnElement[bool]:
 
 def _named(column: Any, name: str) -> ColumnElement[bool]:
     """Whether a name is this one. `*` stands for anything."""
-    if "*" not in name:
-        same: ColumnElement[bool] = column == name
-        return same
     escaped = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%")
-    like: ColumnElement[bool] = column.like(escaped, escape="\\")
-    return like
+    same: ColumnElement[bool] = column.like(escaped, escape="\\") if "*" in name else column == name
+    return same
 
 
 def _is_open(session: Session) -> ColumnElement[bool]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
-from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -145,18 +144,16 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sighting(classified: Classified, program: str | None, verdict: str, torch: str) -> Sighting:
-    """One sighting; `program` is None where there was none yet."""
-    ops = _leading_ops(classified, program or "")
-    return Sighting(classified=classified, verdict=verdict, ops=ops, torch=torch, program=program)
-
-
-def _leading_ops(failure: Classified, program: str) -> tuple[str, ...]:
-    """The function of the program that leads to the site; of a captured program that is wrong, the op blamed."""
-    site = failure.signature.site
-    if failure.cause == "wrong-capture" and site.language == "op" and program:
+    """One sighting; `program` is None where there was none yet. Its ops are the functions of the program that lead to
+    the site; of a captured program that is wrong, the op blamed.
+    """
+    site = classified.signature.site
+    if classified.cause == "wrong-capture" and site.language == "op" and program:
         called = functions_in(catalogue.parse(program, "<program>").program)
-        return tuple(name for name in called if op_name(name) == site.function)[:1]
-    return failing_ops(failure.failure.observation, program)
+        ops = tuple(name for name in called if op_name(name) == site.function)[:1]
+    else:
+        ops = failing_ops(classified.failure.observation, program or "")
+    return Sighting(classified=classified, verdict=verdict, ops=ops, torch=torch, program=program)
 
 
 class Occurrence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -496,19 +493,14 @@ def portable(record: Record) -> Record:
 
 def without_folders(text: str) -> str:
     """`/x/lib/python3.11/site-packages/torch/a.py` becomes `torch/a.py`. A temporary file keeps its name only."""
-    installed, temporary = _patterns(tempfile.gettempdir())
-    return temporary.sub(_temporary, installed.sub("", text))
 
+    def temporary(path: re.Match[str]) -> str:
+        name = path[0].rpartition("/")[2]
+        return f"{TEMPORARY}/{name}" if "." in name.strip(".") else TEMPORARY
 
-def _temporary(path: re.Match[str]) -> str:
-    name = path[0].rpartition("/")[2]
-    return f"{TEMPORARY}/{name}" if "." in name.strip(".") else TEMPORARY
-
-
-@lru_cache
-def _patterns(folder: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    folders = "|".join(re.escape(one) for one in sorted({folder, "/tmp", "/var/tmp"}, reverse=True))
-    return re.compile(f"{_PATH}/(?:site|dist)-packages/"), re.compile(rf"(?<![\w/.-])(?:{folders})/{_PATH}")
+    folders = "|".join(re.escape(one) for one in sorted({tempfile.gettempdir(), "/tmp", "/var/tmp"}, reverse=True))
+    text = re.sub(f"{_PATH}/(?:site|dist)-packages/", "", text)
+    return re.sub(rf"(?<![\w/.-])(?:{folders})/{_PATH}", temporary, text)
 
 
 def title_of(signature: Signature, cause: Cause, failure: Failure | None = None, ops: tuple[str, ...] = ()) -> str:

@@ -226,14 +226,11 @@ def readable(table: str, rows: Iterable[Given], convert: Callable[[Given], Recor
         try:
             record = convert(row)
         except (RowError, *_MISFITS) as error:
-            refuse(error if isinstance(error, RowError) else _row_error(table, row, error))
+            key = row[0] if isinstance(row, Row | tuple) else row
+            said = f"{table} {str(key)[:80]!r} in the database: {' '.join(str(error).split())[:300]}"
+            refuse(error if isinstance(error, RowError) else RowError(said))
         else:
             yield record
-
-
-def _row_error(table: str, row: Any, error: Exception) -> RowError:
-    key = row[0] if isinstance(row, Row | tuple) else row
-    return RowError(f"{table} {str(key)[:80]!r} in the database: {' '.join(str(error).split())[:300]}")
 
 
 def to_record(row: Row[Any] | RowMapping, record: type[Struct]) -> Struct:
@@ -249,13 +246,19 @@ def whole_findings(session: Session, condition: ColumnElement[bool], *, observed
     ids = select(FINDINGS.c.id).where(condition)
     for seen in session.execute(select(*columns).where(OCCURRENCES.c.finding_id.in_(ids))).mappings():
         occurrences.setdefault(seen["finding_id"], []).append(seen)
-    rows = session.execute(
-        select(DOCUMENTS.c.finding_id, DOCUMENTS.c.document)
-        .join(FINDINGS)
-        .where(condition)
-        .order_by(DOCUMENTS.c.finding_id)
-    )
+    rows = _selected(session, DOCUMENTS.c.document, condition)
     return readable("finding", rows, lambda row: _finding(row, occurrences.get(row.finding_id, ())))
+
+
+def summaries(session: Session, condition: ColumnElement[bool]) -> Iterator[FindingSummary]:
+    """What lists show of the findings that fit, by id."""
+    rows = _selected(session, DOCUMENTS.c.summary, condition)
+    return readable("finding", rows, lambda row: msgspec.json.decode(row.summary, type=FindingSummary))
+
+
+def _selected(session: Session, column: Column[Any], condition: ColumnElement[bool]) -> Iterable[Row[Any]]:
+    name = DOCUMENTS.c.finding_id
+    return session.execute(select(name, column).join(FINDINGS).where(condition).order_by(name))
 
 
 def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
@@ -263,30 +266,19 @@ def _finding(row: Any, occurrences: Iterable[RowMapping]) -> Finding:
     if finding.id != row.finding_id or sequence_of(finding.id, finding.signature) is None:
         raise RowError(f"finding {row.finding_id!r}: not an id of its signature, expected {finding.signature.key}")
     msgspec.json.encode(finding)  # JSON may spell lone surrogates, which nothing can write again
-    finding = normalized(msgspec.structs.replace(finding, occurrences=tuple(map(_occurrence, occurrences))))
+    seen = []
+    for found in occurrences:
+        stored = found.get("observed")
+        fields = {name: found[name] for name in SEEN}
+        observed = None if stored is None else unpacked(stored, Failure)
+        seen.append(msgspec.convert({**fields, "observed": observed}, Occurrence))
+    finding = normalized(msgspec.structs.replace(finding, occurrences=tuple(seen)))
     check_stored(finding.failures)
     return finding
 
 
-def _occurrence(row: RowMapping) -> Occurrence:
-    stored = row.get("observed")
-    observed = None if stored is None else unpacked(stored, Failure)
-    return msgspec.convert({**{name: row[name] for name in SEEN}, "observed": observed}, Occurrence)
-
-
 SEEN: Final = tuple(name for name in Occurrence.__struct_fields__ if name != "observed")
 """The fields of an occurrence but its failure."""
-
-
-def summaries(session: Session, condition: ColumnElement[bool]) -> Iterator[FindingSummary]:
-    """What lists show of the findings that fit, by id."""
-    rows = session.execute(
-        select(DOCUMENTS.c.finding_id, DOCUMENTS.c.summary)
-        .join(FINDINGS)
-        .where(condition)
-        .order_by(DOCUMENTS.c.finding_id)
-    )
-    return readable("finding", rows, lambda row: msgspec.json.decode(row.summary, type=FindingSummary))
 
 
 def add_finding(session: Session, finding: Finding) -> None:

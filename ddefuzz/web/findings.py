@@ -151,6 +151,7 @@ class FindingsQuery(Asked):
         if self.oracle:
             of_oracle = next(tuple(one.kinds) for one in ORACLES if one.name == self.oracle)
             wanted = tuple(kind for kind in of_oracle if not wanted or kind in wanted) or ("none of them",)
+        names = ("torch", "site", "op", "owner", "label")
         return Query(
             words=tuple(self.q.split()),
             states=tuple(state for state in self.state if state),
@@ -160,13 +161,9 @@ class FindingsQuery(Asked):
             stages=tuple(filter(None, self.stage)),
             verdict=self.verdict,
             returned=self.returned == "1",
-            torch=self.torch.strip(),
-            site=self.site.strip(),
-            op=self.op.strip(),
             priority=self.priority,
-            owner=self.owner.strip(),
-            label=self.label.strip(),
             about_data=self.data,
+            **{name: getattr(self, name).strip() for name in names},
         )
 
     def linked(self, **changes: object) -> str:
