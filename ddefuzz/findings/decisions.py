@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -110,11 +111,9 @@ def undo(finding: Finding, by: By) -> Finding:
 
 def can_undo(finding: Finding) -> bool:
     """Whether there is a decision that is not undone yet."""
-    try:
-        undo(finding, By("", datetime.now(UTC)))
-    except InputError:
-        return False
-    return True
+    with suppress(InputError):
+        return bool(undo(finding, By("", datetime.now(UTC))))
+    return False
 
 
 def _reversed(finding: Finding, group: Iterable[HistoryEntry], by: By) -> Finding:
@@ -124,7 +123,9 @@ def _reversed(finding: Finding, group: Iterable[HistoryEntry], by: By) -> Findin
             others = (url for url in fields.get("links", finding.links) if url != entry.after)
             fields["links"] = tuple(sorted({*others, *filter(None, [entry.before])}))
         elif entry.field in get_args(Field):
-            fields[entry.field] = _value(entry.field, entry.before)
+            many = entry.field in ("fixed_in", "labels", "known_in")
+            nothing = None if entry.field == "duplicate_of" else ""
+            fields[entry.field] = tuple(entry.before.split()) if many else entry.before or nothing
     identity = {name: getattr(finding, name) for name in ("id", "signature", "cause")}
     try:
         msgspec.convert({**identity, **fields}, Finding)
@@ -135,15 +136,18 @@ def _reversed(finding: Finding, group: Iterable[HistoryEntry], by: By) -> Findin
 
 def changed(finding: Finding, by: By, **fields: Any) -> Finding:
     """The finding with these values, and a history entry for each that differs."""
-    before = {name: getattr(finding, name) for name in fields}
-    history = tuple(
-        HistoryEntry(stamp(by.when), by.who, name, was, now, by.why)
-        for name, value in fields.items()
-        for was, now in _written(name, before[name], value)
-    )
-    if not history:
+    entries: list[tuple[str, str, str]] = []
+    for name, value in fields.items():
+        before = getattr(finding, name)
+        if name == "links":  # each is an entry of its own
+            entries += [(name, url, "") for url in sorted({*before} - {*value})]
+            entries += [(name, "", url) for url in sorted({*value} - {*before})]
+        elif before != value:
+            entries.append((name, text_of(before), text_of(value)))
+    if not entries:
         return finding
-    _check_text(finding.id, by.who, by.why, *(entry.after for entry in history))
+    _check_text(finding.id, by.who, by.why, *(after for _, _, after in entries))
+    history = (HistoryEntry(stamp(by.when), by.who, *entry, by.why) for entry in entries)
     return normalized(msgspec.structs.replace(finding, **fields, history=(*finding.history, *history)))
 
 
@@ -154,24 +158,9 @@ def _check_text(finding_id: str, *texts: str) -> None:
             raise InputError(f"{finding_id}: found {text[:80]!a}, expected text in UTF-8 without NUL")
 
 
-def _written(name: str, before: Any, after: Any) -> Iterable[tuple[str, str]]:
-    """The values before and after as the history has them. Each link is an entry of its own."""
-    if name != "links":
-        return () if before == after else ((text_of(before), text_of(after)),)
-    gone, came = set(before) - set(after), set(after) - set(before)
-    return (*((url, "") for url in sorted(gone)), *(("", url) for url in sorted(came)))
-
-
 def text_of(value: str | tuple[str, ...] | None) -> str:
     """A value of a field as the history stores it."""
     return " ".join(value) if isinstance(value, tuple) else value or ""
-
-
-def _value(name: str, text: str) -> str | tuple[str, ...] | None:
-    """The inverse of `text_of`."""
-    if name in ("fixed_in", "labels", "known_in"):
-        return tuple(text.split())
-    return (text or None) if name == "duplicate_of" else text
 
 
 def checked_url(url: str, where: str = "") -> str:

@@ -104,38 +104,32 @@ def site_frame(failure: Failure, site: Site) -> Frame | None:
 
 
 def stack_to_site(failure: Failure, place: Site) -> StackLines:
-    """The frames from the user's line on that are not plumbing, C++ after Python. That at the site is marked."""
-    if failure.kind not in KINDS:
-        return _to_constraint(failure.observation)
-    frame = site_frame(failure, place)
+    """The frames from the user's line on that are not plumbing, C++ after Python. That at the site is marked.
+
+    If a captured program failed, they lead to what made the assertion that it failed, if it is known.
+    """
+    if failure.kind in KINDS:
+        frame = site_frame(failure, place)
+        real, traced, native = _stacks(failure.observation)
+    else:
+        failed = {call.captured.expression for call in failure.observation.calls}
+        made = next((one for one in failure.observation.constraints if one.text in failed), None)
+        frame, traced, native = None, (), ()
+        real = () if made is None else (*made.traced, *made.python)
     site = frame if frame is not None and _shows(frame, place) else None
-    real, traced, native = _stacks(failure.observation)
-    python = _kept((*traced, *inside_tracer(real)) if traced else real, site)
+    whole = (*traced, *inside_tracer(real)) if traced else real
+    python = [frame for frame in whole if frame == site or not is_python_plumbing(frame)]
     own = next((index for index, frame in enumerate(python) if not is_framework(frame)), 0)
     inner = tuple(reversed(native_call(native)))
     if site in native and site not in inner:  # a call through a kernel in Python
         inner = native[native.index(site) :]
     cxx = [frame for frame in inner if frame is site or not is_cxx_plumbing(function_name(frame.function))]
     shown = [*_without_repeats(python[own:]), *_without_repeats(cxx)]
-    lines = [line for frame in shown for line in _lines(frame, marked=frame == site)]
+    lines = [line for frame in shown for line in _lines(frame, marked=site is not None and frame == site)]
     if site is not None and place.language == "C++" and function_name(site.function) != place.function:
         lines.append(f"      the compiler inlined {place.function} into {function_name(site.function)}")
-    return StackLines(
-        tuple(lines), any(frame == site for frame in shown), len(real) + len(traced) + len(native) - len(shown)
-    )
-
-
-def _to_constraint(observation: Observation) -> StackLines:
-    """The frames from the user's line to what made the assertion that a captured program failed, if it is known."""
-    failed = {call.captured.expression for call in observation.calls}
-    made = next((one for one in observation.constraints if one.text in failed), None)
-    real = () if made is None else (*made.traced, *made.python)
-    frames = _kept(real, None)
-    own = next((index for index, frame in enumerate(frames) if not is_framework(frame)), 0)
-    shown = _without_repeats(frames[own:])
-    return StackLines(
-        tuple(line for frame in shown for line in _lines(frame, marked=False)), False, len(real) - len(shown)
-    )
+    left_out = len(real) + len(traced) + len(native) - len(shown)
+    return StackLines(tuple(lines), site in shown, left_out)
 
 
 def _shows(frame: Frame, site: Site) -> bool:
@@ -156,10 +150,6 @@ def _stacks(observation: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, .
     _, exception = decisive(observation)
     traced = next((one.traced for one in observation.exceptions if one.traced), ())
     return exception.frames, traced, exception.native
-
-
-def _kept(frames: Iterable[Frame], site: Frame | None) -> list[Frame]:
-    return [frame for frame in frames if frame == site or not is_python_plumbing(frame)]
 
 
 def _without_repeats(frames: Iterable[Frame]) -> list[Frame]:

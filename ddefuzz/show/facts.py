@@ -47,6 +47,9 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
     """Names and values. A value is empty if it is not known."""
     first, last = finding.first_seen, finding.last_seen
     times = "once" if finding.count == 1 else f"{finding.count} times"
+    stages_of = {name: [stage for stage, seen in finding.verdicts.items() if seen == name] for name in VERDICTS}
+    verdicts = [f"{name} in {', '.join(stages)} ({VERDICTS[name]})" for name, stages in stages_of.items() if stages]
+    of = f" of {finding.duplicate_of}" if finding.duplicate_of else ""
     return (
         ("kind", finding.kind),
         ("cause", f"{finding.cause}: {MEANINGS[finding.cause].meaning}"),
@@ -59,13 +62,9 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("reached by", ", ".join(finding.shown_ops)),
         ("also reached by", ", ".join(op for op in finding.ops if op not in finding.shown_ops)),
         ("depends on data", _depends_on_data(finding)),
-        ("verdicts", "\n".join(verdict_lines(finding))),
+        ("verdicts", "\n".join(verdicts)),
         ("torch", ", ".join(finding.torch_versions)),
-        (
-            "state",
-            f"{finding.state}{f' of {finding.duplicate_of}' if finding.duplicate_of else ''}: "
-            f"{ROWS[finding.state].meaning}",
-        ),
+        ("state", f"{finding.state}{of}: {ROWS[finding.state].meaning}"),
         ("fixed in", ", ".join(finding.fixed_in)),
         ("returned", _ancestor(finding)),
         ("decision for", ", ".join(finding.known_in)),
@@ -124,17 +123,8 @@ def _depends_on_data(finding: Finding) -> str:
     if finding.data_dependent and "fails" in (finding.control.static, finding.control.backed):
         said = "yes, as torch's message says"
     static, backed = (RAN[outcome] for outcome in (finding.control.static, finding.control.backed))
-    if static == backed:
-        return f"{said}: it {static} with static sizes and with backed dynamic sizes"
-    return f"{said}: it {static} with static sizes and {backed} with backed dynamic sizes"
-
-
-def verdict_lines(finding: Finding) -> Iterator[str]:
-    """A line for each verdict: its stages and its meaning."""
-    for verdict, meaning in VERDICTS.items():
-        stages = [stage for stage, seen in finding.verdicts.items() if seen == verdict]
-        if stages:
-            yield f"{verdict} in {', '.join(stages)} ({meaning})"
+    again = "" if static == backed else f"{backed} "
+    return f"{said}: it {static} with static sizes and {again}with backed dynamic sizes"
 
 
 def _confirmed(finding: Finding) -> str:

@@ -190,7 +190,7 @@ def make_app(database: Database, access: Access) -> FastAPI:
     done: Responses = {303: {"description": "Done; the page of the finding follows"}}
     decided = partial(post, status_code=303, responses=done)
     for name, action in forms.ACTIONS.items():
-        decided(f"/findings/{{finding_id}}/{name}", _writer(action), summary=action.summary)
+        decided(f"/findings/{{finding_id}}/{name}", _writer(action), summary=action.form.__doc__)
     app.add_api_route("/login", _login_page, summary="Where to type the token")
     often: Responses = {429: {"description": "Too many attempts", "content": _TEXT}}
     decided("/login", _log_in, summary="Allow this session to decide", responses={**done, **often})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.decisions import DECISIONS, By, Decision, Value, text_of, words
+from ddefuzz.findings.decisions import DECISIONS, By, Decision, text_of, words
 from ddefuzz.findings.model import Finding, Priority
 from ddefuzz.web.dashboard import AS_LIST, Line, among
 
@@ -85,7 +85,6 @@ class Action(NamedTuple):
 
     rows: tuple[Decision, ...]
     form: type[Form]
-    summary: str
 
 
 def actions_of(rows: Sequence[Decision]) -> dict[str, Action]:
@@ -93,14 +92,7 @@ def actions_of(rows: Sequence[Decision]) -> dict[str, Action]:
     groups: dict[str, list[Decision]] = {}
     for row in rows:
         groups.setdefault(row.form or row.name, []).append(row)
-    return {name: Action(tuple(group), _model(name, group), _summary(group)) for name, group in groups.items()}
-
-
-def _summary(rows: Sequence[Decision]) -> str:
-    if rows[0].group == "command":
-        return rows[0].help.partition("\n")[0]
-    labels = [row.value.label for row in rows if row.group == "field" and row.value is not None]
-    return f"Change {', '.join([*(['the state'] if rows[0].group == 'state' else []), *labels])}"
+    return {name: Action(tuple(group), _model(name, group)) for name, group in groups.items()}
 
 
 def _model(name: str, rows: Sequence[Decision]) -> type[Form]:
@@ -108,17 +100,16 @@ def _model(name: str, rows: Sequence[Decision]) -> type[Form]:
     for row in rows:
         if row.group == "state":
             fields["state"] = (Annotated[str, *among(*STATES)], ...)
-        if row.value is not None:
-            type_ = _type(row.value)
-            fields[row.value.name] = (type_, ...) if row.group == "command" else (type_ | None, None)
-    return create_model(f"{name.title()}Form", __base__=Form, __doc__=_summary(rows), **fields)
-
-
-def _type(value: Value) -> Any:
-    if value.choices:
-        return Annotated[str, *among(*value.choices)]
-    lines = Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")]
-    return lines if value.input == "lines" else Line
+        if (value := row.value) is not None:
+            lines = Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")]
+            chosen = Annotated[str, *among(*value.choices)]
+            type_: Any = chosen if value.choices else lines if value.input == "lines" else Line
+            fields[value.name] = (type_, ...) if row.group == "command" else (type_ | None, None)
+    labels = [row.value.label for row in rows if row.group == "field" and row.value is not None]
+    states = ["the state"] if rows[0].group == "state" else []
+    is_command = rows[0].group == "command"
+    summary = rows[0].help.partition("\n")[0] if is_command else f"Change {', '.join([*states, *labels])}"
+    return create_model(f"{name.title()}Form", __base__=Form, __doc__=summary, **fields)
 
 
 ACTIONS: dict[str, Action] = actions_of(DECISIONS)
@@ -131,37 +122,34 @@ def forms_of(finding: Finding, actions: dict[str, Action] = ACTIONS) -> tuple[Fo
 
 
 def _form_of(name: str, rows: Sequence[Decision], finding: Finding) -> FormOf:
-    fields, states = list(_fields(rows, finding)), rows[0].group == "state"
+    first, states = rows[0], rows[0].group == "state"
+    fields = [
+        FormField(
+            name=value.name,
+            label=value.label,
+            input="choice" if value.choices else value.input,
+            value=text_of(getattr(finding, row.name)) if row.group == "field" else "",
+            hint=value.hint,
+            choices={choice: choice or "none" for choice in value.choices},
+            required=row.group == "command",
+        )
+        for row in rows
+        if (value := row.value) is not None
+    ]
     if states:
         moves = {row.name: f"{row.name}: {row.help}" for row in rows if row.group == "state" and row.fits(finding)}
-        fields.insert(
-            0, FormField(name="state", label="state", input="choice", choices={finding.state: finding.state, **moves})
-        )
+        choices = {finding.state: finding.state, **moves}
+        fields.insert(0, FormField(name="state", label="state", input="choice", choices=choices))
     labels = ", ".join(field.label for field in fields)
     return FormOf(
         name=name,
-        title=rows[0].title or ("" if states or not fields else labels),
-        button=rows[0].button or ("Save state" if states else "Save"),
+        title=first.title or ("" if states else labels),
+        button=first.button or ("Save state" if states else "Save"),
         fields=tuple(fields),
         possible=any(row.fits(finding) for row in rows) and not (states and finding.duplicate_of is not None),
-        has_reason=rows[0].has_reason,
+        has_reason=first.has_reason,
         filled=any(field.value for field in fields if field.name != "cause") or (finding.state == "fixed" and states),
     )
-
-
-def _fields(rows: Iterable[Decision], finding: Finding) -> Iterable[FormField]:
-    for row in rows:
-        if (value := row.value) is not None:
-            present = text_of(getattr(finding, row.name)) if row.group == "field" else ""
-            yield FormField(
-                name=value.name,
-                label=value.label,
-                input="choice" if value.choices else value.input,
-                value=present,
-                hint=value.hint,
-                choices={choice: choice or "none" for choice in value.choices},
-                required=row.group == "command",
-            )
 
 
 def decide(database: Database, finding_id: str, action: Action, form: Form, by: By) -> Finding:
@@ -183,16 +171,11 @@ def _typed(finding: Finding, action: Action, form: Form) -> Typed:
             if state == row.name and (text or state != finding.state):
                 chosen.append((row, text or None))
         elif row.group == "command" or text is not None:
-            chosen.append((row, _whole(finding, row, text)))
+            if row.value is not None and row.value.signed:  # the field shows its words; those that are gone are removed
+                typed = words(text or "")
+                text = " ".join([*typed, *(f"-{word}" for word in getattr(finding, row.name) if word not in typed)])
+            chosen.append((row, text))
     return chosen
-
-
-def _whole(finding: Finding, row: Decision, text: str | None) -> str | None:
-    """What was typed for a field that shows its value. Words that are gone are removed."""
-    if row.value is None or not row.value.signed or text is None:
-        return text
-    gone = [word for word in getattr(finding, row.name) if word not in words(text)]
-    return " ".join([*words(text), *(f"-{word}" for word in gone)])
 
 
 def decide_all(database: Database, form: BulkForm, by: By) -> BulkResult:
