@@ -16,7 +16,6 @@ from ddefuzz.classify.plumbing import is_cxx_plumbing, is_framework, is_python_p
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import USER_SITE, inside_tracer
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.execute.protocol import Observation
 from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.capture import KINDS, classify
@@ -96,7 +95,7 @@ def site_frame(failure: Failure, site: Site) -> Frame | None:
     classified = classify(failure)
     if classified.signature.site == site:
         return classified.frame
-    real, traced, native = _stacks(failure.observation)
+    real, traced, native = _stacks(failure)
     names = [(frame, frame.file, frame.function) for frame in (*traced, *real)]
     names += [(frame, "", function_name(frame.function)) for frame in native]
     place = (site.module or "", site.function)
@@ -110,7 +109,7 @@ def stack_to_site(failure: Failure, place: Site) -> StackLines:
     """
     if failure.kind in KINDS:
         frame = site_frame(failure, place)
-        real, traced, native = _stacks(failure.observation)
+        real, traced, native = _stacks(failure)
     else:
         failed = {call.captured.expression for call in failure.observation.calls}
         made = next((one for one in failure.observation.constraints if one.text in failed), None)
@@ -141,8 +140,9 @@ def _shows(frame: Frame, site: Site) -> bool:
     return frame.file == (site.module or "")
 
 
-def _stacks(observation: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...], tuple[Frame, ...]]:
+def _stacks(failure: Failure) -> tuple[tuple[Frame, ...], tuple[Frame, ...], tuple[Frame, ...]]:
     """The Python stack, the traced stack and the C++ stack of a failure."""
+    observation = failure.observation
     if observation.raised is not None:
         return observation.raised.python, observation.raised.traced, observation.raised.native
     if not observation.exceptions:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from ddefuzz.answers.model import ControlOutcome, Tally
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.wording import question
-from ddefuzz.execute.calls import Ended
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, id_of, sequence_of
 from ddefuzz.oracles.table import oracle_of
@@ -96,14 +95,13 @@ def _ancestor(finding: Finding) -> str:
 def _calls(finding: Finding) -> Iterator[str]:
     """The calls of the captured program and of eager, at each size that shows the failure."""
     for call in finding.evidence.observation.calls if finding.evidence is not None else ():
-        ends = [f"eager {_ended(call.eager)}, captured {_ended(call.captured)}"]
+        eager, captured = (
+            "returns" if ended.returned else f"raises {ended.error}" for ended in (call.eager, call.captured)
+        )
+        ends = [f"eager {eager}, captured {captured}"]
         ends += [f"{one.what} of {one.where}: {one.how}" for one in call.differences]
         symbols = ", ".join(f"{name} = {value}" for name, value in call.symbols)
         yield f"at size {call.size}{f' ({symbols})' if symbols else ''}: {'; '.join(ends)}"
-
-
-def _ended(ended: Ended) -> str:
-    return "returns" if ended.returned else f"raises {ended.error}"
 
 
 def _undecided(finding: Finding) -> str:

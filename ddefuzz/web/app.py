@@ -28,7 +28,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ddefuzz import __version__
 from ddefuzz.errors import DatabaseError, DdefuzzError, InputError, RowError, UnsupportedError, unsupported_by
-from ddefuzz.execute.protocol import CAPTURE_STAGES
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import By
 from ddefuzz.refusals import refusals
@@ -318,8 +317,6 @@ def _by(request: Request, form: forms.Form) -> By:
 
 def _script(request: Request, finding_id: ID) -> Response:
     finding = dashboard_of(request).database.get(finding_id)
-    if finding.stage not in CAPTURE_STAGES:
-        raise InputError(f"{finding.id}: found the stage {finding.stage}, expected one with a script")
     disposition = f'attachment; filename="{finding.id}.py"'
     return Response(finding_script(finding), media_type="text/x-python", headers={"Content-Disposition": disposition})
 

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Cause
-from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import State
@@ -126,7 +125,7 @@ class FindingsQuery(Asked):
     oracle: Annotated[str, *among(*NAMES)] = ""
     kind: Annotated[list[_Kind], AS_LIST] = Field(default=[], max_length=40)
     cause: Annotated[list[Cause | Literal[""]], AS_LIST] = Field(default=[], max_length=20)
-    stage: Annotated[list[Stage | Literal[""]], AS_LIST] = Field(default=[], max_length=20)
+    stage: Annotated[list[Annotated[str, *among(*every_stage())]], AS_LIST] = Field(default=[], max_length=20)
     verdict: Annotated[str, *among(*VERDICTS)] = Field(default="", description="The verdict of some stage.")
     torch: Line = Field(default="", description="Seen in this version of torch.")
     site: Line = Field(default="", description="The call site; * stands for anything.")

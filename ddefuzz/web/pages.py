@@ -21,7 +21,7 @@ from ddefuzz.findings.listing import Counts, Query
 from ddefuzz.findings.model import FindingSummary
 from ddefuzz.findings.schema import readable
 from ddefuzz.show.sites import fell_back
-from ddefuzz.sweep.census import STATUSES, row_of
+from ddefuzz.sweep.census import STATUSES, Row, row_of
 from ddefuzz.sweep.tasks import Swept
 from ddefuzz.versions.model import Status
 from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaign_plot, campaigns_page, findings_plot, thinned
@@ -102,26 +102,13 @@ class CensusQuery(Asked):
     status: Line = Field(default="", description="Only ops with this status under explicit semantics.")
 
 
-class OpLine(msgspec.Struct, frozen=True):
-    """One op of a sweep, with its status under explicit and size-oblivious semantics."""
-
-    op: str
-    source: str
-    explicit: str
-    size_oblivious: str
-    cause: str
-    site: str
-    samples: int
-    runs: int
-
-
 class CensusPage(msgspec.Struct, frozen=True, kw_only=True):
     """The ops of one sweep. `sweeps` are the keys of all, with the number of their ops. `statuses` counts all ops."""
 
     sweep: str
     sweeps: dict[str, int]
     statuses: dict[str, int]
-    ops: tuple[OpLine, ...]
+    ops: tuple[Row, ...]
     unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.census/1"
 
@@ -138,14 +125,11 @@ def census_page(database: Database, asked: CensusQuery) -> CensusPage:
     rows = list(readable("op of the sweep", stored, lambda one: row_of(msgspec.json.decode(one[1], type=Swept))))
     rows.sort(key=lambda row: (STATUSES.index(row.explicit), row.op))
     found = [row.explicit for row in rows]
-    fields = OpLine.__struct_fields__
     return CensusPage(
         sweep=wanted,
         sweeps=sweeps,
         statuses={status: found.count(status) for status in STATUSES if status in found},
-        ops=tuple(
-            OpLine(*(getattr(row, name) for name in fields)) for row in rows if asked.status in ("", row.explicit)
-        ),
+        ops=tuple(row for row in rows if asked.status in ("", row.explicit)),
     )
 
 
