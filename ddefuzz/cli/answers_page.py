@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ddefuzz.answers.guard import GuardResult, TriedPatches
-from ddefuzz.answers.model import Answers, PatchEvidence, Tally
 from ddefuzz.answers.model import Row as AnswerRow
-from ddefuzz.classify.cause import PROOFS
 from ddefuzz.classify.signature import Verdict
 from ddefuzz.cli.invocation import Invocation
-from ddefuzz.show.blocks import Block, Code, Commands, Heading, Items, Paragraph, Row, Table, counted, table
-from ddefuzz.show.facts import TITLES, tally_cells
+from ddefuzz.show.blocks import Block, Code, Commands, Heading, Items, Paragraph, counted
+from ddefuzz.show.facts import scores, tallies_table
 
 SCHEMA = "ddefuzz.answers/1"
 
@@ -105,7 +103,7 @@ def answers_view(done: Sequence[Answered], call: Invocation) -> Iterator[Block]:
         needs = f" needs {experiment.expression}" if experiment.expression else ""
         yield Heading(f"{name}  {experiment.stage}  {experiment.site or ''}{needs}")
         if experiment.tallies:
-            yield _tallies(experiment.tallies, _details(result))
+            yield tallies_table(experiment.tallies, _details(result))
         yield Paragraph(f"verdict: {verdict(result)}", "bold")
         yield from _patch_blocks(result.patches)
     if any(result.experiment.tallies for _, result, _ in done):
@@ -136,28 +134,6 @@ def _details(result: GuardResult) -> dict[tuple[str, str], str]:
     return {(row.clause, row.answer): detail for row in rows if (detail := _detail(row))}
 
 
-def _tallies(tallies: Iterable[Tally], details: Mapping[tuple[str, str], str]) -> Table:
-    rows = (Row(tally_cells(tally), details.get((tally.clause, tally.answer), "")) for tally in tallies)
-    return table(TITLES, rows, folding=TITLES[2:])
-
-
-def evidence_blocks(answers: Answers) -> Iterator[Block]:
-    """What a finding keeps of its experiment: the rows, the verdict and what it means for the cause, and the patch."""
-    if answers.tallies:
-        yield _tallies(answers.tallies, {})
-    where = f"{counted(answers.programs, 'program')} in {answers.stage}, torch {answers.torch}"
-    lines = [f"verdict: {answers.verdict} ({where})"]
-    lines += [f"so its cause is {proof.cause}: {proof.why}" for proof in PROOFS if proof.verdict == answers.verdict][:1]
-    if answers.patch is not None:
-        lines.append(f"patch: {answers.patch.code}")
-        lines += _scores(answers.patch)
-    yield Items(tuple(lines))
-
-
-def _scores(patch: PatchEvidence) -> tuple[str, str]:
-    return f"kept programs: {patch.kept}", f"samples of torch: {patch.samples}"
-
-
 def verdict(result: GuardResult) -> str:
     """The verdict, and what it leaves open."""
     found = result.experiment
@@ -184,4 +160,4 @@ def _patch_blocks(patches: TriedPatches | None) -> Iterator[Block]:
     found = patches.best.evidence
     yield Paragraph(f"patch: {found.form}{'' if found.is_right else ' (not right for all)'}, tried in memory only")
     yield Code(patches.best.patch.diff, "diff")
-    yield Items(_scores(found))
+    yield Items(scores(found))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ddefuzz.classify.wording import question
-from ddefuzz.cli.answers_page import evidence_blocks
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.escape import shell_word
 from ddefuzz.findings.lifecycle import ROWS
@@ -26,7 +25,7 @@ from ddefuzz.show.blocks import (
     prose,
 )
 from ddefuzz.show.evidence import MARK, stack_to_site
-from ddefuzz.show.facts import facts_of
+from ddefuzz.show.facts import evidence_blocks, facts_of
 from ddefuzz.versions.kept import statuses
 
 WIDE, WIDE_FOR_TITLE = 100, 140

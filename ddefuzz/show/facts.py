@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from ddefuzz.answers.model import ControlOutcome, Tally
-from ddefuzz.classify.cause import MEANINGS
+from ddefuzz.answers.model import Answers, ControlOutcome, PatchEvidence, Tally
+from ddefuzz.classify.cause import MEANINGS, PROOFS
 from ddefuzz.classify.wording import question
 from ddefuzz.findings.lifecycle import ROWS
 from ddefuzz.findings.model import Finding, id_of, sequence_of
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.oracles.verdict import Verdict
+from ddefuzz.show.blocks import Block, Items, Row, Table, counted, table
 
 VERDICTS: MappingProxyType[Verdict, str] = MappingProxyType(
     {
@@ -135,9 +136,29 @@ def _confirmed(finding: Finding) -> str:
 TITLES = ("answer", "captured", "agrees", "refuses", "differs", "accepts")
 
 
-def tally_cells(tally: Tally) -> tuple[str, ...]:
-    """The cells of one row, under `TITLES`."""
-    sizes = (tally.agrees, tally.refuses, tally.differs, tally.accepts)
-    captured = f"{tally.captures} of {tally.programs}" if tally.programs else "no"
-    answer = f"{tally.answer}{f' for {tally.clause}' if tally.clause else ''}"
-    return answer, captured, *(" ".join(names) for names in sizes)
+def tallies_table(tallies: Iterable[Tally], details: Mapping[tuple[str, str], str] = MappingProxyType({})) -> Table:
+    """A row for each answer of a guard or of a clause of it. `details` are below the rows."""
+    rows = []
+    for tally in tallies:
+        sizes = (tally.agrees, tally.refuses, tally.differs, tally.accepts)
+        captured = f"{tally.captures} of {tally.programs}" if tally.programs else "no"
+        answer = f"{tally.answer}{f' for {tally.clause}' if tally.clause else ''}"
+        rows.append(Row((answer, captured, *map(" ".join, sizes)), details.get((tally.clause, tally.answer), "")))
+    return table(TITLES, rows, folding=TITLES[2:])
+
+
+def evidence_blocks(answers: Answers) -> Iterator[Block]:
+    """What a finding keeps of its experiment: the rows, the verdict and what it means for the cause, and the patch."""
+    if answers.tallies:
+        yield tallies_table(answers.tallies)
+    where = f"{counted(answers.programs, 'program')} in {answers.stage}, torch {answers.torch}"
+    lines = [f"verdict: {answers.verdict} ({where})"]
+    lines += [f"so its cause is {proof.cause}: {proof.why}" for proof in PROOFS if proof.verdict == answers.verdict][:1]
+    if answers.patch is not None:
+        lines += [f"patch: {answers.patch.code}", *scores(answers.patch)]
+    yield Items(tuple(lines))
+
+
+def scores(patch: PatchEvidence) -> tuple[str, str]:
+    """What a patch does to programs."""
+    return f"kept programs: {patch.kept}", f"samples of torch: {patch.samples}"

@@ -9,17 +9,17 @@ from urllib.parse import urlencode
 import msgspec
 from pydantic import Field
 
-from ddefuzz.classify.cause import PROOFS
+from ddefuzz.answers.model import Answers
 from ddefuzz.classify.signature import Cause
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
-from ddefuzz.findings.model import Finding, FindingSummary, Priority, as_document
+from ddefuzz.findings.model import FindingSummary, Priority, as_document
 from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.show.evidence import Lines, StackLines, similar, site_lines, snippet_of, stack_to_site
-from ddefuzz.show.facts import TITLES, VERDICTS, facts_of, tally_cells
+from ddefuzz.show.facts import VERDICTS, facts_of
 from ddefuzz.web.dashboard import AS_LIST, Asked, Line, Unreadable, among
 from ddefuzz.web.forms import FormOf, forms_of
 from ddefuzz.web.versions import MatrixCell, matrix_cells
@@ -28,46 +28,20 @@ MOST_NEAR = 60
 """How many findings of the same place are compared to find similar ones."""
 
 
-class Fact(msgspec.Struct, frozen=True):
-    """A name and what is known, in one or more lines."""
-
-    name: str
-    value: str
-
-
-class VerdictLine(msgspec.Struct, frozen=True):
-    """The verdict of one stage."""
-
-    stage: str
-    verdict: str
-    meaning: str
-
-
-class AnswerTable(msgspec.Struct, frozen=True):
-    """The experiment on the guard: rows under titles, and what follows."""
-
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    verdict: str
-    conclusion: str
-    patch: str
-
-
 class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `finding` is its document as `findings show --format json` has it."""
 
     finding: dict[str, Any]
-    facts: tuple[Fact, ...]
+    facts: dict[str, str]
     snippet: str
     source: Lines | None
     stack: StackLines | None
-    verdicts: tuple[VerdictLine, ...]
-    answers: AnswerTable | None
+    answers: Answers | None
     forms: tuple[FormOf, ...]
     matrix: dict[str, MatrixCell]
     similar: tuple[FindingSummary, ...]
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.finding/2"
+    schema: str = "ddefuzz.page.finding/3"
 
 
 def finding_page(database: Database, asked: Asked, finding_id: str) -> FindingPage:
@@ -78,33 +52,14 @@ def finding_page(database: Database, asked: Asked, finding_id: str) -> FindingPa
     stack = None if finding.evidence is None else stack_to_site(finding.evidence, finding.site)
     return FindingPage(
         finding=as_document(finding),
-        facts=tuple(Fact(name, value) for name, value in facts_of(finding) if value),
+        facts={name: value for name, value in facts_of(finding) if value},
         snippet=snippet_of(finding),
         source=site_lines(finding),
         stack=stack if stack is not None and stack.lines else None,
-        verdicts=tuple(
-            VerdictLine(stage, verdict, VERDICTS.get(verdict, ""))  # type: ignore[call-overload]
-            for stage, verdict in finding.verdicts.items()
-        ),
-        answers=_answers(finding),
+        answers=finding.answers,
         forms=forms_of(finding),
         matrix=matrix_cells(database.read(lambda session: listing.results(session, finding.id)), finding),
         similar=tuple(similar(finding, others)),
-    )
-
-
-def _answers(finding: Finding) -> AnswerTable | None:
-    answers = finding.answers
-    if answers is None:
-        return None
-    proof = next((one for one in PROOFS if one.verdict == answers.verdict), None)
-    patch = answers.patch
-    return AnswerTable(
-        titles=TITLES,
-        rows=tuple(map(tally_cells, answers.tallies)),
-        verdict=f"{answers.verdict} ({answers.programs} programs in {answers.stage}, torch {answers.torch})",
-        conclusion=f"so its cause is {proof.cause}: {proof.why}" if proof is not None else "",
-        patch="" if patch is None else f"{patch.code}\nkept programs: {patch.kept}\nsamples of torch: {patch.samples}",
     )
 
 

@@ -20,6 +20,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import Counts, Query
 from ddefuzz.findings.model import FindingSummary
 from ddefuzz.findings.schema import readable
+from ddefuzz.show.facts import VERDICTS, evidence_blocks
 from ddefuzz.show.sites import fell_back
 from ddefuzz.sweep.census import STATUSES, Row, row_of
 from ddefuzz.sweep.tasks import Swept
@@ -142,7 +143,14 @@ PAGES: tuple[Page, ...] = (
         more={"findings_plot": findings_plot, "campaign_plot": campaign_plot},
     ),
     Page("findings", "/findings", "The findings that a query selects", findings_page, more={"choices": CHOICES}),
-    Page("finding", "/findings/{finding_id}", "Everything about one finding", finding_page, in_menu=False),
+    Page(
+        "finding",
+        "/findings/{finding_id}",
+        "Everything about one finding",
+        finding_page,
+        False,
+        {"evidence": evidence_blocks, "verdicts": VERDICTS},
+    ),
     Page(
         "sites",
         "/sites",
