@@ -19,7 +19,7 @@ from ddefuzz.keys.case import Options
 from ddefuzz.keys.dispatch import Dispatch
 from ddefuzz.keys.key import Key, paths
 from ddefuzz.show.blocks import Block, prose, table
-from ddefuzz.sweep.recompile_sequence import REFERENCES, sequenced
+from ddefuzz.sweep.recompile_worker import REFERENCES, sequenced
 
 ARGUMENTS: Final = (1, 2, 4, 8, 16)
 DIMS: Final = (1, 2, 4)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from ddefuzz.campaign.cover import CaseFile, case_files, covered, enough, expectations
-from ddefuzz.campaign.replay import expectation_of
+from ddefuzz.campaign.replay import CaseFile, case_files, covered, enough, expectation_of, expectations
 from ddefuzz.cli.options import URL, jobs_option, stages_option
 from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine

@@ -23,8 +23,16 @@ from ddefuzz.oracles.recompilation import MODES, Mode
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.record import Outcome, Report, Result, Rule
-from ddefuzz.sweep.recompile_model import FORMS, REFERENCE_SIZES, Form, Recompilations, Recompiled, RecompileTask, Row
-from ddefuzz.sweep.recompile_run import recompiles
+from ddefuzz.sweep.recompile import (
+    FORMS,
+    REFERENCE_SIZES,
+    Form,
+    Recompilations,
+    Recompiled,
+    RecompileTask,
+    Row,
+    recompiles,
+)
 from ddefuzz.sweep.recompile_view import FORM_TITLES, mode_of, recompiles_text, recompiles_view
 
 

@@ -27,11 +27,9 @@ from ddefuzz.show.markdown import markdown
 from ddefuzz.show.record import Outcome, Report, Result, Rule
 from ddefuzz.show.table import NAMES as FORMAT_NAMES
 from ddefuzz.sweep.breaks import PROGRAMS, OpBreaks, breaks_view, sweep_breaks
-from ddefuzz.sweep.census import Census, Failure, Row
-from ddefuzz.sweep.census_view import census_document, census_tables, summary_lines
-from ddefuzz.sweep.launch import Plan, sweep
-from ddefuzz.sweep.sweep import Progressed
-from ddefuzz.sweep.tasks import Status
+from ddefuzz.sweep.census import Census, census_document, census_tables, summary_lines
+from ddefuzz.sweep.sweep import Plan, Progressed, sweep
+from ddefuzz.sweep.tasks import Failed, Status, Swept
 
 
 @click.command("sweep")
@@ -178,7 +176,7 @@ def sweep_report(census: Census) -> Report:
     )
 
 
-def _results(row: Row) -> Iterator[Result]:
+def _results(row: Swept) -> Iterator[Result]:
     failures = (*row.failures, *row.wrong)
     for number, failure in enumerate(failures):
         yield _failure(row, failure, number)
@@ -187,13 +185,13 @@ def _results(row: Row) -> Iterator[Result]:
         yield Result(id=row.op, rule=TRACES.id, outcome=outcome, title=f"{row.op}: {said}")
 
 
-def _failure(row: Row, failure: Failure, number: int) -> Result:
+def _failure(row: Swept, failure: Failed, number: int) -> Result:
     return Result(
-        id=failure.finding or f"{row.op}/{failure.kind}/{number}",
-        rule=failure.kind,
+        id=failure.finding or f"{row.op}/{failure.signature.kind}/{number}",
+        rule=failure.signature.kind,
         outcome="failed",
         title=f"{row.op}: {failure.evidence}",
-        site=failure.site,
+        site=str(failure.signature.site),
         cause=failure.cause,
         program=failure.program,
         facts=tuple(
@@ -201,7 +199,7 @@ def _failure(row: Row, failure: Failure, number: int) -> Result:
             for name, value in (
                 ("op", row.op),
                 ("forms", ", ".join(failure.forms)),
-                ("confirmed in", ", ".join(failure.confirmed)),
+                ("confirmed in", ", ".join(failure.stages)),
                 ("verdict", failure.verdict),
             )
             if value

@@ -13,8 +13,7 @@ import hypothesis
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from ddefuzz.generate.choices import WORD_BITS
-from ddefuzz.generate.lockstep import Journal
+from ddefuzz.generate.lockstep import WORD_BITS, Journal
 from ddefuzz.generate.origin import Draw
 from ddefuzz.generate.profiles import PROFILES, drawable, profile_named
 from ddefuzz.generate.strategies import Drawn, drawn_programs

@@ -7,20 +7,57 @@ be unbacked in a capture. A step that raises or warns in either run is not added
 from __future__ import annotations
 
 import warnings
+from collections import abc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import torch
+from hypothesis import strategies as st
 
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.program.evaluate import evaluate, materialize_input
 from ddefuzz.program.expressions import print_expression
 from ddefuzz.program.model import Dim, Expr, Index, Input, Literal, Name, Program, Recipe, Sequence, Step, names_in
 from ddefuzz.program.sizes import DataSize, at_data_size
+
+T = TypeVar("T")
+
+WORD_BITS: Final = 192
+WORDS: Final = st.integers(0, 2**WORD_BITS - 1)
+"""One attempt at a step is one draw, so a mutated byte redraws that step and leaves the others their choices.
+
+It also keeps Hypothesis's cost of a draw (20 µs) off the small decisions.
+"""
+
+
+class Choices:
+    """The mixed-radix digits of an integer (a word), least significant first. After the last, every digit is 0."""
+
+    __slots__ = ("_word",)
+
+    def __init__(self, word: int) -> None:
+        self._word = word
+
+    def below(self, n: int) -> int:
+        """A number in [0, n)."""
+        self._word, digit = divmod(self._word, n)
+        return digit
+
+    def between(self, low: int, high: int) -> int:
+        """A number in [low, high]."""
+        return low + self.below(high - low + 1)
+
+    def pick(self, options: abc.Sequence[T]) -> T:
+        """One of `options`, which must not be empty."""
+        return options[self.below(len(options))]
+
+    def one_in(self, n: int) -> bool:
+        """True with probability 1/`n`. False when the digits are used up."""
+        return self.below(n) == n - 1
 
 
 @contextmanager

@@ -11,9 +11,8 @@ from operator import attrgetter
 from typing import Final
 
 from ddefuzz.generate import opinfo
-from ddefuzz.generate.choices import WORD_BITS, Choices
 from ddefuzz.generate.draw import case, drawn_case, respelled
-from ddefuzz.generate.lockstep import Journal, Lockstep, strict_eager
+from ddefuzz.generate.lockstep import WORD_BITS, Choices, Journal, Lockstep, strict_eager
 from ddefuzz.generate.mutate import mutate
 from ddefuzz.generate.origin import SHORT, Again, Draw, Mutate, Origin, Respell, Sample, Single
 from ddefuzz.generate.profiles import profile_named

@@ -12,8 +12,7 @@ from itertools import count
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 
-from ddefuzz.generate.choices import WORD_BITS, Choices
-from ddefuzz.generate.lockstep import REFUSALS, Handle, Lockstep, strict_eager
+from ddefuzz.generate.lockstep import REFUSALS, WORD_BITS, Choices, Handle, Lockstep, strict_eager
 from ddefuzz.generate.origin import How
 from ddefuzz.generate.profiles import Profile
 from ddefuzz.generate.strategies import ATTEMPTS_PER_STEP, OTHER_SIZES, attempt, inputs_read, pick

@@ -9,34 +9,31 @@ from typing import Final
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from ddefuzz.generate.choices import WORDS, Choices
-from ddefuzz.generate.extents import (
+from ddefuzz.generate.lockstep import REFUSALS, WORDS, Choices, Handle, Journal, Lockstep, strict_eager
+from ddefuzz.generate.profiles import Profile, cumulative_weights
+from ddefuzz.generate.tensors import (
     MAX_SIZE,
     NothingFitsError,
+    add_leaf,
+    add_template,
     arithmetic,
+    draw_alike,
+    draw_broadcastable,
+    draw_data,
     draw_expansion,
     draw_reshape,
     draw_sections,
     draw_shape,
+    draw_shaped,
     draw_size,
     draw_split,
+    draw_tensor,
+    draw_unbacked_input,
     extent,
     extents,
     fill,
     literal,
     shape,
-)
-from ddefuzz.generate.lockstep import REFUSALS, Handle, Journal, Lockstep, strict_eager
-from ddefuzz.generate.profiles import Profile, cumulative_weights
-from ddefuzz.generate.tensors import (
-    add_leaf,
-    add_template,
-    draw_alike,
-    draw_broadcastable,
-    draw_data,
-    draw_shaped,
-    draw_tensor,
-    draw_unbacked_input,
 )
 from ddefuzz.ops import conversions, spec
 from ddefuzz.ops.catalogue import GROUPS, OPS

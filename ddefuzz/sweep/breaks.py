@@ -15,8 +15,7 @@ from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, wait
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Block, Heading, Items, Row, codes, counted, prose, table
-from ddefuzz.sweep.launch import OPS_PER_WORKER, START_SECONDS
-from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, Op, Workers, selected
+from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, OPS_PER_WORKER, START_SECONDS, Op, Workers, selected
 from ddefuzz.sweep.tasks import DescribeTask, Source, Versions, describe
 
 SCHEMA = "ddefuzz.breaks/1"
@@ -93,7 +92,7 @@ class OpBreaksTask(msgspec.Struct, frozen=True):
 
 def run_breaks(task: OpBreaksTask) -> OpBreaks:
     """Compile the programs of one op."""
-    result: OpBreaks = late("ddefuzz.sweep.breaks_run").run_breaks(task)
+    result: OpBreaks = late("ddefuzz.sweep.worker").run_breaks(task)
     return result
 
 

@@ -1,60 +1,35 @@
-"""The census: one row per op with its status under explicit and size-oblivious semantics, and the totals."""
+"""The census of a sweep: every op with its status under explicit and size-oblivious semantics, the totals, the page."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ddefuzz.sweep.tasks import Failed, Source, Status, Swept, UpstreamResult
+from ddefuzz.escape import shell_words
+from ddefuzz.show.blocks import (
+    Block,
+    Heading,
+    Inline,
+    Items,
+    Paragraph,
+    Span,
+    Style,
+    codes,
+    counted,
+    joined,
+    prose,
+    table,
+)
+from ddefuzz.sweep.tasks import Status, Swept, UpstreamResult, row_of
 
-SCHEMA = "ddefuzz.sweep/1"
+SCHEMA = "ddefuzz.sweep/2"
 
-STATUSES: tuple[Status, ...] = ("dde", "unsupported", "other", "ok", "none")
+STATUS_STYLES: dict[Status, Style] = {"dde": "bad", "unsupported": "warn", "other": "warn", "ok": "good", "none": "dim"}
 """In the order in which a reader wants to see them."""
 
-
-class Failure(msgspec.Struct, frozen=True):
-    """One call site at which samples of an op fail, and a program that shows it.
-
-    `finding` is its id in the findings database; None if no capture stage was tried or none shows it. `confirmed` are
-    the capture stages that fail with the same signature.
-    """
-
-    finding: str | None
-    kind: str
-    cause: str
-    site: str
-    anchor: str
-    verdict: str
-    evidence: str
-    forms: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    runs: int
-    confirmed: tuple[str, ...]
-    program: str
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One op. `cause` and `site` are those of the failure that most samples show. `called` counts the captured programs
-    that were called, and `wrong` is what the oracles said of them.
-    """
-
-    op: str
-    source: Source
-    explicit: Status
-    size_oblivious: Status
-    cause: str
-    site: str
-    samples: int
-    runs: int
-    failures: tuple[Failure, ...]
-    rescued: tuple[str, ...]
-    dropped: dict[str, int]
-    lost: tuple[str, ...]
-    called: int = 0
-    wrong: tuple[Failure, ...] = ()
+STATUSES: tuple[Status, ...] = tuple(STATUS_STYLES)
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -108,50 +83,10 @@ class Census(msgspec.Struct, frozen=True):
     selection: tuple[str, ...]
     seconds: float
     totals: Totals
-    rows: tuple[Row, ...]
+    rows: tuple[Swept, ...]
     interrupted: bool = False
     upstream: Upstream | None = None
     schema: str = SCHEMA
-
-
-def row_of(swept: Swept) -> Row:
-    """The row of one op."""
-    ordered = sorted(swept.failures, key=lambda failed: (failed.signature.kind != "dde", -failed.runs))
-    first = ordered[0] if ordered else None
-    return Row(
-        op=swept.op,
-        source=swept.source,
-        explicit=swept.explicit,
-        size_oblivious=swept.size_oblivious,
-        cause=first.cause if first else "",
-        site=str(first.signature.site) if first else next(iter(swept.rescued), ""),
-        samples=swept.samples,
-        runs=swept.runs,
-        failures=tuple(map(_failure, ordered)),
-        rescued=swept.rescued,
-        dropped=swept.dropped,
-        lost=swept.lost,
-        called=swept.called,
-        wrong=tuple(msgspec.structs.replace(_failure(one), finding=one.signature.key) for one in swept.wrong),
-    )
-
-
-def _failure(failed: Failed) -> Failure:
-    signature = failed.signature
-    return Failure(
-        finding=signature.key if failed.is_recorded else None,
-        kind=signature.kind,
-        cause=failed.cause,
-        site=str(signature.site),
-        anchor=signature.anchor,
-        verdict=failed.verdict,
-        evidence=failed.evidence,
-        forms=failed.forms,
-        dtypes=failed.dtypes,
-        runs=failed.runs,
-        confirmed=tuple(shown.stage for shown in failed.confirmed if shown.signature == str(signature)),
-        program=failed.program,
-    )
 
 
 def totals_of(swept: Iterable[Swept]) -> Totals:
@@ -183,8 +118,8 @@ def _counted(statuses: Iterable[Status]) -> dict[str, int]:
     return {status: counts[status] for status in STATUSES if counts[status]}
 
 
-def rows_of(swept: Iterable[Swept]) -> tuple[Row, ...]:
-    """The rows, failing ops first, then by name."""
+def rows_of(swept: Iterable[Swept]) -> tuple[Swept, ...]:
+    """The ops in the order of the census: failing ones first, then by name."""
     return tuple(sorted(map(row_of, swept), key=lambda row: (STATUSES.index(row.explicit), row.source, row.op)))
 
 
@@ -241,3 +176,107 @@ def _why_here(one: Swept, test: UpstreamResult | None, *, skipped: bool) -> tupl
     if plain:
         return f"with {', '.join(failed.dtypes)}, which upstream does not try", evidence
     return f"in the forms {', '.join(failed.forms)}, which upstream does not try", evidence
+
+
+def census_document(census: Census) -> Iterator[Block]:
+    """The page for a repository. An op that does not fail is only in the last list."""
+    words = ["ddefuzz", "sweep", *(word for glob in census.selection for word in ("--ops", glob))]
+    words += ["--compare-upstream"] if census.upstream is not None else []
+    selection = f", ops {' '.join(census.selection)}" if census.selection else ""
+    yield Heading(f"Census of data-dependent errors: torch {census.torch}{selection}", 1)
+    yield prose("Made by `{}`; do not edit.", f"{shell_words(words)} --output markdown=FILE")
+    yield Items(tuple(summary_lines(census)))
+    yield prose(
+        "Statuses: **dde** a sample ends in a data-dependent error; **unsupported** none does, but a sample is refused "
+        "(no kernel, or an output whose shape or value depends on data); **other** a sample fails in another way; "
+        "**ok** all samples trace; **none** no sample could be made. size-oblivious is the status with size-oblivious "
+        "semantics in the same runs."
+    )
+    yield from census_tables(census)
+    for status, title in (("ok", "Ops whose samples all trace (OpInfo)"), ("none", "Ops without a sample (OpInfo)")):
+        names = [row.op for row in census.rows if row.explicit == status and row.source == "opinfo"]
+        if names:
+            yield Heading(title)
+            yield Paragraph(codes(names))
+
+
+def census_tables(census: Census) -> Iterator[Block]:
+    """What upstream's list does not have, or has alone, then what fails and what is wrong."""
+    if census.upstream is not None:
+        yield from _upstream(census.upstream)
+    failing = [row for row in census.rows if row.explicit not in ("ok", "none")]
+    titles = ("op", "explicit", "size-oblivious", "cause", "confirmed", "samples", "runs", "call sites")
+    for source, title in (("opinfo", "Ops of OpInfo that fail"), ("catalogue", "Ops of the catalogue that fail")):
+        rows = [_cells(row) for row in failing if row.source == source]
+        if rows:
+            yield Heading(title)
+            yield table(titles, rows, right=("samples", "runs"), code=("op",), folding=("confirmed", "call sites"))
+    wrong = [(row, failure) for row in census.rows for failure in row.wrong]
+    if wrong:
+        yield Heading(f"{counted(len({row.op for row, _ in wrong}), 'op')} whose captured programs are wrong")
+        cells = (
+            (row.op, one.finding or "", one.signature.kind, str(one.signature.site), one.evidence) for row, one in wrong
+        )
+        columns = ("op", "finding", "kind", "site", "evidence")
+        yield table(columns, cells, code=("op", "finding", "site", "evidence"), folding=("site", "evidence"))
+
+
+def _cells(row: Swept) -> tuple[Inline, ...]:
+    failures = (
+        f"{one.finding or one.signature.kind} {one.signature.site} [{one.signature.anchor}]" for one in row.failures
+    )
+    sites: list[str | Span] = [*(Span(line, code=True) for line in dict.fromkeys(failures)), *row.lost]
+    return (
+        row.op,
+        Span(row.explicit, style=STATUS_STYLES[row.explicit]),
+        row.size_oblivious,
+        row.cause,
+        ", ".join(dict.fromkeys(stage for failure in row.failures for stage in failure.stages)),
+        str(row.samples),
+        str(row.runs),
+        joined(sites, "\n"),
+    )
+
+
+def _upstream(upstream: Upstream) -> Iterator[Block]:
+    for title, differences in (
+        ("with a data-dependent error here, not on upstream's list", upstream.only_here),
+        ("on upstream's list, with no data-dependent error here", upstream.only_upstream),
+    ):
+        if differences:
+            yield Heading(f"{counted(len(differences), 'op')} {title}")
+            rows = ((one.op, one.reason, one.evidence) for one in differences)
+            yield table(("op", "reason", "evidence"), rows, code=("op", "evidence"), folding=("reason", "evidence"))
+    if upstream.unaccounted:
+        yield Heading("On upstream's list, and no run explains why")
+        yield Paragraph(codes(upstream.unaccounted))
+
+
+def summary_lines(census: Census) -> list[str]:
+    """The totals, line by line."""
+    totals = census.totals
+    lines = [
+        f"torch {census.torch}: {counted(totals.ops, 'op')} ({totals.opinfo} of OpInfo, {totals.catalogue} of the "
+        f"catalogue), {totals.samples} samples in {totals.runs} runs, {totals.cpu_seconds:.0f} CPU seconds, "
+        f"{census.seconds:.0f} s this time",
+        f"explicit: {_statuses(totals.explicit)}",
+        f"size-oblivious: {_statuses(totals.size_oblivious)}",
+        f"guard sites reached: {totals.fallback_sites} took a fallback answer ({totals.fallback_sites_cxx} in C++), "
+        f"{totals.dde_sites} raised a data-dependent error ({totals.dde_sites_cxx} in C++)",
+    ]
+    if totals.called:
+        wrong = ", ".join(f"{number} {kind}" for kind, number in totals.wrong.items()) or "none wrong"
+        lines.append(f"called: {counted(totals.called, 'captured program')}; ops by what is wrong: {wrong}")
+    if census.upstream is not None:
+        of = census.upstream
+        lines.append(
+            f"upstream's list: {of.accounted} of {of.entries} entries accounted for by runs, {of.reproduced} of them "
+            f"reproduced; {counted(len(of.only_here), 'op')} failing only here"
+        )
+    if census.interrupted:
+        lines.append("interrupted: what was done is saved; the same command continues")
+    return lines
+
+
+def _statuses(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing"

@@ -21,7 +21,7 @@ from ddefuzz.show.blocks import (
     prose,
     table,
 )
-from ddefuzz.sweep.recompile_model import Form, Group, Recompilations, Row
+from ddefuzz.sweep.recompile import Form, Group, Recompilations, Row
 from ddefuzz.sweep.recompile_reviewed import REFUSED, REVIEWED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -69,7 +70,8 @@ class Failed(msgspec.Struct, frozen=True):
     """A signature with which samples of an op fail under explicit semantics.
 
     `forms` are the forms that showed it, `dtypes` the dtypes, `runs` the number of runs. `confirmed` is the result of
-    capture stages on `program`, the shortest one.
+    capture stages on `program`, the shortest one. `finding` is its id in the findings database; None if no capture
+    stage was tried or none shows it.
     """
 
     signature: Signature
@@ -81,6 +83,12 @@ class Failed(msgspec.Struct, frozen=True):
     runs: int
     program: str
     confirmed: tuple[Shown, ...] = ()
+    finding: str | None = None
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The capture stages that fail with the same signature."""
+        return tuple(shown.stage for shown in self.confirmed if shown.signature == str(self.signature))
 
     @property
     def counts(self) -> bool:
@@ -104,7 +112,8 @@ class Swept(msgspec.Struct, frozen=True):
     `size_oblivious` are the statuses under each semantics. `rescued` are the places that only size-oblivious
     semantics could not decide; `sites` are all places where a guard took its fallback. `dropped` counts samples
     that cannot be programs, by reason. `lost` lists the programs that ended a worker. `called` counts the captured
-    programs that were called, `wrong` is what the oracles said of them.
+    programs that were called, `wrong` is what the oracles said of them. `cause` and `site` are those of the failure
+    that most samples show.
     """
 
     op: str
@@ -122,6 +131,53 @@ class Swept(msgspec.Struct, frozen=True):
     called: int = 0
     wrong: tuple[Failed, ...] = ()
     cpu_seconds: float = 0.0
+    cause: str = ""
+    site: str = ""
+
+
+UNSUPPORTED = frozenset({"data-dependent-output", "unsupported", "pending-unbacked"})
+
+
+def with_status(swept: Swept) -> Swept:
+    """The same record with the statuses that its failures imply."""
+    explicit, size_oblivious = status_of(swept)
+    return row_of(msgspec.structs.replace(swept, explicit=explicit, size_oblivious=size_oblivious))
+
+
+def row_of(swept: Swept) -> Swept:
+    """The same record as the census shows it: data-dependent errors and what most samples show first, with findings."""
+    ordered = sorted(swept.failures, key=lambda failed: (failed.signature.kind != "dde", -failed.runs))
+    site = str(ordered[0].signature.site) if ordered else next(iter(swept.rescued), "")
+    return msgspec.structs.replace(
+        swept,
+        failures=tuple(_named(failed, recorded=failed.is_recorded) for failed in ordered),
+        wrong=tuple(_named(failed, recorded=True) for failed in swept.wrong),
+        cause=ordered[0].cause if ordered else "",
+        site=site,
+    )
+
+
+def _named(failed: Failed, *, recorded: bool) -> Failed:
+    return msgspec.structs.replace(failed, finding=failed.signature.key if recorded else None)
+
+
+def status_of(swept: Swept) -> tuple[Status, Status]:
+    """The statuses under explicit and under size-oblivious semantics. The worst status of any sample counts."""
+    if not swept.runs:
+        return ("other", "other") if swept.lost else ("none", "none")
+    explicit = _worst(swept.failures, bool(swept.lost))
+    if swept.rescued:
+        return explicit, "dde"
+    return explicit, _worst((failed for failed in swept.failures if failed.verdict != "regressed"), bool(swept.lost))
+
+
+def _worst(failures: Iterable[Failed], lost: bool) -> Status:
+    kinds = {failed.signature.kind for failed in failures if failed.counts}
+    if "dde" in kinds:
+        return "dde"
+    if kinds & UNSUPPORTED:
+        return "unsupported"
+    return "other" if kinds or lost else "ok"
 
 
 class SweepResult(msgspec.Struct, frozen=True):
@@ -186,5 +242,5 @@ def run_sweep(task: SweepTask) -> SweepResult:
 
 def run_upstream(task: UpstreamTask) -> UpstreamResult:
     """Run upstream's own test on one entry of OpInfo."""
-    result: UpstreamResult = late("ddefuzz.sweep.upstream_test").run_upstream(task)
+    result: UpstreamResult = late("ddefuzz.sweep.worker").run_upstream(task)
     return result

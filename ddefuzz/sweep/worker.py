@@ -2,33 +2,232 @@
 
 from __future__ import annotations
 
+import copy
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import partial
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import torch
 
+from ddefuzz.artifacts.breaks import find_breaks
+from ddefuzz.artifacts.model import Cause
 from ddefuzz.campaign.case import Seen, seen_of
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
-from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, SCREEN, Observation, Outcome, Run, Runner, Stage
+from ddefuzz.execute.observe import observe, observe_in
+from ddefuzz.execute.prepared import Prepared
+from ddefuzz.execute.protocol import (
+    CHEAP_TO_CALL,
+    EXPLICIT,
+    SCREEN,
+    Observation,
+    Outcome,
+    ProgramSubject,
+    Run,
+    Runner,
+    Stage,
+)
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import Sighting
+from ddefuzz.generate import opinfo
+from ddefuzz.generate.lockstep import tolerant_eager
+from ddefuzz.generate.make import singles, spread
 from ddefuzz.generate.opinfo import entries
+from ddefuzz.generate.variants import variants
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Place
+from ddefuzz.ops.catalogue import OPS
+from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.program import judge_program
 from ddefuzz.oracles.table import calls_of, comparing
 from ddefuzz.program.model import Attribute, Index, Program, functions_in
-from ddefuzz.program.text import print_program
-from ddefuzz.sweep.select import Chosen, chosen
-from ddefuzz.sweep.status import with_status
-from ddefuzz.sweep.tasks import DescribeTask, Failed, Shown, SweepResult, SweepTask, Swept, Versions
+from ddefuzz.program.text import digest, print_program
+from ddefuzz.sweep.breaks import BreakSite, OpBreaks, OpBreaksTask
+from ddefuzz.sweep.tasks import (
+    Caps,
+    DescribeTask,
+    Failed,
+    Shown,
+    SweepResult,
+    SweepTask,
+    Swept,
+    UpstreamResult,
+    UpstreamTask,
+    Versions,
+    with_status,
+)
+
+CAPS = Caps(full=0, some=0, others=0)
+"""Samples in their plainest form only: all dims unbacked."""
+
+
+def run_breaks(task: OpBreaksTask) -> OpBreaks:
+    """Compile up to `task.programs` programs."""
+    dropped: Counter[str] = Counter()
+    candidates = chosen(SweepTask(task.op, task.source, 0, CAPS), dropped)
+    taken = islice((one for one in candidates if one.form in CALLED_FORMS), task.programs)
+    found: dict[tuple[str, ...], tuple[Cause, list[str]]] = {}
+    errors: Counter[str] = Counter()
+    programs = broken = graphs = 0
+    for one in taken:
+        text = print_program(one.program)
+        note(Entry(0, "compile", text))
+        seen = find_breaks(ProgramSubject(text))
+        programs += 1
+        broken += bool(seen.breaks)
+        graphs += seen.graphs
+        errors.update([seen.error] if seen.error else [])
+        for each in seen.breaks:
+            cause = each.cause
+            key = (cause.kind, cause.site, cause.anchor, cause.cause)
+            found.setdefault(key, (cause, []))[1].append(text)
+    sites = [BreakSite(cause, len(set(texts)), min(texts, key=len)) for cause, texts in found.values()]
+    ordered = sorted(sites, key=lambda site: -site.programs)
+    return OpBreaks(task.op, task.source, programs, broken, graphs, tuple(ordered), dict(errors))
+
+
+UPSTREAM = Run(ProgramSubject(""), "compile")
+
+
+def run_upstream(task: UpstreamTask) -> UpstreamResult:
+    """How upstream's own test ends on an entry."""
+    started = time.process_time()
+    info = opinfo.entry(task.op)
+    tried = 0
+    failure: tuple[str, str, str] | None = None
+    for args, kwargs in _samples(info) if opinfo.takes(task.op, "float32") else ():
+        if not any(_dims(tensor) for tensor in _tensors(args, kwargs)):
+            continue
+        if tried == task.samples:
+            break
+        tried += 1
+        failure = _failure(info.op, args, kwargs)
+        if failure is not None:
+            break
+    kind, signature, message = failure or ("", "", "")
+    outcome = "fail" if failure else "ok" if tried else "no-sample"
+    spent = time.process_time() - started
+    return UpstreamResult(task.op, outcome, kind, signature, message[:200], tried, spent)  # type: ignore[arg-type]
+
+
+def _samples(info: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    torch.manual_seed(0)
+    with tolerant_eager():
+        listed = list(info.sample_inputs("cpu", torch.float32, requires_grad=False))
+    return [((sample.input, *sample.args), dict(sample.kwargs)) for sample in listed]
+
+
+def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    leaves = torch_api.bound(torch_api.TREE_LEAVES)((args, kwargs))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _dims(tensor: torch.Tensor) -> list[int]:
+    return [dim for dim in range(tensor.ndim) if tensor.shape[dim] >= 2]
+
+
+def _failure(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str, str] | None:
+    """Kind, signature and message of what ends the test of one sample."""
+    try:
+        with tolerant_eager():
+            op(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+        copied = copy.deepcopy((args, kwargs))
+    except Exception as error:  # noqa: BLE001 upstream's code: that it fails before any capture is a result
+        return "eager", f"{type(error).__name__} in eager", str(error).partition("\n")[0]
+    observation = observe_in(partial(_stage, op, *copied), lambda: Prepared(op, ()), UPSTREAM)
+    failures = judge([observation])
+    if not failures:
+        return None
+    classified = classify(failures[0])
+    return classified.signature.kind, str(classified.signature), failures[0].evidence
+
+
+def _stage(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], prepared: Prepared) -> None:
+    del prepared
+    for tensor in _tensors(args, kwargs):
+        for dim in _dims(tensor):
+            torch_api.bound(torch_api.MARK_UNBACKED)(tensor, dim)
+
+    def compiled(*given: Any, **named: Any) -> Any:
+        return op(*given, **named)
+
+    by_default = torch_api.bound(torch_api.DYNAMO_CONFIG)(
+        {torch_api.CAPTURE_SCALARS.key: False, torch_api.CAPTURE_DYNAMIC_SHAPES.key: False}
+    )
+    with by_default:
+        torch.compile(compiled, backend="eager", fullgraph=True)(*args, **kwargs)
+
+
+SOME_FORMS: Final = frozenset({"static", "all", "every", "shared", "mask"})
+PLAIN_FORMS: Final = frozenset({"all"})
+OTHER_DTYPES_FORMS: Final = frozenset({"all", "every"})
+
+
+class Chosen(NamedTuple):
+    """A program to run, and the name of its form."""
+
+    form: str
+    dtype: str
+    program: Program
+    sample: int
+
+
+def chosen(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
+    """The programs of an op in the order in which they are run, each once. All of them run in eager."""
+    seen = set(task.skip)
+    for one in _candidates(task, dropped):
+        name = digest(one.program)
+        if name not in seen:
+            seen.add(name)
+            yield one
+
+
+def _candidates(task: SweepTask, dropped: Counter[str]) -> Iterator[Chosen]:
+    caps = task.caps
+    if task.source == "catalogue":
+        specs = [spec for spec in OPS if str(spec) == task.op]  # one template may have several rows
+        drawn = (program for spec in specs for program in singles(spec, caps.drawn))
+        for number, program in enumerate(drawn):
+            dtype = program.inputs[0].dtype if program.inputs else ""
+            yield Chosen("drawn", dtype, program, number)
+            if len(program.steps) == 1 and not _unbacked_dims(program):
+                yield from _forms(program, number, dtype, None)
+        return
+    taken = opinfo.dtypes(task.op)
+    number = effort = 0
+    for dtype in taken[:1]:
+        for program in spread(opinfo.samples(task.op, dtype, dropped))[: caps.samples]:
+            allowed = None if number < caps.full else SOME_FORMS if number < caps.some else PLAIN_FORMS
+            for one in _forms(program, number, dtype, allowed):
+                effort += 1 + _unbacked_dims(one.program)
+                if effort <= caps.effort:
+                    yield one
+            number += 1
+    for dtype in (dtype for dtype in taken[1:] if dtype in opinfo.DTYPES):
+        for program in spread(opinfo.samples(task.op, dtype))[: caps.others]:
+            yield from _forms(program, number, dtype, OTHER_DTYPES_FORMS)
+            number += 1
+
+
+def _unbacked_dims(program: Program) -> int:
+    return sum(dim.symbol is not None for item in program.inputs for dim in item.shape)
+
+
+def _forms(program: Program, number: int, dtype: str, allowed: frozenset[str] | None) -> Iterator[Chosen]:
+    """The forms of a program. Of the candidates of one name, the first that runs in eager."""
+    accepted = set()
+    for form, made in variants(program):
+        if (allowed is None or form in allowed) and form not in accepted and opinfo.accepts(made):
+            accepted.add(form)
+            yield Chosen(form, dtype, made, number)
+
 
 SWEEP_VERSION: Final = 3
 """Raised when the code of `sweep` or `generate` changes what is tried of an op."""

@@ -22,8 +22,8 @@ from ddefuzz.findings.model import FindingSummary
 from ddefuzz.findings.schema import readable
 from ddefuzz.show.facts import VERDICTS, evidence_blocks
 from ddefuzz.show.sites import fell_back
-from ddefuzz.sweep.census import STATUSES, Row, row_of
-from ddefuzz.sweep.tasks import Swept
+from ddefuzz.sweep.census import STATUSES
+from ddefuzz.sweep.tasks import Swept, row_of
 from ddefuzz.versions.model import Status
 from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaign_plot, campaigns_page, findings_plot, thinned
 from ddefuzz.web.dashboard import Asked, Line, Unreadable
@@ -109,7 +109,7 @@ class CensusPage(msgspec.Struct, frozen=True, kw_only=True):
     sweep: str
     sweeps: dict[str, int]
     statuses: dict[str, int]
-    ops: tuple[Row, ...]
+    ops: tuple[Swept, ...]
     unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.census/1"
 

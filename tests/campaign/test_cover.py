@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.campaign.cover import CaseFile, Covered, enough
+from ddefuzz.campaign.replay import CaseFile, Covered, enough
 from ddefuzz.cli.corpus import command
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.findings.database import Database

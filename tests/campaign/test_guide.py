@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.campaign.guide import ROUND, STRATEGIES, CalledCase, Guide
-from ddefuzz.campaign.sampler import TEMPLATES
+from ddefuzz.campaign.guide import ROUND, STRATEGIES, TEMPLATES, CalledCase, Guide
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.classify.signature import Site
 from ddefuzz.coverage.ledger import Reached

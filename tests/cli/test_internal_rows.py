@@ -46,8 +46,8 @@ POOLS = (
     "ddefuzz.campaign.replay.Pool",
     "ddefuzz.campaign.launch.Workers",
     "ddefuzz.cli.minimize.Workers",
-    "ddefuzz.sweep.launch.Pool",
-    "ddefuzz.sweep.recompile_run.Pool",
+    "ddefuzz.sweep.sweep.Pool",
+    "ddefuzz.sweep.recompile.Pool",
 )
 
 

@@ -15,8 +15,7 @@ from ddefuzz.cli.output import Page
 from ddefuzz.cli.sweep import census_writers, html_page, progress_line
 from ddefuzz.findings.database import Database
 from ddefuzz.show.markdown import markdown
-from ddefuzz.sweep.census import Census, Difference, Upstream, rows_of, totals_of
-from ddefuzz.sweep.census_view import census_document
+from ddefuzz.sweep.census import Census, Difference, Upstream, census_document, rows_of, totals_of
 from ddefuzz.sweep.sweep import Progressed
 from tests.campaign.real_campaign import DDEFUZZ
 from tests.sweep.made_by_hand import ROLL, failed, swept
@@ -68,7 +67,7 @@ def test_a_sweep_and_going_on_with_it(tmp_path: Path) -> None:
     first = sweep(tmp_path, "--ops", "chunk*", "--format", "json", "--output", f"markdown={tmp_path}/census.md")
     assert first.returncode == 0, first.stderr
     document: dict[str, Any] = json.loads(first.stdout)
-    assert document["schema"] == "ddefuzz.sweep/1"
+    assert document["schema"] == "ddefuzz.sweep/2"
     assert {row["op"]: row["explicit"] for row in document["rows"]} == {"chunk": "dde", "torch.chunk(x, k, d)": "dde"}
     assert all(row["site"] == "at::native::chunk" for row in document["rows"])
     assert " at::native::chunk [" in (tmp_path / "census.md").read_text()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ddefuzz.generate.choices import Choices
-from ddefuzz.generate.extents import draw_size, literal
-from ddefuzz.generate.lockstep import Lockstep, strict_eager
-from ddefuzz.generate.tensors import add_leaf
+from ddefuzz.generate.lockstep import Choices, Lockstep, strict_eager
+from ddefuzz.generate.tensors import add_leaf, draw_size, literal
 from ddefuzz.ops.spec import Leaf
 from ddefuzz.program.expressions import parse_expression, print_expression
 from ddefuzz.program.model import Dim, Recipe

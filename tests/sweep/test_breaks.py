@@ -16,8 +16,8 @@ from ddefuzz.findings.database import Database
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.terminal import terminal
 from ddefuzz.sweep.breaks import BreakSite, OpBreaks, OpBreaksTask, breaks_view, census_of, count_breaks
-from ddefuzz.sweep.breaks_run import run_breaks
 from ddefuzz.sweep.sweep import Op
+from ddefuzz.sweep.worker import run_breaks
 
 ROLL = Cause("dde", "torch/_refs/__init__.py:roll", "a.numel() == 0", "avoidable", "Eq(u0, 0)", "")
 EQUAL = Cause("data-dependent-output", "aten::equal", "", "python-value", "aten.equal.default", "")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ddefuzz.sweep.census import Census, compared, row_of, rows_of, totals_of
-from ddefuzz.sweep.status import status_of
-from ddefuzz.sweep.tasks import Failed, Status, Swept, UpstreamResult
+from ddefuzz.sweep.census import Census, compared, rows_of, totals_of
+from ddefuzz.sweep.tasks import Failed, Status, Swept, UpstreamResult, row_of, status_of
 from tests.sweep.made_by_hand import CHUNK, INTERNAL, NO_KERNEL, ROLL, failed, swept
 
 
@@ -39,13 +38,13 @@ def test_the_row_names_what_most_samples_show() -> None:
         )
     )
     assert (row.site, row.cause) == ("at::native::chunk", "result-depends-on-data")
-    assert [failure.kind for failure in row.failures] == ["dde", "dde", "internal-error"]
-    assert row.failures[0].confirmed == ("export",)
+    assert [failure.signature.kind for failure in row.failures] == ["dde", "dde", "internal-error"]
+    assert row.failures[0].stages == ("export",)
 
 
 def test_a_stage_that_shows_another_signature_confirms_nothing() -> None:
     other = failed(ROLL).confirmed
-    assert row_of(swept("chunk", failed(CHUNK, confirmed=other))).failures[0].confirmed == ()
+    assert row_of(swept("chunk", failed(CHUNK, confirmed=other))).failures[0].stages == ()
 
 
 def test_a_guard_that_only_size_oblivious_semantics_cannot_decide_is_counted() -> None:
@@ -133,4 +132,4 @@ def test_the_document_is_read_back() -> None:
         "2.13.0", "sweep=1", ("chunk*",), 1.5, totals_of([swept("a", failed())]), rows_of([swept("a", failed())])
     )
     assert msgspec.json.decode(msgspec.json.encode(census), type=Census) == census
-    assert b'"schema":"ddefuzz.sweep/1"' in msgspec.json.encode(census)
+    assert b'"schema":"ddefuzz.sweep/2"' in msgspec.json.encode(census)

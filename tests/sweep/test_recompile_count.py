@@ -9,9 +9,8 @@ from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.generate import opinfo
 from ddefuzz.oracles.recompilation import MODES, Mode, as_raised
 from ddefuzz.oracles.recompilation_run import count, varying
-from ddefuzz.sweep.recompile_model import FORMS, RecompileTask, Row
-from ddefuzz.sweep.recompile_sequence import REFERENCES, UnsizedError, ops, sequenced
-from ddefuzz.sweep.recompile_task import run_recompile
+from ddefuzz.sweep.recompile import FORMS, RecompileTask, Row
+from ddefuzz.sweep.recompile_worker import REFERENCES, UnsizedError, ops, run_recompile, sequenced
 
 SIZES = (5, 7, 9, 11)
 

@@ -13,8 +13,8 @@ from ddefuzz.cli import recompiles as page
 from ddefuzz.cli.recompiles import command, report_of
 from ddefuzz.errors import InputError
 from ddefuzz.show.markdown import markdown
-from ddefuzz.sweep import recompile_run as run
-from ddefuzz.sweep.recompile_model import Described, Form, Recompilations, Recompiled, RecompileTask, Row, document
+from ddefuzz.sweep import recompile as run
+from ddefuzz.sweep.recompile import Described, Form, Recompilations, Recompiled, RecompileTask, Row, document
 from ddefuzz.sweep.recompile_reviewed import REVIEWED
 from ddefuzz.sweep.recompile_view import recompiles_text, recompiles_view
 
