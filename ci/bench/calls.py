@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib import metadata
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from ci.bench.command import Result, Session
-from ddefuzz.campaign.tasks import DescribeTask, Versions, describe
 from ddefuzz.errors import NothingRanError
 from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Runner, Stage
@@ -107,30 +107,36 @@ def run(session: Session, draws: int, seed: int, profile: str) -> Result:
     program is captured.
     """
     profile_named(profile)
+    captures: list[tuple[Stage, dict[str, CallingResult]]] = []
     with ExitStack() as stack:
         pools = {side: stack.enter_context(Pool(1)) for side in SIDES}
-        version = pools[ALONE].submit(describe, DescribeTask(profile, seed), CASE_SECONDS).result()
-        for index in range(len(CHEAP_TO_CALL)):
-            dict(_measured(pools, profile, seed, index))
-        done: list[tuple[Stage, dict[str, CallingResult]]] = []
-        for index in range(draws):
-            results = dict(_measured(pools, profile, seed, index))
-            if len(results) == len(SIDES) and all(one.captured for one in results.values()):
-                done.append((_stage_of(index), results))
-            session.live.update(f"{index + 1} of {draws} programs")
-    if not done:
+        for turn in range(-len(CHEAP_TO_CALL), draws):
+            index = turn if turn >= 0 else turn + len(CHEAP_TO_CALL)
+            stage = CHEAP_TO_CALL[index % len(CHEAP_TO_CALL)]
+            results = {}
+            for side, pool in pools.items():
+                task = CallingTask(profile, seed, index, stage, SIDES[side])
+                result = pool.submit(run_calling, task, CASE_SECONDS).result()
+                if isinstance(result, CallingResult):  # else it ended its worker
+                    results[side] = result
+            if turn >= 0:
+                session.live.update(f"{turn + 1} of {draws} programs")
+                if len(results) == len(SIDES) and all(one.captured for one in results.values()):
+                    captures.append((stage, results))
+    if not captures:
         raise NothingRanError(f"profile {profile}: found no captured program in {draws} draws, expected some (--draws)")
-    healthy = [results for _, results in done if not any(one.reported for one in results.values())]
+    healthy = [results for _, results in captures if not any(one.reported for one in results.values())]
     cost = CallingCost(
-        version.torch if isinstance(version, Versions) else "",
+        metadata.version("torch"),
         profile,
         seed,
         draws,
-        len(done),
-        len(done) - len(healthy),
+        len(captures),
+        len(captures) - len(healthy),
         {
             side: {
-                stage: sum(results[side].cpu_seconds for of, results in done if of == stage) for stage in CHEAP_TO_CALL
+                stage: sum(results[side].cpu_seconds for of, results in captures if of == stage)
+                for stage in CHEAP_TO_CALL
             }
             for side in SIDES
         },
@@ -146,42 +152,20 @@ def run(session: Session, draws: int, seed: int, profile: str) -> Result:
 
 def view(cost: CallingCost) -> Iterator[Block]:
     """The ratios, and those of each stage."""
-    yield prose(
-        "{} captures of {} programs of profile {}, seed {}, torch {}",
-        cost.programs,
-        cost.draws,
-        cost.profile,
-        cost.seed,
-        cost.torch,
-    )
-    over = "over capture alone"
+    head = "{} captures of {} programs of profile {}, seed {}, torch {}"
+    yield prose(head, cost.programs, cost.draws, cost.profile, cost.seed, cost.torch)
     rows = [
-        (cost.ratio(AGREEMENT), f"CPU seconds with calls and agreement {over} (target ≤ 1.5)"),
-        (cost.ratio(ALL), f"CPU seconds with calls and all oracles {over}"),
+        (cost.ratio(AGREEMENT), "CPU seconds with calls and agreement over capture alone (target ≤ 1.5)"),
+        (cost.ratio(ALL), "CPU seconds with calls and all oracles over capture alone"),
     ]
     healthy = cost.healthy_ratio(ALL)
     if healthy is not None and cost.reported:
-        captures = counted(cost.reported, "capture")
-        rows.append(
-            (healthy, f"the same without the {captures} for which a failure was reported and its site was looked for")
-        )
-    alone, called = cost.seconds[ALONE], cost.seconds[ALL]
+        without = f"without the {counted(cost.reported, 'capture')} for which a failure was reported"
+        rows.append((healthy, f"the same {without} and its site was looked for"))
+    called = cost.seconds[ALL]
     rows += [
         (called[stage] / spent, f"{stage}, all oracles: {called[stage]:.1f} / {spent:.1f}")
-        for stage, spent in alone.items()
+        for stage, spent in cost.seconds[ALONE].items()
         if spent
     ]
     yield table(("ratio", "what"), [(f"{ratio:.2f}", what) for ratio, what in rows], right=("ratio",))
-
-
-def _stage_of(index: int) -> Stage:
-    return CHEAP_TO_CALL[index % len(CHEAP_TO_CALL)]
-
-
-def _measured(pools: dict[str, Pool], profile: str, seed: int, index: int) -> Iterator[tuple[str, CallingResult]]:
-    """A case in each side, one after the other; nothing for a task that ended its worker."""
-    for side, pool in pools.items():
-        task = CallingTask(profile, seed, index, _stage_of(index), SIDES[side])
-        result = pool.submit(run_calling, task, CASE_SECONDS).result()
-        if isinstance(result, CallingResult):
-            yield side, result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -19,26 +19,10 @@ from ddefuzz.generate.origin import CAPTURES
 from ddefuzz.generate.profiles import PROFILES, profile_named
 from ddefuzz.generate.strategies import Drawn
 from ddefuzz.ops.catalogue import DRAWN
-from ddefuzz.program.evaluate import evaluate, materialize, run_step, run_steps
+from ddefuzz.program.evaluate import evaluate, materialize, run_step
 from ddefuzz.program.model import Binary, Call, Constant, Name, Program, Unary, functions_in, names_in, walk
 from ddefuzz.program.sizes import DATA_SIZES, at_data_size
 from ddefuzz.show.blocks import Block, prose, table
-
-
-def is_valid(program: Program) -> bool:
-    """Whether the program runs in eager at its example size and at least one other data size."""
-    others = (at_data_size(program, size) for size in DATA_SIZES)
-    return _accepts(program) and any(_accepts(other) for other in others if other != program)
-
-
-def _accepts(program: Program) -> bool:
-    try:
-        with tolerant_eager():
-            run_steps(program, materialize(program))
-    except REFUSALS:
-        return False
-    return True
-
 
 STEPS_ON_UNBACKED = 3
 
@@ -71,7 +55,7 @@ class GenerationRecord(msgspec.Struct, frozen=True):
     schema: str = "ddefuzz.bench.generation/1"
 
 
-class _Traits(msgspec.Struct, frozen=True):
+class _Traits(NamedTuple):
     """Properties of one program."""
 
     kept: bool
@@ -159,27 +143,31 @@ def _skeleton_of(expr: Any, made_by: Mapping[str, str]) -> Iterator[str]:
                 yield type(node).__name__
 
 
+def is_valid(program: Program) -> bool:
+    """Whether the program runs in eager at its example size and at least one other data size."""
+    others = (at_data_size(program, size) for size in DATA_SIZES)
+    return _run(program) is not None and any(_run(other) is not None for other in others if other != program)
+
+
 def _traits(drawn: Drawn) -> _Traits:
     program = drawn.program
     # Lockstep ran the program at one of these two sizes and at the example size.
-    runs = [_run(at_data_size(program, "2")), _run(at_data_size(program, "1"))]
+    runs = (_run(at_data_size(program, size)) for size in ("2", "1"))
     left, right = _run(program), next((run for run in runs if run is not None), None)
+    kept, valid = len(program.steps) >= drawn.requested, is_valid(program)
     if left is None or right is None:
-        return _Traits(len(program.steps) >= drawn.requested, 0, is_valid(program), differs=False)
+        return _Traits(kept, 0, valid, differs=False)
     varying = {name for name in left if _size_of(left[name]) != _size_of(right[name])}
-    return _Traits(
-        kept=len(program.steps) >= drawn.requested,
-        on_unbacked=sum(not varying.isdisjoint(names_in(step.value)) for step in program.steps),
-        valid=is_valid(program),
-        differs=_shapes(evaluate(program.returns, left)) != _shapes(evaluate(program.returns, right)),
-    )
+    on_unbacked = sum(not varying.isdisjoint(names_in(step.value)) for step in program.steps)
+    differs = _shapes(evaluate(program.returns, left)) != _shapes(evaluate(program.returns, right))
+    return _Traits(kept, on_unbacked, valid, differs)
 
 
 def _run(program: Program) -> dict[str, object] | None:
     """Every value of a run by name. None if the program fails in eager."""
-    env: dict[str, object] = dict(materialize(program))
     try:
         with tolerant_eager():
+            env: dict[str, object] = dict(materialize(program))
             for step in program.steps:
                 env |= run_step(step, env)
     except REFUSALS:
@@ -189,9 +177,7 @@ def _run(program: Program) -> dict[str, object] | None:
 
 def _size_of(value: object) -> object:
     """What data can decide about a value: the shapes of its tensors, and its ints."""
-    if isinstance(value, int):
-        return value
-    return _shapes(value)
+    return value if isinstance(value, int) else _shapes(value)
 
 
 def _shapes(value: object) -> tuple[object, ...]:
@@ -201,31 +187,30 @@ def _shapes(value: object) -> tuple[object, ...]:
     return tuple(map(_shapes, value)) if isinstance(value, tuple | list) else ()
 
 
+SHARES = {
+    "kept_steps": "have as many steps as requested, none of them dead code",
+    "carried": f"have {STEPS_ON_UNBACKED} steps or more, without the source, that read a value whose size data "
+    "decides: it differs between two data sizes",
+    "kept_and_carried": "both of these; target 80%",
+    "valid": "valid: eager accepts the example size and at least one of the data sizes 0, 1, 2, equal, all; target 90%",
+    "returned_differ": "return tensors whose shapes differ between two data sizes; target 80%",
+    "new_skeletons": "new: no earlier one has the same ops with the same data flow; target 60%",
+}
+"""What each fraction of the record is the share of."""
+
+
 def view(record: GenerationRecord) -> Iterator[Block]:
     """A number, what it counts and, if there is one, its target."""
     yield prose("{} programs of {}", record.draws, record.key)
-    percentages = (
-        (record.kept_steps, "have as many steps as requested, none of them dead code"),
-        (record.carried, f"have {STEPS_ON_UNBACKED} steps or more, without the source, that read a value whose size "
-                         "data decides: it differs between two data sizes"),
-        (record.kept_and_carried, "both of these; target 80%"),
-        (record.valid, "valid: eager accepts the example size and at least one of the data sizes 0, 1, 2, equal, all; "
-                       "target 90%"),
-        (record.returned_differ, "return tensors whose shapes differ between two data sizes; target 80%"),
-        (record.new_skeletons, "new: no earlier one has the same ops with the same data flow; target 60%"),
-    )  # fmt: skip
-    rows = [(f"{share:.1%}", meaning) for share, meaning in percentages]
-    rows += [
+    drawn, never = record.callables_drawn, record.callables_never_drawn
+    rows = [
+        *((f"{getattr(record, name):.1%}", meaning) for name, meaning in SHARES.items()),
         (f"{record.mean_steps:.1f}", "steps a program"),
         (f"{record.mean_steps_on_unbacked:.1f}", "of them read a value whose size data decides"),
         (f"{record.programs_per_cpu_second:.0f}", "programs drawn a CPU second, both eager runs included"),
-        (
-            str(record.callables_drawn),
-            f"of the catalogue's {record.callables_drawn + len(record.callables_never_drawn)} callables were drawn",
-        ),
+        (str(drawn), f"of the catalogue's {drawn + len(never)} callables were drawn"),
+        *([("", f"never drawn: {', '.join(never)}")] if never else []),
     ]
-    if record.callables_never_drawn:
-        rows.append(("", f"never drawn: {', '.join(record.callables_never_drawn)}"))
     for profile, shares in record.captured.items():
         target = "; target 90%" if profile == CAPTURES else ""
         rows += [
