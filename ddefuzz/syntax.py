@@ -1,4 +1,4 @@
-"""Parsing Python in one thread at a time."""
+"""Python source: parsing in one thread at a time, edits that keep the spelling of the rest, and comparisons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from functools import wraps
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -26,3 +26,39 @@ parse: Final = _one_at_a_time(ast.parse)
 """`ast.parse`. In two threads at once it may raise SystemError in CPython 3.11 ("AST constructor recursion depth
 mismatch"): both count their depth in one place. The pages of the dashboard run in threads.
 """
+
+
+def compiles(source: str) -> bool:
+    """Whether a source is valid Python."""
+    try:
+        compile(source, "<changed>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def replaced(source: str, node: ast.expr | ast.stmt, text: str) -> str:
+    """The source with one expression or statement replaced. Columns of `ast` count bytes."""
+    lines = source.encode().splitlines(keepends=True)
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    head = lines[first][: node.col_offset]
+    tail = lines[last][node.end_col_offset :]
+    return b"".join([*lines[:first], head, text.encode(), tail, *lines[last + 1 :]]).decode()
+
+
+class Comparison(NamedTuple):
+    """A comparison: its text, the one that is true where it is not, and that of the operands in the other order."""
+
+    text: str
+    opposite: type[ast.cmpop]
+    turned: type[ast.cmpop]
+
+
+COMPARISONS: Final[dict[type[ast.cmpop], Comparison]] = {
+    ast.Eq: Comparison("==", ast.NotEq, ast.Eq),
+    ast.NotEq: Comparison("!=", ast.Eq, ast.NotEq),
+    ast.Lt: Comparison("<", ast.GtE, ast.Gt),
+    ast.LtE: Comparison("<=", ast.Gt, ast.GtE),
+    ast.Gt: Comparison(">", ast.LtE, ast.Lt),
+    ast.GtE: Comparison(">=", ast.Lt, ast.LtE),
+}

@@ -111,8 +111,7 @@ def _probe(patch: Patch, place: tuple[int, str]) -> Patch:
     source = Source(patch.before)
     node = located(source, *place)
     assert node is not None
-    text = source.edited([source.replaced(node, f'int("{MARK}")')])
-    return Patch("probe", patch.file, "", patch.before, text)
+    return Patch("probe", patch.file, "", patch.before, source.edited(node, f'int("{MARK}")'))
 
 
 def _reaches(subject: Subject, stage: Stage, probe: Patch, runner: PatchedRunner) -> bool:

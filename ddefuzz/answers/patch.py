@@ -20,6 +20,7 @@ import msgspec
 
 from ddefuzz import syntax
 from ddefuzz.files import leads_to_file, unified_diff
+from ddefuzz.syntax import COMPARISONS
 
 
 @cache
@@ -45,40 +46,19 @@ ELSEWHERE = {
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-class Edit(NamedTuple):
-    """Replace the bytes from `start` to `end` by `text`."""
-
-    start: int
-    end: int
-    text: str
-
-
 class Source:
     """The text of a module, its syntax tree, and the parent of each node."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tree = syntax.parse(text)
-        self._lines = [line.encode() for line in text.splitlines(keepends=True)]
-        self._starts = [0]
-        for line in self._lines:
-            self._starts.append(self._starts[-1] + len(line))
         self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
-
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """The byte positions of a node."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
 
     def of(self, node: ast.expr | ast.stmt) -> str:
         """The text of a node."""
-        start, end = self.span(node)
-        return self.text.encode()[start:end].decode()
-
-    def replaced(self, node: ast.expr | ast.stmt, text: str) -> Edit:
-        """The edit that replaces a node."""
-        return Edit(*self.span(node), text)
+        text = ast.get_source_segment(self.text, node)
+        assert text is not None
+        return text
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around a node, innermost first."""
@@ -94,11 +74,11 @@ class Source:
         """The innermost statement around a node."""
         return next((one for one in self.above(node) if isinstance(one, ast.stmt)), None)
 
-    def imported(self, node: ast.AST, names: Iterable[str]) -> list[Edit]:
-        """The edits that make names of `SHAPES` and the module `torch` known where a node is."""
+    def edited(self, node: ast.expr | ast.stmt, text: str, names: Iterable[str] = ()) -> str:
+        """The text with a node replaced, and the imports that make names of `SHAPES` and the module `torch` known."""
+        changed = syntax.replaced(self.text, node, text)
         function = self.function(node)
-        line = getattr(node, "lineno", 0)
-        local = [] if function is None else [one for one in function.body if one.lineno < line]
+        local = [] if function is None else [one for one in function.body if one.lineno < node.lineno]
         known = {
             alias.asname or alias.name
             for one in (*self.tree.body, *local)
@@ -107,42 +87,27 @@ class Source:
         }
         missing = sorted(set(names) - known)
         if not missing or function is None:
-            return []
+            return changed
         shapes = [name for name in missing if name not in ELSEWHERE]
         lines = [ELSEWHERE[name] for name in missing if name in ELSEWHERE]
         same = next((one for one in local if isinstance(one, ast.ImportFrom) and one.module == SHAPES), None)
-        edits = []
         if shapes and same is not None and not any(alias.asname for alias in same.names):
             both = sorted({*shapes, *(alias.name for alias in same.names)})
-            edits.append(self.replaced(same, f"from {SHAPES} import {', '.join(both)}"))
+            changed = syntax.replaced(changed, same, f"from {SHAPES} import {', '.join(both)}")
         elif shapes:
             lines.append(f"from {SHAPES} import {', '.join(shapes)}")
-        if lines:
-            edits.append(self._before_body(function, lines))
-        return edits
-
-    def edited(self, edits: Iterable[Edit]) -> str:
-        """The text after edits that do not overlap."""
-        content = self.text.encode()
-        for edit in sorted(edits, reverse=True):
-            content = content[: edit.start] + edit.text.encode() + content[edit.end :]
-        return content.decode()
+        if not lines:
+            return changed
+        has_docstring = ast.get_docstring(function) is not None and len(function.body) > 1
+        first = function.body[1 if has_docstring else 0]
+        before = changed.splitlines(keepends=True)
+        added = [f"{' ' * first.col_offset}{line}\n" for line in lines]
+        return "".join([*before[: first.lineno - 1], *added, "\n", *before[first.lineno - 1 :]])
 
     def indent(self, node: ast.stmt) -> str:
         """The white space before a statement. Empty if it is not the first on its line."""
-        before = self._lines[node.lineno - 1][: node.col_offset].decode()
+        before = self.text.splitlines()[node.lineno - 1].encode()[: node.col_offset].decode()
         return before if not before.strip() else ""
-
-    def _before_body(self, function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> Edit:
-        """Insert lines before the first statement of a function, after its docstring."""
-        has_docstring = ast.get_docstring(function) is not None and len(function.body) > 1
-        first = function.body[1 if has_docstring else 0]
-        start = self._at(first.lineno, 0)
-        indent = " " * first.col_offset
-        return Edit(start, start, "".join(f"{indent}{line}\n" for line in lines) + "\n")
-
-    def _at(self, line: int, column: int) -> int:
-        return self._starts[line - 1] + column
 
 
 LONGEST_LINE = 88
@@ -157,24 +122,6 @@ CHECKS = {
     "NotImplementedError": "torch._check_not_implemented",
 }
 """The check that raises an error of this class. Asserted conditions are checked by `torch._check`."""
-
-NEGATED: dict[type[ast.cmpop], str] = {
-    ast.Eq: "!=",
-    ast.NotEq: "==",
-    ast.Lt: ">=",
-    ast.LtE: ">",
-    ast.Gt: "<=",
-    ast.GtE: "<",
-}
-
-_OPERATORS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
 
 _MANY_SIZES = re.compile(r"(?:shape|sizes|strides|dims|size\(\)|stride\(\))$|^\(|\[[^\]]*:[^\]]*\]$")
 """The text of a tuple of sizes. torch's `sym_eq` compares two of them without evaluating."""
@@ -217,10 +164,8 @@ def patches(source: Source, file: str, line: int, anchor: str) -> Iterator[Patch
     if node is None:
         return
     for change in _changes(source, node):
-        names = set(_A_NAME.findall(change.text))
-        edits: list[Edit] = [source.replaced(change.node, change.text), *source.imported(node, names)]
-        after = source.edited(edits)
-        if _is_valid(after):
+        after = source.edited(change.node, change.text, set(_A_NAME.findall(change.text)))
+        if syntax.compiles(after):
             yield Patch(change.form, file, _shown(source, change), source.text, after)
 
 
@@ -261,14 +206,6 @@ def _covers(node: ast.expr, line: int, source: Source) -> bool:
     has_block = isinstance(statement, ast.If | ast.While | ast.For | ast.With)
     end = node.end_lineno if has_block else statement.end_lineno
     return min(statement.lineno, node.lineno) <= line <= (end or node.lineno)
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        syntax.parse(text)
-    except SyntaxError:
-        return False
-    return True
 
 
 def _changes(source: Source, node: ast.expr) -> Iterator[_Change]:
@@ -325,7 +262,10 @@ def _truth(source: Source, node: ast.expr) -> str:
             return source.of(node)
         case ast.Compare(left, ops, others):
             pairs = zip((left, *others), ops, others, strict=False)
-            parts = [f"{source.of(a)} {_OPERATORS.get(type(op), '<')} {source.of(b)}" for a, op, b in pairs]
+            parts = [
+                f"{source.of(a)} {COMPARISONS[type(op)].text if type(op) in COMPARISONS else '<'} {source.of(b)}"
+                for a, op, b in pairs
+            ]
             return f"sym_and({', '.join(parts)})"
         case ast.BoolOp(op, values):
             name = "sym_or" if isinstance(op, ast.Or) else "sym_and"
@@ -346,8 +286,8 @@ def _false(source: Source, node: ast.expr) -> str:
     match node:
         case ast.Compare(_, [ast.NotEq()]) if "sym_eq" in _truth(source, node):
             return _truth(source, node).removeprefix("torch.sym_not(").removesuffix(")")
-        case ast.Compare(left, [op], [right]) if type(op) in NEGATED and "sym_eq" not in _truth(source, node):
-            return f"{source.of(left)} {NEGATED[type(op)]} {source.of(right)}"
+        case ast.Compare(left, [op], [right]) if type(op) in COMPARISONS and "sym_eq" not in _truth(source, node):
+            return f"{source.of(left)} {COMPARISONS[COMPARISONS[type(op)].opposite].text} {source.of(right)}"
         case ast.UnaryOp(ast.Not(), operand):
             return _truth(source, operand)
         case ast.BoolOp(op, values):

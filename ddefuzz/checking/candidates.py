@@ -7,28 +7,333 @@ The sizes in a guard are symbols (`u0`). A promise names them in the user's term
 from __future__ import annotations
 
 import ast
-import linecache
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import combinations
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from itertools import combinations, product
 from typing import NamedTuple
 
 import msgspec
 
-from ddefuzz.checking.changes import InputDim, Interface
-from ddefuzz.checking.conditions import holds, in_user_words, opposite
-from ddefuzz.checking.edits import Edit, Place, function_at, inserted, locate, replaced, statements_at
-from ddefuzz.checking.explain import NUMBERS, own_line
+from ddefuzz.answers.patch import CHECKS
+from ddefuzz.checking.edits import (
+    ChangeKind,
+    Edit,
+    Place,
+    Rewrite,
+    Sources,
+    bound_within,
+    contains,
+    fixes_a_size,
+    following,
+    function_at,
+    holds,
+    imported,
+    in_user_words,
+    inserted,
+    locate,
+    opposite,
+    statements_at,
+    tested,
+    with_block,
+)
 from ddefuzz.checking.owner import full_path
-from ddefuzz.checking.rewrites import DECISIONS, REWRITES, SIZES, assume_size
+from ddefuzz.checking.patch import InputDim, Interface
+from ddefuzz.checking.problems import NUMBERS, own_line
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import USER_SITE
-from ddefuzz.errors import InputError
-from ddefuzz.files import leads_to_file, read_text
-from ddefuzz.instrument.events import PROGRAM_FILE, Frame, Raised, SymbolOrigin
+from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Frame, Raised, SymbolOrigin
+from ddefuzz.syntax import compiles, replaced
+
+_TRUTH_OF_A_TENSOR = re.compile(r"|Eq\([uz]\w*, 1\)|Ne\([uz]\w*, 0(\.0)?\)")
+"""Expressions of a branch on a tensor: torch evaluates its `item()`. Empty: dynamo rejects it before that."""
+
+_IS_SIZE = re.compile(r"\.shape\b|\.size\(|\.numel\(|\blen\(")
+"""A condition on sizes, which no op on tensors computes."""
+
+PROBE = "ddefuzz probe: "
+"""The beginning of the message of a source that `probe_of` makes."""
+
+VALUE = "DDEFUZZ_VALUE"
+"""What stands for a value of the example that is not known yet."""
+
+
+def keep_symbolic(place: Place) -> Iterator[Edit]:
+    """`int(t)` and `max(a, b)` that stay symbolic."""
+    for node in ast.walk(place.statement):
+        if isinstance(node, ast.expr) and (text := _symbolic(node)) is not None:
+            yield Edit(replaced(place.source, node, text), "rewrite", f"keep the number symbolic: {text}")
+
+
+def one_block(place: Place) -> Iterator[Edit]:
+    """Drop a branch that only saves work, or always take it."""
+    statement = place.statement
+    if not isinstance(statement, ast.If) or not contains(statement.test, place.expression):
+        return
+    condition = ast.unparse(statement.test)
+    sides = (
+        (statement.orelse, f"drop the branch `if {condition}`"),
+        (statement.body, f"run the code of the branch `if {condition}` in all cases"),
+    )
+    for block, does in sides:
+        source = with_block(place.source, statement, block)
+        if source is not None and compiles(source):
+            yield Edit(source, "rewrite", does, removed=statement.test)
+
+
+def one_value(place: Place) -> Iterator[Edit]:
+    """Take one side of `a if test else b`."""
+    for node in ast.walk(place.statement):
+        if isinstance(node, ast.IfExp) and contains(node.test, place.expression):
+            alone = any(one is node for one in ast.iter_child_nodes(place.statement))
+            for side in (node.orelse, node.body):
+                text = ast.unparse(side)
+                source = replaced(
+                    place.source, node, text if alone and not isinstance(side, ast.NamedExpr) else f"({text})"
+                )
+                yield Edit(source, "rewrite", f"compute {text} for every size", removed=node.test)
+
+
+def select(place: Place) -> Iterator[Edit]:
+    """A branch on a tensor or a number computed without a branch: both sides, and `torch.where`."""
+    for node in ast.walk(place.statement):
+        if isinstance(node, ast.IfExp) and contains(node.test, place.expression):
+            for condition in _as_conditions(node.test):
+                text = _where(condition, node.body, node.orelse)
+                yield Edit(replaced(place.source, node, text), "rewrite", "compute both branches and select")
+    if isinstance(place.statement, ast.If) and contains(place.statement.test, place.expression):
+        for condition in _as_conditions(place.statement.test):
+            yield from _select_statement(place, place.statement, condition)
+
+
+def _select_statement(place: Place, statement: ast.If, condition: str) -> Iterator[Edit]:
+    """`if t: x = a` as `x = torch.where(t, a, x)`, and `if t: return a` before `return b`."""
+    rest: str | None = place.source
+    match statement.body, statement.orelse or following(place.source, statement):
+        case [ast.Assign([target], value)], [ast.Assign([other], otherwise), *_] if statement.orelse and ast.unparse(
+            target
+        ) == ast.unparse(other):
+            text = f"{ast.unparse(target)} = {_where(condition, value, otherwise)}"
+        case [ast.Assign([target], value)], _ if not statement.orelse:
+            text = f"{ast.unparse(target)} = {_where(condition, value, target)}"
+        case [ast.AugAssign(target, operator, value)], _ if not statement.orelse:
+            changed = ast.BinOp(ast.Name(ast.unparse(target)), operator, value)
+            text = f"{ast.unparse(target)} = {_where(condition, changed, target)}"
+        case [ast.Return(ast.expr() as value)], [ast.Return(ast.expr() as otherwise) as last, *_]:
+            text = f"return {_where(condition, value, otherwise)}"
+            rest = place.source if statement.orelse else with_block(place.source, last, [])
+        case _:
+            return
+    source = None if rest is None else replaced(rest, statement, text)
+    if source is not None and compiles(source):
+        yield Edit(source, "rewrite", "compute both branches and select")
+
+
+def assert_instead(place: Place) -> Iterator[Edit]:
+    """`assert condition`, and `if condition: raise`, as a check at run time."""
+    match place.statement:
+        case ast.Assert(test, message):
+            condition: ast.expr = test
+            said = message
+        case ast.If(test, [ast.Raise(exception)], []):
+            condition = opposite(test)
+            said = exception.args[0] if isinstance(exception, ast.Call) and exception.args else None
+        case _:
+            return
+    is_elif = place.source.splitlines()[place.statement.lineno - 1].lstrip().startswith("elif")
+    if is_elif or not contains(place.statement.test, place.expression):
+        return
+    arguments = [f", lambda: {ast.unparse(said)}" if said is not None else ""]
+    if not isinstance(said, ast.Constant | None):
+        arguments.append("")  # torch.compile refuses messages that use local variables
+    names = dict.fromkeys((_check_of(place.statement), "torch._check"))
+    checks = [f"{name}({ast.unparse(condition)}{argument})" for name, argument in product(names, arguments)]
+    if not _IS_SIZE.search(ast.unparse(condition)):
+        text = ast.unparse(said) if isinstance(said, ast.Constant | ast.JoinedStr) else repr("expected to hold")
+        checks.append(f"torch._assert_async({_tensor(condition)}, {text})")
+    for check in checks:
+        yield Edit(replaced(place.source, place.statement, check), "rewrite", "check the condition at run time")
+
+
+def _check_of(statement: ast.stmt) -> str:
+    """The check that raises the error of `if …: raise`."""
+    match statement:
+        case ast.If(_, [ast.Raise(ast.Call(ast.Name(error)) | ast.Name(error))], []):
+            return CHECKS.get(error, "torch._check")
+        case _:
+            return "torch._check"
+
+
+def other_op(place: Place) -> Iterator[Edit]:
+    """An op that computes the same without such a guard."""
+    for node in ast.walk(place.statement):
+        for text in _other_ops(node) if isinstance(node, ast.Call) else ():
+            yield Edit(replaced(place.source, node, text), "rewrite", f"use {text}")
+
+
+def fall_back(place: Place) -> Iterator[Edit]:
+    """`guard_or_false`: take the general branch if the answer is unknown."""
+    test = tested(place)
+    if test is None:
+        return
+    expression = ast.unparse(place.expression)
+    for side, api in (("false", torch_api.GUARD_OR_FALSE), ("true", torch_api.GUARD_OR_TRUE)):
+        module, name = api.path.split(":")
+        changed = imported(
+            replaced(place.source, place.expression, f"{name}({expression})"), f"from {module} import {name}"
+        )
+        yield Edit(changed, "rewrite", f"take {expression} as {side} where it is unknown", removed=test)
+
+
+REWRITES: tuple[Rewrite, ...] = (
+    keep_symbolic,
+    assert_instead,
+    one_block,
+    one_value,
+    select,
+    other_op,
+    fall_back,
+)
+"""Edits for a decision in code that may be changed, those that read best first."""
+
+
+def assume(place: Place) -> Iterator[Edit]:
+    """`torch._check` of the branch's own condition, or of its opposite, before the branch."""
+    if not isinstance(place.expression, ast.Compare) or len(place.expression.ops) != 1 or bound_within(place):
+        return
+    for condition in (place.expression, opposite(place.expression)):
+        yield checked(place, ast.unparse(condition))
+
+
+def assume_question(place: Place) -> Iterator[Edit]:
+    """`torch._check` of the guard's expression, or of its opposite, with the user's own expressions for the sizes."""
+    condition = in_user_words(place.question, place.sizes)
+    for one in (opposite(condition), condition) if condition is not None else ():
+        yield checked(place, ast.unparse(one))
+
+
+def assume_size(place: Place) -> Iterator[Edit]:
+    """`torch._check` that a size is not one of the special ones."""
+    for symbol, size in place.sizes.items():
+        if re.search(rf"\b{symbol}\b", place.question):
+            for condition in (f"{size} != 0", f"{size} > 0", f"{size} != 1", f"{size} > 1"):
+                yield checked(place, condition)
+
+
+def decide_tensor(place: Place) -> Iterator[Edit]:
+    """For a branch on a tensor: read its value once, and assert what it is."""
+    if tested(place) is None or not _TRUTH_OF_A_TENSOR.fullmatch(place.question):
+        return
+    condition = ast.unparse(place.expression)
+    for promise, words in (("decided", condition), ("torch.sym_not(decided)", f"not {condition}")):
+        lines = (f"decided = ({condition}).item()", f"torch._check({promise})")
+        yield Edit(
+            inserted(replaced(place.source, place.expression, "decided"), place.statement, lines),
+            "inside-promise",
+            f"read the condition once and assert that {words}",
+            words,
+        )
+
+
+def assume_value(place: Place) -> Iterator[Edit]:
+    """`torch._check` that the number which torch needs has the value of the example, which `with_value` fills in."""
+    size = place.sizes.get(place.question)
+    if size is not None:
+        yield checked(place, f"{size} == {VALUE}")._replace(kind="example-value")
+
+
+DECISIONS: tuple[Rewrite, ...] = (assume, decide_tensor)
+"""What the code can assert about its own decision."""
+
+SIZES: tuple[Rewrite, ...] = (assume_question, assume_size, assume_value)
+"""What it can assert about sizes that have names, in order of increasing assumptions."""
+
+
+def probe_of(edit: Edit) -> str:
+    """The source of an edit of `assume_value` that raises the value instead."""
+    size = edit.condition.removesuffix(f" == {VALUE}")
+    return edit.source.replace(f"torch._check({edit.condition})", f'raise RuntimeError(f"{PROBE}{{{size}}}")')
+
+
+def with_value(edit: Edit, value: str) -> Edit:
+    """The edit with the value of the example."""
+    source, does, condition = (text.replace(VALUE, value) for text in (edit.source, edit.does, edit.condition))
+    return edit._replace(source=source, does=does, condition=condition)
+
+
+def checked(place: Place, condition: str) -> Edit:
+    """`torch._check(condition)` before the statement."""
+    source = inserted(place.source, place.statement, (f"torch._check({condition})",))
+    kind: ChangeKind = "example-value" if fixes_a_size(condition) else "inside-promise"
+    return Edit(source, kind, f"assert {condition}", condition)
+
+
+def _symbolic(node: ast.AST) -> str | None:
+    match node:
+        case ast.Call(ast.Name("int" | "float" | "bool"), [ast.Call(ast.Attribute(_, "item"), []) as inner], []):
+            return ast.unparse(inner)
+        case ast.Call(ast.Name("int"), [ast.BinOp() as value], []):
+            return f"({ast.unparse(value)}).to(torch.int64).item()"
+        case ast.Call(ast.Name("int" | "float"), [value], []):
+            return f"{_owner(value)}.item()"
+        case ast.Call(ast.Name("max" | "min" as name), [first, second], []):
+            return f"torch.sym_{name}({ast.unparse(first)}, {ast.unparse(second)})"
+        case _:
+            return None
+
+
+def _other_ops(node: ast.Call) -> Iterator[str]:
+    match node:
+        case ast.Call(ast.Attribute(owner, "view" | "reshape" as name), args, []) if args:
+            other = "reshape" if name == "view" else "view"
+            yield f"{ast.unparse(owner)}.{other}({', '.join(map(ast.unparse, args))})"
+        case ast.Call(ast.Attribute(owner, "contiguous"), [], []):
+            yield f"{ast.unparse(owner)}.clone(memory_format=torch.contiguous_format)"
+        case ast.Call(ast.Attribute(owner, "squeeze"), [], []):
+            yield from (f"{ast.unparse(owner)}.squeeze({dim})" for dim in (0, -1))
+        case ast.Call(ast.Attribute(ast.Name("torch"), "tensor"), [ast.BinOp(ast.List([value]), ast.Mult(), size)], []):
+            yield f"torch.full(({ast.unparse(size)},), {ast.unparse(value)})"
+        case ast.Call(ast.Attribute(ast.Name("torch"), "squeeze"), [owner], []):
+            yield f"torch.squeeze({ast.unparse(owner)}, 0)"
+        case _:
+            return
+
+
+def _tensor(test: ast.expr) -> str:
+    """A condition as a tensor: without `.item()`, `bool(…)` and `not`."""
+    match test:
+        case ast.Call(ast.Attribute(value, "item"), [], []):
+            return ast.unparse(value)
+        case ast.Call(ast.Name("bool"), [value], []):
+            return _tensor(value)
+        case ast.UnaryOp(ast.Not(), value) | ast.Call(ast.Attribute(ast.Name("torch"), "sym_not"), [value], []):
+            return f"torch.logical_not({_tensor(value)})"
+        case ast.Compare(left, operators, comparators):
+            plain = [ast.Name(_tensor(one)) for one in (left, *comparators)]
+            return ast.unparse(ast.Compare(plain[0], operators, list(plain[1:])))
+        case _:
+            return ast.unparse(test)
+
+
+def _as_conditions(test: ast.expr) -> Iterator[str]:
+    """A condition as a tensor, if it compares tensors, and if it compares numbers."""
+    if not _IS_SIZE.search(ast.unparse(test)):
+        yield _tensor(test)
+    match test:
+        case ast.Compare(left, [operator], [right]) if not isinstance(left, ast.Constant):
+            yield ast.unparse(ast.Compare(ast.Name(f"torch.tensor({ast.unparse(left)})"), [operator], [right]))
+
+
+def _where(condition: str, value: ast.expr, otherwise: ast.expr) -> str:
+    return f"torch.where({condition}, {ast.unparse(value)}, {ast.unparse(otherwise)})"
+
+
+def _owner(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    return text if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({text})"
+
 
 _SOURCE = re.compile(r"dim (?P<dim>\d+) of (?P<leaf>.+?)(, dim \d+ of .+)?")
 """An input's dim as `SymbolOrigin.source` has it: the first one, if several dims share a size."""
@@ -39,31 +344,6 @@ _BLOCKS = ast.If | ast.For | ast.While | ast.With
 
 MOST_DIMS = 6
 """Up to this many input dims are tried where torch does not say which of them a symbol is."""
-
-
-class Sources:
-    """The texts of files: those that an attempt has changed, else as they are. No file is written."""
-
-    def __init__(self, program: str = "", changed: Mapping[str, str] | None = None) -> None:
-        self.program = program
-        self.changed = dict(changed or {})
-        self._read: dict[str, str | None] = {}
-
-    def with_text(self, path: str, text: str) -> Sources:
-        """The texts with another one of a file."""
-        made = Sources(self.program, {**self.changed, path: text})
-        made._read = self._read
-        return made
-
-    def text(self, path: str) -> str | None:
-        """The text of a file. None if it cannot be read or is not Python."""
-        return self.changed.get(path) or self.original(path)
-
-    def original(self, path: str) -> str | None:
-        """The text of a file as it is on disk, or of the cell of a notebook."""
-        if path not in self._read:
-            self._read[path] = self.program if path == PROGRAM_FILE else _python(path)
-        return self._read[path]
 
 
 class Proposal(NamedTuple):
@@ -84,7 +364,9 @@ def proposed(failure: Classified, sources: Sources, described: Interface) -> Ite
     file = full_path(frame.file) if frame is not None else ""
     question = raised.expression if raised is not None else ""
     place = _place(frame, question, sources) if frame is not None else None
-    is_own = _at_own_line(failure)
+    site = failure.signature.site
+    called = site.language == "op" and failure.frame is not None and not is_framework(failure.frame)
+    is_own = site == USER_SITE or called
     if place is not None:
         yield from (Proposal(file, edit, key) for row in REWRITES for edit in row(place))
     if raised is not None:
@@ -105,7 +387,7 @@ def with_checks(sources: Sources, described: Interface, condition: str) -> Sourc
         return None
     number = [one.lineno for one in _functions(before, old.name)].index(old.lineno)
     function = _functions(source, old.name)[number]
-    body = [one for one in function.body if not _is_docstring(one)] or function.body
+    body = function.body[ast.get_docstring(function) is not None :] or function.body
     if body[0].lineno == function.lineno:
         return None
     return sources.with_text(described.file, inserted(source, body[0], (f"torch._check({condition})",)))
@@ -115,20 +397,9 @@ def _functions(source: str, name: str) -> list[ast.FunctionDef]:
     return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef) and node.name == name]
 
 
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
 def _place(frame: Frame, question: str, sources: Sources) -> Place | None:
     source = sources.text(full_path(frame.file))
     return locate(source, frame, python_anchor(frame), question, {}) if source is not None else None
-
-
-def _at_own_line(failed: Classified) -> bool:
-    """Whether the site is the user's own line, or an op that the line calls."""
-    site = failed.signature.site
-    called = site.language == "op" and failed.frame is not None and not is_framework(failed.frame)
-    return site == USER_SITE or called
 
 
 def _about_inputs(raised: Raised, described: Interface) -> Iterator[Edit]:
@@ -177,7 +448,11 @@ def _conditions(question: str, mapping: dict[str, str], *, data: bool) -> Iterat
         return
     # torch takes more from `> 0` than from `!= 0`, and for a size they mean the same.
     told = [_NOT_ZERO.sub(r"\1 > 0", ast.unparse(one)) for one in (opposite(condition), condition)]
-    if len(mapping) > 1 and _is_computed(condition) and question.endswith(", 0)"):
+    if (
+        len(mapping) > 1
+        and any(isinstance(node, ast.BinOp) for node in ast.walk(condition))
+        and question.endswith(", 0)")
+    ):
         # A product of sizes is 0 where one of them is: that is easier to read than the product.
         yield from (f"{dim} > 0" for dim in mapping.values())
     yield from told
@@ -189,10 +464,6 @@ def _bounds(mapping: dict[str, str]) -> Iterator[str]:
         yield from (f"{dim} {bound}" for dim in mapping.values())
         if len(mapping) > 1:
             yield " and ".join(f"{dim} {bound}" for dim in mapping.values())
-
-
-def _is_computed(condition: ast.expr) -> bool:
-    return any(isinstance(node, ast.BinOp) for node in ast.walk(condition))
 
 
 def _inner_places(raised: Raised, frame: Frame, sources: Sources) -> Iterator[tuple[str, Place]]:
@@ -234,17 +505,6 @@ def _after(known: NamedSizes, line: int, question: str) -> Place | None:
     return Place(known.source, statement, ast.Constant(None), question, known.sizes)
 
 
-def _python(path: str) -> str | None:
-    """The text of a file, else of the cell of a notebook that has this name. None if it is not Python."""
-    try:
-        text = read_text(Path(path)) if path.endswith(".py") and leads_to_file(Path(path)) else ""
-        text = text or "".join(linecache.getlines(path))
-        ast.parse(text)
-    except (InputError, SyntaxError, ValueError):
-        return None
-    return text or None
-
-
 class NamedSizes(NamedTuple):
     """A source in which every new symbol has a name.
 
@@ -279,7 +539,11 @@ def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]]) -> Na
         if held is not None:
             named = named._replace(sizes={**named.sizes, origin.symbol: held})
         else:
-            named = _hoisted(named, origin, statement, maker)
+            name = f"made_{origin.symbol}"
+            line = f"{name} = {ast.unparse(maker)}"
+            size = name if origin.op in NUMBERS else f"{name}.shape[0]"
+            hoisted = inserted(replaced(named.source, maker, name), statement, (line,))
+            named = NamedSizes(hoisted, {**named.sizes, origin.symbol: size}, (*named.added, statement.lineno))
     return named
 
 
@@ -291,19 +555,13 @@ def _held(statement: ast.stmt, maker: ast.expr, origin: SymbolOrigin, sizes: dic
     match statement.targets[0], statement.value:
         case ast.Name(name), value if value is maker:
             return name if number else f"{name}.shape[0]"
-        case ast.Name(name), ast.Call(func=ast.Attribute(value, "size")) if value is maker:
-            return name
-        case ast.Name(name), ast.Subscript(value=ast.Attribute(value, "shape")) if value is maker:
+        case (
+            ast.Name(name),
+            ast.Call(func=ast.Attribute(value, "size")) | ast.Subscript(value=ast.Attribute(value, "shape")),
+        ) if value is maker:
             return name
         case ast.Tuple(elts), value if value is maker and all(isinstance(element, ast.Name) for element in elts):
             names = [ast.unparse(element) if number else f"{ast.unparse(element)}.shape[0]" for element in elts]
             return next((name for name in names if name not in sizes.values()), None)
         case _:
             return None
-
-
-def _hoisted(so_far: NamedSizes, origin: SymbolOrigin, statement: ast.stmt, maker: ast.expr) -> NamedSizes:
-    name = f"made_{origin.symbol}"
-    source = inserted(replaced(so_far.source, maker, name), statement, (f"{name} = {ast.unparse(maker)}",))
-    size = name if origin.op in NUMBERS else f"{name}.shape[0]"
-    return NamedSizes(source, {**so_far.sizes, origin.symbol: size}, (*so_far.added, statement.lineno))

@@ -4,53 +4,328 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from ddefuzz.checking.changes import Advice, Candidate, Interface, Trial, TrialResult
-from ddefuzz.checking.explain import summary
+from ddefuzz.answers.model import Control, ControlOutcome, data_dependent
 from ddefuzz.checking.owner import torch_itself
-from ddefuzz.checking.problems import Problem, failures_of, problems_of
+from ddefuzz.checking.patch import Advice, Candidate, Interface, TrialResult, TryChange
+from ddefuzz.checking.problems import CaseRuns, Problem, failures_of, problems_of, summary
 from ddefuzz.checking.report import CaptureResult, Offer, Report, captures_of, failed
-from ddefuzz.checking.runs import (
-    SILENT,
-    START_SECONDS,
-    Executor,
-    Progress,
-    Target,
-    ThisProcess,
-    of_case,
-    run_cases,
-    targets_of,
-)
 from ddefuzz.checking.search import advise, may_help
+from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.classify import Classified
-from ddefuzz.errors import NothingRanError
-from ddefuzz.execute.pool import Lost, Pool
+from ddefuzz.classify.kind import decisive
+from ddefuzz.errors import InputError, NothingRanError
+from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     CAPTURE_STAGES,
     EXPLICIT,
     STAGES,
+    TRACED,
     CallableSubject,
+    Observation,
     ProgramSubject,
+    Run,
+    Runner,
     Semantics,
     Stage,
     Subject,
 )
 from ddefuzz.execute.scratch import check_folders
 from ddefuzz.execute.worker import late
+from ddefuzz.files import is_file, is_there
 from ddefuzz.findings.textform import KnownFinding, default_folder, known_findings
+from ddefuzz.instrument.events import Answer, Answered
 from ddefuzz.internal import guarded, take
-from ddefuzz.oracles.capture import KINDS
-from ddefuzz.oracles.table import ORACLES
+from ddefuzz.ops import catalogue
+from ddefuzz.oracles.capture import KINDS, classify, judge
+from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run, tried_of
+from ddefuzz.oracles.table import NAMES, ORACLES
 from ddefuzz.program.model import Program
-from ddefuzz.program.text import print_program
+from ddefuzz.program.text import print_program, read_program
+
+START_SECONDS = 120.0
+"""How long the user's module may take to import, torch with it."""
+
+SAVED = ".pt2"
+
+POLL_SECONDS = 0.1
+
+MOST_RUNS = 5
+"""The number of captures, at most, that list further problems of one stage."""
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class InlineTask(Generic[R]):
+    """A task that is done in this process when its result is asked for."""
+
+    def __init__(self, call: Callable[[], R]) -> None:
+        self.result = call
+
+    def done(self) -> bool:
+        """It is."""
+        return True
+
+
+class ThisProcess:
+    """Does tasks in this process, without limits. Ctrl-C ends them."""
+
+    def submit(self, function: Callable[[A], R], argument: A, _timeout: float, /) -> InlineTask[R]:
+        """A task that is done when its result is asked for."""
+
+        def call() -> R:
+            result = function(argument)
+            seen = (result.observation,) if isinstance(result, Tried) else getattr(result, "observations", ())
+            # In a worker, only the code under test raises it.
+            if any(one.exceptions and one.exceptions[0].name == "KeyboardInterrupt" for one in seen):
+                raise KeyboardInterrupt
+            return result
+
+        return InlineTask(call)
+
+
+Executor: TypeAlias = Pool | ThisProcess
+"""What does tasks."""
+
+
+def silent(_: str) -> None:
+    """Says nothing."""
+
+
+class Progress(NamedTuple):
+    """Where progress is told: lines that stay, and lines that the next one replaces."""
+
+    say: Callable[[str], None] = silent
+    update: Callable[[str], None] = silent
+
+
+SILENT = Progress()
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One thing to check, and its name in the report."""
+
+    case: str
+    subject: Subject
+
+
+class PlannedCapture(NamedTuple):
+    """A capture to do, and its result when it is there."""
+
+    target: Target
+    run: Run
+    task: Future[Tried] | InlineTask[Tried]
+
+
+Refused: TypeAlias = dict[str, InputError]
+"""Why the cases that cannot be built, or not any more, cannot."""
+
+
+@contextmanager
+def of_case(case: str, refused: Refused) -> Iterator[None]:
+    """What a case cannot be built for ends the block only, and so does an exception of ddefuzz."""
+    try:
+        with guarded(case):
+            yield
+    except InputError as error:
+        refused.setdefault(case, error)
+
+
+def targets_of(executor: Executor, target: str, case: str | None, unbacked: str) -> list[Target]:
+    """The targets that TARGET names. User code is imported only in a worker."""
+    file, _, name = target.rpartition(":") if ":" in target and not is_there(Path(target)) else (target, "", "")
+    path = Path(file)
+    is_module = not is_file(path) and path.suffix not in (".py", SAVED) and all(map(str.isidentifier, file.split(".")))
+    if not is_file(path) and not (is_module and name):
+        raise InputError(
+            f"{file}: found no such file, expected a program, FILE:NAME, package.module:NAME, "
+            f"a saved program ({SAVED}) or a file with a list CASES"
+        )
+    if name or path.suffix == SAVED:
+        if case is not None:
+            raise InputError(f"{target}: found both a name and --case {case}, expected one of them")
+        subject = CallableSubject(file, name=name or None, unbacked=unbacked)
+        return [Target(name or path.stem, subject)]
+    text = read_program(path)
+    if text is not None:
+        if case is not None or unbacked:
+            found = f"--case {case}" if case is not None else f"--unbacked {unbacked}"
+            raise InputError(f"{file}: found a program and {found}, expected user code")
+        catalogue.parse(text, file)
+        return [Target(path.stem, ProgramSubject(text))]
+    ids = executor.submit(list_cases, file, START_SECONDS).result()
+    if isinstance(ids, Lost):
+        raise InputError(f"{file}: found a module whose import ends in {ids.outcome}: {ids.reason}")
+    if case is not None and case not in ids:
+        near = ", ".join(get_close_matches(case, ids) or ids[:5])
+        raise InputError(f"{file}: found no case {case!r} among {len(ids)}, expected one such as {near}")
+    return [Target(one, CallableSubject(file, case=one, unbacked=unbacked)) for one in ids if case in (None, one)]
+
+
+def list_cases(path: str) -> tuple[str, ...]:
+    """The ids of a module's CASES. It runs as a task of a worker."""
+    ids: tuple[str, ...] = late("ddefuzz.execute.subject").case_ids(path)
+    return ids
+
+
+def run_cases(
+    executor: Executor,
+    targets: Sequence[Target],
+    stages: tuple[Stage, ...],
+    semantics: tuple[Semantics, ...],
+    timeout: float,
+    progress: Progress,
+) -> tuple[list[CaseRuns], Refused]:
+    """All captures of all targets, then what is needed to explain those that fail.
+
+    Raises InputError if no target can be built.
+    """
+    refused: Refused = {}
+    others = semantics if len(semantics) > 1 else ()
+    planned = [
+        PlannedCapture(target, run, executor.submit(judge_run, Trial(run, NAMES, others), timeout))
+        for target in targets
+        for run in _captures(target, stages, semantics)
+    ]
+    tried: dict[str, list[Tried]] = {target.case: [] for target in targets}
+    for one in planned:
+        case, stage = one.target.case, one.run.stage
+        tried[case].append(_tried(one, progress, refused))
+        if stage != "eager" and case not in refused:
+            seen = tried[case][-1].observation
+            done = "captured" if stage in STAGES else "done"
+            progress.say(f"{case}: {stage} {done if seen.outcome == 'ok' else seen.outcome} in {seen.seconds:.1f} s")
+    if refused and len(refused) == len(targets):
+        raise next(iter(refused.values()))
+
+    def runner(run: Run) -> Observation:
+        task = executor.submit(judge_run, Trial(run, others=()), timeout)
+        found = _waited(task, f"{run.stage}: looking for further problems", progress)
+        return lost_observation(run, found) if isinstance(found, Lost) else found.observation
+
+    explained = []
+    for target in targets:
+        runs = CaseRuns(target.case, tuple(tried[target.case]))
+        with of_case(target.case, refused):
+            runs = _explained(target, runs, runner)
+        explained.append(runs)
+    return explained, refused
+
+
+def _captures(target: Target, stages: tuple[Stage, ...], semantics: tuple[Semantics, ...]) -> Iterator[Run]:
+    for stage in stages:
+        is_capture = stage in TRACED
+        calls = calls_in(stage, target.subject, NAMES, called_of(stages))
+        for one in semantics if is_capture else semantics[:1]:
+            yield Run(target.subject, stage, one, graph=is_capture and len(semantics) > 1, calls=calls)
+
+
+def _tried(planned: PlannedCapture, progress: Progress, refused: Refused) -> Tried:
+    run, case = planned.run, planned.target.case
+    try:
+        with guarded(case) as guard:
+            found = _waited(planned.task, f"{case}: {run.stage}", progress)
+            return tried_of(lost_observation(run, found)) if isinstance(found, Lost) else found
+        reason = guard.reason
+    except InputError as error:
+        reason = str(refused.setdefault(case, error))
+    return Tried(Observation(run.stage, run.semantics, "not-judged", reason))
+
+
+def _waited(task: Future[R] | InlineTask[R], doing: str, progress: Progress) -> R | Lost:
+    started = time.monotonic()
+    while not task.done():
+        time.sleep(POLL_SECONDS)
+        progress.update(f"{doing}, {time.monotonic() - started:.0f} s")
+    return task.result()
+
+
+def _explained(target: Target, runs: CaseRuns, runner: Runner) -> CaseRuns:
+    """The runs of a case, with those that explain its failures."""
+    failures: dict[str, Classified] = {}
+    for one in failures_of(runs.tried):
+        if one.failure.kind in KINDS:
+            failures.setdefault(one.signature.key, one)
+    more: list[Observation] = []
+    controls = {}
+    for key, one in failures.items():
+        stage = one.failure.observation.stage
+        if stage == "eager":
+            continue
+        if one.signature.kind == "dde":
+            more.append(continued(target.subject, stage, runner))
+            continue
+        control = control_of(target.subject, one, runner)
+        if control is not None:
+            controls[key] = control
+    return CaseRuns(target.case, runs.tried, tuple(more), tuple(controls.items()))
+
+
+def continued(subject: Subject, stage: Stage, runner: Runner) -> Observation:
+    """The capture with answered guards that gets furthest.
+
+    Guards are answered by assumed sizes. If the capture then fails, an answer may have led to code that cannot run. So
+    the last answers are inverted, one at a time.
+    """
+    best = runner(Run(subject, stage, answer_guards=True))
+    turned: tuple[Answer, ...] = ()
+    runs = 1
+    while best.outcome != "ok" and runs < MOST_RUNS:
+        bools = (one for one in reversed(best.answered) if isinstance(one.value, bool))
+        candidates = [one for one in bools if _given(one) not in turned]
+        better = None
+        for one in candidates[: MOST_RUNS - runs]:
+            answer = Answer(one.raised.place, not one.value, one.raised.expression)
+            found = runner(Run(subject, stage, Semantics(answers=(*turned, answer)), answer_guards=True))
+            runs += 1
+            if found.outcome == "ok" or len(found.answered) > len(best.answered):
+                better = found, (*turned, answer)
+                break
+        if better is None:
+            return best
+        best, turned = better
+    return best
+
+
+def _given(one: Answered) -> Answer:
+    """An answer that was given."""
+    return Answer(one.raised.place, one.value if isinstance(one.value, bool) else None, one.raised.expression)
+
+
+def control_of(subject: Subject, named: Classified, runner: Runner) -> Control | None:
+    """A capture with static sizes. None where it says nothing: the error itself is about data, or a program has it."""
+    if not isinstance(subject, CallableSubject) or data_dependent(named.failure, None) is not None:
+        return None
+    static = msgspec.structs.replace(subject, static=True, unbacked="")
+    seen = runner(Run(static, named.failure.observation.stage))
+    outcome = _static_outcome(seen, named)
+    # Data inside of the model makes sizes as well: the failure may be about these.
+    return Control("not judged" if seen.unbacked and outcome == "fails" else outcome, "not judged")
+
+
+def _static_outcome(seen: Observation, named: Classified) -> ControlOutcome:
+    if seen.outcome in ("crash", "timeout", "not-judged"):
+        return "not judged"
+    failures = judge([seen])
+    if not failures:
+        return "passes"
+    if classify(failures[0]).signature == named.signature:
+        return "fails"
+    errors = [decisive(one)[1] for one in (seen, named.failure.observation)]
+    same = len({(error.name, lasting(error.message)) for error in errors}) == 1
+    return "fails" if same else "fails otherwise"
+
 
 DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 
@@ -194,7 +469,7 @@ def _advice(
     subject: Subject,
     failures: Sequence[Classified],
     stages: tuple[Stage, ...],
-    trial: Trial,
+    trial: TryChange,
     budget: float,
 ) -> Advice:
     """What helps with the failures of a case."""
@@ -206,7 +481,7 @@ def _advice(
     return advise(failures, subject, described, stages, trial, budget)
 
 
-def trial_in(executor: Executor, seconds: float) -> Trial:
+def trial_in(executor: Executor, seconds: float) -> TryChange:
     """Tries a change where the executor does, within this time."""
 
     def trial(candidate: Candidate) -> TrialResult:

@@ -3,12 +3,149 @@
 from __future__ import annotations
 
 import ast
+import linecache
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
 
-from ddefuzz.checking.changes import ChangeKind
-from ddefuzz.instrument.events import Frame
+from ddefuzz.errors import InputError
+from ddefuzz.files import leads_to_file, read_text
+from ddefuzz.instrument.events import PROGRAM_FILE, Frame
+from ddefuzz.syntax import COMPARISONS
+
+_INCLUSIVE = re.compile(r"(torch\._check\(.*) (>=|<) (-?\d+)\)")
+_SIZE_IS_NOT_ZERO = re.compile(r"(torch\._check\([^\n=<>]*\.shape\[-?\d+\]) != 0\)")
+
+_FUNCTIONS = {"Eq", "Ne", "Mod", "Max", "Min"}
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.unaryop, ast.boolop, ast.cmpop)
+_ARITHMETIC = (ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Constant, *_OPERATORS)
+
+
+def opposite(condition: ast.expr) -> ast.expr:
+    """The condition that holds exactly when this one does not."""
+    match condition:
+        case ast.Compare(ops=[operator]) if type(operator) in COMPARISONS:
+            return ast.Compare(condition.left, [COMPARISONS[type(operator)].opposite()], condition.comparators)
+        case ast.UnaryOp(ast.Not(), operand):
+            return operand
+        case ast.BoolOp(ast.Or(), values):
+            return ast.BoolOp(ast.And(), [opposite(one) for one in values])
+        case _:
+            return ast.Call(ast.parse("torch.sym_not", mode="eval").body, [condition], [])
+
+
+def in_user_words(question: str, sizes: Mapping[str, str]) -> ast.expr | None:
+    """A relation as torch prints it (`Eq(4*u0, 0)`) over the user's own sizes. None if it has no such form."""
+    tree = parsed(question)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if tree is not None else set()
+    if tree is None or not names <= {*sizes, *_FUNCTIONS}:
+        return None
+    condition = _Renamed(sizes).visit(tree)
+    return _without_factor(_size_first(condition)) if isinstance(condition, ast.Compare) else None
+
+
+def fixes_a_size(condition: str) -> bool:
+    """Whether a condition states that one size has a value: `n == 8`, `4 * x.shape[0] == 24`."""
+    match parsed(condition):
+        case ast.Compare(left, [ast.Eq()], [ast.Constant(int())]):
+            return not any(isinstance(node, ast.Mod | ast.FloorDiv) for node in ast.walk(left)) and _terms(left) == 1
+        case _:
+            return False
+
+
+def meaning(source: str) -> str:
+    """The source with its assertions on integers in one spelling: `n >= 1` as `n > 0`, and `!= 0` of a size too."""
+    plain = _SIZE_IS_NOT_ZERO.sub(r"\1 > 0)", source)
+    return _INCLUSIVE.sub(
+        lambda found: f"{found[1]} {'>' if found[2] == '>=' else '<='} {int(found[3]) - 1})",
+        plain,
+    )
+
+
+def _terms(node: ast.expr) -> int:
+    """How many sizes an expression adds or subtracts."""
+    match node:
+        case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult(), right):
+            return _terms(left) + _terms(right)
+        case ast.UnaryOp(operand=operand):
+            return _terms(operand)
+        case ast.Constant():
+            return 0
+        case _:
+            return 1
+
+
+class _Renamed(ast.NodeTransformer):
+    """Puts other expressions for sizes, which are symbols or `ids.shape[1]`, and Python's for sympy's functions."""
+
+    def __init__(self, sizes: Mapping[str, str]) -> None:
+        self.sizes = sizes
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        text = self.sizes.get(ast.unparse(node))
+        return node if text is None else ast.parse(text, mode="eval").body
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.parse(self.sizes[node.id], mode="eval").body if node.id in self.sizes else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node.func, node.args:
+            case ast.Name("Eq"), [left, right]:
+                return ast.Compare(left, [ast.Eq()], [right])
+            case ast.Name("Ne"), [left, right]:
+                return ast.Compare(left, [ast.NotEq()], [right])
+            case ast.Name("Mod"), [left, right]:
+                return ast.BinOp(left, ast.Mod(), right)
+            case ast.Name("Max" | "Min" as name), args:
+                function = ast.parse(f"torch.sym_{name.lower()}", mode="eval").body
+                return ast.Call(function, args, [])
+            case _:
+                return node
+
+
+def _without_factor(condition: ast.Compare) -> ast.Compare:
+    """`4 * n == 0` without the factor."""
+    match condition:
+        case ast.Compare(ast.BinOp(ast.Constant(int() as factor), ast.Mult(), size), operators, [ast.Constant(0)]) if (
+            factor > 0
+        ):
+            return ast.Compare(size, operators, [ast.Constant(0)])
+        case _:
+            return condition
+
+
+def _size_first(condition: ast.Compare) -> ast.Compare:
+    """`1 > n` with the size first: `n < 1`."""
+    if isinstance(condition.left, ast.Constant) and len(condition.ops) == 1:
+        operator = COMPARISONS[type(condition.ops[0])].turned()
+        return ast.Compare(condition.comparators[0], [operator], [condition.left])
+    return condition
+
+
+def holds(condition: str, sizes: Mapping[str, int]) -> bool | None:
+    """Whether a condition holds for these sizes. None if it is about others too, or about more than arithmetic."""
+    tree = parsed(condition)
+    filled = None if tree is None else _Renamed({name: str(size) for name, size in sizes.items()}).visit(tree)
+    if filled is None or not all(isinstance(node, _ARITHMETIC) for node in ast.walk(filled)):
+        return None
+    try:
+        return bool(eval(compile(ast.fix_missing_locations(ast.Expression(filled)), "<promise>", "eval"), {}))
+    except (ArithmeticError, TypeError):
+        return None
+
+
+def parsed(condition: str) -> ast.expr | None:
+    try:
+        return ast.parse(condition, mode="eval").body
+    except SyntaxError:
+        return None
+
+
+ChangeKind: TypeAlias = Literal["rewrite", "input-promise", "inside-promise", "example-value"]
 
 
 class Place(NamedTuple):
@@ -54,11 +191,14 @@ def locate(source: str, frame: Frame, anchor: str, question: str, sizes: Mapping
 def tested(place: Place) -> ast.expr | None:
     """The condition of the branch that the expression is, or is a part of."""
     for node in ast.walk(place.statement):
-        if isinstance(node, ast.If | ast.IfExp | ast.Assert | ast.While) and any(
-            one is place.expression for one in ast.walk(node.test)
-        ):
+        if isinstance(node, ast.If | ast.IfExp | ast.Assert | ast.While) and contains(node.test, place.expression):
             return node.test
     return None
+
+
+def contains(node: ast.expr, part: ast.expr) -> bool:
+    """Whether an expression has this part."""
+    return any(one is part for one in ast.walk(node))
 
 
 def bound_within(place: Place) -> bool:
@@ -73,15 +213,6 @@ def _whole(statement: ast.stmt) -> ast.expr:
     return next((node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.expr)), ast.Constant(None))
 
 
-def compiles(source: str) -> bool:
-    """Whether a source is valid Python."""
-    try:
-        compile(source, "<changed>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
 def inserted(source: str, statement: ast.stmt, lines: tuple[str, ...]) -> str:
     """The source with lines before a statement (an `elif`: before its `if`), indented as its line is."""
     all_lines = source.splitlines(keepends=True)
@@ -90,15 +221,6 @@ def inserted(source: str, statement: ast.stmt, lines: tuple[str, ...]) -> str:
         at = _line_of_if(source, at + 1) - 1
     indent = _indent(all_lines[at])
     return "".join([*all_lines[:at], *(f"{indent}{line}\n" for line in lines), *all_lines[at:]])
-
-
-def replaced(source: str, node: ast.expr | ast.stmt, text: str) -> str:
-    """The source with one expression or statement replaced. Columns of `ast` count bytes."""
-    lines = source.encode().splitlines(keepends=True)
-    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-    head = lines[first][: node.col_offset]
-    tail = lines[last][node.end_col_offset :]
-    return b"".join([*lines[:first], head, text.encode(), tail, *lines[last + 1 :]]).decode()
 
 
 def with_block(source: str, statement: ast.stmt, block: list[ast.stmt]) -> str | None:
@@ -170,3 +292,39 @@ def _line_of_if(source: str, elif_line: int) -> int:
 
 def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
+
+
+class Sources:
+    """The texts of files: those that an attempt has changed, else as they are. No file is written."""
+
+    def __init__(self, program: str = "", changed: Mapping[str, str] | None = None) -> None:
+        self.program = program
+        self.changed = dict(changed or {})
+        self._read: dict[str, str | None] = {}
+
+    def with_text(self, path: str, text: str) -> Sources:
+        """The texts with another one of a file."""
+        made = Sources(self.program, {**self.changed, path: text})
+        made._read = self._read
+        return made
+
+    def text(self, path: str) -> str | None:
+        """The text of a file. None if it cannot be read or is not Python."""
+        return self.changed.get(path) or self.original(path)
+
+    def original(self, path: str) -> str | None:
+        """The text of a file as it is on disk, or of the cell of a notebook."""
+        if path not in self._read:
+            self._read[path] = self.program if path == PROGRAM_FILE else _python(path)
+        return self._read[path]
+
+
+def _python(path: str) -> str | None:
+    """The text of a file, else of the cell of a notebook that has this name. None if it is not Python."""
+    try:
+        text = read_text(Path(path)) if path.endswith(".py") and leads_to_file(Path(path)) else ""
+        text = text or "".join(linecache.getlines(path))
+        ast.parse(text)
+    except (InputError, SyntaxError, ValueError):
+        return None
+    return text or None

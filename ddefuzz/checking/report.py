@@ -11,15 +11,15 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ddefuzz import __version__
-from ddefuzz.checking.changes import HARM, MEANING, Advice, Change, ChangeKind, Fix
-from ddefuzz.checking.explain import origin_of
-from ddefuzz.checking.patch import together, unified
+from ddefuzz.checking.edits import ChangeKind
+from ddefuzz.checking.patch import HARM, MEANING, Advice, Change, Fix, together, unified
 from ddefuzz.checking.problems import (
     Caller,
     CaseRuns,
     Problem,
     exception_of,
     failures_of,
+    origin_of,
     own_caller,
     refused_by_eager,
 )

@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import ast
 import heapq
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from ddefuzz.checking.candidates import Proposal, Sources, proposed, with_checks
-from ddefuzz.checking.changes import (
+from ddefuzz.checking.candidates import PROBE, VALUE, Proposal, probe_of, proposed, with_checks, with_value
+from ddefuzz.checking.edits import ChangeKind, Edit, Sources, fixes_a_size, holds, meaning, opposite, parsed
+from ddefuzz.checking.owner import package_of
+from ddefuzz.checking.patch import (
     DECIDED,
     HARM,
     Advice,
     Candidate,
     Change,
     ChangedFile,
-    ChangeKind,
+    Comparison,
     FailedAttempt,
     Fix,
     Interface,
-    Trial,
     TrialResult,
+    TryChange,
+    hunks,
+    in_use,
+    places,
+    replacement,
+    unified,
+    without_hunk,
+    wrapper,
 )
-from ddefuzz.checking.conditions import fixes_a_size, meaning, restrictions
-from ddefuzz.checking.edits import compiles, replaced
-from ddefuzz.checking.explain import error_of, loop_of, own_line, summary
-from ddefuzz.checking.owner import package_of
-from ddefuzz.checking.patch import hunks, in_use, places, replacement, unified, without_hunk, wrapper
-from ddefuzz.checking.rewrites import PROBE, VALUE, probe_of, with_value
+from ddefuzz.checking.problems import error_of, loop_of, own_line, summary
 from ddefuzz.classify.classify import Classified
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.oracles.capture import classify, judge
+from ddefuzz.syntax import compiles, replaced
 
 MOST_TRIES = 60
 """The number of changes that are tried at most for one subject."""
@@ -138,7 +144,7 @@ class Search:
         subject: Subject,
         described: Interface,
         stages: tuple[Stage, ...],
-        trial: Trial,
+        trial: TryChange,
         seconds: float,
         clock: Clock = time.monotonic,
         failing: Sequence[str] = (),
@@ -364,7 +370,7 @@ def advise(
     subject: Subject,
     described: Interface,
     stages: tuple[Stage, ...],
-    trial: Trial,
+    trial: TryChange,
     seconds: float,
     clock: Clock = time.monotonic,
 ) -> Advice:
@@ -406,3 +412,70 @@ def _moved(before: Classified, after: Classified) -> bool:
     if one is None or two is None:
         return before.signature != after.signature
     return (before.signature, one.expression) != (after.signature, two.expression)
+
+
+_LARGEST = 100_000
+"""Sizes up to this one are tried."""
+
+
+_NO_SIZE = re.compile(r"(\.shape\[\d+\]) <= 0$")
+"""No size is below 0."""
+
+
+def restrictions(promises: Sequence[Edit], refused: Sequence[Comparison], taken: int) -> list[str]:
+    """Which inputs promises refuse that eager takes, in words, with an example that breaks the promise.
+
+    A promise that all sizes keep refuses nothing. `taken` is the number of sets of inputs that eager takes.
+    """
+    said, binding = [], [edit for edit in promises if not _holds_always(edit.condition)]
+    for edit in binding:
+        if edit.kind == "example-value":
+            said.append(f"this exports a model for {edit.condition} only")
+        elif refused:
+            fitting = [one for one in refused if _breaks(edit.condition, one.inputs, only=len(binding) == 1)]
+            example = f", which eager takes, such as {fitting[0].inputs}" if fitting else ""
+            said.append(f"refuses inputs for which {_broken(edit.condition)}{example}")
+    others = dict.fromkeys(_broken(edit.condition) for edit in binding if edit.kind != "example-value")
+    if others and not refused:
+        none = f"none of the {taken} sets of inputs that eager takes is refused"
+        said.append(f"refuses inputs for which {', or '.join(others)}; {none}")
+    return said
+
+
+def _breaks(promise: str, inputs: str, *, only: bool) -> bool:
+    """Whether refused inputs break a promise. If that is not known: whether it is the only one, or has their size."""
+    given: dict[str, int] = {}
+    for part in inputs.split(", "):  # such as `ids.shape[1] = mask.shape[1] = 0`
+        *names, value = part.split(" = ")
+        if value.isdigit():
+            given |= dict.fromkeys(names, int(value))
+    kept = holds(promise, given)
+    return not kept if kept is not None else only or any(name in inputs for name in _sizes(promise))
+
+
+def _holds_always(promise: str) -> bool:
+    """Whether a promise about one size holds for all, as `3 * x.shape[0] != 1` does: torch cannot decide that."""
+    sizes, tree = _sizes(promise), parsed(promise)
+    if len(sizes) != 1 or tree is None:
+        return False
+    numbers = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int]
+    largest = max(numbers, default=0) + 2
+    return largest <= _LARGEST and all(holds(promise, dict.fromkeys(sizes, value)) for value in range(largest))
+
+
+def _broken(promise: str) -> str:
+    """The opposite of what is promised."""
+    tree = parsed(promise)
+    if not isinstance(tree, ast.Compare | ast.UnaryOp):
+        return f"not ({promise})"
+    return _NO_SIZE.sub(r"\1 == 0", ast.unparse(opposite(tree)))
+
+
+def _sizes(promise: str) -> set[str]:
+    """The sizes in a promise, such as `ids.shape[1]`."""
+    tree = parsed(promise)
+    return {
+        ast.unparse(node)
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    }

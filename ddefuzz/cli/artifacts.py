@@ -23,7 +23,7 @@ from ddefuzz.artifacts.model import (
     make,
     version,
 )
-from ddefuzz.checking.runs import START_SECONDS, Target, targets_of
+from ddefuzz.checking.check import START_SECONDS, Target, targets_of
 from ddefuzz.cli.artifacts_page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.cli.check import DEFAULT_SEMANTICS
 from ddefuzz.cli.finding_id import resolve

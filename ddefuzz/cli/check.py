@@ -6,10 +6,9 @@ from pathlib import Path
 
 import rich_click as click
 
-from ddefuzz.checking.check import Options, check_named
+from ddefuzz.checking.check import Options, Progress, check_named
 from ddefuzz.checking.patch import write_changes
 from ddefuzz.checking.report import Report, report_record, report_view
-from ddefuzz.checking.runs import Progress
 from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
 from ddefuzz.cli.output import OutputFile, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine

@@ -8,8 +8,8 @@ from typing import get_args
 
 import rich_click as click
 
+from ddefuzz.checking.check import Progress
 from ddefuzz.checking.owner import torch_itself
-from ddefuzz.checking.runs import Progress
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study, study_view
 from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine

@@ -25,6 +25,7 @@ from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.arguments import short_value, tuple_of, values_of
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.program.text import print_function
+from ddefuzz.syntax import COMPARISONS
 
 Mode: TypeAlias = Literal["default", "dynamic", "marked", "unbacked"]
 """
@@ -46,14 +47,6 @@ KIND: Kind = "recompiles"
 
 _NAME: Mapping[str, ast.cmpop] = {"Eq": ast.Eq(), "Ne": ast.NotEq()}
 """sympy's names of comparisons."""
-
-_TURNED: Mapping[type[ast.cmpop], ast.cmpop] = {
-    ast.Lt: ast.Gt(),
-    ast.LtE: ast.GtE(),
-    ast.Gt: ast.Lt(),
-    ast.GtE: ast.LtE(),
-}
-"""The comparison of `b` with `a` for one of `a` with `b`."""
 
 _FROM: Mapping[type[ast.cmpop], tuple[int, ...]] = {
     ast.Eq: (0, 1),
@@ -104,8 +97,8 @@ def asks_for_0_or_1(guard: str) -> bool:
     match parsed(guard):
         case ast.Call(ast.Name(name), [left, right], []) if name in _NAME:
             compared, number, operator = left, right, _NAME[name]
-        case ast.Compare(ast.Constant() as left, [operator], [right]):
-            compared, number, operator = right, left, _TURNED.get(type(operator), operator)
+        case ast.Compare(ast.Constant() as left, [operator], [right]) if type(operator) in COMPARISONS:
+            compared, number, operator = right, left, COMPARISONS[type(operator)].turned()
         case ast.Compare(left, [operator], [right]):
             compared, number = left, right
         case _:

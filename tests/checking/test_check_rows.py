@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from ddefuzz.answers.model import Control
-from ddefuzz.checking.changes import Advice, Change
-from ddefuzz.checking.explain import origin_of
 from ddefuzz.checking.owner import YOURS, Owner
-from ddefuzz.checking.problems import Caller, CaseRuns, exception_of, problems_of
+from ddefuzz.checking.patch import Advice, Change
+from ddefuzz.checking.problems import Caller, CaseRuns, exception_of, origin_of, problems_of
 from ddefuzz.checking.report import (
     FEWEST_IN_COMMON,
     Offer,

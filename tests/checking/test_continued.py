@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy  # type: ignore[import-untyped]
 
-from ddefuzz.checking.runs import MOST_RUNS, continued
+from ddefuzz.checking.check import MOST_RUNS, continued
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
 from ddefuzz.instrument.events import Answer, Answered, Place, Raised
 from ddefuzz.instrument.inputs import MOST_ROUNDS, AssumedSizes

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.checking import owner, patch
-from ddefuzz.checking.changes import Change, ChangedFile, Interface
-from ddefuzz.checking.patch import in_use, together, wrapper, write_changes
+from ddefuzz.checking.patch import Change, ChangedFile, Interface, in_use, together, wrapper, write_changes
 from ddefuzz.errors import InputError
 
 BEFORE = "import torch\n\n\ndef f(x):\n    a = x\n    b = x\n    a = x\n    return a + b\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.checking.explain import loop_at
+from ddefuzz.checking.problems import loop_at
 
 SOURCE = """\
 def f(x):

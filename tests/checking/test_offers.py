@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ddefuzz.checking.changes import Change
+from ddefuzz.checking.patch import Change
 from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.report import Offer, Report, captures_of, offers_lines, report_record
 from tests.checking.test_check_rows import EAGER, FAILED, runs

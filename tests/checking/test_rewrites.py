@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ddefuzz.checking.candidates import name_sizes
-from ddefuzz.checking.conditions import fixes_a_size, in_user_words, meaning, opposite
-from ddefuzz.checking.edits import Edit, Place, locate, statements_at
-from ddefuzz.checking.rewrites import DECISIONS, REWRITES, SIZES, assert_instead, assume
+from ddefuzz.checking.candidates import DECISIONS, REWRITES, SIZES, assert_instead, assume, name_sizes
+from ddefuzz.checking.edits import Edit, Place, fixes_a_size, in_user_words, locate, meaning, opposite, statements_at
 from ddefuzz.instrument.events import Frame, SymbolOrigin
 
 SOURCE = '''"""A model."""

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.checking import owner
-from ddefuzz.checking.changes import Advice, Candidate, Comparison, InputDim, Interface, TrialResult
-from ddefuzz.checking.conditions import restrictions
 from ddefuzz.checking.edits import Edit
-from ddefuzz.checking.explain import summary
-from ddefuzz.checking.search import MOST_TRIES, advise
+from ddefuzz.checking.patch import Advice, Candidate, Comparison, InputDim, Interface, TrialResult
+from ddefuzz.checking.problems import summary
+from ddefuzz.checking.search import MOST_TRIES, advise, restrictions
 from ddefuzz.classify.cause import FRAMEWORK_CAUSES, MEANINGS
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.signature import Cause

@@ -10,11 +10,9 @@ from types import ModuleType
 import pytest
 
 from ddefuzz.checking import check as task
-from ddefuzz.checking.changes import Advice, Candidate, ChangedFile, TrialResult
-from ddefuzz.checking.patch import wrapper
+from ddefuzz.checking.patch import Advice, Candidate, ChangedFile, TrialResult, wrapper
 from ddefuzz.checking.search import advise
-from ddefuzz.checking.trial import UNDETERMINED, describe, try_change
-from ddefuzz.checking.variants import held_out_of, variants_of
+from ddefuzz.checking.trial import UNDETERMINED, describe, held_out_of, try_change, variants_of
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.prepared import leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Run

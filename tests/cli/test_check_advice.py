@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.checking.changes import Advice, Change, ChangeKind, FailedAttempt, Fix
+from ddefuzz.checking.edits import ChangeKind
 from ddefuzz.checking.owner import YOURS
+from ddefuzz.checking.patch import Advice, Change, FailedAttempt, Fix
 from ddefuzz.checking.problems import Problem
 from ddefuzz.checking.report import advice_facts, change_view
 from ddefuzz.classify.classify import Classified

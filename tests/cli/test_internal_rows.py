@@ -152,7 +152,7 @@ def in_an_oracle(runs: pytest.MonkeyPatch) -> None:
 
 
 def in_the_driver(runs: pytest.MonkeyPatch) -> None:
-    from ddefuzz.checking import runs as check_runs  # noqa: PLC0415
+    from ddefuzz.checking import check as check_runs  # noqa: PLC0415
 
     runs.setattr(check_runs, "_explained", only_b(lambda target, *_: str(target.case), check_runs._explained))
 

@@ -43,7 +43,7 @@ ALLOWED = {
     "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
     "repro/upstream.py": "text of files for PyTorch's own repository; tests run them",
     "answers/patch.py": "imports that patches of torch's own files need, and calls in them that they replace",
-    "checking/rewrites.py": "calls that are offered to users",
+    "checking/candidates.py": "calls that are offered to users",
     "sweep/recompile_reviewed.py": SOURCE_DATA,
     "classify/expected.py": "the plumbing of these scripts: data about torch's source",
 }
