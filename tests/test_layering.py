@@ -27,14 +27,14 @@ ALLOWED = {
     "answers": "program instrument execute classify oracles minimize",
     "findings": "program ops keys execute classify oracles coverage answers",
     "repro": "program ops keys execute classify oracles answers findings",
-    "show": "instrument execute classify oracles coverage answers findings repro",
+    "show": "instrument classify oracles coverage answers findings repro",
     "checking": "program ops instrument execute classify oracles answers findings show",
     "versions": "program generate execute classify oracles coverage findings repro show",
     "campaign": (
         "program ops instrument keys generate execute classify oracles coverage minimize answers findings versions"
     ),
     "sweep": "program ops instrument generate execute classify oracles artifacts coverage findings show campaign",
-    "web": "execute classify oracles coverage findings repro show versions campaign sweep",
+    "web": "classify oracles coverage answers findings repro show versions campaign sweep",
     "pytest_plugin": "execute oracles campaign",
     "cli": (
         "program ops instrument keys generate execute classify oracles artifacts coverage answers findings "

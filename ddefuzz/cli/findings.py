@@ -169,7 +169,7 @@ def show(
         write_stdout(block(finding_script(finding, stage)))
     elif snippet:
         # Imported here for the same reason: it imports the table of ops.
-        from ddefuzz.repro.snippet import finding_snippet  # noqa: PLC0415
+        from ddefuzz.repro.finding import finding_snippet  # noqa: PLC0415
 
         write_stdout(block(finding_snippet(finding, stage)))
     elif minimal or original:

@@ -111,31 +111,16 @@ def keep(failure: Failure) -> Failure:
     return msgspec.structs.replace(failure, observation=msgspec.structs.replace(observation, measured=steep))
 
 
-_SCRIPT: Final = '''\
-"""$title
-
-Run it as it is: it needs only torch (2.6 or later). It exports the program as $few and as $many blocks, prints one
-JSON line, and exits with
-  1  it shows: the caller at EXPECTED calls the method more often, faster than n^$steep from $few to $many blocks
-  0  it passes: they do not
-  3  it fails otherwise: torch.export raises
-  4  it cannot be judged: eager PyTorch raises for the program, or this torch has no such method
-"""
-
-from __future__ import annotations
-
-import contextlib
-import functools
-import json
-import math
-import sys
-from pathlib import PurePath
-from unittest.mock import patch
-
-import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-
+_SCRIPT: Final = Script(
+    needs="""only torch (2.6 or later). It exports the program as $few and as $many blocks, prints one
+JSON line, and exits with""",
+    verdicts=(
+        "the caller at EXPECTED calls the method more often, faster than n^$steep from $few to $many blocks",
+        ": they do not",
+        ": torch.export raises",
+        "eager PyTorch raises for the program, or this torch has no such method",
+    ),
+    body='''\
 $subject
 
 EXPECTED = $expected
@@ -181,26 +166,28 @@ def calls_of(method, blocks):
     with patch.object(ShapeEnv, method, counted):
         torch.export.export(Captured(), make_inputs(), strict=False)
     return callers.count(EXPECTED["caller"])
-
-
-def main():
-    global number
-    verdict, found, method = "not judged", None, EXPECTED["method"]
-    torch.set_num_threads(1)
-    with contextlib.redirect_stdout(sys.stderr):  # torch prints graphs when it fails
-        try:
-            number = $many
-            Captured()(*make_inputs())
-            getattr(ShapeEnv, method)
-            verdict = "fails otherwise"
-            calls_of(method, 1)  # fills torch's caches
-            few, many = calls_of(method, $few), calls_of(method, $many)
-            exponent = math.log(max(many, 1) / max(few, 1)) / math.log($many / $few)
-            found = {**EXPECTED, "calls": f"{few} and {many}", "exponent": round(exponent, 2)}
-            verdict = "shows" if many >= $fewest and exponent > $steep else "passes"
-        except Exception as error:
-            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
-'''
+''',
+    start="""\
+global number
+verdict, found, method = "not judged", None, EXPECTED["method"]
+torch.set_num_threads(1)""",
+    attempt="""\
+number = $many
+Captured()(*make_inputs())
+getattr(ShapeEnv, method)
+verdict = "fails otherwise"
+calls_of(method, 1)  # fills torch's caches
+few, many = calls_of(method, $few), calls_of(method, $many)
+exponent = math.log(max(many, 1) / max(few, 1)) / math.log($many / $few)
+found = {**EXPECTED, "calls": f"{few} and {many}", "exponent": round(exponent, 2)}
+verdict = "shows" if many >= $fewest and exponent > $steep else "passes\"""",
+    copied="""\
+import functools
+import math
+from pathlib import PurePath
+from unittest.mock import patch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv""",
+)
 
 
 def script(text: str, stage: Stage, failure: Failure) -> Script:
@@ -211,14 +198,13 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
         raise InputError("found no counts in its stored failure, expected those of an export in blocks")
     steep, (few, many) = counts[0], BLOCKS
     inner = tuple(path for file in GUARD_FILES for path in file.paths)
-    return Script(
-        _SCRIPT,
-        {
+    return _SCRIPT._replace(
+        expected={
             "method": steep.of,
             "caller": steep.stack[-1][1] if steep.stack else "",
             "calls": f"{steep.few} and {steep.many}",
         },
-        {
+        parts={
             "subject": module_of(parse(text, "<program>").program, "export"),
             "carried": repr(steep.carried),
             "inner": repr(inner if steep.of == EVALUATE_EXPR.name else ("functools.py",)),

@@ -248,23 +248,16 @@ _IMPORTS: Final[dict[PropertyName, tuple[str, ...]]] = {
     "same-in-other-process": ("os", "subprocess"),
 }
 
-_SCRIPT: Final = '''\
-"""$title
-
-Run it as it is: it needs torch (2.6 or later) and the module of the key function. It prints one JSON line, and
-exits with
-  1  it shows: the key is wrong in the way described at EXPECTED
-  0  it passes: nothing is wrong with the key of these tensors
-  3  it fails otherwise
-  4  it cannot be judged: there is no such key function, or this torch cannot make the tensors
-"""
-
-from __future__ import annotations
-
-$imports
-
-import torch
-
+_SCRIPT: Final = Script(
+    needs="""torch (2.6 or later) and the module of the key function. It prints one JSON line, and
+exits with""",
+    verdicts=(
+        "the key is wrong in the way described at EXPECTED",
+        ": nothing is wrong with the key of these tensors",
+        "",
+        "there is no such key function, or this torch cannot make the tensors",
+    ),
+    body='''\
 $key
 $tensors
 
@@ -274,23 +267,17 @@ EXPECTED = $expected
 def wrong_keys(key):
     """What is wrong with the keys, empty if nothing is, and the keys."""
     $check
-
-
-def main():
-    verdict, found = "not judged", None
-    warnings.simplefilter("ignore")
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            key = key_function()
-            $make
-            verdict = "fails otherwise"
-            wrong, keys = wrong_keys(key)
-            found = {"violates": EXPECTED["violates"], "wrong": wrong}
-            print(*map(repr, keys), sep="\\n")
-            verdict = "passes" if not wrong else "shows" if found == EXPECTED else "fails otherwise"
-        except Exception as error:
-            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
-'''
+''',
+    start='verdict, found = "not judged", None\nwarnings.simplefilter("ignore")',
+    attempt="""\
+key = key_function()
+$make
+verdict = "fails otherwise"
+wrong, keys = wrong_keys(key)
+found = {"violates": EXPECTED["violates"], "wrong": wrong}
+print(*map(repr, keys), sep="\\n")
+verdict = "passes" if not wrong else "shows" if found == EXPECTED else "fails otherwise\"""",
+)
 
 _NAMES: Final = ("first", "second")
 
@@ -308,12 +295,10 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
     symbolic = case.violates == "adds-no-guard"
     tensors = _unbacked(case.tensors[0]) if symbolic else "\n".join(map(_tensor, _NAMES, case.tensors))
     made = "unbacked()" if symbolic else "\n            ".join(f"{one}(type)" for one in _NAMES[: len(case.tensors)])
-    modules = sorted({"contextlib", "json", "sys", "warnings", *_IMPORTS.get(case.violates, ())})
-    return Script(
-        _SCRIPT,
-        {"violates": keyed.violates, "wrong": wrong_of(keyed)},
-        {
-            "imports": "\n".join(f"import {one}" for one in modules),
+    return _SCRIPT._replace(
+        expected={"violates": keyed.violates, "wrong": wrong_of(keyed)},
+        copied="\n".join(f"import {one}" for one in ("warnings", *_IMPORTS.get(case.violates, ()))),
+        parts={
             "key": Template(_OF_FILE if is_file else _IMPORTED).substitute(module=repr(place), name=repr(name)),
             "tensors": "\n".join([*_needed(case), tensors]),
             "check": _CHECKS[case.violates].strip(),

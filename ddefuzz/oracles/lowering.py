@@ -20,7 +20,7 @@ from ddefuzz.instrument.events import Answer, Guard
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import kernels
 from ddefuzz.oracles.kernels import Kernels, kernels_in, worse_in
-from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
+from ddefuzz.oracles.oracle import CAUGHT, KindRow, Oracle, OwnStage, Script
 from ddefuzz.oracles.seen import Seen, at_guard, fewest, unknown
 from ddefuzz.program.arguments import marks_of, module_of, symbols_of
 
@@ -110,21 +110,15 @@ def _of_kernel(kind: Kind, unbacked: Kernels, backed: Kernels) -> Located | None
     return Located(Site("op", None, only[0]), None, kind) if only else None
 
 
-_SCRIPT: Final = '''\
-"""$title
-
-Run it as it is: it needs only torch (2.6 or later) and a C++ compiler. It prints one JSON line, and exits with
-  1  it shows: inductor's code for unbacked sizes is worse than that for backed sizes, as described at EXPECTED
-  0  it passes: it is not worse
-  3  it fails otherwise: torch.compile raises, or the code is worse in another way
-  4  it cannot be judged: eager PyTorch raises for the program, or there is no C++ compiler
-"""
-
-from __future__ import annotations
-
-$imports
-
-
+_SCRIPT: Final = Script(
+    needs="only torch (2.6 or later) and a C++ compiler. It prints one JSON line, and exits with",
+    verdicts=(
+        "inductor's code for unbacked sizes is worse than that for backed sizes, as described at EXPECTED",
+        ": it is not worse",
+        ": torch.compile raises, or the code is worse in another way",
+        "eager PyTorch raises for the program, or there is no C++ compiler",
+    ),
+    body='''\
 $subject
 
 def marked_inputs(mark):
@@ -152,30 +146,26 @@ def code_for(mark):
 EXPECTED = $expected
 
 $functions
+''',
+    attempt="""\
+Captured()(*make_inputs())
+verdict = "fails otherwise"
+from torch._dynamo import maybe_mark_dynamic
+from torch._dynamo.decorators import mark_unbacked
 
-
-def main():
-    verdict, found = "not judged", None
-    torch.set_num_threads(1)
-    with contextlib.redirect_stdout(sys.stderr):  # torch prints graphs when it fails
-        try:
-            Captured()(*make_inputs())
-            verdict = "fails otherwise"
-            from torch._dynamo import maybe_mark_dynamic
-            from torch._dynamo.decorators import mark_unbacked
-
-            unbacked, backed = kernels_in(code_for(mark_unbacked)), kernels_in(code_for(maybe_mark_dynamic))
-            worse = worse_in(unbacked, backed)
-            found = {"kind": ", ".join(worse), "kernels": str(unbacked.number)}
-            if EXPECTED["kind"] in worse:
-                verdict = "shows"
-            elif not worse:
-                verdict = "passes"
-        except Exception as error:
-            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
-            if "InvalidCxxCompiler" in str(found):
-                verdict = "not judged"
-'''
+unbacked, backed = kernels_in(code_for(mark_unbacked)), kernels_in(code_for(maybe_mark_dynamic))
+worse = worse_in(unbacked, backed)
+found = {"kind": ", ".join(worse), "kernels": str(unbacked.number)}
+if EXPECTED["kind"] in worse:
+    verdict = "shows"
+elif not worse:
+    verdict = "passes\"""",
+    caught=f"""\
+{CAUGHT}
+if "InvalidCxxCompiler" in str(found):
+    verdict = "not judged\"""",
+    copied=inspect.getsource(kernels),
+)
 
 
 def script(text: str, stage: Stage, failure: Failure) -> Script:
@@ -186,11 +176,9 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
         raise InputError("found no kernels in its stored failure, expected those of inductor's code")
     program = parse(text, "<program>").program
     marks = (line.replace("mark_unbacked(", "mark(") for line in marks_of(symbols_of(program)))
-    return Script(
-        _SCRIPT,
-        {"kind": failure.kind, "kernels": str(lowered.unbacked.number)},
-        {"subject": module_of(program, "inductor"), "marks": "\n    ".join(marks)},
-        copied=inspect.getsource(kernels),
+    return _SCRIPT._replace(
+        expected={"kind": failure.kind, "kernels": str(lowered.unbacked.number)},
+        parts={"subject": module_of(program, "inductor"), "marks": "\n    ".join(marks)},
     )
 
 

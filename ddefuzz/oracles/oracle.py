@@ -36,18 +36,28 @@ Recognize: TypeAlias = Callable[[Classified, bool], Expected]
 the failure, or another one with the same signature."""
 
 
+CAUGHT = 'found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}'
+"""What a script notes of an exception."""
+
+
 class Script(NamedTuple):
     """What the stand-alone script of a kind has of its own.
 
-    `text` is all of it but the end, with `$title`, `$expected`, `$stage`, and the names of `parts`; their values are
-    code. `expected` are the facts that the script compares. `copied` is the text of a module whose functions it copies
-    as `$functions`, from the line of dashes on, with its imports as `$imports`.
+    `verdicts` say in its docstring what 1, 0, 3 and 4 mean as its exit code, `needs` what it needs to run. `body` is
+    what comes before `main`, with `$expected` and the names of `parts`; their values are code. In `main`, `attempt` is
+    tried, and `caught` done if it raises. `expected` are the facts that the script compares. `copied` is the text of a
+    module whose functions it copies as `$functions`, from the line of dashes on, with its imports.
     """
 
-    text: str
-    expected: Mapping[str, str]
+    verdicts: tuple[str, str, str, str]
+    body: str
+    attempt: str
+    expected: Mapping[str, str] = {}
     parts: Mapping[str, object] = {}
     copied: str = ""
+    caught: str = CAUGHT
+    start: str = 'verdict, found = "not judged", None\ntorch.set_num_threads(1)'
+    needs: str = "only torch (2.6 or later). It prints one JSON line, and exits with"
 
 
 MakeScript: TypeAlias = Callable[[str, Stage, Failure], Script]

@@ -160,25 +160,14 @@ def cause(failure: Failure) -> Cause:
     return "int-required" if repeated.failed.method in NUMBER_METHODS else "avoidable"
 
 
-_SCRIPT: Final = '''\
-"""$title
-
-Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, and exits with
-  1  it shows: more calls compile a graph than needed (see EXPECTED)
-  0  it passes: no more calls compile a graph than needed
-  3  it fails otherwise: torch.compile raises
-  4  it cannot be judged: eager PyTorch raises for the program
-"""
-
-from __future__ import annotations
-
-import contextlib
-import json
-import sys
-
-import torch
-
-
+_SCRIPT: Final = Script(
+    verdicts=(
+        "more calls compile a graph than needed (see EXPECTED)",
+        ": no more calls compile a graph than needed",
+        ": torch.compile raises",
+        "eager PyTorch raises for the program",
+    ),
+    body='''\
 $function
 
 
@@ -205,31 +194,25 @@ def compiling_calls():
         compiled(*inputs)
         number += len(graphs) > before
     return number
-
-
-def main():
-    verdict, found = "not judged", None
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            for inputs in inputs_of_calls():
-                program(*inputs)
-            verdict = "fails otherwise"
-            number = compiling_calls()
-            found = {"compilations": str(number)}
-            verdict = "shows" if number > int(EXPECTED["needed"]) else "passes"
-        except Exception as error:
-            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
-'''
+''',
+    start='verdict, found = "not judged", None',
+    attempt="""\
+for inputs in inputs_of_calls():
+    program(*inputs)
+verdict = "fails otherwise"
+number = compiling_calls()
+found = {"compilations": str(number)}
+verdict = "shows" if number > int(EXPECTED["needed"]) else "passes\"""",
+)
 
 
 def script(text: str, stage: Stage, failure: Failure) -> Script:
     """The script counts the compilations over calls at the sizes of the failure."""
     repeated, program = _counted(stage, failure), parse(text, "<program>").program
     calls = [values_of(at_data_size(program, call.size), "compile") for call in failure.observation.calls]
-    return Script(
-        _SCRIPT,
-        {"compilations": str(len(repeated.compiled)), "needed": str(repeated.allowed)},
-        {
+    return _SCRIPT._replace(
+        expected={"compilations": str(len(repeated.compiled)), "needed": str(repeated.allowed)},
+        parts={
             "function": print_function(program),
             "calls": "".join(f"({''.join(f'{value}, ' for value in values)}), " for values in calls),
             "dynamic": _DYNAMIC[MODE_OF[stage]],

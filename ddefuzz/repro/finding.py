@@ -1,19 +1,36 @@
-"""Writes the stand-alone script of a finding."""
+"""Writes the stand-alone script of a finding, and its snippet: a few lines with imports, the function, its inputs, and
+one export or compile. If the captured program is wrong when it is called, the last line compares it with eager, or is
+the call that refuses.
+"""
 
 from __future__ import annotations
 
-from string import Template
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Final
 
 from ddefuzz.classify.expected import Expected
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.oracle import Script
-from ddefuzz.oracles.table import row_of, stages, stored
-from ddefuzz.program.model import Program
-from ddefuzz.repro.call_script import CAPTURES, call_script
-from ddefuzz.repro.script import ENDING, emitted, repro_script, source_of
+from ddefuzz.oracles.table import oracle_of, own_stage, row_of, stages, stored
+from ddefuzz.program.arguments import (
+    COMPILED,
+    MARKED,
+    at_size,
+    body_of,
+    fresh,
+    masks_of,
+    parameters_of,
+    short_value,
+    symbols_of,
+    tuple_of,
+)
+from ddefuzz.program.model import Program, functions_in
+from ddefuzz.program.text import print_function
+from ddefuzz.repro.script import CALLED, call_script, emitted, repro_script
 
 
 def finding_script(finding: Finding, stage: Stage | None = None) -> str:
@@ -27,13 +44,13 @@ def finding_script(finding: Finding, stage: Stage | None = None) -> str:
         raise InputError(f"{finding.id}: found the stage {shown!r}, expected one of {', '.join(stages())}")
     own = own_script(finding, shown)
     if own is not None and shown is not None:
-        return script_of(own, shown, finding.title)
+        return emitted(own, shown, finding.title)
     expected, program = expected_of(finding), program_of(finding)
     assert shown is not None
     if expected.recognizer != "by_call":
         return repro_script(program, shown, expected, finding.title)
-    if shown not in CAPTURES:
-        raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURES)}")
+    if shown not in CALLED:
+        raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CALLED)}")
     return call_script(program, shown, expected, finding.title)
 
 
@@ -46,13 +63,6 @@ def own_script(finding: Finding, stage: Stage | None) -> Script | None:
         return make(text_of(finding), stage, finding.evidence)
     except InputError as error:
         raise InputError(f"{finding.id}: {error}") from error
-
-
-def script_of(script: Script, stage: Stage, title: str) -> str:
-    """The script of a failure in a stage of its oracle."""
-    imports, functions = source_of(script.copied)
-    parts = {"imports": imports, "functions": functions, **script.parts, "expected": repr(dict(script.expected))}
-    return emitted(Template(script.text + ENDING), title, **parts, stage=stage)
 
 
 def expected_of(finding: Finding) -> Expected:
@@ -78,3 +88,195 @@ def text_of(finding: Finding) -> str:
     if text is None:
         raise InputError(f"{finding.id}: found no program, because the finding is from a user's own code")
     return text
+
+
+MOST_LINES: Final = 15
+
+WIDTH: Final = 100
+"""Inputs that are longer than this in one line get a line each, if the limit of lines allows it."""
+
+_CALLS: Final[dict[str, str]] = {
+    "export": "torch.export.export(Program(), inputs, strict=False)",
+    "export-strict": "torch.export.export(Program(), inputs, strict=True)",
+    "compile": 'torch.compile(program, backend="eager", fullgraph=True)(*inputs)',
+    "aot": 'torch.compile(program, backend="aot_eager", fullgraph=True)(*inputs)',
+    "inductor": "torch.compile(program, fullgraph=True)(*inputs)",
+}
+
+
+def finding_snippet(finding: Finding, stage: Stage | None = None) -> str:
+    """The lines for a finding's smallest program, in the stage in which it was confirmed unless `stage` is
+    given.
+
+    Raises `InputError` if there would be more than `MOST_LINES` lines, and for a finding of a stage without a
+    capture.
+    """
+    snippet, shown, own = row_of(finding.kind).snippet, stage or finding.stage, own_stage(finding.stage)
+    if snippet is not None and finding.evidence is not None and shown is not None:
+        return snippet(text_of(finding), shown, finding.evidence)
+    if own is not None and own.hint:
+        return f"{own.hint}\n{capture_snippet(finding)}"
+    return _text(finding, shown, _expected_call(finding))
+
+
+def capture_snippet(finding: Finding) -> str:
+    """The lines that capture a finding's smallest program, and do nothing else."""
+    own = own_stage(finding.stage)
+    return _text(finding, finding.stage if own is None else own.shown_by, None)
+
+
+def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str:
+    if shown is None or shown not in CAPTURE_STAGES:
+        raise InputError(f"{finding.id}: found the stage {shown}, expected one of {', '.join(CAPTURE_STAGES)}")
+    program, config = program_of(finding), _config(finding, shown)
+    spread, narrow = (
+        [*_setting(program, shown, config, (), spread=spread), _CALLS[shown]]
+        if called is None
+        else _called(program, shown, config, called, spread=spread)
+        for spread in (True, False)
+    )
+    # Blank lines are preferred to a line for each input.
+    for lines in (spread, narrow, [line for line in spread if line], [line for line in narrow if line]):
+        if len(lines) <= MOST_LINES:
+            return "\n".join(lines) + "\n"
+    raise InputError(f"{finding.id}: its snippet has {len(lines)} lines, expected at most {MOST_LINES}: use --repro")
+
+
+def _expected_call(finding: Finding) -> Expected | None:
+    """How the call ends that shows the failure; None for a failed capture."""
+    if finding.evidence is None or not oracle_of(finding.kind).calls:
+        return None
+    expected = expected_of(finding)
+    if expected.seen.get("differs") in ("mutation", "gradient"):  # no comparison of results shows it
+        raise InputError(
+            f"{finding.id}: found a difference of {expected.seen['differs']}, "
+            "expected a difference of the result: use --repro"
+        )
+    return expected if expected.recognizer == "by_call" else None
+
+
+def _config(finding: Finding, stage: Stage) -> list[str]:
+    """The settings that the capture needs. torch.compile needs them for data-dependent sizes, export needs none."""
+    lines = []
+    if stage in COMPILED:
+        lines += [
+            f"torch._dynamo.config.capture_{what} = True" for what in ("scalar_outputs", "dynamic_output_shape_ops")
+        ]
+    if (finding.site.function or "").startswith("c10::SymbolicShapeMeta::"):
+        # A guard of a tensor's own sizes and strides: a fake tensor from the cache does not evaluate it.
+        lines.append("torch._dynamo.config.fake_tensor_cache_enabled = False")
+    if stage == "inductor":  # what another program with equal code left on the disk may pass
+        lines.append("torch._inductor.config.force_disable_caches = True")
+    return lines
+
+
+def _called(program: Program, stage: Stage, config: list[str], expected: Expected, *, spread: bool) -> list[str]:
+    """The lines that capture with the example's inputs and then call with those of the failure."""
+    changes = any(name.endswith("_") for name in functions_in(program))
+    again = []
+    if expected.size not in (None, "example"):
+        resized, kept = at_size(program, stage, expected.size)
+        again = [
+            *(["captured(*inputs)"] if stage in COMPILED else []),
+            *_inputs(resized, stage, kept, spread=spread),
+            *(_marks(program) if stage in COMPILED else []),
+        ]
+    return [
+        *_setting(program, stage, config, ("from copy import deepcopy",) if changes else (), spread=spread),
+        _captured(stage),
+        *again,
+        *_ending(stage, expected.seen, "deepcopy(inputs)" if changes else "inputs"),
+    ]
+
+
+def _captured(stage: Stage) -> str:
+    call = _CALLS[stage]
+    return f"captured = {call.removesuffix('(*inputs)')}" if stage in COMPILED else f"captured = {call}.module()"
+
+
+def _ending(stage: Stage, seen: Mapping[str, str], inputs: str) -> list[str]:
+    eager, captured = f"{'program' if stage in COMPILED else 'Program()'}(*inputs)", f"captured(*{inputs})"
+    if "differs" in seen:
+        strides = ", check_stride=True" if seen["differs"] == "strides" else ""
+        return [f"torch.testing.assert_close({captured}, {eager}{strides})"]
+    if seen["eager"] == "returns":
+        return [f"{eager.replace('*inputs', f'*{inputs}')}  # eager takes these inputs", "captured(*inputs)"]
+    return [f"{captured}  # takes inputs that eager refuses", eager]
+
+
+def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[str, ...], *, spread: bool) -> list[str]:
+    """All lines before the capture."""
+    marks = _marks(program) if stage in MARKED else []
+    statements = [*_unbacked(program, stage), *print_function(program).splitlines()[1:]]
+    statements = [line.strip() for line in statements]
+    return [
+        *imports,
+        "import torch",
+        *(["from torch._dynamo.decorators import mark_unbacked"] if marks else []),
+        "",
+        *_function(program, stage, statements),
+        "",
+        *_inputs(program, stage, {}, spread=spread),
+        *marks,
+        *config,
+    ]
+
+
+def _function(program: Program, stage: Stage, statements: list[str]) -> list[str]:
+    """A function for torch.compile, a module for torch.export."""
+    parameters = parameters_of(program, stage)
+    if stage in COMPILED:
+        return [f"def program({', '.join(parameters)}):", *(f"    {line}" for line in statements)]
+    header = f"    def forward({', '.join([fresh('self', program), *parameters])}):"
+    return ["class Program(torch.nn.Module):", header, *(f"        {line}" for line in statements)]
+
+
+def _unbacked(program: Program, stage: Stage) -> list[str]:
+    """The statements that make sizes unbacked, without the program's call. An index that is used once has no line."""
+    lines = _joined(body_of(program, stage)[:-1])
+    short: list[str] = []
+    for line in lines:
+        name, _, value = line.partition(" = ")
+        used = [other for other in lines if other.endswith(f", {name})")]
+        if value.endswith(".nonzero().squeeze(1)") and len(used) == 1:
+            lines[lines.index(used[0])] = used[0].replace(f", {name})", f", {value})")
+        else:
+            short.append(line)
+    return [lines[lines.index(line)] for line in short if line in lines]
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """The lines, with all checks of one size combined in a loop."""
+    joined: list[str] = []
+    for size, group in groupby(lines, key=lambda line: line.partition(" == ")[0] if " == " in line else ""):
+        checks = list(group)
+        if size and len(checks) > 1:
+            others = ", ".join(line.partition(" == ")[2].removesuffix(")") for line in checks)
+            joined.append(f"for size in ({others}): {size} == size)")
+        else:
+            joined += checks
+    return joined
+
+
+def _inputs(program: Program, stage: Stage, kept: Mapping[str, int], *, spread: bool) -> list[str]:
+    values = [*map(short_value, program.inputs), *masks_of(program, stage, kept)]
+    line = f"inputs = {tuple_of(values)}"
+    if len(line) <= WIDTH or not spread:
+        return [line]
+    return ["inputs = (", *(f"    {value}," for value in values), ")"]
+
+
+def _marks(program: Program) -> list[str]:
+    """A line for each set of dims, with all inputs that have exactly these dims unbacked."""
+    inputs: dict[tuple[int, ...], list[int]] = {}
+    places = sorted(place for places in symbols_of(program).values() for place in places)
+    for position, group in groupby(places, key=lambda place: place[0]):
+        inputs.setdefault(tuple(dim for _, dim in group), []).append(position)
+    lines = []
+    for dims, positions in inputs.items():
+        marked = dims[0] if len(dims) == 1 else list(dims)
+        if len(positions) == 1:
+            lines.append(f"mark_unbacked(inputs[{positions[0]}], {marked})")
+        else:
+            lines.append(f"for at in {tuple(positions)}: mark_unbacked(inputs[at], {marked})")
+    return lines

@@ -27,8 +27,8 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.internal import guarded
 from ddefuzz.keys.case import check_trust
 from ddefuzz.oracles.capture import IN_CALL
-from ddefuzz.repro.call_script import CALLING
 from ddefuzz.repro.finding import finding_script
+from ddefuzz.repro.script import CALLING
 
 SERVER: Final = Path(__file__).with_name("fork_server.py")
 """Its text is copied and run. It is not imported, because it imports torch of another interpreter."""

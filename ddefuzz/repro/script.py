@@ -9,7 +9,9 @@ a case stores no more.
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from string import Template
+from textwrap import indent
 from typing import Final
 
 import black
@@ -22,14 +24,39 @@ from ddefuzz.execute.protocol import CallableSubject, Stage, Subject
 from ddefuzz.files import real_path
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS as OF_CAPTURE
-from ddefuzz.program.arguments import MARKED, marks_of, module_of, symbols_of
+from ddefuzz.oracles.oracle import CAUGHT, Script
+from ddefuzz.program.arguments import MARKED, at_size, marks_of, module_of, symbols_of, values_of
 from ddefuzz.program.model import Program
 from ddefuzz.repro import by_message, by_native, by_python
 
 WIDTH: Final = 120
 
-ENDING: Final = """\
-    result = {"torch": torch.__version__, "stage": "$stage", "verdict": verdict}
+_SKELETON: Final = Template(
+    '''\
+"""$$title
+
+Run it as it is: it needs $needs
+  1  it shows: $shows
+  0  it passes$passes
+  3  it fails otherwise$otherwise
+  4  it cannot be judged: $unjudged
+"""
+
+from __future__ import annotations
+
+$$imports
+
+
+$body
+
+def main():
+$start
+    with contextlib.redirect_stdout(sys.stderr):$why
+        try:
+$attempt
+$unless        except Exception as error:
+$caught
+    result = {"torch": torch.__version__, "stage": "$$stage", "verdict": verdict}
     print(json.dumps({**result, "expected": EXPECTED, "seen": found}))
     print(f"{verdict}: expected {EXPECTED}, seen {found}", file=sys.stderr)
     return {"shows": 1, "passes": 0, "fails otherwise": 3, "not judged": 4}[verdict]
@@ -37,31 +64,49 @@ ENDING: Final = """\
 
 if __name__ == "__main__":
     sys.exit(main())
+'''
+)
+"""What every script has. Its `main` prints the verdict, and returns the exit code."""
+
+_NO_STAGE: Final = """\
+        except ImportError as error:  # this torch does not have the stage
+            verdict, found = "not judged", {"exception": str(error)}
 """
-"""The end of `main` in a script: it prints the verdict, and returns the exit code."""
 
-MARKER: Final = "# ---\n"
-"""The line of a module after which its text goes into scripts."""
+_NO_OP_OR_STAGE: Final = "eager PyTorch raises for the program, or this torch has no such op or stage"
 
 
-def emitted(script: Template, title: str, **parts: object) -> str:
-    """The text of a script. `parts` are code: values in them are written by `repr`."""
-    # No quote and no backslash can end the docstring that begins with the title.
-    text = script.substitute(title=one_line(title).replace("\\", "\\\\").replace('"', "'"), **parts)
-    return black.format_str(text, mode=black.Mode(line_length=WIDTH))
-
-
-def source_of(module: str, *more: str) -> tuple[str, str]:
-    """The imports for a script, and the functions of a module that it copies. `module` is the module's text, `more` are
-    further imports.
-    """
-    header, _, functions = module.partition(MARKER)
+def emitted(script: Script, stage: Stage, title: str, *imports: str, **parts: object) -> str:
+    """The text of a script, with more imports and parts. Parts are code: values in them are written by `repr`."""
+    header, _, functions = script.copied.partition("# ---\n")
     own = [line for line in header.splitlines() if line.startswith(("import ", "from ")) and "__future__" not in line]
-    lines = {*own, "import contextlib", "import json", "import sys", *more} - {"import torch"}
+    lines = {*own, "import contextlib", "import json", "import sys", *imports} - {"import torch"}
     standard = sorted(lines, key=lambda line: (line.startswith("from "), line))
-    return "\n".join([*standard, "", "import torch"]), functions
+    shows, passes, otherwise, unjudged = script.verdicts
+    text = _SKELETON.substitute(
+        needs=script.needs,
+        shows=shows,
+        passes=passes,
+        otherwise=otherwise,
+        unjudged=unjudged,
+        body=script.body,
+        start=indent(script.start, " " * 4),
+        why="  # torch prints graphs when it fails" if "set_num_threads" in script.start else "",
+        attempt=indent(script.attempt, " " * 12),
+        unless=_NO_STAGE if unjudged == _NO_OP_OR_STAGE else "",
+        caught=indent(script.caught, " " * 12),
+    )
+    code = Template(text).substitute(
+        # No quote and no backslash can end the docstring that begins with the title.
+        {"imports": "\n".join([*standard, "", "import torch"]), "functions": functions, **script.parts, **parts},
+        title=one_line(title).replace("\\", "\\\\").replace('"', "'"),
+        expected=repr(dict(script.expected)),
+        stage=stage,
+    )
+    return black.format_str(code, mode=black.Mode(line_length=WIDTH))
 
 
+# How a stage captures a program: alone, and to call what it captured
 _EXPORT: Final = """
 def capture():
     from torch.export import export
@@ -90,11 +135,12 @@ def capture():
     torch.compile(Captured(), backend="$backend", fullgraph=True)(*$inputs)
 """
 
-_INDUCTOR: Final = _COMPILE.replace("$backend", "inductor").replace(
-    "config.capture_scalar_outputs",
-    "torch._inductor.config.force_disable_caches = True  # a kept file may pass what fails cold\n"
-    "    config.capture_scalar_outputs",
-)
+
+def _of_inductor(capture: str) -> str:
+    cold = "    torch._inductor.config.force_disable_caches = True  # a kept file may pass what fails cold\n"
+    settings = "    config.capture_scalar_outputs"
+    return capture.replace("$backend", "inductor").replace(settings, f"{cold}{settings}")
+
 
 _FAKE: Final = """
 def capture():
@@ -128,9 +174,51 @@ CAPTURES: Final[dict[str, str]] = {
     "export-strict": _EXPORT_STRICT,
     "compile": _COMPILE.replace("$backend", "eager"),
     "aot": _COMPILE.replace("$backend", "aot_eager"),
-    "inductor": _INDUCTOR,
+    "inductor": _of_inductor(_COMPILE),
 }
 """How each stage captures the program."""
+
+_EXPORT_TO_CALL: Final = """
+def capture():
+    from torch.export import export
+
+    program = export(Captured(), $inputs, strict=$strict)
+    return program.module(), lambda: 1
+"""
+
+_COMPILE_TO_CALL: Final = """
+def capture():
+    from torch._dynamo import config
+    from torch._dynamo.backends.registry import lookup_backend
+
+    config.capture_scalar_outputs = True
+    config.capture_dynamic_output_shape_ops = True
+    captured = []
+
+    def backend(graph, inputs):
+        compiled = lookup_backend("$backend")(graph, inputs)
+        captured.append(graph)
+        return compiled
+
+    compiled = torch.compile(Captured(), backend=backend, fullgraph=True)
+    try:
+        compiled(*$inputs)
+    except Exception:
+        if not captured:  # else the captured program raises, as the call shows
+            raise
+    return compiled, lambda: len(captured)
+"""
+
+CALLED: Final[dict[str, str]] = {
+    "export": _EXPORT_TO_CALL.replace("$strict", "False"),
+    "export-strict": _EXPORT_TO_CALL.replace("$strict", "True"),
+    "compile": _COMPILE_TO_CALL.replace("$backend", "eager"),
+    "aot": _COMPILE_TO_CALL.replace("$backend", "aot_eager"),
+    "inductor": _of_inductor(_COMPILE_TO_CALL),
+}
+"""How each stage captures a program to call it: `capture` returns what was captured, and a count of the captures."""
+
+EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
 
 _MARKING: Final = """
 def marked_inputs():
@@ -141,24 +229,31 @@ def marked_inputs():
     return inputs
 """
 
-EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
+_MARKED: Final = """
+def marked(inputs):
+    from torch._dynamo.decorators import mark_unbacked
 
-_SCRIPT: Final = Template(
-    '''\
-"""$title
-
-Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, and exits with
-  1  it shows: the failure is the one described at EXPECTED
-  0  it passes
-  3  it fails otherwise
-  4  it cannot be judged: eager PyTorch raises for the program, or this torch has no such op or stage
+    $marks
+    return inputs
 """
 
-from __future__ import annotations
 
-$imports
+def marking_of(program: Program, stage: Stage, template: str = _MARKING) -> str:
+    """The function that marks dims as unbacked. Empty if there is none, or masks do it."""
+    symbols = symbols_of(program)
+    is_marked = bool(symbols) and stage in MARKED
+    return Template(template).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else ""
 
 
+# The script of a failed capture
+
+
+_CAPTURE: Final = Script(
+    verdicts=("the failure is the one described at EXPECTED", "", "", _NO_OP_OR_STAGE),
+    start="""\
+verdict, found = "not judged", None
+torch.set_num_threads(1)  # as observed: some branches in C++ ask for the number of threads""",
+    body="""\
 $subject
 $marking
 $capture
@@ -168,11 +263,11 @@ $capture
 EXPECTED = $expected
 
 $internal
-$recognizer
+$functions
 
 
 def verdict_of(error):
-    """The verdict on an exception of capture(), and what was seen."""
+    \"""The verdict on an exception of capture(), and what was seen.\"""
     chain = []
     while error is not None and error not in chain:
         chain.append(error)
@@ -189,26 +284,18 @@ def verdict_of(error):
     if found.get("function") in ("??", "<unknown function>"):  # torch was built without the names of functions
         return "not judged", found
     return "fails otherwise", {**found, "message": str(errors[-1]).partition("\\n")[0]}
-
-
-def main():
-    verdict, found = "not judged", None
-    torch.set_num_threads(1)  # as observed: some branches in C++ ask for the number of threads
-    with contextlib.redirect_stdout(sys.stderr):  # torch prints graphs when it fails
-        try:
-            $eager
-            ${native}verdict = "fails"
-            capture()
-            verdict = "passes"
-        except ImportError as error:  # this torch does not have the stage
-            verdict, found = "not judged", {"exception": str(error)}
-        except Exception as error:
-            found = {"exception": type(error).__name__, "message": str(error).partition("\\n")[0]}
-            if verdict == "fails":
-                verdict, found = verdict_of(error)
-'''
-    + ENDING
+""",
+    attempt="""\
+$eager
+${native}verdict = "fails"
+capture()
+verdict = "passes\"""",
+    caught=f"""\
+{CAUGHT}
+if verdict == "fails":
+    verdict, found = verdict_of(error)""",
 )
+"""The script of a failed capture."""
 
 _NATIVE_FRAMES: Final = """os.environ["TORCH_SYMBOLIZE_MODE"] = "fast"  # names static functions, too
             torch.fx.experimental._config.extended_debug_cpp = True  # C++ frames in the message
@@ -227,38 +314,27 @@ _ARGUMENTS: Final[dict[Recognizer, tuple[str, ...]]] = {
 """The constants of a script that each recognizer gets."""
 
 
-def repro_script(program: Program, stage: str, expected: Expected, title: str) -> str:
+def repro_script(program: Program, stage: Stage, expected: Expected, title: str) -> str:
     """The script for one of the stages in `CAPTURES` and an expected failure."""
     marking = marking_of(program, stage)
     inputs = "marked_inputs()" if marking else "make_inputs()"
-    more = ("import os",) if expected.recognizer == "by_native" else ()
-    imports, recognizer = source_of(inspect.getsource(_RECOGNIZERS[expected.recognizer]), *more)
-    arguments = _ARGUMENTS[expected.recognizer]
+    is_native, arguments = expected.recognizer == "by_native", _ARGUMENTS[expected.recognizer]
     script = emitted(
-        _SCRIPT,
+        _CAPTURE._replace(expected=expected.seen, copied=inspect.getsource(_RECOGNIZERS[expected.recognizer])),
+        stage,
         title,
-        imports=imports,
+        *(["import os"] if is_native else []),
         subject=module_of(program, stage),
         marking=marking,
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
-        expected=repr(expected.seen),
         internal=_PLACE if "INTERNAL" in arguments else "",
         known=", ".join(arguments),
         last="len(chain) - 1" if expected.is_root else 'names.index(EXPECTED["exception"])',
-        recognizer=recognizer,
-        native=_NATIVE_FRAMES if expected.recognizer == "by_native" else "",
+        native=_NATIVE_FRAMES if is_native else "",
         eager="" if stage == "eager" else EAGER_CHECK,
-        stage=stage,
     )
     # A table that black would give a line for each name.
     return script.replace(f"\n{_PLACE}", f"\nINTERNAL = {_table(expected.internal)}\n", 1)
-
-
-def marking_of(program: Program, stage: str) -> str:
-    """The function that marks dims as unbacked. Empty if there is none, or masks do it."""
-    symbols = symbols_of(program)
-    is_marked = bool(symbols) and stage in MARKED
-    return Template(_MARKING).substitute(marks="\n    ".join(marks_of(symbols))) if is_marked else ""
 
 
 def _quoted(text: str) -> str:
@@ -276,6 +352,83 @@ def _table(names: tuple[str, ...]) -> str:
         else:
             lines.append(item)
     return "".join(["(\n", *(f"    {line}\n" for line in lines), ")"])
+
+
+# The script of a wrong captured program, which calls it and eager
+
+CALLING: Final = "calling the captured program"
+"""The line that a script prints to stderr before that call, which may end the process."""
+
+_CALL: Final = Script(
+    verdicts=(
+        "in the call, the captured program and eager end as described at EXPECTED",
+        ": they end alike",
+        "",
+        _NO_OP_OR_STAGE,
+    ),
+    start="""\
+verdict, found = "not judged", None
+torch.set_num_threads(1)  # as observed: sums and some branches in C++ depend on the number of threads""",
+    body="""\
+$subject
+
+def call_inputs():
+    \"""The inputs of the call that shows the difference. $what\"""
+    return ($called)
+
+$marking
+$capture
+
+# The rest only compares the two calls.
+
+EXPECTED = $expected
+
+$functions
+""",
+    attempt="""\
+Captured()(*make_inputs())  # not judged if this torch does not have an op
+eager = ended(Captured(), call_inputs(), $backward)
+verdict = "fails otherwise"
+compute, captures = capture()
+before = captures()
+print("$calling", file=sys.stderr, flush=True)
+called = ended(compute, $marked, $backward)
+if captures() == before:
+    found = seen(eager, called, lambda: ended(Captured(), in_float64(call_inputs()), $backward))
+    verdict = "shows" if is_as(EXPECTED, found) else verdict
+    alike = found["eager"] == found["captured"] and "differs" not in found
+    verdict = "passes" if alike else verdict
+    if "differs" in found and compared(eager, ended(Captured(), call_inputs(), $backward)):
+        verdict = "not judged"  # eager differs from eager
+else:  # the call tests another capture
+    verdict, found = "not judged", {"captured": "again"}""",
+    caught=f"""\
+{CAUGHT}
+if "InvalidCxxCompiler" in str(found):
+    verdict = "not judged\"""",
+)
+
+
+def call_script(program: Program, stage: Stage, expected: Expected, title: str) -> str:
+    """The script for one of the stages in `CALLED` and an expected end of a call at the data size `expected.size`."""
+    assert expected.size is not None
+    marking = marking_of(program, stage, _MARKED)
+    resized, kept = at_size(program, stage, expected.size)
+    # It is read and not imported, because it imports torch.
+    comparison = Path(__file__).with_name("by_call.py").read_text(encoding="utf-8")
+    return emitted(
+        _CALL._replace(expected=expected.seen, copied=comparison),
+        stage,
+        title,
+        subject=module_of(program, stage, "The inputs with which it is captured."),
+        called="".join(f"{value}, " for value in values_of(resized, stage, kept)),
+        what=f"Their data size is `{expected.size}`.",
+        marking=marking,
+        capture=Template(CALLED[stage]).substitute(inputs="marked(make_inputs())" if marking else "make_inputs()"),
+        marked="marked(call_inputs())" if marking else "call_inputs()",
+        backward=stage in ("aot", "inductor"),  # they capture gradients too
+        calling=CALLING,
+    )
 
 
 # Scripts of stored cases
@@ -347,64 +500,37 @@ def shapes():
 _MASKED_STAGES: Final[dict[Stage, str]] = {"export": "True", "export-strict": "SHAPES is not None"}
 """Where masks make dims unbacked: `dynamic_shapes` removes the marks of tensors. Elsewhere tensors are marked."""
 
-_CASE_SCRIPT: Final = Template(
-    '''\
-"""$title
-
-Run it as it is: it needs only torch (2.6 or later). It prints one JSON line, and exits with
-  1  it shows: the capture fails, and the failure is of the kind at EXPECTED
-  0  it passes
-  3  it fails otherwise
-  4  it cannot be judged: eager PyTorch raises for the program, or this torch has no such op or stage
-"""
-
-from __future__ import annotations
-
-import contextlib
-import importlib.util
-import json
-import sys
-
-import torch
-
-
+_CASE: Final = Script(
+    verdicts=("the capture fails, and the failure is of the kind at EXPECTED", "", "", _NO_OP_OR_STAGE),
+    body="""\
 $subject
 $marking
 $capture
 
-EXPECTED = {"kind": $kind}
+EXPECTED = $expected
 
 KINDS = $kinds
 
 
 def kind_of(error):
-    """The kind of an exception of capture(), by the classes of its chain. The first row that applies decides."""
+    \"""The kind of an exception of capture(), by the classes of its chain. The first row that applies decides.\"""
     chain = []
     while error is not None and error not in chain:
         chain.append(error)
         error = error.__cause__ or error.__context__
     names = {type(one).__name__ for one in chain}
     return next((kind for classes, kind in KINDS if names.intersection(classes)), "internal-error")
-
-
-def main():
-    verdict, found = "not judged", None
-    torch.set_num_threads(1)
-    with contextlib.redirect_stdout(sys.stderr):  # torch prints graphs when it fails
-        try:
-            $eager
-            verdict = "fails"
-            capture()
-            verdict = "passes"
-        except ImportError as error:  # this torch does not have the stage
-            verdict, found = "not judged", {"exception": str(error)}
-        except Exception as error:
-            found = {"kind": kind_of(error), "exception": type(error).__name__}
-            found["message"] = str(error).strip().partition("\\n")[0]
-            if verdict == "fails":
-                verdict = "shows" if found["kind"] == EXPECTED["kind"] else "fails otherwise"
-'''
-    + ENDING
+""",
+    attempt="""\
+$eager
+verdict = "fails"
+capture()
+verdict = "passes\"""",
+    caught="""\
+found = {"kind": kind_of(error), "exception": type(error).__name__}
+found["message"] = str(error).strip().partition("\\n")[0]
+if verdict == "fails":
+    verdict = "shows" if found["kind"] == EXPECTED["kind"] else "fails otherwise\"""",
 )
 
 
@@ -432,13 +558,13 @@ def case_script(subject: Subject, stage: Stage, kind: str, title: str) -> str:
         text, marking = module_of(program, stage), marking_of(program, stage)
         inputs, eager = marked if marking else "make_inputs()", "" if stage == "eager" else EAGER_CHECK
     return emitted(
-        _CASE_SCRIPT,
+        _CASE._replace(expected={"kind": kind}),
+        stage,
         title,
+        "import importlib.util",
         subject=text,
         marking=marking,
         capture=Template(CAPTURES[stage]).substitute(inputs=inputs),
-        kind=repr(kind),
         kinds=repr(tuple((tuple(sorted(names)), kind) for names, kind in KINDS)),
         eager=eager,
-        stage=stage,
     )

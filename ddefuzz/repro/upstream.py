@@ -27,8 +27,7 @@ from ddefuzz.escape import (
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of
-from ddefuzz.repro.finding import expected_of, own_script
-from ddefuzz.repro.snippet import capture_snippet, finding_snippet
+from ddefuzz.repro.finding import capture_snippet, expected_of, finding_snippet, own_script
 
 LABEL: Final = "topic: fuzzer"
 """The label that PyTorch has for issues that fuzzers found."""

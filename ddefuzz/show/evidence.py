@@ -20,7 +20,7 @@ from ddefuzz.findings.model import Finding, FindingSummary
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.capture import KINDS, classify
 from ddefuzz.oracles.table import oracle_of
-from ddefuzz.repro.snippet import finding_snippet
+from ddefuzz.repro.finding import finding_snippet
 
 AROUND = 3
 """Lines of torch's source shown before and after the site."""

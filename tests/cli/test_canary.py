@@ -45,9 +45,8 @@ from ddefuzz.ops import catalogue
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.program.text import print_program
-from ddefuzz.repro.finding import expected_of, finding_script, own_script
+from ddefuzz.repro.finding import capture_snippet, expected_of, finding_script, finding_snippet, own_script
 from ddefuzz.repro.run import Forked
-from ddefuzz.repro.snippet import capture_snippet, finding_snippet
 from ddefuzz.repro.upstream import exportdb_example, unit_test
 from ddefuzz.show.table import NAMES
 from tests.cli import canary_fields as fields

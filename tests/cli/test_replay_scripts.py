@@ -18,8 +18,8 @@ from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.textform import write_findings
-from ddefuzz.repro import call_script
 from ddefuzz.repro.run import run_scripts
+from ddefuzz.repro.script import CALLING as CALLING_LINE
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, failure_of
 
 SAYS = {"torch": "3.0", "stage": "export", "expected": {"function": "roll"}, "seen": {"function": "cat"}}
@@ -78,7 +78,7 @@ def test_only_what_fails_otherwise_fails(verdict: str, code: int, tmp_path: Path
     assert ("expected function roll; seen function cat" in result.stdout) == (verdict != "shows")
 
 
-CALLING = f"print({call_script.CALLING!r}, file=sys.stderr, flush=True); "
+CALLING = f"print({CALLING_LINE!r}, file=sys.stderr, flush=True); "
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ ALLOWED = {
     "oracles/lowering.py": "as repro/script.py",
     "oracles/recompilation.py": "as repro/script.py",
     "repro/fork_server.py": "modules to import early; it runs without ddefuzz, and skips those that torch lacks",
-    "repro/snippet.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
+    "repro/finding.py": "lines of code to paste into an issue, which run without ddefuzz; tests run them",
     "repro/upstream.py": "text of files for PyTorch's own repository; tests run them",
     "answers/patch.py": "imports that patches of torch's own files need, and calls in them that they replace",
     "checking/candidates.py": "calls that are offered to users",

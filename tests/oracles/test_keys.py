@@ -22,7 +22,7 @@ from ddefuzz.oracles import keys
 from ddefuzz.oracles.keys import Keyed
 from ddefuzz.oracles.oracle import attributed
 from ddefuzz.oracles.seen import Seen
-from ddefuzz.repro.finding import script_of
+from ddefuzz.repro.script import emitted
 from tests.oracles.planted_kinds import KEY_CASES
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +134,7 @@ def test_the_scripts_of_planted_key_functions_show_it_without_ddefuzz(tmp_path: 
         }.get(case.violates, wrong.get(case.function.rpartition(":")[2], ""))
         seen = Observation("key", EXPLICIT, "ok", measured=measured(Keyed(case.violates, DEFINED, said)))
         names.append(f"case{at}")
-        script = script_of(keys.script(print_key(case), "key", Failure("no-key", seen, said)), "key", "a key")
+        script = emitted(keys.script(print_key(case), "key", Failure("no-key", seen, said)), "key", "a key")
         assert "ddefuzz" not in script.replace("ddefuzz.keys.planted", "").replace("ddefuzz.keys.key", "")
         (tmp_path / f"case{at}.py").write_text(script)
     runner = (

@@ -26,8 +26,7 @@ from ddefuzz.oracles.recompilation import MODE_OF, ORACLE, Repeated, judge, keep
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import NAMES, ORACLES
 from ddefuzz.program.sizes import REPEATED_SIZES
-from ddefuzz.repro.finding import finding_script
-from ddefuzz.repro.snippet import finding_snippet
+from ddefuzz.repro.finding import finding_script, finding_snippet
 
 INNER = """\
 # ddefuzz program v1

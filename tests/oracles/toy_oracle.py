@@ -65,41 +65,33 @@ def facts(failure: Failure) -> Iterator[tuple[str, str]]:
     yield "called twice", ", ".join(twice(failure.observation))
 
 
-_SCRIPT = '''\
-"""$title"""
-
-from __future__ import annotations
-
-import json
-import sys
-
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
+_SCRIPT = Script(
+    verdicts=("the program calls the op of EXPECTED twice", "", "", "it raises"),
+    body="""\
 $subject
 
 EXPECTED = $expected
+""",
+    attempt="""\
+called = []
 
+class Counting(TorchDispatchMode):
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        called.append(str(op))
+        return op(*args, **(kwargs or {}))
 
-def main():
-    called = []
-
-    class Counting(TorchDispatchMode):
-        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-            called.append(str(op))
-            return op(*args, **(kwargs or {}))
-
-    inputs = make_inputs()
-    with Counting():
-        program(*inputs)
-    found = {"op": EXPECTED["op"], "times": called.count(EXPECTED["op"])}
-    verdict = "shows" if found["times"] > 1 else "passes"
-'''
+inputs = make_inputs()
+with Counting():
+    program(*inputs)
+found = {"op": EXPECTED["op"], "times": called.count(EXPECTED["op"])}
+verdict = "shows" if found["times"] > 1 else "passes\"""",
+    copied="from torch.utils._python_dispatch import TorchDispatchMode",
+)
 
 
 def script(text: str, stage: Stage, failure: Failure) -> Script:
     subject = module_of(parse(text, "<program>").program, "eager").replace("$", "$$")
-    return Script(_SCRIPT, {"op": twice(failure.observation)[0]}, {"subject": subject})
+    return _SCRIPT._replace(expected={"op": twice(failure.observation)[0]}, parts={"subject": subject})
 
 
 def snippet(text: str, stage: Stage, failure: Failure) -> str:

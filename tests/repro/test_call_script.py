@@ -27,9 +27,8 @@ from ddefuzz.program.evaluate import materialize
 from ddefuzz.program.sizes import at_data_size
 from ddefuzz.program.text import parse
 from ddefuzz.repro import by_call
-from ddefuzz.repro.call_script import CAPTURES
-from ddefuzz.repro.finding import finding_script
-from ddefuzz.repro.snippet import finding_snippet
+from ddefuzz.repro.finding import finding_script, finding_snippet
+from ddefuzz.repro.script import CALLED as CAPTURES
 
 RUNNER = Path(__file__).with_name("fork_scripts.py")
 

@@ -22,9 +22,8 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import read_findings
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.recompilation import MODE_OF
-from ddefuzz.repro.finding import finding_script
+from ddefuzz.repro.finding import MOST_LINES, finding_script, finding_snippet
 from ddefuzz.repro.run import run_scripts
-from ddefuzz.repro.snippet import MOST_LINES, finding_snippet
 from tests.repro.branches import PACKAGE, patched
 from tests.repro.fixes import FIXES, PASSES, UNPATCHED
 

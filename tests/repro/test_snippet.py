@@ -8,7 +8,7 @@ import pytest
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings.model import Finding
-from ddefuzz.repro.snippet import finding_snippet
+from ddefuzz.repro.finding import finding_snippet
 from tests.findings.arbitrary_findings import CHUNK, failure_of
 
 TIED = """\
