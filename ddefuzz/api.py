@@ -18,8 +18,8 @@ from ddefuzz.execute.protocol import EXPLICIT, STAGES, Stage
 from ddefuzz.execute.worker import hide_main
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
+from ddefuzz.keys.case import Checked as KeyReport
 from ddefuzz.keys.case import Options as KeyOptions
-from ddefuzz.keys.properties import Checked as KeyReport
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import BY_DEFAULT, NAMES
 from ddefuzz.program.model import Program

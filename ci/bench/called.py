@@ -16,8 +16,7 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.signature import Signature
 from ddefuzz.classify.site import user_frame
 from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Observation, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.instrument.events import Place
 from ddefuzz.oracles.program import Trial, Tried
 from ddefuzz.oracles.table import calls_of, comparing

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from ddefuzz.answers.control import control, without_sources
+from ddefuzz.answers.control import control, first_source, without_sources
 from ddefuzz.answers.model import NOT_JUDGED
 from ddefuzz.campaign.case import seen_of
 from ddefuzz.campaign.tasks import (
@@ -24,11 +24,9 @@ from ddefuzz.campaign.tasks import (
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
 from ddefuzz.execute.protocol import SCREEN, Observation, Run, Runner
-from ddefuzz.execute.sources import first_source
 from ddefuzz.execute.worker import note
 from ddefuzz.findings.model import slim
-from ddefuzz.keys.case import is_key, parse_key, print_key
-from ddefuzz.keys.drawn import Tensors
+from ddefuzz.keys.case import Tensors, is_key, parse_key, print_key
 from ddefuzz.keys.properties import PROPERTIES, smallest_of
 from ddefuzz.minimize.eager import deprecated, inspect, inspector
 from ddefuzz.minimize.facts import StandIn

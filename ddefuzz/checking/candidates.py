@@ -168,8 +168,8 @@ def _check_of(statement: ast.stmt) -> str:
 
 def other_op(place: Place) -> Iterator[Edit]:
     """An op that computes the same without such a guard."""
-    for node in ast.walk(place.statement):
-        for text in _other_ops(node) if isinstance(node, ast.Call) else ():
+    for node in (one for one in ast.walk(place.statement) if isinstance(one, ast.Call)):
+        for text in _other_ops(node):
             yield Edit(replaced(place.source, node, text), "rewrite", f"use {text}")
 
 

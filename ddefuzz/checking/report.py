@@ -26,8 +26,7 @@ from ddefuzz.checking.problems import (
 from ddefuzz.classify.cause import MEANINGS
 from ddefuzz.classify.signature import USER_CODE
 from ddefuzz.escape import one_line, shell_word
-from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, Observation, Outcome, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, TRACED, Call, Observation, Outcome, Stage
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.oracles.capture import KINDS

@@ -19,7 +19,7 @@ from ddefuzz.classify.op import failing_ops
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.site import inside_tracer
 from ddefuzz.errors import InputError
-from ddefuzz.execute.calls import Ended
+from ddefuzz.execute.protocol import Ended
 from ddefuzz.instrument.events import Frame, Raised
 from ddefuzz.program.sizes import CallSize
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import rich_click as click
 
-from ddefuzz.answers.experiment import Asked
-from ddefuzz.answers.guard import GuardResult, Runners, SampleRequest, answer_guard, calling, samples
+from ddefuzz.answers.experiment import Asked, GuardResult, Runners, SampleRequest, answer_guard, calling, samples
 from ddefuzz.cli.answers_page import Answered, answers_view, document
 from ddefuzz.cli.answers_stored import stored_document, stored_page, stored_view
 from ddefuzz.cli.finding_id import resolve

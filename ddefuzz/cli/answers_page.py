@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddefuzz.answers.guard import GuardResult, TriedPatches
+from ddefuzz.answers.experiment import GuardResult, TriedPatches
 from ddefuzz.answers.model import Row as AnswerRow
 from ddefuzz.classify.signature import Verdict
 from ddefuzz.cli.invocation import Invocation

@@ -12,8 +12,7 @@ from ddefuzz import __version__
 from ddefuzz.artifacts.model import About, Artifacts, Broken, CallAt, Cause, Made, Part
 from ddefuzz.errors import InputError
 from ddefuzz.escape import json_text
-from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.protocol import Observation
+from ddefuzz.execute.protocol import Call, Ended, Observation
 from ddefuzz.files import check_folder, read_bytes, write_files
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.recompilation import Repeated

@@ -15,11 +15,23 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import torch
 
-from ddefuzz.execute import phase
-from ddefuzz.execute.calls import EXPANDED, ONLY_IN_EAGER, Call, Difference, Ended, What, differs, is_accepted
+from ddefuzz.execute import journal
 from ddefuzz.execute.graphs import ASSERTION, Ran, input_symbols, run_nodes
 from ddefuzz.execute.prepared import Prepared, leaves_of
-from ddefuzz.execute.protocol import Form, ProgramSubject, Subject, condition_of
+from ddefuzz.execute.protocol import (
+    EXPANDED,
+    ONLY_IN_EAGER,
+    Call,
+    Difference,
+    Ended,
+    Form,
+    ProgramSubject,
+    Subject,
+    What,
+    condition_of,
+    differs,
+    is_accepted,
+)
 from ddefuzz.execute.stages import Capture
 from ddefuzz.execute.subject import prepare
 from ddefuzz.ops import catalogue
@@ -103,7 +115,7 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
     compared = _compared(call, at, capture, expected, found) if found.ended.returned else call
     if not constrained and not differs(compared):
         return compared
-    phase.enter("reading")
+    journal.enter("reading")
     ran = _ran(capture, at.fresh())
     return msgspec.structs.replace(compared, symbols=(*ran.symbols, *sizes), failing=ran.condition)
 
@@ -197,7 +209,7 @@ def resized(subject: ProgramSubject, size: CallSize) -> ProgramSubject | None:
 
 
 def _run(side: Literal["eager", "captured"], at: _At, capture: Capture) -> _Result:
-    phase.enter(side, at.size)
+    journal.enter(side, at.size)
     fresh = at.fresh()
     compute = capture.compute if side == "captured" else capture.reference
     before = torch.default_generator.get_state()
@@ -205,7 +217,7 @@ def _run(side: Literal["eager", "captured"], at: _At, capture: Capture) -> _Resu
         with _state_kept(capture.module):
             value = compute(fresh)
             if capture.backward:
-                phase.enter(side, at.size, gradient=True)
+                journal.enter(side, at.size, gradient=True)
             gradients = tuple(_gradients(value, fresh)) if capture.backward else ()
     except MemoryError:  # not the subject's (see `observe`)
         raise

@@ -19,14 +19,13 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute import limit, phase
-from ddefuzz.execute.calls import Call
+from ddefuzz.execute import journal, limit
 from ddefuzz.execute.channel import out_of_reach
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.graphs import digest_of, forms_of
 from ddefuzz.execute.isolation import kept_intact, removed, unwound
 from ddefuzz.execute.prepared import Prepared, inputs_of, sizes_by_name
-from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, Run, Stage, Subject
+from ddefuzz.execute.protocol import Call, CallableSubject, ExceptionInfo, Observation, Run, Stage, Subject
 from ddefuzz.execute.stages import Capture, StageFunction, graph_text, stage_function
 from ddefuzz.execute.subject import exception_chain, message_of, prepare
 from ddefuzz.instrument import frames, torch_api
@@ -136,7 +135,7 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
         inputs=inputs_of(prepared),
     ) as recorder:
         try:
-            phase.enter("capture")
+            journal.enter("capture")
             capture = stage(prepared)
             observation = stopwatch.read(observation)
         # KeyboardInterrupt too: Ctrl-C does not reach a worker, so the subject has raised it.
@@ -145,7 +144,7 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
         observation = msgspec.structs.replace(
             observation, guards=recorder.guards(), answered=recorder.answered(), unbacked=recorder.symbols()
         )
-    phase.enter("reading")
+    journal.enter("reading")
     observation = msgspec.structs.replace(observation, compiles=int(counters["stats"]["unique_graphs"]))
     if capture is None:
         return observation

@@ -32,11 +32,10 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, InputError, UnsupportedError, unsupported_by
 from ddefuzz.execute import limit, worker
-from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.channel import FileLock, pipe
+from ddefuzz.execute.journal import Left, left_by
 from ddefuzz.execute.limit import clock_seconds
-from ddefuzz.execute.phase import Left, left_by
-from ddefuzz.execute.protocol import CallableSubject, Observation, PatchedRun, Run, Runner
+from ddefuzz.execute.protocol import Call, CallableSubject, Ended, Observation, PatchedRun, Run, Runner
 from ddefuzz.execute.scratch import check_folders, end_strays, scratch_folder
 
 POLL_SECONDS: Final = 1.0

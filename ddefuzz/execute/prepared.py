@@ -3,14 +3,219 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import re
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
 
+from ddefuzz.errors import InputError
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.inputs import Inputs
+
+ALL = "all"
+"""Every dim of every tensor, each with a symbol of its own."""
+
+EXPECTED = '{argument: [dims]} such as {0: [0]} or {"ids": [0, 1]}, {"ids": {0: "batch"}} to share a size, or "all"'
+
+_WRITTEN = re.compile(r"(?P<leaf>[^:;]+):(?P<dims>\d+(=\w+)?(,\d+(=\w+)?)*)")
+"""`ids:0,1` or `ids:0=batch,1=length` of `--unbacked`."""
+
+_ATTRIBUTE = re.compile(r"\['(\w+)'\]")
+
+
+class _Place(NamedTuple):
+    """A dim of an argument as it is written: the argument's number or name. `symbol` is None for one of its own."""
+
+    target: int | str
+    dim: int
+    symbol: str | None
+
+
+def with_unbacked(prepared: Prepared, spec: object, where: str) -> Prepared:
+    """The subject with these dims unbacked: those that `spec` names, and those that are marked on its tensors.
+
+    Raises InputError for a spec that cannot be used; `where` names it in the message.
+    """
+    leaves, names = leaves_of(prepared), leaf_names(prepared)
+    every = [_Place(names[at], dim, None) for at, dim in _dims(leaves)]
+    written = every if spec == ALL else list(_read(spec, where))
+    if len({(one.target, one.dim) for one in written}) < len(written):
+        raise InputError(f"{where}: found {reprlib.repr(spec)}, expected each dim once")
+    places: list[UnbackedDim] = []
+    for one in written:
+        for leaf in _leaves(one.target, names, prepared, where, one.dim):
+            _check_dim(leaves[leaf], one, names[leaf], where)
+            places.append(UnbackedDim(leaf, one.dim, one.symbol or f"u{len(places)}"))
+    seen = [(place.leaf, place.dim) for place in places]
+    places += [place for place in _marked(leaves, len(places)) if (place.leaf, place.dim) not in seen]
+    return replace(prepared, unbacked=tuple(places))
+
+
+def as_backed(prepared: Prepared) -> Prepared:
+    """The subject with its unbacked dims backed (`Dim.AUTO`), where it has no `dynamic_shapes` of its own."""
+    if not prepared.unbacked or prepared.dynamic_shapes is not None:
+        return prepared
+    dims: dict[int, dict[int, Any]] = {}
+    for place in prepared.unbacked:
+        dims.setdefault(place.leaf, {})[place.dim] = torch.export.Dim.AUTO
+    return replace(prepared, unbacked=(), dynamic_shapes=_shapes_of(prepared, dims))
+
+
+def as_static(prepared: Prepared) -> Prepared:
+    """The subject with all sizes of its arguments static."""
+
+    def unmarked(_: int, leaf: Any) -> Any:
+        plain = isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch.nn.Parameter)
+        return leaf.detach().clone().requires_grad_(leaf.requires_grad) if plain else leaf
+
+    args, kwargs = with_leaves(prepared.args, prepared.kwargs, unmarked)
+    return replace(prepared, args=args, kwargs=kwargs, unbacked=(), backed=(), dynamic_shapes=None)
+
+
+def spec_of(text: str) -> object:
+    """The spec that `--unbacked` gives: `all`, or dims of arguments by name. Raises InputError."""
+    if text == ALL:
+        return ALL
+    found: dict[str, dict[int, str | None]] = {}
+    for part in text.split(";"):
+        match = _WRITTEN.fullmatch(part.strip())
+        if match is None:
+            raise InputError(
+                f"--unbacked: found {part.strip()!r}, expected NAME:DIM,DIM such as ids:0,1 "
+                "(ids:0=batch to share a size), several joined by `;`, or all"
+            )
+        for dim in match["dims"].split(","):
+            number, _, symbol = dim.partition("=")
+            found.setdefault(match["leaf"].strip(), {})[int(number)] = symbol or None
+    return found
+
+
+def with_dynamic_shapes(prepared: Prepared, shapes: object, where: str) -> Prepared:
+    """The subject with torch's own `dynamic_shapes`. Raises InputError if torch refuses them."""
+    if shapes is None:
+        return prepared
+    by_tensor = getattr(shapes, "dynamic_shapes", None)  # of a torch.export.ShapesCollection
+    bound = bound_arguments(prepared.call, prepared.args, prepared.kwargs)
+    try:
+        if by_tensor is not None:
+            shapes = by_tensor(prepared.call, prepared.args, dict(prepared.kwargs))
+        if bound is not None:
+            torch_api.bound(torch_api.CHECK_DYNAMIC_SHAPES)(bound, shapes)
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise InputError(
+            f"{where}: found {reprlib.repr(shapes)}, expected what torch.export takes for these arguments: {said}"
+        ) from error
+    return replace(prepared, dynamic_shapes=shapes)
+
+
+def as_saved(prepared: Prepared, program: torch.export.ExportedProgram) -> Prepared:
+    """The subject with the dynamic dims of an exported program, and their symbols."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    shapes: dict[int, dict[int, Any]] = {}
+    places: list[UnbackedDim] = []
+    for at, name in enumerate(program.graph_signature.user_inputs):
+        sizes = getattr(values.get(str(name)), "shape", ())
+        symbolic = {dim: str(size) for dim, size in enumerate(sizes) if not isinstance(size, int)}
+        places += [UnbackedDim(at, dim, size) for dim, size in symbolic.items() if size.startswith("u")]
+        backed = {dim: torch.export.Dim.AUTO for dim, size in symbolic.items() if not size.startswith("u")}
+        if backed:
+            shapes[at] = backed
+    bound = _shapes_of(prepared, shapes) if shapes else None
+    return replace(prepared, unbacked=tuple(places), dynamic_shapes=bound)
+
+
+def _shapes_of(prepared: Prepared, dims: Mapping[int, Mapping[int, Any]]) -> Any:
+    """The `dynamic_shapes` with these dims of the leaves.
+
+    torch.export takes an object of a class that a library has registered with torch's pytree as a list of its parts.
+    """
+    nodes: Any = torch_api.bound(torch_api.TREE_NODES)
+    builtins: Any = torch_api.bound(torch_api.TREE_BUILTINS)
+    tree_map, numbers = torch_api.bound(torch_api.TREE_MAP), count()
+
+    def registered(part: object) -> bool:
+        return type(part) in nodes and type(part) not in builtins
+
+    def shaped(part: object) -> Any:
+        if registered(part):
+            return [tree_map(shaped, one, is_leaf=registered) for one in nodes[type(part)].flatten_fn(part)[0]]
+        return dims.get(next(numbers))
+
+    args, kwargs = tree_map(shaped, (prepared.args, dict(prepared.kwargs)), is_leaf=registered)
+    return bound_arguments(prepared.call, args, kwargs)
+
+
+def _dims(leaves: list[Any]) -> Iterator[tuple[int, int]]:
+    for at, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            yield from ((at, dim) for dim in range(leaf.dim()))
+
+
+def _read(spec: object, where: str) -> Iterator[_Place]:
+    wrong = InputError(f"{where}: found {reprlib.repr(spec)}, expected {EXPECTED}")
+    if not isinstance(spec, Mapping):
+        raise wrong
+    for target, dims in spec.items():
+        if type(target) not in (int, str):
+            raise wrong
+        if isinstance(dims, Mapping):
+            found = list(dims.items())
+        elif isinstance(dims, list | tuple):
+            found = [(dim, None) for dim in dims]
+        else:
+            raise wrong
+        for dim, symbol in found:
+            if type(dim) is not int or not isinstance(symbol, str | None):
+                raise wrong
+            yield _Place(target, dim, symbol)
+
+
+def _leaves(target: int | str, names: tuple[str, ...], prepared: Prepared, where: str, dim: int) -> list[int]:
+    """The numbers of the leaves that are named: one, or all of an argument that holds several."""
+    if isinstance(target, int):
+        count = len(prepared.args)
+        if not 0 <= target < count:
+            raise InputError(
+                f"{where}: found dim {dim} of argument {target} to make unbacked, "
+                f"expected one of {count} positional arguments, counted from 0"
+            )
+        first, last = (
+            len(leaves_of(replace(prepared, args=prepared.args[:end], kwargs={}))) for end in (target, target + 1)
+        )
+        return list(range(first, last)) or [first]
+    by_name = {form: at for at, name in enumerate(names) for form in (name, _ATTRIBUTE.sub(r".\1", name))}
+    if target in by_name:
+        return [by_name[target]]
+    inside = [at for at, name in enumerate(names) if re.match(rf"{re.escape(target)}[.\[]", name)]
+    if not inside:
+        raise InputError(f"{where}: found argument {target!r} to make unbacked, expected one of {', '.join(names)}")
+    return inside
+
+
+def _check_dim(leaf: Any, written: _Place, name: str, where: str) -> None:
+    found = f"dim {written.dim} of argument {written.target} to make unbacked"
+    if not isinstance(leaf, torch.Tensor):
+        kind = type(leaf).__name__
+        raise InputError(f"{where}: found {found}, where {name} is of type {kind}, expected a tensor")
+    if not 0 <= written.dim < leaf.dim():
+        raise InputError(f"{where}: found {found}, expected a dim of its shape {tuple(leaf.shape)}, counted from 0")
+
+
+def _marked(leaves: list[Any], count: int) -> list[UnbackedDim]:
+    """The dims that `mark_unbacked` has marked. Dims with one `shape_id` share a symbol."""
+    places: list[UnbackedDim] = []
+    for at, leaf in enumerate(leaves):
+        marks = vars(leaf) if isinstance(leaf, torch.Tensor) else {}
+        shared = marks.get(torch_api.SHAPE_ID_MARKS, {})
+        dims = {dim for name in torch_api.UNBACKED_MARKS for dim in marks.get(name, ())}
+        for dim in sorted(dims):
+            places.append(UnbackedDim(at, dim, shared.get(dim) or f"u{count + len(places)}"))
+    return places
 
 
 class UnbackedDim(NamedTuple):

@@ -26,9 +26,17 @@ import torch
 
 import ddefuzz
 from ddefuzz.errors import DdefuzzError, InputError
-from ddefuzz.execute import dynamic
 from ddefuzz.execute.isolation import current_folder, enter_folder, kept_intact, unwound
-from ddefuzz.execute.prepared import Prepared, UnbackedDim
+from ddefuzz.execute.prepared import (
+    Prepared,
+    UnbackedDim,
+    as_backed,
+    as_saved,
+    as_static,
+    spec_of,
+    with_dynamic_shapes,
+    with_unbacked,
+)
 from ddefuzz.execute.protocol import CallableSubject, KeySubject, ProgramSubject, Subject
 from ddefuzz.files import is_file, real_path
 from ddefuzz.instrument.events import PROGRAM_FILE
@@ -73,12 +81,12 @@ def prepare_callable(subject: CallableSubject) -> Prepared:
         else:
             raise InputError(f"{subject.path}: found neither a name nor a case, expected FILE:NAME or a case of CASES")
     if subject.static:
-        return dynamic.static(prepared)
+        return as_static(prepared)
     if subject.unbacked:
-        where, spec = "--unbacked", dynamic.written(subject.unbacked)
+        where, spec = "--unbacked", spec_of(subject.unbacked)
     if spec is not None or not subject.path.endswith(SAVED):
-        prepared = dynamic.with_unbacked(prepared, {} if spec is None else spec, where)
-    return dynamic.backed(prepared) if subject.backed else prepared
+        prepared = with_unbacked(prepared, {} if spec is None else spec, where)
+    return as_backed(prepared) if subject.backed else prepared
 
 
 def case_ids(path: str) -> tuple[str, ...]:
@@ -229,7 +237,7 @@ def _saved(path: str) -> Prepared:
         raise InputError(f"{path}: found an exported program without example inputs, expected one that has them")
     args, kwargs = copy.deepcopy(program.example_inputs)
     prepared = Prepared(program.module(), tuple(args), kwargs=kwargs)
-    return dynamic.as_saved(prepared, program)
+    return as_saved(prepared, program)
 
 
 def _of_case(module: ModuleType, path: str, case: str) -> tuple[str, object, Prepared]:
@@ -304,7 +312,7 @@ def _of_name(module: ModuleType, path: str, name: str) -> tuple[str, object, Pre
     shapes = made.get("dynamic_shapes", getattr(module, f"{name}_dynamic_shapes", None))
     if inspect.isfunction(shapes):
         shapes = shapes()
-    prepared = dynamic.with_dynamic_shapes(prepared, shapes, f"{path}:{name}_dynamic_shapes")
+    prepared = with_dynamic_shapes(prepared, shapes, f"{path}:{name}_dynamic_shapes")
     return f"{path}:{name}_unbacked", made.get("unbacked", getattr(module, f"{name}_unbacked", None)), prepared
 
 

@@ -25,7 +25,7 @@ import psutil  # type: ignore[import-untyped]
 
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, UnsupportedError, unsupported_by
-from ddefuzz.execute import limit, phase
+from ddefuzz.execute import journal, limit
 from ddefuzz.execute.channel import leave_fork_server, out_of_reach
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, PatchedRun, Run
@@ -175,7 +175,7 @@ def perform(
     try:
         _keep_to_one_thread()
         kind, _ = signature(function)
-        with phase.kept_in(phases), limit.limited(cpu_seconds):
+        with journal.kept_in(phases), limit.limited(cpu_seconds):
             result = encoded(function(msgspec.json.decode(argument, type=kind)))
         answer = Answer(msgspec.Raw(result), is_done=True)
     except MemoryError:

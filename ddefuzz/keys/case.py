@@ -17,6 +17,7 @@ from ddefuzz import syntax
 from ddefuzz.errors import InputError
 from ddefuzz.files import check_integers
 from ddefuzz.instrument import torch_api
+from ddefuzz.instrument.events import Frame
 from ddefuzz.program.recipes import DTYPES
 
 ALIGNMENT: Final = 16
@@ -133,6 +134,9 @@ _TEXTS: Final[dict[Kind, str]] = {
 }
 
 KINDS: Final = tuple(_TEXTS)
+
+
+Tensors: TypeAlias = tuple[Drawn, ...]
 
 
 class KeyCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -255,3 +259,43 @@ def _is_tensor(one: Drawn) -> bool:
     numbers = (*one.sizes, *one.strides, one.offset)
     fits = len(one.sizes) == len(one.strides) and all(0 <= number <= _MOST for number in numbers)
     return fits and one.elements <= _MOST and math.prod(one.sizes) <= _MOST and one.dtype in DTYPES.values()
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """The smallest tensors that show it, as expressions and as data; their keys; and what is wrong.
+
+    `part` is what the key confuses, or the error. `asked` is the line of the key function that evaluated a guard.
+    """
+
+    tensors: tuple[str, ...]
+    keys: tuple[str, ...]
+    why: str
+    drawn: Tensors = ()
+    part: str = ""
+    asked: Frame | None = None
+
+    def explains(self, other: Violation) -> bool:
+        """Whether the other confuses what this one does, and perhaps more."""
+        return set(self.part.split(", ")) <= set(other.part.split(", "))
+
+
+SCHEMA = "ddefuzz.key/1"
+
+
+class Property(msgspec.Struct, frozen=True):
+    """A property, on how many tensors or pairs it was tried, and the smallest violation for each confused part."""
+
+    name: PropertyName
+    meaning: str
+    tried: int
+    violations: tuple[Violation, ...]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """The result of a check."""
+
+    function: str
+    options: Options
+    torch: str
+    properties: tuple[Property, ...]
+    schema: str = SCHEMA

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import math
 import re
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -18,19 +19,221 @@ import torch
 from hypothesis import HealthCheck, Phase, Verbosity, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
+from msgspec.structs import replace
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.frames import display_file
 from ddefuzz.instrument.guards import watch
-from ddefuzz.keys.case import ALIGNMENT, Drawn, Kind, Options, PropertyName
-from ddefuzz.keys.drawn import STRIDED, Tensors, pairs, simpler, singles, unbacked, with_tensor
+from ddefuzz.keys.case import (
+    ALIGNMENT,
+    KINDS,
+    Drawn,
+    Kind,
+    Options,
+    Property,
+    PropertyName,
+    Tensors,
+    Violation,
+)
 from ddefuzz.keys.key import geometry
+from ddefuzz.program.recipes import DTYPES
+
+SIZES: Final = (0, 1, 2, 3, 5, 16, 17, 32)
+MOST_DIMS: Final = 5
+MOST_ELEMENTS: Final = 4_096
+
+
+class OwnTensor(torch.Tensor):
+    """A subclass without anything of its own."""
+
+
+STRIDED: Final = frozenset({"tensor", "parameter", "subclass", "fake", "meta", "batched", "grad"})
+"""The kinds whose strides are those that were drawn."""
+
+
+def exists(one: Drawn) -> bool:
+    """Whether torch has such a tensor."""
+    dtype = getattr(torch, one.dtype)
+    differentiable = dtype.is_floating_point or dtype.is_complex
+    if one.requires_grad and not (differentiable and one.kind in {"tensor", "parameter", "subclass", "fake", "meta"}):
+        return False
+    if one.bits and (one.kind not in {"tensor", "parameter"} or dtype.is_complex != (one.bits == "conj")):
+        return False
+    if one.bits == "neg" and not dtype.is_floating_point:
+        return False
+    match one.kind:
+        case "mkldnn":
+            return one.dtype == "float32" and bool(one.sizes) and 0 not in one.sizes
+        case "csr":
+            return len(one.sizes) == 2
+        case "grad":
+            return bool(dtype.is_floating_point)
+        case "batched":
+            return bool(one.sizes) and one.sizes[0] > 0
+        case "nested":
+            return bool(one.sizes)
+        case _:
+            return math.prod(one.sizes) <= MOST_ELEMENTS
+
+
+def with_tensor(one: Drawn, use: Callable[[torch.Tensor], Any]) -> Any:
+    """What `use` gives for the tensor. Functorch's wrappers live only within a call."""
+    made = torch.zeros(one.elements, dtype=getattr(torch, one.dtype)).as_strided(one.sizes, one.strides, one.offset)
+    if one.bits:
+        made = made.conj() if one.bits == "conj" else torch_api.bound(torch_api.NEGATED_VIEW)(made)
+    if one.requires_grad and one.kind != "parameter":
+        made.requires_grad_()
+    match one.kind:
+        case "batched" | "grad":
+            return _within(one.kind, made, use)
+        case "parameter":
+            made = torch.nn.Parameter(made, requires_grad=one.requires_grad)
+        case "subclass":
+            made = made.as_subclass(OwnTensor)
+        case "fake":
+            made = torch_api.bound(torch_api.FAKE_MODE)().from_tensor(made)
+        case "zeros":
+            made = torch_api.bound(torch_api.LAZY_ZEROS)(one.sizes, dtype=made.dtype)
+        case "nested":
+            made = torch.nested.nested_tensor([made])
+        case "meta":
+            made = torch.empty_strided(one.sizes, one.strides, dtype=made.dtype, device="meta").requires_grad_(
+                one.requires_grad
+            )
+        case "sparse" | "csr" | "mkldnn":
+            made = getattr(made, {"sparse": "to_sparse", "csr": "to_sparse_csr", "mkldnn": "to_mkldnn"}[one.kind])()
+    return use(made)
+
+
+def _within(kind: Kind, made: torch.Tensor, use: Callable[[torch.Tensor], Any]) -> Any:
+    found: list[Any] = []
+
+    def inner(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(use(tensor))
+        return tensor.sum() if kind == "grad" else tensor
+
+    (torch.func.grad if kind == "grad" else torch.vmap)(inner)(made)
+    return found[0]
+
+
+@st.composite
+def drawn(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Drawn:
+    """A tensor. It shrinks towards few dims, contiguous, float32."""
+    sizes = tuple(draw(st.lists(st.sampled_from(SIZES), max_size=MOST_DIMS)))
+    while math.prod(max(size, 1) for size in sizes) > MOST_ELEMENTS:
+        sizes = sizes[:-1]
+    one = Drawn(
+        sizes,
+        draw(strides_of(sizes)),
+        draw(st.sampled_from((0, 0, 1, 4, 16))),
+        draw(st.sampled_from(("float32", *sorted(set(DTYPES.values()) - {"float32"})))),
+        draw(st.sampled_from(kinds)),
+        draw(st.booleans()),
+        draw(st.sampled_from(("", "", "conj", "neg"))),
+    )
+    # What does not exist is made to, so that no draw is thrown away.
+    for changed in ({}, {"bits": ""}, {"bits": "", "requires_grad": False}, {"bits": "", "dtype": "float32"}):
+        made = replace(one, **changed)
+        if exists(made):
+            return made
+    return Drawn(sizes, one.strides, one.offset, kind=kinds[0])
+
+
+@st.composite
+def strides_of(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of every layout: contiguous, permuted (channels-last among them), expanded, and with gaps."""
+    order = draw(st.one_of(st.just(list(reversed(range(len(sizes))))), st.permutations(range(len(sizes)))))
+    gaps = draw(st.one_of(st.just([1] * len(sizes)), st.lists(st.sampled_from((0, 1, 2)), min_size=5, max_size=5)))
+    strides, extent = [0] * len(sizes), 1
+    for dim in order:
+        strides[dim] = extent * gaps[dim]
+        extent = max(extent * gaps[dim] * max(sizes[dim], 1), extent)
+    return tuple(strides)
+
+
+def singles(kinds: tuple[Kind, ...] = KINDS) -> st.SearchStrategy[Tensors]:
+    """One tensor."""
+    return drawn(kinds).map(lambda one: (one,))
+
+
+@st.composite
+def unbacked(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Tensors:
+    """A tensor whose sizes are all to be unbacked, by an example: a FakeTensor, or one whose type is torch.Tensor."""
+    del kinds
+    sizes = tuple(draw(st.lists(st.sampled_from((2, 1, 3, 5)), min_size=1, max_size=4)))
+    strides = tuple(math.prod(sizes[at + 1 :]) for at in range(len(sizes)))
+    return (Drawn(sizes, strides, kind=draw(st.sampled_from(("fake", "meta")))),)
+
+
+@st.composite
+def pairs(draw: st.DrawFn, kinds: tuple[Kind, ...] = KINDS) -> Tensors:
+    """Two tensors. Most pairs differ in one thing only, where a key function is most easily wrong."""
+    first, other = draw(drawn(kinds)), draw(drawn(kinds))
+    part = draw(st.sampled_from(("all", *Drawn.__struct_fields__, "size", "size")))
+    if part == "all":
+        return first, other
+    if part == "size" and first.sizes:
+        at = draw(st.integers(0, len(first.sizes) - 1))
+        sizes = (*first.sizes[:at], draw(st.sampled_from(SIZES)), *first.sizes[at + 1 :])
+        changed = {"sizes": sizes, "strides": draw(strides_of(sizes))}
+    elif part in ("size", "sizes", "strides"):
+        changed = {"strides": draw(strides_of(first.sizes))}
+    else:
+        changed = {part: getattr(other, part)}
+    second = replace(first, **changed)
+    small = math.prod(max(size, 1) for size in second.sizes) <= MOST_ELEMENTS
+    return (first, second) if small and exists(second) else (first, other)
+
+
+def simpler(tensors: Tensors) -> Iterator[Tensors]:
+    """Tensors that are simpler in one thing: in all of them, or in one."""
+    yield from _simpler(tensors)
+    for at in range(len(tensors) if len(tensors) > 1 else 0):
+        for (one,) in _simpler(tensors[at : at + 1]):
+            yield (*tensors[:at], one, *tensors[at + 1 :])
+
+
+def _simpler(tensors: Tensors) -> Iterator[Tensors]:
+    for change in _changes(max(len(one.sizes) for one in tensors)):
+        made = tuple(change(one) for one in tensors)
+        if made != tensors and all(map(exists, made)):
+            yield made
+
+
+def _changes(rank: int) -> Iterator[Callable[[Drawn], Drawn]]:
+    plain: tuple[tuple[str, Any], ...] = (
+        ("kind", "tensor"),
+        ("bits", ""),
+        ("requires_grad", False),
+        ("dtype", "float32"),
+        ("offset", 0),
+    )
+    for name, value in plain:
+        yield lambda one, name=name, value=value: replace(one, **{name: value})  # type: ignore[misc]
+    for at in range(rank):
+        yield (
+            lambda one, at=at: replace(  # type: ignore[misc]
+                one, sizes=one.sizes[:at] + one.sizes[at + 1 :], strides=one.strides[:at] + one.strides[at + 1 :]
+            )
+        )
+    for at in range(rank):
+        yield lambda one, at=at: _with(one, "sizes", at, 2)  # type: ignore[misc]
+        for most in (0, 1, 2):
+            yield lambda one, at=at, most=most: _with(one, "strides", at, most)  # type: ignore[misc]
+
+
+def _with(one: Drawn, name: str, at: int, number: int) -> Drawn:
+    """With another size or stride. The simplest size is 2, because 0 and 1 are special."""
+    numbers: tuple[int, ...] = getattr(one, name)
+    if at >= len(numbers) or (name == "strides" and numbers[at] < number):
+        return one
+    return replace(one, **{name: (*numbers[:at], number, *numbers[at + 1 :])})
+
 
 AnyKey: TypeAlias = Callable[[Any], Hashable]
 
-SHOWN_KEY: Final = 300
-"""How many characters of a key are shown."""
+SHOWN_KEY: Final = 300  # how many characters of a key are shown
 
 
 class KeyFunction(NamedTuple):
@@ -41,34 +244,18 @@ class KeyFunction(NamedTuple):
     elsewhere: Callable[[Sequence[Drawn]], list[str]]
 
 
-class Violation(msgspec.Struct, frozen=True):
-    """The smallest tensors that show it, as expressions and as data; their keys; and what is wrong.
-
-    `part` is what the key confuses, or the error. `asked` is the line of the key function that evaluated a guard.
-    """
-
-    tensors: tuple[str, ...]
-    keys: tuple[str, ...]
-    why: str
-    drawn: Tensors = ()
-    part: str = ""
-    asked: Frame | None = None
-
-    def explains(self, other: Violation) -> bool:
-        """Whether the other confuses what this one does, and perhaps more."""
-        return set(self.part.split(", ")) <= set(other.part.split(", "))
-
-
 def shown_key(key: object) -> str:
     """The text of a key, not too long."""
-    text = repr(key)
-    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}…"
+    return _short(repr(key))
 
 
 def said(error: Exception) -> str:
     """The first line of an error, without the symbols that torch lists in any order."""
     first = next(iter(str(error).strip().splitlines()), "").partition(" (Size-like symbols: ")[0]
-    text = " ".join(f"{type(error).__name__}: {first}".split())
+    return _short(" ".join(f"{type(error).__name__}: {first}".split()))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}…"
 
 
@@ -103,32 +290,8 @@ def frame_at(code: CodeType, line: int) -> Frame:
     return Frame(display_file(code.co_filename), line, code.co_name, text)
 
 
-SCHEMA = "ddefuzz.key/1"
-
-OTHER_PROCESS: Final = 40
-"""How many tensors are tried in another process."""
-
-MOST_VIOLATIONS: Final = 5
-"""How many violations of one property are looked for."""
-
-
-class Property(msgspec.Struct, frozen=True):
-    """A property, on how many tensors or pairs it was tried, and the smallest violation for each confused part."""
-
-    name: PropertyName
-    meaning: str
-    tried: int
-    violations: tuple[Violation, ...]
-
-
-class Checked(msgspec.Struct, frozen=True):
-    """The result of a check."""
-
-    function: str
-    options: Options
-    torch: str
-    properties: tuple[Property, ...]
-    schema: str = SCHEMA
+OTHER_PROCESS: Final = 40  # how many tensors are tried in another process
+MOST_VIOLATIONS: Final = 5  # how many violations of one property are looked for
 
 
 class PropertyRow(NamedTuple):
@@ -254,21 +417,8 @@ def _gives(function: KeyFunction, tensors: Tensors) -> Violation | None:
     return _violation(tensors, (first, again), "two keys of the same tensor differ", "two keys")
 
 
-def _keys(function: KeyFunction, tensors: Tensors) -> tuple[bool, tuple[Hashable, ...]] | None:
-    """Whether the keys are equal, and the keys. They need no hash: some caches compare keys only."""
-    try:
-        made = tuple(with_tensor(one, function.key) for one in tensors)
-        return bool(made[0] == made[1]), made
-    except Exception:  # noqa: BLE001 that it gives no key is another property
-        return None
-
-
 def _alike(options: Options, tensors: Tensors) -> bool:
     return len({facts(one, options) for one in tensors}) == 1
-
-
-def _differ(options: Options, tensors: Tensors) -> bool:
-    return not _alike(options, tensors)
 
 
 def _parts(tensors: Tensors) -> str:
@@ -280,18 +430,18 @@ def _parts(tensors: Tensors) -> str:
     return ", ".join(name for name in differing if name != "strides" or "sizes" not in differing)
 
 
-def _apart(function: KeyFunction, tensors: Tensors) -> Violation | None:
-    equal, made = _keys(function, tensors) or (False, ())
-    if not equal:
-        return None
-    return _violation(tensors, made[:1], "equal keys for different tensors", _parts(tensors))
+def _if(equal: bool, why: str) -> Callable[[KeyFunction, Tensors], Violation | None]:
+    """Two keys that are equal, or not. They need no hash: some caches compare keys only."""
 
+    def wrong(function: KeyFunction, tensors: Tensors) -> Violation | None:
+        try:
+            made = tuple(with_tensor(one, function.key) for one in tensors)
+            is_wrong = bool(made[0] == made[1]) == equal
+        except Exception:  # noqa: BLE001 that it gives no key is another property
+            return None
+        return _violation(tensors, made[: 1 if equal else 2], why, _parts(tensors)) if is_wrong else None
 
-def _shares(function: KeyFunction, tensors: Tensors) -> Violation | None:
-    equal, made = _keys(function, tensors) or (True, ())
-    if equal:
-        return None
-    return _violation(tensors, made, "two keys where one would do", _parts(tensors))
+    return wrong
 
 
 def _holds(function: KeyFunction, tensors: Tensors) -> Violation | None:
@@ -423,9 +573,17 @@ PROPERTIES: Final[Mapping[PropertyName, PropertyRow]] = {
         simpler=lambda _tensors: iter(()),
     ),
     "tells-apart": PropertyRow(
-        "tensors that differ in a part of the options have different keys", _apart, pairs, _differ
+        "tensors that differ in a part of the options have different keys",
+        _if(True, "equal keys for different tensors"),
+        pairs,
+        lambda options, tensors: not _alike(options, tensors),
     ),
-    "shares": PropertyRow("tensors that differ in no part of the options have equal keys", _shares, pairs, _alike),
+    "shares": PropertyRow(
+        "tensors that differ in no part of the options have equal keys",
+        _if(False, "two keys where one would do"),
+        pairs,
+        _alike,
+    ),
     "holds-no-tensor": PropertyRow("a key keeps no tensor alive", _holds),
     STABLE: PropertyRow("the text of a key is the same in another process", _unstable),
 }

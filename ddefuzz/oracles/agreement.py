@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
-from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import Runner
+from ddefuzz.execute.protocol import Call, Runner
 from ddefuzz.instrument.torch_api import OUTPUT_STRIDES
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, cheapest, guard_to_blame, op_to_blame, reads_strides_of_nothing, unknown

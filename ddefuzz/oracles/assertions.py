@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
@@ -12,14 +13,12 @@ from ddefuzz.classify.anchor import expression_shape
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import USER_CODE, Site
-from ddefuzz.execute.calls import Call, differs
-from ddefuzz.execute.protocol import Form, FormName, Observation, ProgramSubject, Run, Runner
+from ddefuzz.execute.protocol import Call, Form, FormName, Observation, ProgramSubject, Run, Runner, differs
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Constraint, Fault, Guard
 from ddefuzz.instrument.torch_api import Api
 from ddefuzz.instrument.truth import holds, sides, value_at
 from ddefuzz.oracles import specialization
-from ddefuzz.oracles.conditions import accepted, hidden, late, repeated, turned
 from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
 from ddefuzz.oracles.seen import (
     Seen,
@@ -34,7 +33,7 @@ from ddefuzz.oracles.seen import (
     reads_strides_of_nothing,
     unknown,
 )
-from ddefuzz.oracles.verdict import values_differ
+from ddefuzz.oracles.verdict import accepted, turned, values_differ
 from ddefuzz.program.model import Attribute, Expr, Index, Name, Program, Sequence, children, names_in, walk
 from ddefuzz.program.model import Call as Call_
 from ddefuzz.program.sizes import CALL_SIZES
@@ -108,6 +107,68 @@ def _in_forms(observation: Observation) -> Iterator[Failure]:
         for form, condition in found_in(observation):
             yield Failure(kind, observation, f"{condition} in the {form.name} form")
             break
+
+
+_ANY_SYMBOL = re.compile(r"[us]\d+")
+
+
+_NUMBER = re.compile(r"(?<![us\d])\d+")
+
+
+def late(observation: Observation) -> Iterator[tuple[Form, str]]:
+    """Conditions that come after an op that uses the sizes that they check.
+
+    User code may check a size after it used it. So a condition is not late if the user's code made it in such a place.
+    """
+    own = {one.message for form in observation.forms for one in form.assertions if one.own and one.after}
+    for form in observation.forms:
+        if form.name == "generated" and own:  # its messages are other ones
+            continue
+        for one in form.assertions:
+            if one.after and one.message not in own:
+                yield form, one.condition
+
+
+def repeated(observation: Observation) -> Iterator[tuple[Form, str]]:
+    """Conditions that are checked more than once. User code may check a condition more than once."""
+    own = {one.message for form in observation.forms for one in form.assertions if one.own}
+    for form in observation.forms:
+        users = {turned(one.condition) for one in form.assertions if one.message in own}
+        others = [turned(one.condition) for one in form.assertions if one.message not in own]
+        for condition, times in Counter([*users, *others]).items():
+            if times > 1:
+                yield form, condition
+
+
+def hidden(observation: Observation) -> Iterator[tuple[Form, str]]:
+    """Conditions of the user's `torch._check` whose message a form does not have, or hides: an assertion before it
+    fails for the same sizes and says something else.
+    """
+    for constraint in observation.constraints:
+        if not constraint.message:
+            continue
+        for form in observation.forms:
+            messages = [one.message for one in form.assertions]
+            place = messages.index(constraint.message) if constraint.message in messages else None
+            before = form.assertions[:place] if place is not None else ()
+            if place is None or any(same_condition(one.condition, constraint.text) for one in before):
+                yield form, constraint.text
+                break
+
+
+def same_condition(one: str, other: str) -> bool:
+    """Whether two conditions on the same single symbol are true for the same values.
+
+    Comparisons change their truth next to their numbers only: these are tried.
+    """
+    symbols = {*_ANY_SYMBOL.findall(one), *_ANY_SYMBOL.findall(other)}
+    if len(symbols) != 1:
+        return False
+    (symbol,) = symbols
+    numbers = {int(number) for text in (one, other) for number in _NUMBER.findall(text)}
+    values = {number + step for number in numbers for step in (-1, 0, 1)} | {-1, 0, 1}
+    pairs = [(value_at(one, {symbol: value}), value_at(other, {symbol: value})) for value in values]
+    return all(left is not None and left == right for left, right in pairs)
 
 
 FORM_KINDS: Mapping[Kind, Callable[[Observation], Iterator[tuple[Form, str]]]] = {

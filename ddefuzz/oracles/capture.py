@@ -15,9 +15,9 @@ from ddefuzz.classify.site import USER_SITE
 from ddefuzz.classify.wording import question, shortened
 from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome, Runner
 from ddefuzz.instrument import torch_api
-from ddefuzz.oracles.conditions import is_refused_example
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
 from ddefuzz.oracles.seen import Seen
+from ddefuzz.oracles.verdict import is_refused_example
 from ddefuzz.program.model import Program
 
 WANTED = {"guard_int": " as an int", "guard_float": " as a float"}

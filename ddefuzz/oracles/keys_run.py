@@ -16,8 +16,8 @@ import torch
 from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not_judged
 from ddefuzz.execute.subject import load_module
-from ddefuzz.keys.case import KINDS, Drawn, Kind, Options, check_trust, parse_key
-from ddefuzz.keys.properties import PROPERTIES, AnyKey, Checked, KeyFunction, Property, check, defined, texts, violation
+from ddefuzz.keys.case import KINDS, Checked, Drawn, Kind, Options, Property, check_trust, parse_key
+from ddefuzz.keys.properties import PROPERTIES, AnyKey, KeyFunction, check, defined, texts, violation
 from ddefuzz.oracles.keys import Keyed
 
 

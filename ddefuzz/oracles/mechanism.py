@@ -13,16 +13,14 @@ from ddefuzz.classify.expected import Expected, by_call, by_exception
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Cause
 from ddefuzz.errors import InputError
-from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import Observation, Runner
+from ddefuzz.execute.protocol import Call, Observation, Runner
 from ddefuzz.instrument.events import Guard
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.agreement import unspecified
 from ddefuzz.oracles.assertions import ABOUT_THE_TAPE
-from ddefuzz.oracles.conditions import accepted
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, at_guard, captured_again, fewest, unknown
-from ddefuzz.oracles.verdict import assumed_away, refuses_example, values_differ
+from ddefuzz.oracles.verdict import accepted, assumed_away, refuses_example, values_differ
 from ddefuzz.program.sizes import CALL_SIZES
 
 Wrong: TypeAlias = Literal["", "values", "layout", "refuses", "takes"]

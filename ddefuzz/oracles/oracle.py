@@ -14,8 +14,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.errors import InputError
-from ddefuzz.execute.calls import differs
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, STAGES, Observation, Run, Runner, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, STAGES, Observation, Run, Runner, Stage, differs
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.sizes import CallSize

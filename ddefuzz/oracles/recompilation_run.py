@@ -16,11 +16,20 @@ import msgspec
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.exercise import resized
 from ddefuzz.execute.observe import Stopwatch
 from ddefuzz.execute.prepared import Prepared, leaves_of, parameter_names, with_leaves
-from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run, Subject, measured, not_judged
+from ddefuzz.execute.protocol import (
+    Call,
+    CallableSubject,
+    Ended,
+    Observation,
+    ProgramSubject,
+    Run,
+    Subject,
+    measured,
+    not_judged,
+)
 from ddefuzz.execute.stages import eager
 from ddefuzz.execute.subject import exception_chain, message_of, prepare
 from ddefuzz.instrument import torch_api

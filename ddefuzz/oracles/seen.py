@@ -20,8 +20,7 @@ from ddefuzz.classify.op import called
 from ddefuzz.classify.plumbing import is_framework
 from ddefuzz.classify.signature import Site
 from ddefuzz.classify.site import python_site
-from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, Observation, ProgramSubject, Run, Runner, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, Call, Observation, ProgramSubject, Run, Runner, Semantics, Stage
 from ddefuzz.instrument.events import Answer, Constraint, Frame, Guard, Place
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE
 from ddefuzz.instrument.truth import value_at

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
-from ddefuzz.execute.calls import Call
-from ddefuzz.execute.protocol import Runner
+from ddefuzz.execute.protocol import Call, Runner
 from ddefuzz.instrument.events import Constraint
 from ddefuzz.instrument.truth import holds
-from ddefuzz.oracles.conditions import is_broadcast_of_1
 from ddefuzz.oracles.oracle import KindRow, Oracle, by_ending, only_the_call
 from ddefuzz.oracles.seen import Seen, at_inference, at_maker, is_unchecked, unknown
+from ddefuzz.oracles.verdict import is_broadcast_of_1
 from ddefuzz.program.sizes import CALL_SIZES
 
 

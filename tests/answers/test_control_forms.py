@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ddefuzz.answers.control import without_sources
+from ddefuzz.answers.control import first_source, without_sources
 from ddefuzz.answers.model import NOT_JUDGED, Control, data_dependent
 from ddefuzz.campaign.follow_up import run_control
 from ddefuzz.campaign.tasks import ControlTask
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import ProgramSubject, Run, Stage
-from ddefuzz.execute.sources import first_source
 from ddefuzz.minimize.eager import inspect
 from ddefuzz.oracles.capture import judge
 from ddefuzz.program.model import Program, functions_in

@@ -10,9 +10,19 @@ import pytest
 from ddefuzz.answers.experiment import Asked, experiment, in_expression
 from ddefuzz.answers.model import GIVEN, Experiment, Given, OfProgram, Row, tallied, verdict
 from ddefuzz.classify.signature import Site, Verdict
-from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import CallableSubject, ExceptionInfo, Observation, ProgramSubject, Run, Runner, Stage
+from ddefuzz.execute.protocol import (
+    Call,
+    CallableSubject,
+    Difference,
+    Ended,
+    ExceptionInfo,
+    Observation,
+    ProgramSubject,
+    Run,
+    Runner,
+    Stage,
+)
 from ddefuzz.instrument.events import Frame, Place, Raised
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 

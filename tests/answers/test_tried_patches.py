@@ -9,13 +9,31 @@ import msgspec
 import pytest
 import torch
 
-from ddefuzz.answers.experiment import Asked, experiment, first_guard
-from ddefuzz.answers.guard import MARK, Runners, TriedPatches, answer_guard, calling, try_patches
+from ddefuzz.answers.experiment import (
+    MARK,
+    Asked,
+    Runners,
+    TriedPatches,
+    answer_guard,
+    calling,
+    experiment,
+    first_guard,
+    try_patches,
+)
 from ddefuzz.answers.model import Score
 from ddefuzz.answers.patch import Source, patches
-from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, PatchedRun, ProgramSubject, Run
+from ddefuzz.execute.protocol import (
+    EXPLICIT,
+    Call,
+    Difference,
+    Ended,
+    ExceptionInfo,
+    Observation,
+    PatchedRun,
+    ProgramSubject,
+    Run,
+)
 from ddefuzz.execute.source_change import observe_patched, patched
 from ddefuzz.program.sizes import CallSize
 

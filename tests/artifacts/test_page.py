@@ -13,8 +13,7 @@ from ddefuzz.artifacts.model import About, Artifacts, Break, Broken, Cause, Diff
 from ddefuzz.cli.artifacts import default_stages, target_of
 from ddefuzz.cli.artifacts_page import MASKS, about, artifacts_view, files_of, html_page, said_of, write_folder
 from ddefuzz.errors import InputError
-from ddefuzz.execute.calls import Call, Difference, Ended
-from ddefuzz.execute.protocol import Stage
+from ddefuzz.execute.protocol import Call, Difference, Ended, Stage
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.instrument.events import Guard, Place
 from ddefuzz.oracles import keys

@@ -16,8 +16,7 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.coverage.ledger import SiteRecord
-from ddefuzz.execute.calls import Call, Difference, Ended
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Run, Semantics
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Difference, Ended, Observation, Run, Semantics
 from ddefuzz.findings.database import Database
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Place
 from ddefuzz.oracles.program import Trial, Tried

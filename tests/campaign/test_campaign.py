@@ -34,8 +34,7 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.execute.journal import Entry, Journal
-from ddefuzz.execute.phase import Left, Phase
+from ddefuzz.execute.journal import Entry, Journal, Left, Phase
 from ddefuzz.execute.pool import Future, Lost
 from ddefuzz.execute.protocol import EXPLICIT, Observation, Stage
 from ddefuzz.findings.database import Database

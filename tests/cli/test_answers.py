@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.answers.guard import GuardResult, Refused, TriedPatch, TriedPatches
+from ddefuzz.answers.experiment import GuardResult, Refused, TriedPatch, TriedPatches
 from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
 from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict

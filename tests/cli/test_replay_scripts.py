@@ -14,8 +14,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature
 from ddefuzz.cli.replay import command
 from ddefuzz.errors import InputError, NothingRanError, UnsupportedError
-from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.protocol import EXPLICIT, Observation
+from ddefuzz.execute.protocol import EXPLICIT, Call, Ended, Observation
 from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.repro.run import run_scripts

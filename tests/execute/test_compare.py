@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from ddefuzz.execute.calls import What, is_accepted
 from ddefuzz.execute.exercise import aliases, differences
+from ddefuzz.execute.protocol import What, is_accepted
 
 ONE = torch.ones(2, 3)
 

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from ddefuzz.execute import exercise as exercise_module
-from ddefuzz.execute.calls import Call
 from ddefuzz.execute.exercise import exercise
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.prepared import Prepared
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, CallableSubject, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, Call, CallableSubject, ProgramSubject, Run, Semantics, Stage
 from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import prepare
 from ddefuzz.instrument.events import Fault, FaultKind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.execute import phase
+from ddefuzz.execute import journal
 
 
 def set_to(enabled: bool) -> None:
@@ -22,7 +22,7 @@ def test_the_fault_handler_is_as_before(tmp_path: Path, enabled: bool) -> None:
     before = faulthandler.is_enabled()
     set_to(enabled)
     try:
-        with phase.kept_in(tmp_path / "phases"):
+        with journal.kept_in(tmp_path / "phases"):
             assert faulthandler.is_enabled()
         assert faulthandler.is_enabled() == enabled
         assert not (tmp_path / "phases").exists()

@@ -25,10 +25,9 @@ from pebble import ProcessPool
 from ddefuzz import internal
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute import journal, worker
-from ddefuzz.execute.calls import Call, Ended
 from ddefuzz.execute.channel import FileLock
 from ddefuzz.execute.pool import STARTS, Lost, Pool, exit_reason, first_answer, fork_server, lost_observation
-from ddefuzz.execute.protocol import CallableSubject, Observation, ProgramSubject, Run
+from ddefuzz.execute.protocol import Call, CallableSubject, Ended, Observation, ProgramSubject, Run
 from ddefuzz.execute.subject import load_module
 from ddefuzz.oracles.program import tried_of
 

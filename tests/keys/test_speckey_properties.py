@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import watch
-from ddefuzz.keys.case import KINDS, Drawn, Options, SizeParts, StrideParts
+from ddefuzz.keys.case import KINDS, Drawn, Options, SizeParts, StrideParts, Tensors, Violation
 from ddefuzz.keys.dispatch import RECENT, Dispatch
-from ddefuzz.keys.drawn import Tensors, drawn, exists, pairs, unbacked, with_tensor
 from ddefuzz.keys.key import Key, key, paths
-from ddefuzz.keys.properties import Violation, check, facts, symbolic_tensor, texts
+from ddefuzz.keys.properties import check, drawn, exists, facts, pairs, symbolic_tensor, texts, unbacked, with_tensor
 from ddefuzz.oracles.keys_run import in_another_process, key_function
 from ddefuzz.program.recipes import DTYPES
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddefuzz.classify.failure import Kind
-from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.protocol import EXPLICIT, ExceptionInfo, Observation, Outcome, Stage
+from ddefuzz.execute.protocol import EXPLICIT, Call, Ended, ExceptionInfo, Observation, Outcome, Stage
 from ddefuzz.instrument.events import Place, Raised
 from ddefuzz.oracles.capture import classify, judge, judge_seen
 from ddefuzz.oracles.seen import Seen

@@ -9,12 +9,14 @@ import pytest
 
 from ddefuzz.campaign.follow_up import run_confirm, run_minimize
 from ddefuzz.campaign.tasks import MinimizeTask
-from ddefuzz.execute.calls import Call, Difference, Ended
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (
     EXPLICIT,
     SIZE_OBLIVIOUS,
     Asserted,
+    Call,
+    Difference,
+    Ended,
     ExceptionInfo,
     Form,
     Observation,

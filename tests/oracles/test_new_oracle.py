@@ -25,8 +25,7 @@ from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Site
 from ddefuzz.cli.findings import command
-from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.protocol import EXPLICIT, Observation, Run, Runner
+from ddefuzz.execute.protocol import EXPLICIT, Call, Ended, Observation, Run, Runner
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import sighting
 from ddefuzz.findings.textform import read_findings, write_findings

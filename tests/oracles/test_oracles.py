@@ -7,15 +7,28 @@ from typing import Literal
 import msgspec
 import pytest
 
-from ddefuzz.execute.calls import Call, Difference, Ended, What
 from ddefuzz.execute.graphs import generated_assertions
 from ddefuzz.execute.observe import observe
-from ddefuzz.execute.protocol import EXPLICIT, Asserted, Form, Observation, ProgramSubject, Run, Semantics, Stage
+from ddefuzz.execute.protocol import (
+    EXPLICIT,
+    Asserted,
+    Call,
+    Difference,
+    Ended,
+    Form,
+    Observation,
+    ProgramSubject,
+    Run,
+    Semantics,
+    Stage,
+    What,
+)
 from ddefuzz.instrument.events import Answer, Constraint, Fault, Frame, Guard, Place
-from ddefuzz.oracles import agreement, assertions, conditions, specialization
+from ddefuzz.oracles import agreement, assertions, specialization
 from ddefuzz.oracles.oracle import MOST_SLOW
 from ddefuzz.oracles.seen import Seen, answered_falsely
 from ddefuzz.oracles.table import NAMES, ORACLES, calls_of, classified, oracle_of
+from ddefuzz.oracles.verdict import accepted as is_accepted
 from ddefuzz.program.model import functions_in
 from ddefuzz.program.sizes import CALL_SIZES
 
@@ -394,7 +407,7 @@ def test_a_guard_is_blamed_if_an_assertion_only_repeats_its_answer(condition: st
     ],
 )
 def test_a_size_that_is_1_only_at_run_time_may_be_rejected(expression: str, accepted: bool) -> None:
-    assert conditions.accepted(refusal(expression)) == accepted
+    assert is_accepted(refusal(expression)) == accepted
     assert bool(assertions.judge(seen(refusal(expression)))) != accepted
 
 
@@ -661,7 +674,7 @@ def test_a_guard_on_arguments_is_accepted_like_an_assertion() -> None:
     call = msgspec.structs.replace(
         refusal("args_0_size_0 == args_1_size_0"), symbols=(("args_0_size_0", 1), ("args_1_size_0", 5))
     )
-    assert conditions.accepted(call)
+    assert is_accepted(call)
 
 
 def test_an_assertion_that_is_not_true_in_a_call_that_returns_is_lost() -> None:

@@ -15,8 +15,7 @@ import pytest
 from ddefuzz.campaign.plan import CALLED, Plan, parse_budget
 from ddefuzz.campaign.replay import compare, finding_cases, kept_cases, trial_of
 from ddefuzz.classify.signature import Site
-from ddefuzz.execute.calls import Call, Ended
-from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run, Stage, measured
+from ddefuzz.execute.protocol import EXPLICIT, Call, Ended, Observation, ProgramSubject, Run, Stage, measured
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, sighting
 from ddefuzz.findings.textform import write_findings

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from ddefuzz.errors import DdefuzzError
-from ddefuzz.execute.calls import Call, Difference, Ended
-from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, Observation, Outcome, Semantics
+from ddefuzz.execute.protocol import SIZE_OBLIVIOUS, Call, Difference, Ended, Observation, Outcome, Semantics
 from ddefuzz.instrument.events import Counterfactual, Guard, Place
 from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 

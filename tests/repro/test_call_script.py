@@ -19,8 +19,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.errors import InputError
 from ddefuzz.execute import exercise
-from ddefuzz.execute.calls import Call, Difference, Ended
-from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Observation, Stage
+from ddefuzz.execute.protocol import EXPLICIT, SIZE_OBLIVIOUS, Call, Difference, Ended, Observation, Stage
 from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import ORACLES
 from ddefuzz.program.evaluate import materialize
