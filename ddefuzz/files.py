@@ -295,14 +295,20 @@ def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to a regular file, which is made if needed. Raises `InputError`."""
+    """Add to a regular file, which is made if needed, all or nothing. Raises `InputError`."""
     with _one_line(path):
         place, before = _place(path)
         if isinstance(place, int) or (before is not None and not stat.S_ISREG(before.st_mode)):
             raise InputError(f"{path}: cannot be written: found a pipe or a device, expected a regular file")
         place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("ab") as file:
-            file.write(content)
+        with place.open("ab", buffering=0) as file:
+            size = file.tell()
+            try:
+                while content:
+                    content = content[file.write(content) :]
+            except OSError:
+                file.truncate(size)
+                raise
 
 
 _NO_NEW_FILE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)

@@ -37,8 +37,8 @@ def scratch_folder() -> Path:
         raise UnsupportedError(
             f"no temporary folder can be made: {error.strerror}, expected TMPDIR to name one with free space"
         ) from error
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+    atexit.register(_remove, *made)
+    return made[0]
 
 
 def check_folders() -> None:
@@ -82,14 +82,25 @@ def remove_abandoned(place: Path) -> None:
                 os.close(descriptor)
 
 
-def _locked(folder: Path) -> Path | None:
-    """The folder with this process's lock on it, None where another process took it for abandoned before that."""
+def _remove(folder: Path, lock: int) -> None:
+    """Remove the folder of this process, also where it may open no more than one file, which `shutil.rmtree` cannot."""
+    os.close(lock)
+    for path in (*sorted(folder.rglob("*"), reverse=True), folder):
+        with suppress(OSError):
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _locked(folder: Path) -> tuple[Path, int] | None:
+    """The folder and the descriptor of this process's lock on it, which stays open as long as the process lives.
+
+    None where another process took the folder for abandoned before that.
+    """
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # open as long as the process lives
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     if is_there(folder):
-        return folder
+        return folder, descriptor
     os.close(descriptor)
     return None

@@ -31,6 +31,8 @@ _REVISIONS = "alembic_version"
 _LOCK = 0x64646566
 """The number of the lock that writers of a PostgreSQL database take."""
 
+_LOST = ("the server ended the connection", "a server that keeps running")
+
 _CAUSES = (
     ("disk is full", "the disk is full", "free space; nothing of this change was saved, all before it was"),
     ("disk i/o error", "a disk I/O error", "a disk that is not full and can be written"),
@@ -43,8 +45,8 @@ _CAUSES = (
         "a folder that exists and can be written, and open files left (such as `ulimit -n 1024`)",
     ),
     ("connection refused", "no server answers", "a running server at this address"),
-    ("terminating connection", "the server ended the connection", "a server that keeps running"),
-    ("server closed the connection", "the server ended the connection", "a server that keeps running"),
+    ("terminating connection", *_LOST),
+    ("server closed the connection", *_LOST),
 )
 """Rows of (text in the driver's message, what was found, what was expected)."""
 
@@ -56,6 +58,8 @@ def errors_of(url: DatabaseUrl) -> Iterator[None]:
         yield
     except exc.IntegrityError:
         raise  # a bug of ddefuzz, not of the database
+    except exc.PendingRollbackError as error:  # an inner transaction, after the connection of the outer one was lost
+        raise DatabaseError(f"findings database {url}: {_LOST[0]}, expected {_LOST[1]}") from error
     except exc.DBAPIError as error:
         message = url.hidden_in(" ".join(str(error.orig).split()))
         for part, found, expected in _CAUSES:

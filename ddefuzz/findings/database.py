@@ -83,6 +83,7 @@ class Database:
     def __init__(self, url: DatabaseUrl, *, create: bool = True) -> None:
         self._engine = open_engine(url, create=create)
         self._open = local()  # .session: the transaction of this thread
+        self._was_written = False
         path = url.path()
         self._path = None if path is None else path.absolute()
         self._file = _identity(self._path)
@@ -94,8 +95,13 @@ class Database:
         return cls(parse_url(url) if isinstance(url, str) else url, create=create)
 
     def close(self) -> None:
-        """Close all connections."""
-        self._engine.dispose()
+        """Close all connections. Raises `DatabaseError` if the file that was written is gone."""
+        try:
+            if self._was_written:
+                with self._rescued():
+                    pass
+        finally:
+            self._engine.dispose()
 
     def __enter__(self) -> Database:
         return self
@@ -360,6 +366,7 @@ class Database:
                 yield outer
             return
         with self._rescued(), errors_of(self.url), Session(self._engine) as session:
+            self._was_written = True
             self._open.session = session
             try:
                 with session.begin():
@@ -386,6 +393,7 @@ class Database:
                 raise
         if _identity(self._path) == self._file:
             return
+        self._was_written = False  # the rescue is made once
         found = self.findings()
         names = (Path(f"{self._path}-rescued{number or ''}") for number in count())
         folder = next(name for name in names if not is_there(name))
