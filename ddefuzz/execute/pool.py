@@ -36,7 +36,7 @@ from ddefuzz.execute.channel import FileLock, pipe
 from ddefuzz.execute.journal import Left, left_by
 from ddefuzz.execute.limit import clock_seconds
 from ddefuzz.execute.protocol import Call, CallableSubject, Ended, Observation, PatchedRun, Run, Runner
-from ddefuzz.execute.scratch import check_folders, end_strays, scratch_folder
+from ddefuzz.execute.scratch import UNREADABLE, check_folders, end_strays, scratch_folder
 
 POLL_SECONDS: Final = 1.0
 
@@ -45,10 +45,6 @@ STOPPED_POLLS: Final = 5
 
 Polls are counted, not seconds, because Ctrl-Z in a terminal stops this process as well.
 """
-
-
-UNREADABLE: Final = (psutil.Error, OSError)
-"""What is raised if a process has ended, or if no descriptor is left to read about it."""
 
 
 class Watchdog:

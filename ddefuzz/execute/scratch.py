@@ -22,6 +22,8 @@ from ddefuzz.errors import UnsupportedError
 from ddefuzz.files import is_folder, is_there
 
 PREFIX: Final = "ddefuzz-scratch-"
+UNREADABLE: Final = (psutil.Error, OSError)
+"""What is raised if a process has ended, or if no descriptor is left to read about it."""
 
 
 @lru_cache(maxsize=1)
@@ -62,11 +64,12 @@ def end_strays() -> None:
 
     The fork server hands the name of this folder down to all of them.
     """
-    own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.pid not in own and process.environ().get("TMPDIR", "").startswith(str(scratch_folder())):
-                process.kill()
+    with suppress(*UNREADABLE):  # where processes cannot be listed, none is ended
+        own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+        for process in psutil.process_iter():
+            with suppress(*UNREADABLE):
+                if process.pid not in own and process.environ().get("TMPDIR", "").startswith(str(scratch_folder())):
+                    process.kill()
 
 
 def remove_abandoned(place: Path) -> None:
