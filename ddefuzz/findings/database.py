@@ -362,7 +362,7 @@ class Database:
     def _writing(self) -> Iterator[Session]:
         outer: Session | None = getattr(self._open, "session", None)
         if outer is not None:
-            with outer.begin_nested():  # what fails in it leaves nothing half-written
+            with errors_of(self.url), outer.begin_nested():  # what fails in it leaves nothing half-written
                 yield outer
             return
         with self._rescued(), errors_of(self.url), Session(self._engine) as session:
@@ -378,7 +378,8 @@ class Database:
     def _reading(self) -> Iterator[Session]:
         outer: Session | None = getattr(self._open, "session", None)
         if outer is not None:
-            yield outer
+            with errors_of(self.url):
+                yield outer
             return
         with errors_of(self.url), Session(self._engine.execution_options(reads=True)) as session:
             yield session
