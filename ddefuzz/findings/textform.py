@@ -283,10 +283,9 @@ def read_finding(place: Path) -> Finding:
     fields = read_toml(path)
     if (schema := fields.pop("schema", None)) != SCHEMA:
         raise InputError(f"{path}: found schema {schema!r}, expected {SCHEMA!r}")
-    if "cause" in fields and (cause := fields["cause"]) not in get_args(Cause):
-        raise InputError(f"{path}: found the cause {cause!r}, expected one of {', '.join(get_args(Cause))}")
-    if "kind" in fields and (kind := fields["kind"]) not in tuple(kinds()):
-        raise InputError(f"{path}: found the kind {kind!r}, expected one of {', '.join(kinds())}")
+    for name, allowed in (("cause", get_args(Cause)), ("kind", tuple(kinds()))):
+        if name in fields and (value := fields[name]) not in allowed:
+            raise InputError(f"{path}: found the {name} {value!r}, expected one of {', '.join(allowed)}")
     for name, file in {"minimal": MINIMAL, "original": ORIGINAL, **dict.fromkeys(_APART, OBSERVED)}.items():
         if name in fields:
             raise InputError(f"{path}: found the key {name!r}, expected it in {file}")
@@ -411,25 +410,22 @@ def known_findings(folder: Path, keys: Iterable[str]) -> tuple[KnownFinding, ...
     found = []
     for key in dict.fromkeys(keys):
         path, decision = folder / key / FINDING, decisions.get(key)
-        if is_file(path) or decision is not None:
-            fields = _shown_in(path) if is_file(path) else {"title": decision.title if decision is not None else ""}
-            found.append(
-                KnownFinding(
-                    key,
-                    str(fields.get("title", "")),
-                    decision.state if decision is not None else str(fields.get("state", "new")),
-                    decision.fixed_in if decision is not None else tuple(map(str, fields.get("fixed_in", ()))),
-                    (decision.url,) if decision and decision.url else tuple(map(str, fields.get("links", ()))),
-                    next(iter(map(str, fields.get("ops", ()))), ""),
-                )
-            )
+        known = _shown_in(key, path) if is_file(path) else None
+        if decision is not None:
+            known = known or KnownFinding(key, decision.title, decision.state)
+            links = (decision.url,) if decision.url else known.links
+            known = msgspec.structs.replace(known, state=decision.state, fixed_in=decision.fixed_in, links=links)
+        found += [] if known is None else [known]
     return tuple(found)
 
 
-def _shown_in(path: Path) -> dict[str, Any]:
-    """A finding.toml, of which the lists are checked that are used here."""
+def _shown_in(key: str, path: Path) -> KnownFinding:
+    """What a finding.toml shows of the finding."""
     fields = read_toml(path)
+    lists: list[tuple[str, ...]] = []
     for name in ("fixed_in", "links", "ops"):
         if not isinstance(value := fields.get(name, []), list):
             raise InputError(f"{path}: found {name} = {value!r}, expected a list")
-    return fields
+        lists.append(tuple(map(str, value)))
+    title, state = str(fields.get("title", "")), str(fields.get("state", "new"))
+    return KnownFinding(key, title, state, lists[0], lists[1], next(iter(lists[2]), ""))

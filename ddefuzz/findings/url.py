@@ -51,18 +51,17 @@ class DatabaseUrl:
 
     def hidden_in(self, text: str) -> str:
         """A text, such as a message of the driver, without what this URL hides."""
-        values = [self._whole.password, *(one for name in self._hidden_keys() for one in self._values(name))]
-        for value in sorted({str(value) for value in values if value}, key=len, reverse=True):
+        for value in sorted(set(_secrets(self._whole)), key=len, reverse=True):
             for spelling in (value, quote(value, safe=""), quote_plus(value)):
                 text = text.replace(spelling, "***")
         return text
 
-    def _hidden_keys(self) -> list[str]:
-        return [name for name in self._whole.query if name not in _SHOWN_KEYS]
 
-    def _values(self, name: str) -> tuple[str, ...]:
-        value = self._whole.query[name]
-        return (name, value) if isinstance(value, str) else (name, *value)
+def _secrets(url: URL) -> list[str]:
+    """The password, and the keys and values of the query that are not shown."""
+    hidden = {name: value for name, value in url.query.items() if name not in _SHOWN_KEYS}
+    values = (one for value in hidden.values() for one in ((value,) if isinstance(value, str) else value))
+    return [str(one) for one in (url.password, *hidden, *values) if one]
 
 
 def parse_url(text: str) -> DatabaseUrl:
