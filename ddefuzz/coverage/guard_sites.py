@@ -135,7 +135,7 @@ class GuardSite(msgspec.Struct, frozen=True):
 
     @property
     def reached(self) -> bool:
-        """Whether a run reached this site with an undecided guard: it took the fallback or raised."""
+        """Whether a run reached this site with an undecided guard."""
         return bool(self.fallbacks or self.raised)
 
     @property

@@ -44,37 +44,22 @@ def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tu
     because the place of a plain comparison is the operator's header, or the Python code that gives C++ a
     tensor's sizes.
     """
-    found = {
-        Reached(
-            guard.place,
-            guard.function,
-            guard.method,
-            "True" if guard.fallback else "False",
-            guard.counterfactual,
-            expression_shape(guard.expression),
-        )
-        for guard in observation.guards
-    }
+    found = set()
+    for guard in observation.guards:
+        answer: Answer = "True" if guard.fallback else "False"
+        shape = expression_shape(guard.expression)
+        found.add(Reached(guard.place, guard.function, guard.method, answer, guard.counterfactual, shape))
     raised = observation.raised
-    if raised is not None and not raised.withheld:
-        for failure in failures:
-            if failure.signature.kind != "dde":
-                continue
-            site, place = failure.signature.site, raised.place
-            if site.language != "C++" and failure.frame is not None:
-                place = Place("Python", failure.frame.file, failure.frame.line)
-            elif site.language == "C++":
-                place = Place("C++", place.file, place.line)
-            found.add(
-                Reached(
-                    place,
-                    site.function or "",
-                    raised.method,
-                    "raised",
-                    shape=expression_shape(raised.expression),
-                    blamed=site,
-                )
-            )
+    errors = failures if raised is not None and not raised.withheld else ()
+    for failure in (one for one in errors if one.signature.kind == "dde"):
+        assert raised is not None
+        site, place = failure.signature.site, raised.place
+        if site.language == "C++":
+            place = Place("C++", place.file, place.line)
+        elif failure.frame is not None:
+            place = Place("Python", failure.frame.file, failure.frame.line)
+        shape = expression_shape(raised.expression)
+        found.add(Reached(place, site.function or "", raised.method, "raised", shape=shape, blamed=site))
     return tuple(sorted(found, key=repr))
 
 
@@ -155,36 +140,33 @@ class Ledger:
         """Count one case, by what it reached in each stage. Returns what it was the first to reach."""
         fallbacks: list[SiteKey] = []
         errors: list[str] = []
-        shapes = 0
+        before = len(self.shapes)
         of_case: dict[SiteKey, SiteRecord] = {}
         for stage, one in ((stage, one) for stage, reached in stages for one in reached):
-            place = one.place
+            raised, place = one.answer == "raised", one.place
             key = SiteKey(place.language, place.file, place.line, one.function)
-            if one.answer != "raised" and key[:3] not in self.fallback_sites:
+            if not raised and key[:3] not in self.fallback_sites:
                 self.fallback_sites.add(key[:3])
                 fallbacks.append(key)
-            blamed = str(one.blamed) if one.blamed is not None else ""
+            blamed = "" if one.blamed is None else str(one.blamed)
             if one.blamed is not None and blamed not in self.dde_sites:
                 self.dde_sites[blamed] = one.blamed.language
                 errors.append(blamed)
-            if (key, one.answer, one.shape) not in self.shapes:
-                self.shapes.add((key, one.answer, one.shape))
-                shapes += 1
+            self.shapes.add((key, one.answer, one.shape))
             record = SiteRecord(
                 *key,
                 call=one.call,
-                fallbacks={} if one.answer == "raised" else {one.answer: 1},
+                fallbacks={} if raised else {one.answer: 1},
                 old={} if one.old is None else {one.old: 1},
-                raised=int(one.answer == "raised"),
+                raised=int(raised),
                 blamed=(blamed,) if blamed else (),
                 stage=stage,
             )
             of_case[key] = together(of_case[key], record, max) if key in of_case else record
         for key, record in of_case.items():
             counted = msgspec.structs.replace(record, cases=1, example=program)
-            known = self._waiting.get(key)
-            self._waiting[key] = counted if known is None else together(known, counted)
-        return Novel(tuple(fallbacks), tuple(errors), shapes)
+            self._waiting[key] = together(self._waiting[key], counted) if key in self._waiting else counted
+        return Novel(tuple(fallbacks), tuple(errors), len(self.shapes) - before)
 
     def count(self) -> SiteCount:
         """How many sites there are."""
