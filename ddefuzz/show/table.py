@@ -10,18 +10,7 @@ from typing import Final, NamedTuple, assert_never
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from ddefuzz.escape import csv_cell, github_data, github_property, json_text, xml_text
-from ddefuzz.show.blocks import (
-    Block,
-    Code,
-    Details,
-    Facts,
-    Heading,
-    Paragraph,
-    Span,
-    Table,
-    prose,
-    table,
-)
+from ddefuzz.show.blocks import Block, Code, Details, Facts, Heading, Paragraph, Span, Table, prose, table
 from ddefuzz.show.html import html
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.record import Report, Result
@@ -50,16 +39,13 @@ def _case(result: Result) -> TestCase:
     case = TestCase(xml_text(result.id), classname=xml_text(f"ddefuzz.{result.rule}"), time=result.seconds)
     text = xml_text("\n".join(filter(None, [result.message, result.site and f"site: {result.site}", result.program])))
     match result.outcome:
-        case "failed":
-            failure = Failure(xml_text(result.title), type_=xml_text(result.rule))
-            failure.text = text
-            case.result = [failure]
+        case "failed" | "error":
+            kind = Failure if result.outcome == "failed" else Error
+            ended = kind(xml_text(result.title), type_=xml_text(result.rule))
+            ended.text = text
+            case.result = [ended]
         case "known" | "skipped":
             case.result = [Skipped(xml_text(f"{result.outcome}: {result.title}"))]
-        case "error":
-            error = Error(xml_text(result.title), type_=xml_text(result.rule))
-            error.text = text
-            case.result = [error]
         case "passed":
             pass
         case other:
@@ -96,11 +82,17 @@ def _jsonl(report: Report) -> str:
     return "".join(json_text(record) + "\n" for record in report.records)
 
 
-def summary(report: Report) -> Iterator[Block]:
-    """The counts, a table of failed results with their programs, and tables of the others to unfold."""
-    yield Heading(report.title)
+def _framed(report: Report, level: int, view: Callable[[Report], Iterator[Block]]) -> Iterator[Block]:
+    """The results, between the title with the counts and what made them."""
+    yield Heading(report.title, level)
     yield prose("**{}** on torch {}", _counts(report), report.torch)
     yield from map(Paragraph, report.facts)
+    yield from view(report)
+    yield prose("Made by `{}`, ddefuzz {}.", report.command, report.version)
+
+
+def _tables(report: Report) -> Iterator[Block]:
+    """A table of failed results with their programs, and tables of the others to unfold."""
     failed = report.of("failed")
     if failed:
         yield _results(failed)
@@ -108,10 +100,8 @@ def summary(report: Report) -> Iterator[Block]:
         if result.program:
             yield Details((Span(result.id, code=True), ": program"), (Code(result.program),))
     for outcome in ("known", "passed", "skipped"):
-        others = report.of(outcome)
-        if others:
+        if others := report.of(outcome):
             yield Details(f"{len(others)} {outcome}", (_results(others),))
-    yield _made_by(report)
 
 
 def _counts(report: Report) -> str:
@@ -125,41 +115,21 @@ def _results(results: Sequence[Result]) -> Table:
     return table(("id", "rule", "cause", "site", "title"), rows, code=("id", "site"))
 
 
-def _made_by(report: Report) -> Paragraph:
-    return prose("Made by `{}`, ddefuzz {}.", report.command, report.version)
-
-
-def page(report: Report) -> Iterator[Block]:
+def _articles(report: Report) -> Iterator[Block]:
     """Each result with its facts and its program."""
-    yield Heading(report.title, 1)
-    yield prose("**{}** on torch {}", _counts(report), report.torch)
-    yield from map(Paragraph, report.facts)
-    for outcome in report.counts:
+    for outcome in (one for one in report.counts if one != "error"):
         results = report.of(outcome)
-        if outcome != "error":
-            yield Heading(outcome)
-            for result in results:
-                yield from _article(result, is_open=outcome == "failed" and len(results) <= MOST_OPEN)
-    yield _made_by(report)
-
-
-def _article(result: Result, *, is_open: bool) -> Iterator[Block]:
-    file = f"{result.path}{f':{result.line}' if result.line else ''}" if result.path else ""
-    yield Heading(result.title, 3, anchor=result.id)
-    yield Facts(
-        (
-            ("id", Span(result.id, code=True)),
-            ("rule", result.rule),
-            ("cause", result.cause),
-            ("site", Span(result.site, code=True)),
-            ("file", Span(file, code=True)),
-            *result.facts,
-        )
-    )
-    if result.message:
-        yield Paragraph(result.message)
-    if result.program:
-        yield Details("program", (Code(result.program),), is_open)
+        yield Heading(outcome)
+        for result in results:
+            file = f"{result.path}:{result.line}" if result.path and result.line else result.path
+            id_, site, place = (Span(text, code=True) for text in (result.id, result.site, file))
+            yield Heading(result.title, 3, anchor=result.id)
+            facts = (("id", id_), ("rule", result.rule), ("cause", result.cause), ("site", site), ("file", place))
+            yield Facts((*facts, *result.facts))
+            if result.message:
+                yield Paragraph(result.message)
+            if result.program:
+                yield Details("program", (Code(result.program),), outcome == "failed" and len(results) <= MOST_OPEN)
 
 
 def _github(report: Report) -> str:
@@ -194,8 +164,8 @@ def _csv(report: Report) -> str:
 FORMATS: tuple[Format, ...] = (
     Format("json", "one JSON document with all data", _json),
     Format("jsonl", "one JSON object a line: a finding or a case", _jsonl),
-    Format("markdown", "a summary for a pull request or a CI step", lambda report: markdown(summary(report))),
-    Format("html", "one page without outside files", lambda report: html(report.title, page(report))),
+    Format("markdown", "a summary for a pull request or a CI step", lambda of: markdown(_framed(of, 2, _tables))),
+    Format("html", "one page without outside files", lambda of: html(of.title, _framed(of, 1, _articles))),
     Format("junit", "JUnit XML for CI servers: a test case for each result", junit),
     Format("sarif", "SARIF 2.1.0 for code scanning: what failed", sarif),
     Format("github", "GitHub's annotations: at most ten lines for the log of a step", _github),
