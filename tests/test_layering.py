@@ -31,7 +31,8 @@ ALLOWED = {
     "checking": "program ops instrument execute classify oracles answers findings show",
     "versions": "program generate execute classify oracles coverage findings repro show",
     "campaign": (
-        "program ops instrument keys generate execute classify oracles coverage minimize answers findings versions"
+        "program ops instrument keys generate execute classify oracles coverage minimize answers findings "
+        "versions"
     ),
     "sweep": "program ops instrument generate execute classify oracles artifacts coverage findings show campaign",
     "web": "classify oracles coverage answers findings repro show versions campaign sweep",

@@ -14,7 +14,7 @@ from ddefuzz.cli.output import deliver, output_options, page_writers
 from ddefuzz.errors import RowError
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.merge import Change, Reclassified, only_observed, reclassified
+from ddefuzz.findings.merge import Change, Reclassification, only_observed, reclassified
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.capture import classify
 from ddefuzz.refusals import refused
@@ -59,7 +59,7 @@ def command(
     deliver(writers, format_, outputs)
 
 
-def _view(result: Reclassified, *, written: bool) -> Iterator[Block]:
+def _view(result: Reclassification, *, written: bool) -> Iterator[Block]:
     counts = result.counts
     if result.changes:
         rows = (
@@ -84,7 +84,7 @@ def _view(result: Reclassified, *, written: bool) -> Iterator[Block]:
     yield Items(tuple(filter(None, lines)))
 
 
-def _end(result: Reclassified, *, written: bool) -> str:
+def _end(result: Reclassification, *, written: bool) -> str:
     if not result.changes and result.counts.sightings == result.counts.sightings_after:
         return "Nothing changes."
     return "Saved." if written else "Nothing is saved: --write saves it."

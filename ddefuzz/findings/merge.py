@@ -86,7 +86,7 @@ class Counts(msgspec.Struct, frozen=True):
     causes_after: dict[Cause, int]
 
 
-class Reclassified(msgspec.Struct, frozen=True, kw_only=True):
+class Reclassification(msgspec.Struct, frozen=True, kw_only=True):
     """All findings under the current rules, what changes, and the ids that no finding has any more (`Finding.former`
     has them).
     """
@@ -168,7 +168,7 @@ def _occurrences(findings: Iterable[Finding], count: Callable[[Iterable[int]], i
     return tuple(together)
 
 
-def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime) -> Reclassified:
+def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime) -> Reclassification:
     """The findings under the current rules. Applying it twice gives the same result as once."""
     before = sorted(map(normalized, findings), key=lambda finding: finding.id)
     results: dict[bytes, Classified] = {}
@@ -196,7 +196,7 @@ def reclassified(findings: Iterable[Finding], classify: Classify, when: datetime
     after = {name: normalized(_without_chains(one, causes, renamed)) for name, one in causes.items()}
     changes = [change for one in before for change in _changes(one, now[one.id], after, sent[one.id], owned)]
     kinds = Counter(change.change for change in changes)
-    return Reclassified(
+    return Reclassification(
         findings=tuple(after.values()),
         changes=tuple(changes),
         counts=Counts(

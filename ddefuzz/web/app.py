@@ -51,7 +51,7 @@ from ddefuzz.web.security import (
     HEADERS,
     WINDOW_SECONDS,
     Access,
-    Guarded,
+    RequestGuard,
     add_headers,
 )
 
@@ -199,7 +199,7 @@ def make_app(database: Database, access: Access) -> FastAPI:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DdefuzzError, _failed)
     app.add_exception_handler(Exception, _internal)
-    app.add_middleware(Guarded, access=access)
+    app.add_middleware(RequestGuard, access=access)
     _with_schemas(app)
     return app
 
@@ -353,7 +353,7 @@ def _failed(request: Request, error: Exception) -> Response:
 
 
 def _internal(request: Request, error: Exception) -> Response:
-    """The server prints the traceback; the answer has none. Starlette sends it without calling `Guarded`."""
+    """The server prints the traceback; the answer has none. Starlette sends it without calling `RequestGuard`."""
     response = problem(request, 500, f"an error of ddefuzz, please report it: {type(error).__name__}")
     add_headers(response.headers)
     return response

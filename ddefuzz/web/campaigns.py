@@ -17,7 +17,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Campaign, Progress
-from ddefuzz.web.dashboard import Asked, Unreadable
+from ddefuzz.web.dashboard import PageQuery, Unreadable
 
 Point = TypeVar("Point")
 
@@ -124,7 +124,7 @@ RATE_SECONDS: Final = 60.0
 CampaignState: TypeAlias = Literal["running", "finished", "interrupted"]
 
 
-class CampaignsQuery(Asked):
+class CampaignsQuery(PageQuery):
     """Which page of campaigns."""
 
     page: int = Field(default=1, ge=1, le=1_000_000)

@@ -65,7 +65,7 @@ def among(*values: str) -> tuple[AfterValidator, Any]:
     return AfterValidator(check), Field(json_schema_extra={"enum": ["", *values]})
 
 
-class Asked(BaseModel):
+class PageQuery(BaseModel):
     """The query of every page."""
 
     model_config = ConfigDict(extra="forbid")

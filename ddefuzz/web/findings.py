@@ -20,7 +20,7 @@ from ddefuzz.oracles.table import NAMES, ORACLES, kinds
 from ddefuzz.oracles.table import stages as every_stage
 from ddefuzz.show.evidence import Lines, StackLines, similar, site_lines, snippet_of, stack_to_site
 from ddefuzz.show.facts import VERDICTS, facts_of
-from ddefuzz.web.dashboard import AS_LIST, Asked, Line, Unreadable, among
+from ddefuzz.web.dashboard import AS_LIST, Line, PageQuery, Unreadable, among
 from ddefuzz.web.forms import FormOf, forms_of
 from ddefuzz.web.versions import MatrixCell, matrix_cells
 
@@ -44,7 +44,7 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "ddefuzz.page.finding/3"
 
 
-def finding_page(database: Database, asked: Asked, finding_id: str) -> FindingPage:
+def finding_page(database: Database, asked: PageQuery, finding_id: str) -> FindingPage:
     """The page. Raises `InputError` if there is no such finding."""
     del asked
     finding = database.get(finding_id)
@@ -66,7 +66,7 @@ def finding_page(database: Database, asked: Asked, finding_id: str) -> FindingPa
 _Kind = Annotated[str, *among(*kinds())]
 
 
-class FindingsQuery(Asked):
+class FindingsQuery(PageQuery):
     """Which findings, in which order, and which page of them. An empty value selects all."""
 
     q: Line = Field(

@@ -26,7 +26,7 @@ from ddefuzz.sweep.census import STATUSES
 from ddefuzz.sweep.tasks import Swept, row_of
 from ddefuzz.versions.model import Status
 from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaign_plot, campaigns_page, findings_plot, thinned
-from ddefuzz.web.dashboard import Asked, Line, Unreadable
+from ddefuzz.web.dashboard import Line, PageQuery, Unreadable
 from ddefuzz.web.findings import CHOICES, finding_page, findings_page
 from ddefuzz.web.sites import WITHOUT_SOURCE, blocks_of, sites_page, source_page
 from ddefuzz.web.versions import versions_page
@@ -45,9 +45,9 @@ class Page(NamedTuple):
     more: dict[str, Any] = {}  # noqa: RUF012 never changed
 
     @property
-    def query(self) -> type[Asked]:
+    def query(self) -> type[PageQuery]:
         """What the page can be asked."""
-        asked: type[Asked] = get_type_hints(self.make)["asked"]
+        asked: type[PageQuery] = get_type_hints(self.make)["asked"]
         return asked
 
     @property
@@ -82,7 +82,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "ddefuzz.page.overview/2"
 
 
-def overview_page(database: Database, asked: Asked) -> Overview:
+def overview_page(database: Database, asked: PageQuery) -> Overview:
     """The page."""
     del asked
     times = database.read(listing.first_sightings)
@@ -96,7 +96,7 @@ def overview_page(database: Database, asked: Asked) -> Overview:
     )
 
 
-class CensusQuery(Asked):
+class CensusQuery(PageQuery):
     """Which sweep, and which of its ops."""
 
     sweep: Line = Field(default="", description="The key of a sweep. Default: the last in order.")

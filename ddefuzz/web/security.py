@@ -168,7 +168,7 @@ def add_headers(headers: MutableHeaders) -> None:
     headers.setdefault("Cache-Control", "no-store")
 
 
-class Guarded:
+class RequestGuard:
     """Rejects requests with a wrong Host, from foreign pages or of too many bytes, and adds the headers to all
     answers.
     """

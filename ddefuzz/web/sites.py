@@ -15,12 +15,12 @@ from ddefuzz.files import leads_to_file, real_path
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.sites import source_blocks
-from ddefuzz.web.dashboard import Asked, Line, Unreadable
+from ddefuzz.web.dashboard import Line, PageQuery, Unreadable
 
 WITHOUT_SOURCE: frozenset[Part] = frozenset({"c++", "user"})
 
 
-class SitesQuery(Asked):
+class SitesQuery(PageQuery):
     """Which sites."""
 
     torch: Line = Field(default="", description="Reached under this version of torch. Default: the installed one.")
@@ -28,7 +28,7 @@ class SitesQuery(Asked):
     show: Literal["", "unreached", "reached", "raised"] = ""
 
 
-class SourceQuery(Asked):
+class SourceQuery(PageQuery):
     """Which file of torch, such as torch/_refs/__init__.py."""
 
     file: Annotated[Line, Field(min_length=1)]

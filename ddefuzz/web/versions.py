@@ -18,12 +18,12 @@ from ddefuzz.findings.model import Finding, Result
 from ddefuzz.findings.schema import FINDINGS, readable, whole_findings
 from ddefuzz.versions.kept import cell_of_result, program_key
 from ddefuzz.versions.model import Cell, Change, Line, Status, release
-from ddefuzz.web.dashboard import Asked, Unreadable
+from ddefuzz.web.dashboard import PageQuery, Unreadable
 
 ON_A_PAGE: Final = 50
 
 
-class VersionsQuery(Asked):
+class VersionsQuery(PageQuery):
     """Which results of `ddefuzz matrix`, and which page of them."""
 
     show: Literal["differing", "all"] = Field(

@@ -9,7 +9,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals
 from ddefuzz.coverage.inventory import CALLS, GuardCall, Inventory, installed
 from ddefuzz.coverage.ledger import Ledger, SiteRecord, reached
-from ddefuzz.coverage.unreached import UNREACHED, Unreached, reason_for
+from ddefuzz.coverage.unreached import UNREACHED, Reason, reason_for
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.instrument.guards import watch
 
@@ -95,5 +95,5 @@ def test_a_real_call_over_several_lines_is_met(real: Inventory) -> None:
 
 
 @pytest.mark.parametrize("row", UNREACHED, ids=lambda row: f"{row.file}-{row.where}")
-def test_every_reason_is_of_a_call(row: Unreached, real: Inventory) -> None:
+def test_every_reason_is_of_a_call(row: Reason, real: Inventory) -> None:
     assert row.reason in {reason_for(one) for one in real.calls}

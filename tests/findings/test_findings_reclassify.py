@@ -16,7 +16,7 @@ from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.merge import WHO, Reclassified, reclassified
+from ddefuzz.findings.merge import WHO, Reclassification, reclassified
 from ddefuzz.findings.model import Confirmation, Finding, HistoryEntry, Note, Occurrence, normalized, slim, stamp
 from tests.findings.arbitrary_findings import CHUNK, PROGRAM, ROLL, START, databases, failure_of, sighting
 
@@ -76,7 +76,7 @@ def test_nothing_is_lost_and_once_is_enough(before: tuple[Finding, ...]) -> None
     assert (again.changes, again.gone, again.counts.split_off) == ((), frozenset(), 0)
 
 
-def only(result: Reclassified) -> Finding:
+def only(result: Reclassification) -> Finding:
     (found,) = result.findings
     return found
 
