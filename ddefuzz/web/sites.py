@@ -47,7 +47,7 @@ class SitesPage(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileCount, ...]
     sites: tuple[GuardSite, ...]
     unreadable: Unreadable = Unreadable()
-    schema: str = "ddefuzz.page.sites/1"
+    schema: str = "ddefuzz.page.sites/2"
 
 
 class SourcePage(msgspec.Struct, frozen=True, kw_only=True):
