@@ -1,4 +1,6 @@
-"""Reads graphs as torch prints them (`GraphModule.print_readable`): nodes, the user's lines, assertions, symbols."""
+"""Reads graphs as torch prints them (`GraphModule.print_readable`): nodes, the user's lines, assertions, symbols,
+and unified diffs of the graphs of two stages, semantics or versions of torch.
+"""
 
 from __future__ import annotations
 
@@ -11,43 +13,6 @@ from typing import NamedTuple
 
 from ddefuzz.artifacts.model import Artifacts, Diff, Made
 from ddefuzz.execute.protocol import Stage
-
-
-def diffs_of(
-    here: Artifacts, pairs: Iterable[tuple[Stage, Stage]] = (), others: Iterable[tuple[str, Artifacts]] = ()
-) -> Iterator[Diff]:
-    """The graphs of pairs of stages, of each stage under the first semantics and each other, and under other torches,
-    which have a name.
-    """
-    made = here.stages
-    several = len({one.semantics for one in made}) > 1
-    for first, second in pairs:
-        for one, other in product(made, made):
-            if (one.stage, other.stage) == (first, second) and one.semantics == other.semantics:
-                suffix = f" ({one.semantics})" if several else ""
-                yield diff_of(f"{first} to {second}{suffix}", one, other, first, second)
-    firsts: dict[Stage, Made] = {}
-    for other in made:
-        if (one := firsts.setdefault(other.stage, other)) is not other:
-            name = f"{one.stage}: {one.semantics} to {other.semantics}"
-            yield diff_of(name, one, other, one.semantics, other.semantics)
-    for name, there in others:
-        for one, other in product(made, there.stages):
-            if (one.stage, one.semantics) == (other.stage, other.semantics):
-                title = f"{one.stage}: torch {here.torch} to {name} ({there.torch})"
-                yield diff_of(title, one, other, here.torch, there.torch)
-
-
-def diff_of(name: str, one: Made, other: Made, first: str, second: str) -> Diff:
-    """The diff of two graphs with positions for names, or why there is none."""
-    file = f"diffs/{re.sub(r'[^a-zA-Z0-9.+-]+', '-', name).strip('-')}.diff"
-    missing = [said for made, said in ((one, first), (other, second)) if made.graph is None]
-    if one.graph is None or other.graph is None:
-        return Diff(name, file, "", f"no graph: {', '.join(missing)}")
-    before, after = (normalized(graph.text).splitlines(keepends=True) for graph in (one.graph, other.graph))
-    text = "".join(unified_diff(before, after, first, second))
-    return Diff(name, file, text, "" if text else "the same graph")
-
 
 _NODE = re.compile(r'\s+(\w+)(?:: "([^"]*)")? = (.*?);?(?:  (?:\w+ = )+None)?$')
 _SOURCE = re.compile(r"\s+# File: (.*?):(\d+) in (.*?), code: (.*)$")
@@ -199,3 +164,39 @@ def assertions_in_code(text: str) -> tuple[int, ...]:
         for (number, line), (_, following) in pairwise(lines)
         if _ASSERTS.match(line) and _RAISES.match(following)
     )
+
+
+def diffs_of(
+    here: Artifacts, pairs: Iterable[tuple[Stage, Stage]] = (), others: Iterable[tuple[str, Artifacts]] = ()
+) -> Iterator[Diff]:
+    """The graphs of pairs of stages, of each stage under the first semantics and each other, and under other torches,
+    which have a name.
+    """
+    made = here.stages
+    several = len({one.semantics for one in made}) > 1
+    for first, second in pairs:
+        for one, other in product(made, made):
+            if (one.stage, other.stage) == (first, second) and one.semantics == other.semantics:
+                suffix = f" ({one.semantics})" if several else ""
+                yield diff_of(f"{first} to {second}{suffix}", one, other, first, second)
+    firsts: dict[Stage, Made] = {}
+    for other in made:
+        if (one := firsts.setdefault(other.stage, other)) is not other:
+            name = f"{one.stage}: {one.semantics} to {other.semantics}"
+            yield diff_of(name, one, other, one.semantics, other.semantics)
+    for name, there in others:
+        for one, other in product(made, there.stages):
+            if (one.stage, one.semantics) == (other.stage, other.semantics):
+                title = f"{one.stage}: torch {here.torch} to {name} ({there.torch})"
+                yield diff_of(title, one, other, here.torch, there.torch)
+
+
+def diff_of(name: str, one: Made, other: Made, first: str, second: str) -> Diff:
+    """The diff of two graphs with positions for names, or why there is none."""
+    file = f"diffs/{re.sub(r'[^a-zA-Z0-9.+-]+', '-', name).strip('-')}.diff"
+    missing = [said for made, said in ((one, first), (other, second)) if made.graph is None]
+    if one.graph is None or other.graph is None:
+        return Diff(name, file, "", f"no graph: {', '.join(missing)}")
+    before, after = (normalized(graph.text).splitlines(keepends=True) for graph in (one.graph, other.graph))
+    text = "".join(unified_diff(before, after, first, second))
+    return Diff(name, file, text, "" if text else "the same graph")

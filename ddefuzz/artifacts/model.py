@@ -14,36 +14,6 @@ from ddefuzz.execute.worker import late
 from ddefuzz.instrument.events import Guard
 from ddefuzz.oracles import capture
 
-
-def failure_of(observed: Observation) -> Cause | None:
-    """The failure of a capture, classified; None if there is none."""
-    found = capture.judge([observed])
-    return cause_of(capture.classify(found[0])) if found else None
-
-
-def cause_of(one: Classified) -> Cause:
-    """A classified failure. The user's line is the innermost one that dynamo traced, or that ran."""
-    observed = one.failure.observation
-    exception = decisive(observed)[1] if observed.exceptions else None
-    raised = observed.raised
-    stacks = (
-        raised.traced if raised is not None else (),
-        exception.traced if exception is not None else (),
-        raised.python if raised is not None else (),
-        exception.frames if exception is not None else (),
-    )
-    frame = next((found for found in map(user_frame, stacks) if found is not None), None)
-    return Cause(
-        kind=one.signature.kind,
-        site=str(one.signature.site),
-        anchor=one.signature.anchor,
-        cause=one.cause,
-        evidence=one.failure.evidence,
-        message=exception.message.strip() if exception is not None else "",
-        line=f"{frame.file}:{frame.line} {frame.code}".strip() if frame is not None else "",
-    )
-
-
 SCHEMA = "ddefuzz.artifacts/1"
 
 PartKind: TypeAlias = Literal["graph", "code", "guards"]
@@ -233,3 +203,32 @@ def version(task: VersionTask) -> str:
     """The version of torch in a worker."""
     del task
     return str(late("torch").__version__)
+
+
+def failure_of(observed: Observation) -> Cause | None:
+    """The failure of a capture, classified; None if there is none."""
+    found = capture.judge([observed])
+    return cause_of(capture.classify(found[0])) if found else None
+
+
+def cause_of(one: Classified) -> Cause:
+    """A classified failure. The user's line is the innermost one that dynamo traced, or that ran."""
+    observed = one.failure.observation
+    exception = decisive(observed)[1] if observed.exceptions else None
+    raised = observed.raised
+    stacks = (
+        raised.traced if raised is not None else (),
+        exception.traced if exception is not None else (),
+        raised.python if raised is not None else (),
+        exception.frames if exception is not None else (),
+    )
+    frame = next((found for found in map(user_frame, stacks) if found is not None), None)
+    return Cause(
+        kind=one.signature.kind,
+        site=str(one.signature.site),
+        anchor=one.signature.anchor,
+        cause=one.cause,
+        evidence=one.failure.evidence,
+        message=exception.message.strip() if exception is not None else "",
+        line=f"{frame.file}:{frame.line} {frame.code}".strip() if frame is not None else "",
+    )

@@ -1,4 +1,4 @@
-"""All guard sites reached so far: one record per site, added up over cases."""
+"""The guard sites that one run reached, and all so far: one record per site, added up over cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks as HTML: the templates, the style sheet, and pages that need no other file."""
+"""Blocks as HTML: the templates, the style sheet, and pages that need no other file; and charts as SVG."""
 
 from __future__ import annotations
 
@@ -18,23 +18,6 @@ from ddefuzz import __version__
 from ddefuzz.errors import UnsupportedError
 from ddefuzz.escape import block, html_value
 from ddefuzz.show.blocks import Block, Code, Mark, Style, counted, spans
-
-EXTRA: Final = "pip install 'ddefuzz[report]'"
-
-
-def require_chart() -> ModuleType:
-    """The package that draws charts. Raises UnsupportedError where it is not installed."""
-    try:
-        return import_module("vl_convert")
-    except ImportError as error:
-        raise UnsupportedError(f"charts: found no vl_convert, expected it: {EXTRA}") from error
-
-
-def svg(chart: dict[str, Any]) -> str:
-    """The chart as SVG."""
-    drawn: str = require_chart().vegalite_to_svg(chart)
-    return drawn
-
 
 GRAVITY: Final[tuple[Style, ...]] = ("", "bold", "dim", "good", "warn", "bad")
 """Styles of lines, the gravest last."""
@@ -101,3 +84,20 @@ def highlighted(text: str | Sequence[str], language: str = "python") -> list[Mar
     whole = "".join(f"{block(line)}\n" for line in lines)
     marked = highlight(whole, lexer, HtmlFormatter(nowrap=True)).removesuffix("\n").split("\n")
     return [Markup(line) for line in marked]
+
+
+EXTRA: Final = "pip install 'ddefuzz[report]'"
+
+
+def require_chart() -> ModuleType:
+    """The package that draws charts. Raises UnsupportedError where it is not installed."""
+    try:
+        return import_module("vl_convert")
+    except ImportError as error:
+        raise UnsupportedError(f"charts: found no vl_convert, expected it: {EXTRA}") from error
+
+
+def svg(chart: dict[str, Any]) -> str:
+    """The chart as SVG."""
+    drawn: str = require_chart().vegalite_to_svg(chart)
+    return drawn

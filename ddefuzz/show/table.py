@@ -17,42 +17,6 @@ from ddefuzz.show.record import Report, Result
 from ddefuzz.show.sarif import sarif
 
 
-def junit(report: Report) -> str:
-    """A test suite with a test case for each result. A known failure is skipped, with its title."""
-    suite = TestSuite(xml_text(report.title))
-    suite.add_property("torch", xml_text(report.torch))
-    suite.add_property("ddefuzz", xml_text(report.version))
-    suite.add_property("command", xml_text(report.command))
-    for result in report.results:
-        suite.add_testcase(_case(result))
-    suite.update_statistics()
-    document = JUnitXml("ddefuzz")
-    document.add_testsuite(suite)
-    # The counts of a document that the schema of Jenkins allows: `skipped` is not one of them.
-    document.tests, document.failures, document.errors = suite.tests, suite.failures, suite.errors
-    document.time = suite.time
-    written: bytes = document.tostring()
-    return written.decode() + "\n"
-
-
-def _case(result: Result) -> TestCase:
-    case = TestCase(xml_text(result.id), classname=xml_text(f"ddefuzz.{result.rule}"), time=result.seconds)
-    text = xml_text("\n".join(filter(None, [result.message, result.site and f"site: {result.site}", result.program])))
-    match result.outcome:
-        case "failed" | "error":
-            kind = Failure if result.outcome == "failed" else Error
-            ended = kind(xml_text(result.title), type_=xml_text(result.rule))
-            ended.text = text
-            case.result = [ended]
-        case "known" | "skipped":
-            case.result = [Skipped(xml_text(f"{result.outcome}: {result.title}"))]
-        case "passed":
-            pass
-        case other:
-            assert_never(other)
-    return case
-
-
 class Format(NamedTuple):
     """One format: what it is for, and how it is written."""
 
@@ -130,6 +94,42 @@ def _articles(report: Report) -> Iterator[Block]:
                 yield Paragraph(result.message)
             if result.program:
                 yield Details("program", (Code(result.program),), outcome == "failed" and len(results) <= MOST_OPEN)
+
+
+def junit(report: Report) -> str:
+    """A test suite with a test case for each result. A known failure is skipped, with its title."""
+    suite = TestSuite(xml_text(report.title))
+    suite.add_property("torch", xml_text(report.torch))
+    suite.add_property("ddefuzz", xml_text(report.version))
+    suite.add_property("command", xml_text(report.command))
+    for result in report.results:
+        suite.add_testcase(_case(result))
+    suite.update_statistics()
+    document = JUnitXml("ddefuzz")
+    document.add_testsuite(suite)
+    # The counts of a document that the schema of Jenkins allows: `skipped` is not one of them.
+    document.tests, document.failures, document.errors = suite.tests, suite.failures, suite.errors
+    document.time = suite.time
+    written: bytes = document.tostring()
+    return written.decode() + "\n"
+
+
+def _case(result: Result) -> TestCase:
+    case = TestCase(xml_text(result.id), classname=xml_text(f"ddefuzz.{result.rule}"), time=result.seconds)
+    text = xml_text("\n".join(filter(None, [result.message, result.site and f"site: {result.site}", result.program])))
+    match result.outcome:
+        case "failed" | "error":
+            kind = Failure if result.outcome == "failed" else Error
+            ended = kind(xml_text(result.title), type_=xml_text(result.rule))
+            ended.text = text
+            case.result = [ended]
+        case "known" | "skipped":
+            case.result = [Skipped(xml_text(f"{result.outcome}: {result.title}"))]
+        case "passed":
+            pass
+        case other:
+            assert_never(other)
+    return case
 
 
 def _github(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""Campaigns: their state, rate, what is left of the budget, and how their counts grew."""
+"""Campaigns: their state, rate, what is left of the budget, and how their counts grew, as plots."""
 
 from __future__ import annotations
 
@@ -18,96 +18,6 @@ from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Campaign, Progress
 from ddefuzz.web.dashboard import PageQuery, Unreadable
-
-Point = TypeVar("Point")
-
-WIDTH, HEIGHT = 640, 200
-LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 26
-
-MOST_POINTS = 240
-"""More points than this cannot be seen in a plot of this width."""
-
-
-Series = tuple[str, Sequence[tuple[float, float]]]
-"""A line: its name, and its points with x in ascending order."""
-
-
-def thinned(points: Sequence[Point]) -> tuple[Point, ...]:
-    """At most `MOST_POINTS` of the points, the first and the last among them."""
-    if len(points) <= MOST_POINTS:
-        return tuple(points)
-    step = (len(points) - 1) / (MOST_POINTS - 1)
-    return tuple(points[round(at * step)] for at in range(MOST_POINTS))
-
-
-def findings_plot(points: Sequence[tuple[str, int]]) -> Markup:
-    """The number of findings over the dates at which they were first seen."""
-    times = [(datetime.fromisoformat(when).timestamp(), float(number)) for when, number in points]
-    first, last = ([point[0][:16].replace("T", " ") for point in (points[0], points[-1])]) if points else ("", "")
-    return line_plot("Findings over time", [("findings", times)], (first, last))
-
-
-def campaign_plot(title: str, growth: Sequence[Progress]) -> Markup:
-    """The guard sites and findings of a campaign over its CPU time."""
-    names = {
-        "fallback_sites": "places where a guard fell back",
-        "dde_sites": "call sites of errors",
-        "findings": "findings seen",
-    }
-    series = [(said, [(at.cpu_seconds, float(getattr(at, name))) for at in growth]) for name, said in names.items()]
-    ends = [f"{at.cpu_seconds:,.0f} CPU s" for at in (growth[0], growth[-1])] if growth else ["", ""]
-    return line_plot(title, series, (ends[0], ends[1]))
-
-
-def line_plot(title: str, series: Sequence[Series], x_labels: tuple[str, str]) -> Markup:
-    """The plot. `x_labels` are the texts at the left and the right end. Empty without two points."""
-    drawn = [(name, points) for name, points in series if len(points) > 1]
-    if not drawn:
-        return Markup("")
-    xs = [x for _, points in drawn for x, _ in points]
-    low, high = min(xs), max(xs)
-    ticks = _ticks(max(y for _, points in drawn for _, y in points))
-    top = ticks[-1]
-
-    def place(x: float, y: float) -> str:
-        across = (x - low) / (high - low) if high > low else 0.0
-        return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f},{HEIGHT - BOTTOM - y / top * (HEIGHT - TOP - BOTTOM):.1f}"
-
-    parts = [
-        Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title),
-        Markup("<title>{}</title>").format(title),
-    ]
-    for tick in ticks:
-        y = place(low, tick).partition(",")[2]
-        parts.append(Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, y, y))
-        parts.append(Markup('<text class="tick end" x="{}" y="{}" dy="4">{:,.0f}</text>').format(LEFT - 6, y, tick))
-    keys = []
-    for number, (name, points) in enumerate(drawn, 1):
-        line = " ".join(_stairs([place(x, y) for x, y in points]))
-        parts.append(Markup('<polyline class="line line{}" points="{}"/>').format(number, line))
-        keys.append(Markup('<li class="key{}">{} <b>{:,.0f}</b></li>').format(number, name, points[-1][1]))
-    for style, x, label in (("tick", LEFT, x_labels[0]), ("tick end", WIDTH - RIGHT, x_labels[1])):
-        parts.append(Markup('<text class="{}" x="{}" y="{}">{}</text>').format(style, x, HEIGHT - 6, label))
-    return Markup('<figure><figcaption>{}</figcaption>{}</svg><ul class="keys">{}</ul></figure>').format(
-        title, Markup("").join(parts), Markup("").join(keys)
-    )
-
-
-def _stairs(places: list[str]) -> list[str]:
-    """Counts stay as they are until the next point, so the line goes across and then up."""
-    steps = [places[0]]
-    for before, after in pairwise(places):
-        steps += [f"{after.partition(',')[0]},{before.partition(',')[2]}", after]
-    return steps
-
-
-def _ticks(most: float) -> list[float]:
-    """0 and up to five round numbers, the last of them at least `most`."""
-    raw = max(most, 1.0) / 4
-    unit = 10.0 ** math.floor(math.log10(raw))
-    step = max(next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw), 1.0)
-    return [step * at for at in range(math.ceil(max(most, 1.0) / step) + 1)]
-
 
 ON_A_PAGE: Final = 20
 """How many campaigns are on a page. Each has a plot."""
@@ -235,3 +145,93 @@ def _minutes(seconds: float) -> str:
 
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+Point = TypeVar("Point")
+
+WIDTH, HEIGHT = 640, 200
+LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 26
+
+MOST_POINTS = 240
+"""More points than this cannot be seen in a plot of this width."""
+
+
+Series = tuple[str, Sequence[tuple[float, float]]]
+"""A line: its name, and its points with x in ascending order."""
+
+
+def thinned(points: Sequence[Point]) -> tuple[Point, ...]:
+    """At most `MOST_POINTS` of the points, the first and the last among them."""
+    if len(points) <= MOST_POINTS:
+        return tuple(points)
+    step = (len(points) - 1) / (MOST_POINTS - 1)
+    return tuple(points[round(at * step)] for at in range(MOST_POINTS))
+
+
+def findings_plot(points: Sequence[tuple[str, int]]) -> Markup:
+    """The number of findings over the dates at which they were first seen."""
+    times = [(datetime.fromisoformat(when).timestamp(), float(number)) for when, number in points]
+    first, last = ([point[0][:16].replace("T", " ") for point in (points[0], points[-1])]) if points else ("", "")
+    return line_plot("Findings over time", [("findings", times)], (first, last))
+
+
+def campaign_plot(title: str, growth: Sequence[Progress]) -> Markup:
+    """The guard sites and findings of a campaign over its CPU time."""
+    names = {
+        "fallback_sites": "places where a guard fell back",
+        "dde_sites": "call sites of errors",
+        "findings": "findings seen",
+    }
+    series = [(said, [(at.cpu_seconds, float(getattr(at, name))) for at in growth]) for name, said in names.items()]
+    ends = [f"{at.cpu_seconds:,.0f} CPU s" for at in (growth[0], growth[-1])] if growth else ["", ""]
+    return line_plot(title, series, (ends[0], ends[1]))
+
+
+def line_plot(title: str, series: Sequence[Series], x_labels: tuple[str, str]) -> Markup:
+    """The plot. `x_labels` are the texts at the left and the right end. Empty without two points."""
+    drawn = [(name, points) for name, points in series if len(points) > 1]
+    if not drawn:
+        return Markup("")
+    xs = [x for _, points in drawn for x, _ in points]
+    low, high = min(xs), max(xs)
+    ticks = _ticks(max(y for _, points in drawn for _, y in points))
+    top = ticks[-1]
+
+    def place(x: float, y: float) -> str:
+        across = (x - low) / (high - low) if high > low else 0.0
+        return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f},{HEIGHT - BOTTOM - y / top * (HEIGHT - TOP - BOTTOM):.1f}"
+
+    parts = [
+        Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title),
+        Markup("<title>{}</title>").format(title),
+    ]
+    for tick in ticks:
+        y = place(low, tick).partition(",")[2]
+        parts.append(Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, y, y))
+        parts.append(Markup('<text class="tick end" x="{}" y="{}" dy="4">{:,.0f}</text>').format(LEFT - 6, y, tick))
+    keys = []
+    for number, (name, points) in enumerate(drawn, 1):
+        line = " ".join(_stairs([place(x, y) for x, y in points]))
+        parts.append(Markup('<polyline class="line line{}" points="{}"/>').format(number, line))
+        keys.append(Markup('<li class="key{}">{} <b>{:,.0f}</b></li>').format(number, name, points[-1][1]))
+    for style, x, label in (("tick", LEFT, x_labels[0]), ("tick end", WIDTH - RIGHT, x_labels[1])):
+        parts.append(Markup('<text class="{}" x="{}" y="{}">{}</text>').format(style, x, HEIGHT - 6, label))
+    return Markup('<figure><figcaption>{}</figcaption>{}</svg><ul class="keys">{}</ul></figure>').format(
+        title, Markup("").join(parts), Markup("").join(keys)
+    )
+
+
+def _stairs(places: list[str]) -> list[str]:
+    """Counts stay as they are until the next point, so the line goes across and then up."""
+    steps = [places[0]]
+    for before, after in pairwise(places):
+        steps += [f"{after.partition(',')[0]},{before.partition(',')[2]}", after]
+    return steps
+
+
+def _ticks(most: float) -> list[float]:
+    """0 and up to five round numbers, the last of them at least `most`."""
+    raw = max(most, 1.0) / 4
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = max(next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= raw), 1.0)
+    return [step * at for at in range(math.ceil(max(most, 1.0) / step) + 1)]

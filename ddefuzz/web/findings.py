@@ -1,4 +1,4 @@
-"""The page of all findings: filters, order, and one page of rows."""
+"""The page of one finding, with everything that helps to decide on it; and that of all: filters, order, rows."""
 
 from __future__ import annotations
 
