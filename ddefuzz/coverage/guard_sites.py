@@ -21,7 +21,6 @@ from ddefuzz.coverage.ledger import Answer, SiteRecord, together
 from ddefuzz.coverage.unreached import reason_for
 from ddefuzz.instrument.events import Counterfactual, Language
 
-
 SITE_SCHEMA = "ddefuzz.site/1"
 TOTALS_SCHEMA = "ddefuzz.sites/1"
 
