@@ -35,10 +35,10 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, MINIMAL, ORIGINAL, read_finding
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.internal import guarded
-from ddefuzz.keys.case import is_key, parse_key, untrusted_function
+from ddefuzz.keys.case import untrusted_function
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles import table
-from ddefuzz.oracles.program import CAPTURE, Trial, Tried, judge_run, tried_of
+from ddefuzz.oracles.program import CAPTURE, Trial, Tried, check_case, judge_run, tried_of
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import Case, digest, print_program, read_program
 from ddefuzz.refusals import refuse
@@ -305,7 +305,7 @@ def program_cases(file: Path, *, trust: bool = False) -> Iterator[KeptCase]:
     text = read_program(file)
     if text is None:
         return
-    expectations = _checked(text, str(file))
+    expectations = check_case(text, str(file))
     folder_finding = file.parent / FINDING
     if file.name in (MINIMAL, ORIGINAL) and is_there(folder_finding):
         finding = read_finding(file.parent)
@@ -317,14 +317,6 @@ def program_cases(file: Path, *, trust: bool = False) -> Iterator[KeptCase]:
     for line in expectations:
         expect = parse_expectation(line, str(file))
         yield KeptCase(f"{file}@{expect.stage}/{expect.semantics}", subject_of(text), expect)
-
-
-def _checked(text: str, where: str) -> tuple[str, ...]:
-    """The expectations of a stored case. Raises InputError if it is not one."""
-    if is_key(text):
-        parse_key(text, where)
-        return ()
-    return catalogue.parse(text, where).expect
 
 
 def finding_cases(findings: Iterable[Finding], database: str, *, trust: bool = False) -> tuple[KeptCase, ...]:
@@ -340,7 +332,7 @@ def finding_cases(findings: Iterable[Finding], database: str, *, trust: bool = F
         ):
             if text is not None:
                 case = f"{finding.id}/{name}"
-                _checked(text, case)
+                check_case(text, case)
                 subject = subject_of(text, trust=trust)
                 yield KeptCase(case, subject, expectation_of(finding, seen), finding.id, database)
 

@@ -28,11 +28,9 @@ from ddefuzz.classify.wording import shortened
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
-from ddefuzz.ops import catalogue
 from ddefuzz.oracles.program import kept
 from ddefuzz.oracles.table import row_of
 from ddefuzz.oracles.table import stages as every_stage
-from ddefuzz.program.model import functions_in
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -110,8 +108,7 @@ def sighting(classified: Classified, program: str | None, verdict: str, torch: s
     """
     site = classified.signature.site
     if classified.cause == "wrong-capture" and site.language == "op" and program:
-        called = functions_in(catalogue.parse(program, "<program>").program)
-        ops = tuple(name for name in called if op_name(name) == site.function)[:1]
+        ops = tuple(name for name in called(program) if op_name(name) == site.function)[:1]
     else:
         ops = failing_ops(classified.failure.observation, program or "")
     return Sighting(classified=classified, verdict=verdict, ops=ops, torch=torch, program=program)

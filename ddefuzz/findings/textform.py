@@ -40,10 +40,8 @@ from ddefuzz.findings.decisions import By, changed, checked_url, checked_version
 from ddefuzz.findings.lifecycle import ROWS, State, in_versions, recurs
 from ddefuzz.findings.model import SCHEMA, Finding, Number, Occurrence, normalized, portable, sequence_of
 from ddefuzz.findings.schema import PackedError, packed, unpacked
-from ddefuzz.keys.case import is_key, parse_key
-from ddefuzz.ops import catalogue
+from ddefuzz.oracles.program import check_case, read_case
 from ddefuzz.oracles.table import check_stored, kinds
-from ddefuzz.program.text import read_text
 
 
 class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -293,7 +291,10 @@ def read_finding(place: Path) -> Finding:
     if not isinstance(title := for_readers.get("title", ""), str):
         raise InputError(f"{path}: found the title {title!r}, expected text")
     observed = _read_observed(place / OBSERVED)
-    programs = {"minimal": _read_program(place / MINIMAL), "original": _read_program(place / ORIGINAL)}
+    programs = {
+        name: read_case(place / file) if is_there(place / file) else None
+        for name, file in (("minimal", MINIMAL), ("original", ORIGINAL))
+    }
     if "signature" in fields:
         raise InputError(f"{path}: found the key 'signature', expected {', '.join(_SIGNATURE)}")
     signature = {name: fields.pop(name) for name in _SIGNATURE if name in fields}
@@ -333,7 +334,7 @@ def check_findings(where: str, findings: Iterable[Finding], others: Iterable[str
         _check_fields(f"{where}: {name}", finding)
         _check_dup(f"{where}: {name}", finding, ids)
         for text in filter(None, (finding.minimal, finding.original)):
-            _check_program(text, f"{where}: {name}")
+            check_case(text, f"{where}: {name}")
 
 
 def _check_fields(where: str, finding: Finding) -> None:
@@ -347,21 +348,6 @@ def _check_fields(where: str, finding: Finding) -> None:
         raise InputError(f"{where}: {error}") from error
     if wrong := [former for former in finding.former if not ID.fullmatch(former)]:
         raise InputError(f"{where}: found the former id {wrong[0][:60]!r}, expected one such as dde-1937c0d9a9")
-
-
-def _read_program(path: Path) -> str | None:
-    if not is_there(path):
-        return None
-    text = read_text(path)
-    _check_program(text, str(path))
-    return text
-
-
-def _check_program(text: str, where: str) -> None:
-    if is_key(text):
-        parse_key(text, where)
-    else:
-        catalogue.parse(text, where)
 
 
 def _with_decision(finding: Finding, known: Known, path: Path, when: datetime, findings: Container[str]) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, NamedTuple
 from zlib import crc32
 
@@ -27,6 +28,8 @@ from ddefuzz.execute.protocol import (
 )
 from ddefuzz.execute.worker import late
 from ddefuzz.internal import guarded
+from ddefuzz.keys.case import is_key, parse_key
+from ddefuzz.ops import catalogue
 from ddefuzz.oracles import capture
 from ddefuzz.oracles.capture import classify
 from ddefuzz.oracles.oracle import attributed
@@ -34,6 +37,23 @@ from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import ORACLES, calls_of, classified, comparing, oracle_of, own_stage
 from ddefuzz.oracles.verdict import Verdict, is_mostly_alike, needs_second_run, verdict
 from ddefuzz.program.sizes import CallSize
+from ddefuzz.program.text import read_text
+
+
+def check_case(text: str, where: str) -> tuple[str, ...]:
+    """The expectations of a stored case: a program, or a key, which has none. Raises InputError if it is neither."""
+    if is_key(text):
+        parse_key(text, where)
+        return ()
+    return catalogue.parse(text, where).expect
+
+
+def read_case(path: Path) -> str:
+    """The text of a stored case. Raises InputError if it is none."""
+    text = read_text(path)
+    check_case(text, str(path))
+    return text
+
 
 CAPTURE: tuple[str, ...] = ("capture",)
 """The oracle that every run is judged by."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
+
+import msgspec
 
 from ddefuzz.answers.model import Answers, ControlOutcome, PatchEvidence, Tally
 from ddefuzz.classify.cause import MEANINGS, PROOFS
@@ -145,6 +148,12 @@ def tallies_table(tallies: Iterable[Tally], details: Mapping[tuple[str, str], st
         answer = f"{tally.answer}{f' for {tally.clause}' if tally.clause else ''}"
         rows.append(Row((answer, captured, *map(" ".join, sizes)), details.get((tally.clause, tally.answer), "")))
     return table(TITLES, rows, folding=TITLES[2:])
+
+
+def evidence_of(document: Mapping[str, Any]) -> Iterator[Block]:
+    """The blocks of a finding's document (`as_document`)."""
+    if document["answers"] is not None:
+        yield from evidence_blocks(msgspec.convert(document["answers"], Answers))
 
 
 def evidence_blocks(answers: Answers) -> Iterator[Block]:

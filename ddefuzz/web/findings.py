@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 import msgspec
 from pydantic import Field
 
-from ddefuzz.answers.model import Answers
 from ddefuzz.classify.signature import Cause
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
@@ -36,7 +35,6 @@ class FindingPage(msgspec.Struct, frozen=True, kw_only=True):
     snippet: str
     source: Lines | None
     stack: StackLines | None
-    answers: Answers | None
     forms: tuple[FormOf, ...]
     matrix: dict[str, MatrixCell]
     similar: tuple[FindingSummary, ...]
@@ -56,7 +54,6 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
         snippet=snippet_of(finding),
         source=site_lines(finding),
         stack=stack if stack is not None and stack.lines else None,
-        answers=finding.answers,
         forms=forms_of(finding),
         matrix=matrix_cells(database.read(lambda session: listing.results(session, finding.id)), finding),
         similar=tuple(similar(finding, others)),

@@ -20,7 +20,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import Counts, Query
 from ddefuzz.findings.model import FindingSummary
 from ddefuzz.findings.schema import readable
-from ddefuzz.show.facts import VERDICTS, evidence_blocks
+from ddefuzz.show.facts import VERDICTS, evidence_of
 from ddefuzz.show.sites import fell_back
 from ddefuzz.sweep.census import STATUSES
 from ddefuzz.sweep.tasks import Swept, row_of
@@ -149,7 +149,7 @@ PAGES: tuple[Page, ...] = (
         "Everything about one finding",
         finding_page,
         False,
-        {"evidence": evidence_blocks, "verdicts": VERDICTS},
+        {"evidence": evidence_of, "verdicts": VERDICTS},
     ),
     Page(
         "sites",
