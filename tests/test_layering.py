@@ -25,7 +25,7 @@ ALLOWED = {
     "coverage": "instrument execute classify",
     "minimize": "program ops execute",
     "answers": "program instrument execute classify oracles minimize",
-    "findings": "execute classify oracles coverage answers",
+    "findings": "classify oracles coverage answers",
     "repro": "program ops keys execute classify oracles answers findings",
     "show": "instrument classify oracles coverage answers findings repro",
     "checking": "program ops instrument execute classify oracles answers findings show",
@@ -35,7 +35,7 @@ ALLOWED = {
         "versions"
     ),
     "sweep": "program ops instrument generate execute classify oracles artifacts coverage findings show campaign",
-    "web": "classify oracles coverage findings repro show versions campaign sweep",
+    "web": "oracles coverage findings repro show versions campaign sweep",
     "pytest_plugin": "execute oracles campaign",
     "cli": (
         "program ops instrument keys generate execute classify oracles artifacts coverage answers findings "

@@ -26,10 +26,9 @@ from ddefuzz.classify.op import called, failing_ops
 from ddefuzz.classify.signature import Cause, Signature, Site
 from ddefuzz.classify.wording import shortened
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import STAGES, Observation, Stage
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.oracles.program import kept
-from ddefuzz.oracles.table import row_of
+from ddefuzz.oracles.table import own_stage, row_of
 from ddefuzz.oracles.table import stages as every_stage
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -122,7 +121,7 @@ class Occurrence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     torch: str
-    stage: Stage
+    stage: str
     semantics: str
     op: str
     verdict: str
@@ -266,7 +265,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.shown or self.failure
 
     @property
-    def stage(self) -> Stage | None:
+    def stage(self) -> str | None:
         """The stage in which the smallest program was confirmed, else the first one in which the finding was seen."""
         return None if self.evidence is None else self.evidence.observation.stage
 
@@ -290,7 +289,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return tuple(sorted({seen.op for seen in self.occurrences if seen.op}))
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[str, ...]:
         """The stages in which it was seen to fail."""
         seen_in = {seen.stage for seen in self.occurrences}
         return tuple(stage for stage in every_stage() if stage in seen_in)
@@ -302,7 +301,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """
         in_time = sorted(self.occurrences, key=lambda seen: (seen.last_seen, seen.order))
         latest = {seen.stage: seen.verdict for seen in in_time if seen.verdict}
-        return {stage: latest[stage] for stage in STAGES if stage in latest}
+        return {stage: latest[stage] for stage in every_stage() if stage in latest and own_stage(stage) is None}
 
     @property
     def torch_versions(self) -> tuple[str, ...]:
@@ -333,8 +332,8 @@ class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
     signature: Signature
     cause: Cause
     ops: tuple[str, ...]
-    stage: Stage | None
-    stages: tuple[Stage, ...]
+    stage: str | None
+    stages: tuple[str, ...]
     torch: tuple[str, ...]
     state: State
     duplicate_of: str | None
@@ -436,7 +435,7 @@ def slim(failure: Failure) -> Failure:
     do not depend on the machine.
     """
 
-    def small(observation: Observation) -> Observation:
+    def small(observation: Record) -> Record:
         return replace(observation, guards=(), graph=None, compiles=0, cpu_seconds=0.0, peak_rss_mb=0.0, digest="")
 
     failure = kept(failure)

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 import msgspec
 from pydantic import Field
 
-from ddefuzz.classify.signature import Cause
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
+from ddefuzz.findings.decisions import DECISIONS
 from ddefuzz.findings.lifecycle import State
 from ddefuzz.findings.listing import AboutData, Query, Sort
 from ddefuzz.findings.model import FindingSummary, Priority, as_document
@@ -60,6 +60,7 @@ def finding_page(database: Database, asked: PageQuery, finding_id: str) -> Findi
     )
 
 
+_CAUSES = next(row.value.choices for row in DECISIONS if row.name == "cause" and row.value is not None)
 _Kind = Annotated[str, *among(*kinds())]
 
 
@@ -76,7 +77,7 @@ class FindingsQuery(PageQuery):
     returned: Literal["", "1"] = Field(default="", description="1: only findings that returned after a fix.")
     oracle: Annotated[str, *among(*NAMES)] = ""
     kind: Annotated[list[_Kind], AS_LIST] = Field(default=[], max_length=40)
-    cause: Annotated[list[Cause | Literal[""]], AS_LIST] = Field(default=[], max_length=20)
+    cause: Annotated[list[Annotated[str, *among(*_CAUSES)]], AS_LIST] = Field(default=[], max_length=20)
     stage: Annotated[list[Annotated[str, *among(*every_stage())]], AS_LIST] = Field(default=[], max_length=20)
     verdict: Annotated[str, *among(*VERDICTS)] = Field(default="", description="The verdict of some stage.")
     torch: Line = Field(default="", description="Seen in this version of torch.")
@@ -161,7 +162,7 @@ def findings_page(database: Database, asked: FindingsQuery) -> FindingsPage:
 CHOICES: dict[str, tuple[str, ...]] = {
     "oracle": NAMES,
     "kind": tuple(kinds()),
-    "cause": get_args(Cause),
+    "cause": _CAUSES,
     "stage": every_stage(),
     "state": get_args(State),
     "verdict": tuple(VERDICTS),
