@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from markupsafe import Markup
@@ -104,7 +103,7 @@ def _line(campaign: Campaign, points: Sequence[Progress], now: datetime) -> Camp
         cases=campaign.next_index + len(campaign.ahead),
         per_minute=_rate(campaign, points),
         left=left if state == "running" else "",
-        growth=thinned(points),
+        growth=tuple(points),
     )
 
 
@@ -147,25 +146,11 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-Point = TypeVar("Point")
-
 WIDTH, HEIGHT = 640, 200
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 26
 
-MOST_POINTS = 240
-"""More points than this cannot be seen in a plot of this width."""
-
-
 Series = tuple[str, Sequence[tuple[float, float]]]
 """A line: its name, and its points with x in ascending order."""
-
-
-def thinned(points: Sequence[Point]) -> tuple[Point, ...]:
-    """At most `MOST_POINTS` of the points, the first and the last among them."""
-    if len(points) <= MOST_POINTS:
-        return tuple(points)
-    step = (len(points) - 1) / (MOST_POINTS - 1)
-    return tuple(points[round(at * step)] for at in range(MOST_POINTS))
 
 
 def findings_plot(points: Sequence[tuple[str, int]]) -> Markup:
@@ -197,36 +182,31 @@ def line_plot(title: str, series: Sequence[Series], x_labels: tuple[str, str]) -
     ticks = _ticks(max(y for _, points in drawn for _, y in points))
     top = ticks[-1]
 
-    def place(x: float, y: float) -> str:
+    def place(x: float, y: float) -> tuple[str, str]:
         across = (x - low) / (high - low) if high > low else 0.0
-        return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f},{HEIGHT - BOTTOM - y / top * (HEIGHT - TOP - BOTTOM):.1f}"
+        down = HEIGHT - BOTTOM - y / top * (HEIGHT - TOP - BOTTOM)
+        return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f}", f"{down:.1f}"
 
     parts = [
         Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title),
         Markup("<title>{}</title>").format(title),
     ]
     for tick in ticks:
-        y = place(low, tick).partition(",")[2]
+        _, y = place(low, tick)
         parts.append(Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, WIDTH - RIGHT, y, y))
         parts.append(Markup('<text class="tick end" x="{}" y="{}" dy="4">{:,.0f}</text>').format(LEFT - 6, y, tick))
     keys = []
     for number, (name, points) in enumerate(drawn, 1):
-        line = " ".join(_stairs([place(x, y) for x, y in points]))
-        parts.append(Markup('<polyline class="line line{}" points="{}"/>').format(number, line))
+        begin, *steps = (place(x, y) for x, y in points)
+        # Counts stay as they are until the next point, so the line goes across and then up.
+        line = "".join(("M", ",".join(begin), *(f"H{x}V{y}" for x, y in steps)))
+        parts.append(Markup('<path class="line line{}" d="{}"/>').format(number, line))
         keys.append(Markup('<li class="key{}">{} <b>{:,.0f}</b></li>').format(number, name, points[-1][1]))
     for style, x, label in (("tick", LEFT, x_labels[0]), ("tick end", WIDTH - RIGHT, x_labels[1])):
         parts.append(Markup('<text class="{}" x="{}" y="{}">{}</text>').format(style, x, HEIGHT - 6, label))
     return Markup('<figure><figcaption>{}</figcaption>{}</svg><ul class="keys">{}</ul></figure>').format(
         title, Markup("").join(parts), Markup("").join(keys)
     )
-
-
-def _stairs(places: list[str]) -> list[str]:
-    """Counts stay as they are until the next point, so the line goes across and then up."""
-    steps = [places[0]]
-    for before, after in pairwise(places):
-        steps += [f"{after.partition(',')[0]},{before.partition(',')[2]}", after]
-    return steps
 
 
 def _ticks(most: float) -> list[float]:

@@ -25,7 +25,7 @@ from ddefuzz.show.sites import fell_back
 from ddefuzz.sweep.census import STATUSES
 from ddefuzz.sweep.tasks import Swept, row_of
 from ddefuzz.versions.model import Status
-from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaign_plot, campaigns_page, findings_plot, thinned
+from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaign_plot, campaigns_page, findings_plot
 from ddefuzz.web.dashboard import Line, PageQuery, Unreadable
 from ddefuzz.web.findings import CHOICES, finding_page, findings_page
 from ddefuzz.web.sites import WITHOUT_SOURCE, blocks_of, sites_page, source_page
@@ -61,6 +61,10 @@ LATEST: Final = 8
 """How many of the newest findings are shown, and campaigns."""
 
 
+MOST_POINTS: Final = 240
+"""More points than this cannot be seen in a plot."""
+
+
 class Growth(msgspec.Struct, frozen=True):
     """The number of findings that had been seen at a time."""
 
@@ -86,10 +90,12 @@ def overview_page(database: Database, asked: PageQuery) -> Overview:
     """The page."""
     del asked
     times = database.read(listing.first_sightings)
+    last = len(times) - 1
+    shown = {round(at * last / (MOST_POINTS - 1)) for at in range(MOST_POINTS)} if times else ()
     query = Query(states=("new",), about_data="yes")
     return Overview(
         counts=database.read(listing.counts),
-        growth=tuple(Growth(time, number) for number, time in thinned(list(enumerate(times, 1)))),
+        growth=tuple(Growth(times[at], at + 1) for at in sorted(shown)),
         sites=database.read(listing.site_counts),
         latest=database.read(partial(listing.page, query=query, sort="first", descending=True, most=LATEST)).findings,
         campaigns=campaign_lines(database, datetime.now(UTC), LATEST),
