@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ddefuzz.answers.model import Answers, ControlOutcome, PatchEvidence, Tally
+from ddefuzz.answers.model import Answers, PatchEvidence, Tally
 from ddefuzz.classify.cause import MEANINGS, PROOFS
 from ddefuzz.classify.wording import question
 from ddefuzz.findings.lifecycle import ROWS
@@ -37,19 +37,11 @@ def verdicts_line(shown: Iterable[str | None]) -> str:
     return "; ".join(f"{name}: {meaning}" for name, meaning in VERDICTS.items() if name in said)
 
 
-RAN: dict[ControlOutcome, str] = {
-    "passes": "passes",
-    "fails": "fails in the same way",
-    "fails otherwise": "fails otherwise",
-    "not judged": "was not judged",
-}
-"""What a control run's outcome reads like in a sentence."""
-
-
 def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
     """Names and values. A value is empty if it is not known."""
-    first, last = finding.first_seen, finding.last_seen
+    begun, ended = ((time or "")[:16].replace("T", " ") for time in (finding.first_seen, finding.last_seen))
     times = "once" if finding.count == 1 else f"{finding.count} times"
+    seen_in = begun if begun == ended else f"{begun} to {ended}"
     stages_of = {name: [stage for stage, seen in finding.verdicts.items() if seen == name] for name in VERDICTS}
     verdicts = [f"{name} in {', '.join(stages)} ({VERDICTS[name]})" for name, stages in stages_of.items() if stages]
     of = f" of {finding.duplicate_of}" if finding.duplicate_of else ""
@@ -76,16 +68,10 @@ def facts_of(finding: Finding) -> tuple[tuple[str, str], ...]:
         ("priority", finding.priority),
         ("labels", ", ".join(finding.labels)),
         ("confirmed", _confirmed(finding)),
-        ("seen", f"{times}, {_time(first, last)}" if first and last else ""),
+        ("seen", f"{times}, {seen_in} UTC" if begun and ended else ""),
         ("former ids", ", ".join(finding.former)),
         ("links", "\n".join(finding.links)),
     )
-
-
-def _time(first: str, last: str) -> str:
-    """The times of the first and the last sighting, in UTC."""
-    begun, ended = (one[:16].replace("T", " ") for one in (first, last))
-    return f"{begun} UTC" if begun == ended else f"{begun} to {ended} UTC"
 
 
 def _ancestor(finding: Finding) -> str:
@@ -124,7 +110,8 @@ def _depends_on_data(finding: Finding) -> str:
         return said if finding.data_dependent is not None else ""
     if finding.data_dependent and "fails" in (finding.control.static, finding.control.backed):
         said = "yes, as torch's message says"
-    static, backed = (RAN[outcome] for outcome in (finding.control.static, finding.control.backed))
+    words = {"fails": "fails in the same way", "not judged": "was not judged"}
+    static, backed = (words.get(outcome, outcome) for outcome in (finding.control.static, finding.control.backed))
     again = "" if static == backed else f"{backed} "
     return f"{said}: it {static} with static sizes and {again}with backed dynamic sizes"
 
