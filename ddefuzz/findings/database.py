@@ -7,7 +7,7 @@ names of people are arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -109,11 +109,9 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[object]:
         """Save everything in the block together or not at all. Other threads are not affected."""
-        with self._writing():
-            yield
+        return self._writing()
 
     # What campaigns record
 

@@ -137,14 +137,9 @@ def by_ids(session: Session, names: Sequence[str]) -> tuple[FindingSummary, ...]
 def near(session: Session, finding: Finding, most: int) -> tuple[FindingSummary, ...]:
     """Other findings at the same function, or with the same code in the same file."""
     site, columns = finding.site, FINDINGS.c
-    same = and_(
-        columns.language == site.language,
-        columns.module.is_(None) if site.module is None else columns.module == site.module,
-        or_(
-            columns.function.is_(None) if site.function is None else columns.function == site.function,
-            columns.anchor == finding.anchor if site.module is not None else false(),
-        ),
-    )
+    same_code = columns.anchor == finding.anchor if site.module is not None else false()
+    same_file = and_(columns.language == site.language, columns.module == site.module)
+    same = and_(same_file, or_(columns.function == site.function, same_code))
     names = session.scalars(select(columns.id).where(same, columns.id != finding.id).order_by(columns.id).limit(most))
     return by_ids(session, names.all())
 
@@ -357,11 +352,9 @@ def result_page(session: Session, *, differing: bool, first: int, most: int) -> 
 def site_counts(session: Session) -> dict[str, int]:
     """The number of places where guards were reached undecided, by version of torch."""
     place = select(SITES.c.torch, SITES.c.language, SITES.c.file, SITES.c.line).distinct().subquery()
-    rows = session.execute(select(place.c.torch, func.count()).group_by(place.c.torch).order_by(place.c.torch))
-    return {str(torch): many for torch, many in rows}
+    return _grouped(session, place.c.torch)
 
 
 def sweeps(session: Session) -> dict[str, int]:
     """The keys of sweeps, and the number of ops that each has."""
-    rows = session.execute(select(SWEPT.c.key, func.count()).group_by(SWEPT.c.key).order_by(SWEPT.c.key))
-    return {str(key): many for key, many in rows}
+    return _grouped(session, SWEPT.c.key)
