@@ -33,33 +33,12 @@ from ddefuzz.findings.decisions import By
 from ddefuzz.refusals import refusals
 from ddefuzz.repro.finding import finding_script
 from ddefuzz.web import forms
-from ddefuzz.web.dashboard import (
-    Dashboard,
-    Line,
-    Problem,
-    Unreadable,
-    answer,
-    bad_values,
-    dashboard_of,
-    problem,
-    static_files,
-)
+from ddefuzz.web.dashboard import Dashboard, Line, Problem, answer, bad_values, dashboard_of, problem, static_files
 from ddefuzz.web.pages import PAGES, Page
-from ddefuzz.web.security import (
-    FROM_ALL_ADDRESSES,
-    FROM_ONE_ADDRESS,
-    HEADERS,
-    WINDOW_SECONDS,
-    Access,
-    RequestGuard,
-    add_headers,
-)
+from ddefuzz.web.security import HEADERS, TOO_MANY, Access, RequestGuard, add_headers
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 ID: TypeAlias = Annotated[str, Path(max_length=80, pattern=r"^[A-Za-z0-9-]+$", description="The id of a finding.")]
-
-SHOWN: Final = 5
-"""How many of the rows that cannot be read a page names."""
 
 _TEXT: Final = {"text/html": {"schema": {"type": "string"}}}
 
@@ -153,9 +132,7 @@ def _reader(page: Page) -> Callable[..., Response]:
                 if found != finding_id:
                     return RedirectResponse(request.url.replace(path=page.path.format(finding_id=found)), 307)
             record = page.make(dashboard.database, asked, *([finding_id] if in_path else []))
-        dashboard.log(left_out)
-        unreadable = Unreadable(len(left_out), tuple(left_out)[:SHOWN])
-        record = msgspec.structs.replace(record, unreadable=unreadable)
+        record = msgspec.structs.replace(record, unreadable=dashboard.log(left_out))
         return answer(request, record, page.name, asked.format, asked=asked, **page.more)
 
     in_url = {"finding_id": ID} if in_path else {}
@@ -189,12 +166,7 @@ def _log_in(request: Request, form: Annotated[LoginForm, FormFields()]) -> Respo
     _check_form(request, form.form_token)
     seconds = access.attempts.wait(request.client.host if request.client is not None else "")
     if seconds:
-        raise HTTPException(
-            429,
-            f"found too many attempts to log in, expected at most {FROM_ONE_ADDRESS} from one address and "
-            f"{FROM_ALL_ADDRESSES} in all within {WINDOW_SECONDS} s: try again in {seconds} s",
-            {"Retry-After": str(seconds)},
-        )
+        raise HTTPException(429, f"{TOO_MANY}: try again in {seconds} s", {"Retry-After": str(seconds)})
     renewed = access.log_in(access.session_of(request), form.token.strip())
     if renewed is None:
         raise HTTPException(403, "token: found another one, expected one that `ddefuzz tokens add` printed")

@@ -41,6 +41,8 @@ HTMX = {
 LOG = logging.getLogger("ddefuzz.web")
 
 MOST_LOGGED = 1_000
+MOST_SHOWN = 5
+"""How many of the rows that cannot be read are in the log, and on a page."""
 
 SECRETS = frozenset({"token", "form_token"})
 """Fields whose values no page may show."""
@@ -97,12 +99,14 @@ class Dashboard:
     menu: tuple[Any, ...]
     logged: set[str] = field(default_factory=set)
 
-    def log(self, left_out: Iterable[str]) -> None:
-        """Write what pages left out to the log, each row once. Pages load themselves again."""
-        for said in left_out:
+    def log(self, left_out: Iterable[str]) -> Unreadable:
+        """Write what a page left out to the log, each row once. Pages load themselves again."""
+        rows = tuple(left_out)
+        for said in rows:
             if said not in self.logged and len(self.logged) < MOST_LOGGED:
                 self.logged.add(said)
                 LOG.warning("left out: %s", said)
+        return Unreadable(len(rows), rows[:MOST_SHOWN])
 
 
 def dashboard_of(request: Request) -> Dashboard:

@@ -34,6 +34,11 @@ FROM_ONE_ADDRESS: Final = 10
 FROM_ALL_ADDRESSES: Final = 100
 """The limits for attempts to log in, right or wrong ones, within the window."""
 
+TOO_MANY: Final = (
+    f"found too many attempts to log in, expected at most {FROM_ONE_ADDRESS} from one address and "
+    f"{FROM_ALL_ADDRESSES} in all within {WINDOW_SECONDS} s"
+)
+
 LONGEST_HOST: Final = 300
 
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -198,25 +203,25 @@ class RequestGuard:
         host, origin = headers.get("host", ""), headers.get("origin")
         name = _name(host)
         if name is None:
-            return _said(400, f"Host: found {host[:80]!r}, expected a name or an address, and a port")
+            return _refusal(400, f"Host: found {host[:80]!r}, expected a name or an address, and a port")
         if name not in self.access.hosts and not _is_address(name):
             expected = ", ".join(sorted(self.access.hosts))
-            return _said(421, f"Host: found {host[:80]!r}, expected {expected}, or an address (--allow-host NAME)")
+            return _refusal(421, f"Host: found {host[:80]!r}, expected {expected}, or an address (--allow-host NAME)")
         if origin is not None and origin != "null" and _name(origin.partition("://")[2]) is None:
-            return _said(400, f"Origin: found {origin[:80]!r}, expected an address such as http://{host}")
+            return _refusal(400, f"Origin: found {origin[:80]!r}, expected an address such as http://{host}")
         if "websocket" in headers.get("upgrade", "").lower():
-            return _said(400, "Upgrade: found websocket, expected a request of HTTP")
+            return _refusal(400, "Upgrade: found websocket, expected a request of HTTP")
         if method in READS:
             return None
         if origin is not None and origin.partition("://")[2] != host:
-            return _said(403, f"Origin: found {origin[:80]!r}, expected a form of this server")
+            return _refusal(403, f"Origin: found {origin[:80]!r}, expected a form of this server")
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return _said(403, "found a form of another site, expected one of this server")
+            return _refusal(403, "found a form of another site, expected one of this server")
         length = headers.get("content-length", "")
         if not (length.isascii() and length.isdigit()):
-            return _said(411, "found no Content-Length, expected the number of bytes")
+            return _refusal(411, "found no Content-Length, expected the number of bytes")
         if len(length) > 12 or int(length) > MOST_BYTES:
-            return _said(413, f"found {length[:20]} bytes, expected at most {MOST_BYTES}")
+            return _refusal(413, f"found {length[:20]} bytes, expected at most {MOST_BYTES}")
         return None
 
 
@@ -242,5 +247,5 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
-def _said(status: int, text: str) -> Response:
+def _refusal(status: int, text: str) -> Response:
     return PlainTextResponse(f"{text}\n", status)
