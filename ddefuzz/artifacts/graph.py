@@ -15,7 +15,7 @@ from ddefuzz.artifacts.model import Artifacts, Diff, Made
 from ddefuzz.execute.protocol import Stage
 
 _NODE = re.compile(r'\s+(\w+)(?:: "([^"]*)")? = (.*?);?(?:  (?:\w+ = )+None)?$')
-_SOURCE = re.compile(r"\s+# File: (.*?):(\d+) in (.*?), code: (.*)$")
+_SOURCE = re.compile(r"\s+# File: (.*?):(\d+) in .*?, code: (.*)$")
 _PARAMETER = re.compile(r'\b(\w+): "([^"]*)"')
 _SIGNATURE_ENDS = re.compile(r"\):\s*$")
 _CALLED = re.compile(r"(?:torch\.ops\.)?([\w.]+)\(")
@@ -31,18 +31,6 @@ ASSERTING = re.compile(r"\b(?:_assert_scalar|_assert_async|sym_constrain_range|s
 """Ops that check a condition on sizes or values when the graph runs."""
 
 
-class Line(NamedTuple):
-    """A line of the user's code, as the comment of a graph names it."""
-
-    file: str
-    line: int
-    function: str
-    code: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line} {self.code}".rstrip()
-
-
 class GraphNode(NamedTuple):
     """A node: its name, what is printed of its value (`f32[u0, 8]`), its expression, and the user's line.
 
@@ -53,7 +41,7 @@ class GraphNode(NamedTuple):
     value: str
     expression: str
     number: int
-    source: Line | None = None
+    source: str = ""
 
     @property
     def op(self) -> str:
@@ -75,16 +63,16 @@ class GraphNode(NamedTuple):
 
 def nodes_of(text: str) -> Iterator[GraphNode]:
     """The inputs and nodes of a graph, in order."""
-    source: Line | None = None
+    source = ""
     in_signature = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("def forward("):
-            in_signature, source = True, None
+            in_signature, source = True, ""
         if in_signature:
             yield from (GraphNode(name, _shape(value), "", number) for name, value in _PARAMETER.findall(line))
             in_signature = not _SIGNATURE_ENDS.search(line.partition("  # ")[0])
         elif (found := _SOURCE.match(line)) is not None:
-            source = Line(found[1], int(found[2]), found[3], found[4])
+            source = f"{found[1]}:{found[2]} {found[3]}".rstrip()
         elif (node := _NODE.match(line)) is not None:
             yield GraphNode(node[1], _shape(node[2] or ""), node[3].rstrip(";"), number, source)
 

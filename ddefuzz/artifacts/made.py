@@ -110,7 +110,12 @@ def make(task: MakeTask) -> Made:
         failure=failure_of(observed),
         parts=parts,
         symbols=tuple(
-            Symbol(name, ranges.get(name, ""), "input" if _is_own(node) else node.op or "input", user_line(node))
+            Symbol(
+                name,
+                ranges.get(name, ""),
+                "input" if node.source.startswith(_OWN) else node.op or "input",
+                user_line(node),
+            )
             for name, node in symbols_in(graph).items()
         ),
         links=tuple(
@@ -220,10 +225,7 @@ def kernels_of(mapping: str) -> dict[str, str]:
 
 
 def user_line(node: GraphNode) -> str:
-    """The line of the user's code that made a node; empty if torch kept only a line of ddefuzz."""
-    return "" if node.source is None or _is_own(node) else str(node.source)
-
-
-def _is_own(node: GraphNode) -> bool:
-    """Whether a line of ddefuzz made the node: of the code that gives a program its inputs with unbacked sizes."""
-    return node.source is not None and node.source.file.startswith(_OWN)
+    """The line of the user's code that made a node. Empty if torch kept only a line of ddefuzz: of the code that gives
+    a program its inputs with unbacked sizes.
+    """
+    return "" if node.source.startswith(_OWN) else node.source

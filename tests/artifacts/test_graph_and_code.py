@@ -69,7 +69,7 @@ def test_nodes_have_the_users_line_and_inputs_have_none() -> None:
     nodes = {node.name: node for node in nodes_of(FORWARD)}
     assert list(nodes) == ["primals_1", "primals_2", "ge", "_assert_scalar", "relu", "gt", "index", "relu_1"]
     assert (nodes["primals_2"].value, nodes["primals_2"].expression) == ("f32[u0, 8]", "")
-    assert str(nodes["index"].source) == "<program>:5 z = torch.relu(y)[y > 0]"
+    assert nodes["index"].source == "<program>:5 z = torch.relu(y)[y > 0]"
     assert (nodes["index"].op, nodes["ge"].op) == ("aten.index.Tensor", "primals_1 >= 0")
     assert count_of(FORWARD) == 6
 
