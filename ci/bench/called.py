@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
@@ -31,20 +30,6 @@ MOST_TIMEOUTS = 2
 """After this many runs with a fault that did not end in time, no more are done. Each costs the whole limit."""
 
 
-class Shown(NamedTuple):
-    """What a fault does to one program: the effect, the failures that are new, and what changed, in a line; whether
-    exactly its place was blamed for all failures of some kind, how many of other kinds name another place, and whether
-    the run did not end in time.
-    """
-
-    effect: Effect
-    failures: tuple[Classified, ...]
-    change: str
-    exact: bool = False
-    elsewhere: int = 0
-    timeout: bool = False
-
-
 @dataclass(slots=True)
 class Programs:
     """Runs programs with and without faults. Runs without are kept.
@@ -56,52 +41,64 @@ class Programs:
     known: frozenset[Signature] = frozenset()
     healthy: dict[Trial, Tried] = field(default_factory=dict)
 
-    def without_fault(self, program: str, stage: Stage, oracle: str, semantics: Semantics = EXPLICIT) -> Tried:
-        """The program as it is, judged as with a fault that is planted for an oracle."""
-        return self._healthy(_trial(program, stage, semantics, JUDGES[oracle]))
-
-    def captured(self, program: str, stage: Stage, semantics: Semantics = EXPLICIT) -> Observation:
-        """What is captured of a program as it is. It is not called."""
-        return self._healthy(_captured(program, stage, semantics)).observation
+    def without_fault(self, program: str, stage: Stage, judges: tuple[str, ...]) -> Tried:
+        """The program as it is; called and judged by oracles, if there are any."""
+        return self._healthy(_trial(program, stage, EXPLICIT, judges))
 
     def _healthy(self, trial: Trial) -> Tried:
         if trial not in self.healthy:
             self.healthy[trial] = self.tester(trial)
         return self.healthy[trial]
 
-    def with_fault(self, program: str, stage: Stage, fault: Planted, oracle: str, *, sampled: bool = True) -> Shown:
-        """The program with a fault that is planted for an oracle. With `sampled`, semantics are compared in a sample of
-        the programs, as a campaign does.
+    def with_fault(self, fault: Planted, oracle: str, program: str, stage: Stage, case: Reacher | None) -> Planted:
+        """A fault that is planted for an oracle, after one more program: one of a `case`, else the database's example.
+
+        Semantics are compared in a sample of the cases, as a campaign does.
         """
-        graph = self.captured(program, stage)
-        if graph.outcome != "ok":
-            return Shown("unreached", (), "it is not captured")
-        compares = bool(comparing(JUDGES[oracle]))
-        if compares and self.captured(program, stage, SIZE_OBLIVIOUS).outcome != "ok":
-            return Shown("unreached", (), "size-oblivious semantics do not capture it")
-        changed = self.tester(_captured(program, stage, fault.semantics)).observation
+        judges = JUDGES[oracle]
+        graph = self.without_fault(program, stage, ()).observation
+        compares = bool(comparing(judges))
+        others = (SIZE_OBLIVIOUS,) if compares else ()
+        captured = (graph, *(self._healthy(_trial(program, stage, other, ())).observation for other in others))
+        if any(one.outcome != "ok" for one in captured):
+            return fault
+        fault = msgspec.structs.replace(fault, programs=fault.programs + 1)
+        changed = self.tester(_trial(program, stage, fault.semantics, ())).observation
         if changed.outcome == "ok" and changed.digest == graph.digest:
-            return Shown("equivalent", (), "")
-        before = self.without_fault(program, stage, oracle)
-        trial = _trial(program, stage, fault.semantics, JUDGES[oracle])
-        after = self.tester(msgspec.structs.replace(trial, sampled=sampled))
+            return msgspec.structs.replace(fault, effect=max(fault.effect, "equivalent", key=SEVERITY.index))
+        before = self.without_fault(program, stage, judges)
+        trial = _trial(program, stage, fault.semantics, judges)
+        after = self.tester(msgspec.structs.replace(trial, sampled=case is not None))
         known = self.known | {one.signature for one in before.failures}
         new = tuple(one for one in after.failures if one.signature not in known)
         effect, change = effect_of(before.observation, after.observation)
         if compares and after.observation.outcome == "fail":
             effect = "changes"
+        why = f"{stage}: {change}" if change and (not fault.why or effect == "changes") else fault.why
+        timeouts = fault.timeouts + (after.observation.outcome == "timeout")
+        worst = max(fault.effect, effect, key=SEVERITY.index)
+        fault = msgspec.structs.replace(fault, effect=worst, timeouts=timeouts, why=why)
+        if effect != "changes" or not new:
+            return fault
         elsewhere = [one for one in new if not names(one, fault, before.observation)]
-        named = {one.signature.kind for one in new} - {one.signature.kind for one in elsewhere}
-        return Shown(effect, new, change, bool(named), len(elsewhere), after.observation.outcome == "timeout")
+        exact = bool({one.signature.kind for one in new} - {one.signature.kind for one in elsewhere})
+        fault = msgspec.structs.replace(
+            fault,
+            stage=stage,
+            kind=", ".join(dict.fromkeys(str(one.signature.kind) for one in new)),
+            named=", ".join(map(blamed, new)),
+            program=program,
+            elsewhere=len(elsewhere),
+            why="" if exact else change,
+        )
+        if case is None:
+            return msgspec.structs.replace(fault, found_by_example=True, exact_by_example=exact)
+        return msgspec.structs.replace(fault, found=True, exact=exact, cpu_seconds=case.cpu_seconds, cases=case.cases)
 
 
 def _trial(program: str, stage: Stage, semantics: Semantics, judges: tuple[str, ...]) -> Trial:
-    run = Run(ProgramSubject(program), stage, semantics, graph=True, calls=calls_of(judges))
-    return Trial(run, judges)
-
-
-def _captured(program: str, stage: Stage, semantics: Semantics) -> Trial:
-    return Trial(Run(ProgramSubject(program), stage, semantics, graph=True), ())
+    """A capture; with oracles that judge it, what is captured is called."""
+    return Trial(Run(ProgramSubject(program), stage, semantics, graph=True, calls=calls_of(judges)), judges)
 
 
 def effect_of(before: Observation, after: Observation) -> tuple[Effect, str]:
@@ -171,52 +168,16 @@ def show_called(
     database's example.
     """
     fault = msgspec.structs.replace(fault, why="")
-    for case in cases:
-        fault = _after(fault, oracle, case.program, case.stage, programs, case)
-        if fault.found or fault.timeouts == MOST_TIMEOUTS:
-            return fault
-    for stage in _stages_of(example):
-        assert example is not None
-        fault = _after(fault, oracle, example.example, stage, programs, None)
-        if fault.found_by_example or fault.timeouts == MOST_TIMEOUTS:
+    tries = [(case.program, case.stage, case) for case in cases]
+    if example is not None and example.example:
+        stages: tuple[Stage, ...] = ("aot", "export", "compile", "export-strict")
+        ordered = sorted(stages, key=lambda one: one != example.stage)
+        tries += [(example.example, stage, None) for stage in ordered]  # type: ignore[misc]
+    for program, stage, case in tries:
+        fault = programs.with_fault(fault, oracle, program, stage, case)
+        if fault.found or fault.found_by_example or fault.timeouts == MOST_TIMEOUTS:
             break
-    if not fault.programs:
-        return msgspec.structs.replace(fault, why="no program that is captured reached it")
-    return fault
-
-
-def _stages_of(example: SiteRecord | None) -> tuple[Stage, ...]:
-    stages: tuple[Stage, ...] = ("aot", "export", "compile", "export-strict")
-    if example is None or not example.example:
-        return ()
-    return tuple(sorted(stages, key=lambda one: one != example.stage))
-
-
-def _after(
-    fault: Planted, oracle: str, program: str, stage: Stage, programs: Programs, case: Reacher | None
-) -> Planted:
-    """A fault after one more program."""
-    shown = programs.with_fault(program, stage, fault, oracle, sampled=case is not None)
-    if shown.effect == "unreached":
-        return fault
-    effect = max(fault.effect, shown.effect, key=SEVERITY.index)
-    counts = {"programs": fault.programs + 1, "timeouts": fault.timeouts + shown.timeout}
-    fault = msgspec.structs.replace(fault, effect=effect, **counts)
-    if shown.effect != "changes" or not shown.failures:
-        why = f"{stage}: {shown.change}" if shown.change and (not fault.why or shown.effect == "changes") else fault.why
-        return msgspec.structs.replace(fault, why=why)
-    said = msgspec.structs.replace(
-        fault,
-        stage=stage,
-        kind=", ".join(dict.fromkeys(str(one.signature.kind) for one in shown.failures)),
-        named=", ".join(map(blamed, shown.failures)),
-        program=program,
-        elsewhere=shown.elsewhere,
-        why="" if shown.exact else shown.change,
-    )
-    if case is None:
-        return msgspec.structs.replace(said, found_by_example=True, exact_by_example=shown.exact)
-    return msgspec.structs.replace(said, found=True, exact=shown.exact, cpu_seconds=case.cpu_seconds, cases=case.cases)
+    return fault if fault.programs else msgspec.structs.replace(fault, why="no program that is captured reached it")
 
 
 def blamed(classified: Classified) -> str:

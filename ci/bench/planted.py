@@ -63,9 +63,7 @@ class Planted(msgspec.Struct, frozen=True):
 class Recall(msgspec.Struct, frozen=True, kw_only=True):
     """What a campaign found of the planted faults; CPU seconds are over the ones found, None if there is none.
 
-    `planted` faults are drawn from `known_sites`. `found` counts those of the `changing` ones that a case of the
-    campaign showed, `exact` those of them that were named exactly. `with_examples` counts those that the campaign or
-    the database's program for the site showed, `exact_with_examples` those of them that were named exactly.
+    The faults are drawn from `known_sites`.
     """
 
     oracle: str
@@ -79,16 +77,27 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds_90th: float | None
     campaign_cpu_seconds: float
     interrupted: bool
-    unreached: int
-    harmless: int
-    stopping: int
-    with_examples: int
-    exact_with_examples: int
-    planted: int
-    equivalent: int
-    changing: int
-    found: int
-    exact: int
+
+    def counts(self) -> dict[str, int]:
+        """The number of faults by effect. `found` counts those of the `changing` ones that a case of the campaign
+        showed, `exact` those of them that were named exactly; `…with_examples` also what the program showed that the
+        database has for the site.
+        """
+        effects = [one.effect for one in self.faults]
+        found = [one for one in self.faults if one.found]
+        shown = [one for one in self.faults if one.found or one.found_by_example]
+        return {
+            "unreached": effects.count("unreached"),
+            "harmless": effects.count("harmless"),
+            "stopping": effects.count("stops"),
+            "with_examples": len(shown),
+            "exact_with_examples": sum(one.exact if one.found else one.exact_by_example for one in shown),
+            "planted": len(self.faults),
+            "equivalent": effects.count("equivalent"),
+            "changing": effects.count("changes"),
+            "found": len(found),
+            "exact": sum(one.exact for one in found),
+        }
 
 
 Pool: TypeAlias = Literal["fallbacks", "shared fallbacks", "assertions"]

@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from statistics import median, quantiles
 from time import monotonic
-from typing import NamedTuple
 
 import msgspec
 
 from ci.bench.called import Programs, Tester, blamed, maker_of, show_called
 from ci.bench.command import Result, Session
-from ci.bench.planted import PLANTS, Planted, Recall, draw, place_of, what_of
+from ci.bench.planted import JUDGES, PLANTS, Planted, Recall, draw, place_of, what_of
 from ci.bench.survey import Judged, Maker, Reacher, Reachers, RecallFolder, Survey
 from ddefuzz.campaign.campaign import Listener
 from ddefuzz.campaign.launch import start
@@ -55,18 +55,6 @@ ALIKE = 4
 """Programs that are run with a fault, at most, for each form of the expressions at its place."""
 
 
-class Planting(NamedTuple):
-    """What to plant for an oracle: faults at `number` places, drawn by `seed`, each tried on at most `tries` cases.
-
-    `known` are the guard sites of the database.
-    """
-
-    known: tuple[SiteRecord, ...]
-    number: int
-    seed: int
-    tries: int
-
-
 def healthy_campaign(plan: Plan, kept: RecallFolder, database: Database, stopped: Stopped, listen: Listener) -> Survey:
     """Run the campaign of `plan` without faults, in an empty database. Its cases are kept every `SAVED` seconds."""
     reachers, torch = Reachers(), metadata.version("torch")
@@ -95,73 +83,96 @@ def healthy_campaign(plan: Plan, kept: RecallFolder, database: Database, stopped
     return whole
 
 
-def measure_recall(
-    plan: Plan,
-    oracle: str,
-    planting: Planting,
-    survey: Survey,
-    kept: RecallFolder,
-    programs: Programs,
-    stopped: Stopped,
-    say: Callable[[str], None],
-) -> Recall:
-    """Run the cases of a campaign with each fault that is planted for an oracle, `plan.jobs` faults at a time."""
-    known = planting.known
-    drops = any(plant.drawn_from == "assertions" for plant in PLANTS[oracle])
-    makers = _makers(plan, oracle, survey, kept, programs, stopped, say) if drops else ()
-    assertions = tuple({place: _record(place) for maker in makers for place in maker.places}.values())
-    examples = examples_of(known)
-    drawn = draw(oracle, known, assertions, planting.number, planting.seed)
+@dataclass(frozen=True, slots=True)
+class Planting:
+    """What to plant for each oracle: faults at `number` places, drawn by `seed`, each tried on at most `tries` cases of
+    a campaign, `plan.jobs` faults at a time. `known` are the guard sites of the database.
+    """
 
-    def planted(fault: Planted) -> Planted | None:
-        judged = Judged(oracle, planting.tries, len(survey.found), fault)
-        before = kept.judged(judged)
-        if before is not None or stopped():
-            return before
-        if oracle == "capture":
-            after = show(fault, survey.first(fault.place), plan.stages, programs.tester)
-        else:
-            cases = _cases(fault, survey, makers, planting.tries)
-            after = show_called(fault, oracle, examples.get(fault.place), cases, programs)
-        kept.add(msgspec.structs.replace(judged, fault=after))
-        return after
+    plan: Plan
+    known: tuple[SiteRecord, ...]
+    number: int
+    seed: int
+    tries: int
+    survey: Survey
+    kept: RecallFolder
+    programs: Programs
+    stopped: Stopped
+    say: Callable[[str], None]
 
-    faults: list[Planted] = []
-    with ThreadPoolExecutor(plan.jobs) as threads:
-        for fault in threads.map(planted, drawn):
-            faults += [] if fault is None else [fault]
-            changing = [one for one in faults if one.effect == "changes"]
-            found = [one for one in changing if one.found]
-            said = (
-                f"{len(changing)} change a result, {len(found)} found, {sum(one.exact for one in found)} named exactly"
-            )
-            say(f"{oracle}: {len(faults)} of {len(drawn)} faults done; {said}")
-    seconds = sorted(one.cpu_seconds for one in faults if one.found and one.cpu_seconds is not None)
-    effects = [one.effect for one in faults]
-    shown, exact = _counts(faults)
-    return Recall(
-        oracle=oracle,
-        torch=survey.torch,
-        seed=planting.seed,
-        campaign_seed=survey.seed,
-        budget=survey.budget,
-        known_sites=len({record.key[:3] for record in known if record.fallbacks}) + len(assertions),
-        faults=tuple(faults),
-        cpu_seconds_median=median(seconds) if seconds else None,
-        cpu_seconds_90th=ninetieth(seconds) if seconds else None,
-        campaign_cpu_seconds=survey.cpu_seconds,
-        interrupted=survey.interrupted or len(faults) < len(drawn),
-        unreached=effects.count("unreached"),
-        harmless=effects.count("harmless"),
-        stopping=effects.count("stops"),
-        with_examples=sum(one.found or one.found_by_example for one in faults),
-        exact_with_examples=sum(one.exact if one.found else one.exact_by_example for one in faults),
-        planted=len(faults),
-        equivalent=effects.count("equivalent"),
-        changing=effects.count("changes"),
-        found=shown,
-        exact=exact,
-    )
+    def recall(self, oracle: str) -> Recall:
+        """Run the cases of the campaign with each fault that is planted for an oracle."""
+        survey = self.survey
+        drops = any(plant.drawn_from == "assertions" for plant in PLANTS[oracle])
+        makers = self._makers(oracle) if drops else ()
+        assertions = tuple({place: _record(place) for maker in makers for place in maker.places}.values())
+        examples = examples_of(self.known)
+        drawn = draw(oracle, self.known, assertions, self.number, self.seed)
+
+        def planted(fault: Planted) -> Planted | None:
+            judged = Judged(oracle, self.tries, len(survey.found), fault)
+            before = self.kept.judged(judged)
+            if before is not None or self.stopped():
+                return before
+            if oracle == "capture":
+                after = show(fault, survey.first(fault.place), self.plan.stages, self.programs.tester)
+            else:
+                cases = self._cases(fault, makers)
+                after = show_called(fault, oracle, examples.get(fault.place), cases, self.programs)
+            self.kept.add(msgspec.structs.replace(judged, fault=after))
+            return after
+
+        faults: list[Planted] = []
+        with ThreadPoolExecutor(self.plan.jobs) as threads:
+            for fault in threads.map(planted, drawn):
+                faults += [] if fault is None else [fault]
+                found = [one for one in faults if one.found]
+                changing, exact = sum(one.effect == "changes" for one in faults), sum(one.exact for one in found)
+                said = f"{changing} change a result, {len(found)} found, {exact} named exactly"
+                self.say(f"{oracle}: {len(faults)} of {len(drawn)} faults done; {said}")
+        seconds = sorted(one.cpu_seconds for one in faults if one.found and one.cpu_seconds is not None)
+        return Recall(
+            oracle=oracle,
+            torch=survey.torch,
+            seed=self.seed,
+            campaign_seed=survey.seed,
+            budget=survey.budget,
+            known_sites=len({record.key[:3] for record in self.known if record.fallbacks}) + len(assertions),
+            faults=tuple(faults),
+            cpu_seconds_median=median(seconds) if seconds else None,
+            cpu_seconds_90th=ninetieth(seconds) if seconds else None,
+            campaign_cpu_seconds=survey.cpu_seconds,
+            interrupted=survey.interrupted or len(faults) < len(drawn),
+        )
+
+    def _makers(self, oracle: str) -> tuple[Maker, ...]:
+        """The first captured programs of the campaign that make run-time assertions."""
+        known = self.kept.makers()
+        if known is not None:
+            return known
+
+        def looked(case: Reacher) -> Maker | None:
+            if self.stopped():
+                return None
+            return maker_of(case, self.programs.without_fault(case.program, case.stage, JUDGES[oracle]))
+
+        called = list(islice((one for one in self.survey.found if one.called), SURVEYED))
+        makers: list[Maker | None] = []
+        with ThreadPoolExecutor(self.plan.jobs) as threads:
+            for maker in threads.map(looked, called):
+                makers.append(maker)
+                self.say(f"{len(makers)} of {len(called)} programs searched for run-time assertions")
+        found = tuple(one for one in makers if one is not None and one.places)
+        if None not in makers:
+            self.kept.save_makers(found)
+        return found
+
+    def _cases(self, fault: Planted, makers: tuple[Maker, ...]) -> list[Reacher]:
+        """The cases to run with a fault: those that took a fallback at its place, or made an assertion there."""
+        if not any(one.kind == "drop assertion" for one in fault.semantics.faults):
+            return list(self.survey.called(fault.place, self.tries, ALIKE))
+        there = {(maker.program, maker.stage) for maker in makers if fault.place in maker.places}
+        return [one for one in self.survey.found if (one.program, one.stage) in there][: self.tries]
 
 
 def examples_of(known: Iterable[SiteRecord]) -> dict[Place, SiteRecord]:
@@ -174,51 +185,8 @@ def examples_of(known: Iterable[SiteRecord]) -> dict[Place, SiteRecord]:
     return found
 
 
-def _counts(faults: Iterable[Planted]) -> tuple[int, int]:
-    """How many the campaign found, and how many of these were named exactly."""
-    found = [one for one in faults if one.found]
-    return len(found), sum(one.exact for one in found)
-
-
-def _makers(
-    plan: Plan,
-    oracle: str,
-    survey: Survey,
-    kept: RecallFolder,
-    programs: Programs,
-    stopped: Stopped,
-    say: Callable[[str], None],
-) -> tuple[Maker, ...]:
-    """The first captured programs of the campaign that make run-time assertions."""
-    known = kept.makers()
-    if known is not None:
-        return known
-
-    def looked(case: Reacher) -> Maker | None:
-        return None if stopped() else maker_of(case, programs.without_fault(case.program, case.stage, oracle))
-
-    called = list(islice((one for one in survey.found if one.called), SURVEYED))
-    makers: list[Maker | None] = []
-    with ThreadPoolExecutor(plan.jobs) as threads:
-        for maker in threads.map(looked, called):
-            makers.append(maker)
-            say(f"{len(makers)} of {len(called)} programs searched for run-time assertions")
-    found = tuple(one for one in makers if one is not None and one.places)
-    if None not in makers:
-        kept.save_makers(found)
-    return found
-
-
 def _record(place: Place) -> SiteRecord:
     return SiteRecord(place.language, place.file, place.line, "", "")
-
-
-def _cases(fault: Planted, survey: Survey, makers: tuple[Maker, ...], tries: int) -> list[Reacher]:
-    """The cases to run with a fault: those that took a fallback at its place, or made an assertion there."""
-    if not any(one.kind == "drop assertion" for one in fault.semantics.faults):
-        return list(survey.called(fault.place, tries, ALIKE))
-    there = {(maker.program, maker.stage) for maker in makers if fault.place in maker.places}
-    return [one for one in survey.found if (one.program, one.stage) in there][:tries]
 
 
 def show(fault: Planted, first: Reacher | None, stages: tuple[Stage, ...], tester: Tester) -> Planted:
@@ -300,7 +268,6 @@ def run(
     with Database.open(db, create=False) as database:
         known = database.sites(_version(database, version))
         signatures = frozenset(finding.signature for finding in database.findings())
-    planting = Planting(known, sites, seed, tries)
     for oracle in oracles:
         draw(oracle, known, (), sites, seed)  # before the campaign, because there may be too few
     calling = oracles != CAPTURE
@@ -333,13 +300,13 @@ def run(
                 survey = healthy_campaign(plan, kept, empty, stopped, progress)
         with Pool(jobs) as pool:
             programs = Programs(lambda trial: _tried(pool, trial), signatures)
-            records = [
-                measure_recall(plan, oracle, planting, survey, kept, programs, stopped, session.live.update)
-                for oracle in oracles
-            ]
+            say = session.live.update
+            planting = Planting(plan, known, sites, seed, tries, survey, kept, programs, stopped, say)
+            records = list(map(planting.recall, oracles))
         interrupted = stopped()
     blocks = [block for record in records for block in view(record)]
-    return Result({"schema": SCHEMA, "records": records}, blocks, exit_code=EXIT_INTERRUPTED if interrupted else 0)
+    documents = [{**msgspec.to_builtins(record), **record.counts()} for record in records]
+    return Result({"schema": SCHEMA, "records": documents}, blocks, exit_code=EXIT_INTERRUPTED if interrupted else 0)
 
 
 def _tried(pool: Pool, trial: Trial) -> Tried:
@@ -352,7 +319,7 @@ def view(record: Recall) -> Iterator[Block]:
     yield prose(
         "{} faults for the oracle {}, at as many of {} known sites, seed {}, torch {}; campaign of seed {}, "
         "{} CPU seconds of {}",
-        *(record.planted, record.oracle, record.known_sites, record.seed, record.torch, record.campaign_seed),
+        *(len(record.faults), record.oracle, record.known_sites, record.seed, record.torch, record.campaign_seed),
         f"{record.campaign_cpu_seconds:.0f}",
         record.budget,
     )
@@ -361,24 +328,23 @@ def view(record: Recall) -> Iterator[Block]:
         if record.cpu_seconds_median is not None and record.cpu_seconds_90th is not None
         else ""
     )
+    of = record.counts()
+    elsewhere = sum(fault.exact and fault.elsewhere > 0 for fault in record.faults)
     rows = [
-        (record.unreached, "reached by no program that is captured"),
-        (record.equivalent, "equivalent: the same graphs and assumptions"),
-        (record.harmless, "harmless: another graph, but every call ends as without the fault"),
-        (record.stopping, "stop a capture, and change no call"),
-        (record.changing, "change a result"),
-        (record.found, f"of these found by the campaign, {_share(record.found, record.changing)}{seconds}"),
-        (record.exact, f"of the found named exactly, {_share(record.exact, record.found)}"),
-        (
-            sum(fault.exact and fault.elsewhere > 0 for fault in record.faults),
-            "of these also reported at another place",
-        ),
+        (of["unreached"], "reached by no program that is captured"),
+        (of["equivalent"], "equivalent: the same graphs and assumptions"),
+        (of["harmless"], "harmless: another graph, but every call ends as without the fault"),
+        (of["stopping"], "stop a capture, and change no call"),
+        (of["changing"], "change a result"),
+        (of["found"], f"of these found by the campaign, {_share(of['found'], of['changing'])}{seconds}"),
+        (of["exact"], f"of the found named exactly, {_share(of['exact'], of['found'])}"),
+        (elsewhere, "of these also reported at another place"),
     ]
     if record.oracle != "capture":
-        shares = _share(record.with_examples, record.changing), _share(record.exact_with_examples, record.with_examples)
+        shown, exact = of["with_examples"], of["exact_with_examples"]
         rows += [
-            (record.with_examples, f"found by the campaign or by the site's known program, {shares[0]}"),
-            (record.exact_with_examples, f"of these named exactly, {shares[1]}"),
+            (shown, f"found by the campaign or by the site's known program, {_share(shown, of['changing'])}"),
+            (exact, f"of these named exactly, {_share(exact, shown)}"),
         ]
     yield table(("faults", "what"), [(str(number), what) for number, what in rows], right=("faults",))
     missed = [

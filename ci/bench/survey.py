@@ -108,45 +108,45 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class RecallFolder:
-    """The files of the folder. Several threads may add faults."""
+    """The files of the folder. Several threads may add faults. What is not there is None; raises InputError for a file
+    that is another one.
+    """
 
     def __init__(self, folder: Path) -> None:
         check_folder(folder, (CASES, MAKERS, FAULTS))
         self._folder = folder
         self._adding = Lock()
-        self._judged = {_key(one, one.fault.semantics): one.fault for one in self._lines()}
+        self._judged = {_key(one): one.fault for one in self._lines()}
 
     def survey(self) -> Survey | None:
-        """The campaign; None if the folder has none. Raises InputError if its file is another one."""
+        """The campaign."""
         return self._read(CASES, Survey)
 
     def save_survey(self, survey: Survey) -> None:
         """Keep the campaign, or what is done of it."""
-        self._write(CASES, survey)
+        write_atomically(self._folder / CASES, msgspec.json.encode(survey))
 
     def makers(self) -> tuple[Maker, ...] | None:
-        """The programs that make run-time assertions; None if they have not been looked for."""
+        """The programs that make run-time assertions."""
         return self._read(MAKERS, tuple[Maker, ...])
 
     def save_makers(self, makers: tuple[Maker, ...]) -> None:
         """Keep the programs that make run-time assertions."""
-        self._write(MAKERS, makers)
+        write_atomically(self._folder / MAKERS, msgspec.json.encode(makers))
 
     def judged(self, one: Judged) -> Planted | None:
-        """The result for a fault; None if it was not judged yet."""
-        return self._judged.get(_key(one, one.fault.semantics))
+        """The result for a fault."""
+        return self._judged.get(_key(one))
 
     def add(self, one: Judged) -> None:
         """Keep the result for a fault."""
         with self._adding:
             append(self._folder / FAULTS, msgspec.json.encode(one) + b"\n")
-        self._judged[_key(one, one.fault.semantics)] = one.fault
+        self._judged[_key(one)] = one.fault
 
     def _lines(self) -> Iterator[Judged]:
         path = self._folder / FAULTS
-        if not is_there(path):
-            return
-        content = read_bytes(path)
+        content = read_bytes(path) if is_there(path) else b""
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:  # a run was cut short while it wrote
             write_atomically(path, whole)
@@ -157,12 +157,9 @@ class RecallFolder:
         path = self._folder / name
         return _decoded(read_bytes(path), kind, str(path)) if is_there(path) else None
 
-    def _write(self, name: str, record: object) -> None:
-        write_atomically(self._folder / name, msgspec.json.encode(record))
 
-
-def _key(one: Judged, planted: Semantics) -> tuple[str, int, int, Semantics]:
-    return one.oracle, one.tries, one.cases, planted
+def _key(one: Judged) -> tuple[str, int, int, Semantics]:
+    return one.oracle, one.tries, one.cases, one.fault.semantics
 
 
 def _decoded(content: bytes, kind: type[Record], where: str) -> Record:
