@@ -11,11 +11,11 @@ import msgspec
 
 from ddefuzz.artifacts.model import Cause
 from ddefuzz.escape import shell_words
-from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, waited
+from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer
 from ddefuzz.execute.worker import late
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Block, Heading, Items, Row, codes, counted, prose, table
-from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, OPS_PER_WORKER, START_SECONDS, Op, Workers, selected
+from ddefuzz.sweep.sweep import KEY_DIGITS, OP_SECONDS, OPS_PER_WORKER, START_SECONDS, Op, Workers, answers, selected
 from ddefuzz.sweep.tasks import DescribeTask, Source, Versions, describe
 
 SCHEMA = "ddefuzz.breaks/1"
@@ -129,31 +129,23 @@ def count_breaks(
     """The results of the ops, those with this key in the database among them, and whether it was stopped."""
     kept = {} if fresh else database.swept(key)
     done = [msgspec.json.decode(kept[op.key], type=OpBreaks) for op, _ in tasks if op.key in kept]
-    waiting = [(op, task) for op, task in tasks if op.key not in kept]
-    futures = [(op, workers.submit(run_breaks, task, OP_SECONDS)) for op, task in waiting]
-    for op, future in futures:
-        try:
-            found = _result(op, future, stopped)
-        except KeyboardInterrupt:
-            return done, True
-        done.append(found)
-        if not found.lost:  # the next sweep tries it again
-            database.save_swept(key, op.key, msgspec.json.encode(found).decode())
-        tell(len(done), len(tasks), found)
-    return done, False
+    waiting = {op.key: task for op, task in tasks if op.key not in kept}
+    futures = {name: workers.submit(run_breaks, task, OP_SECONDS) for name, task in waiting.items()}
+    for name, answer in answers(futures, stopped):
+        if isinstance(answer, Lost):  # the next sweep tries it again
+            task = waiting[name]
+            done.append(OpBreaks(task.op, task.source, lost=f"{answer.outcome}: {answer.reason}"))
+        else:
+            done.append(answer)
+            database.save_swept(key, name, msgspec.json.encode(answer).decode())
+        tell(len(done), len(tasks), done[-1])
+    return done, len(done) < len(tasks)
 
 
 def key_of(versions: Versions, programs: int) -> str:
     """What decides the stored results."""
     decisive = f"breaks={BREAKS_VERSION} {versions.generator} torch={versions.torch} programs={programs}"
     return hashlib.sha256(decisive.encode()).hexdigest()[:KEY_DIGITS]
-
-
-def _result(op: Op, future: Future[OpBreaks], stopped: Stopped) -> OpBreaks:
-    found = waited(future, stopped, op.name)
-    if isinstance(found, Lost):
-        return OpBreaks(op.name, op.source, lost=f"{found.outcome}: {found.reason}")
-    return found
 
 
 def census_of(

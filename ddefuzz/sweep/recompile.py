@@ -11,11 +11,13 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.errors import InputError
-from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
+from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer
 from ddefuzz.execute.worker import late
 from ddefuzz.files import append, is_file, read_text
 from ddefuzz.findings.model import Sighting
 from ddefuzz.oracles.recompilation import MODES, Mode
+from ddefuzz.sweep.sweep import OPS_PER_WORKER, answers, matching
+from ddefuzz.sweep.tasks import DescribeTask, Versions
 
 SCHEMA = "ddefuzz.recompiles/1"
 
@@ -137,22 +139,11 @@ def groups_of(rows: Iterable[Row]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: (-len(group.ops), group.frame)))
 
 
-class DescribeTask(msgspec.Struct, frozen=True):
-    """Return the version and the ops, in a worker."""
-
-
-class Described(msgspec.Struct, frozen=True):
+def describe(task: DescribeTask) -> Versions:
     """The version of torch, and what can be compiled: the reference functions, the entries of OpInfo that have an out=
     argument or are of torch.nn.functional, and the modules.
     """
-
-    torch: str
-    ops: tuple[str, ...]
-
-
-def describe(task: DescribeTask) -> Described:
-    """What the workers can compile."""
-    result: Described = late("ddefuzz.sweep.recompile_worker").describe(task)
+    result: Versions = late("ddefuzz.sweep.recompile_worker").describe(task)
     return result
 
 
@@ -162,15 +153,11 @@ def run_recompile(task: RecompileTask) -> Recompiled:
     return result
 
 
-START_SECONDS: Final = 600.0
-OP_SECONDS: Final = 600.0
-"""Time limits of what takes some seconds, for a machine that is busy."""
-
-OPS_PER_WORKER: Final = 60
-"""A worker is replaced after this many ops, because torch keeps something of each compilation."""
+SECONDS: Final = 600.0
+"""Time limit of the start and of each op, which take some seconds, for a machine that is busy."""
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class StoredResult(msgspec.Struct, frozen=True):
     """A line of the file: a result, and what decides it."""
 
     torch: str
@@ -197,40 +184,22 @@ def recompiles(
     again.
     """
     with Pool(jobs, tasks_per_worker=OPS_PER_WORKER) as pool:
-        described = first_answer(pool.submit(describe, DescribeTask(), START_SECONDS), stopped)
-        ops = selected(described, globs)
-        done = {op: one for op, one in _read(keep, described.torch, asked).items() if op in ops}
-        waiting = [msgspec.structs.replace(asked, op=op) for op in ops if op not in done]
-        futures = [(task, pool.submit(run_recompile, task, OP_SECONDS)) for task in waiting]
-        interrupted = False
-        for task, future in futures:
-            try:
-                result = waited(future, stopped, task.op)
-            except KeyboardInterrupt:
-                interrupted = True
-                break
-            done[task.op] = _of_lost(task, result) if isinstance(result, Lost) else result
-            if not (isinstance(result, Lost) and result.outcome == "not-judged"):  # else it is to be counted again
-                _append(keep, _Kept(described.torch, task, done[task.op]))
-            tell(len(done), len(ops), done[task.op])
-    made = document(described.torch, asked.sizes, done.values(), interrupted=interrupted)
+        versions = first_answer(pool.submit(describe, DescribeTask(), SECONDS), stopped)
+        ops = matching(versions.entries, globs, fnmatchcase, "ops with out=", "'linalg.*'")
+        done = {op: one for op, one in _read(keep, versions.torch, asked).items() if op in ops}
+        tasks = {op: msgspec.structs.replace(asked, op=op) for op in ops if op not in done}
+        futures = {op: pool.submit(run_recompile, task, SECONDS) for op, task in tasks.items()}
+        for op, answer in answers(futures, stopped):
+            if isinstance(answer, Lost):
+                done[op] = Recompiled(op, dropped=f"{answer.outcome}: {answer.reason}")
+            else:
+                done[op] = answer
+            again = isinstance(answer, Lost) and answer.outcome == "not-judged"
+            if keep is not None and not again:
+                append(keep, msgspec.json.encode(StoredResult(versions.torch, tasks[op], done[op])) + b"\n")
+            tell(len(done), len(ops), done[op])
+    made = document(versions.torch, asked.sizes, done.values(), interrupted=len(done) < len(ops))
     return Ran(made, tuple(seen for op in sorted(done) for seen in done[op].sightings))
-
-
-def selected(described: Described, globs: Iterable[str]) -> tuple[str, ...]:
-    """The ops that the globs match, all if there are none. Raises InputError for a glob that matches none."""
-    patterns = tuple(globs)
-    for pattern in patterns:
-        if not any(fnmatchcase(op, pattern) for op in described.ops):
-            raise InputError(
-                f"--ops: found {pattern!r}, which names none of {len(described.ops)} ops with out=, "
-                "expected a glob such as 'linalg.*'"
-            )
-    return tuple(op for op in described.ops if not patterns or any(fnmatchcase(op, one) for one in patterns))
-
-
-def _of_lost(task: RecompileTask, lost: Lost) -> Recompiled:
-    return Recompiled(task.op, dropped=f"{lost.outcome}: {lost.reason}")
 
 
 def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Recompiled]:
@@ -239,7 +208,7 @@ def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Reco
     found: dict[str, Recompiled] = {}
     for number, line in enumerate(read_text(keep).splitlines(), 1):
         try:
-            one = msgspec.json.decode(line, type=_Kept)
+            one = msgspec.json.decode(line, type=StoredResult)
         except msgspec.DecodeError as error:
             raise InputError(
                 f"{keep}:{number}: found {error}, expected a line of `ddefuzz recompiles --keep`"
@@ -247,8 +216,3 @@ def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Reco
         if (one.torch, one.task) == (torch, msgspec.structs.replace(asked, op=one.task.op)):
             found[one.result.op] = one.result
     return found
-
-
-def _append(keep: Path | None, one: _Kept) -> None:
-    if keep is not None:
-        append(keep, msgspec.json.encode(one) + b"\n")

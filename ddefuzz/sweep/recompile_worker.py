@@ -33,7 +33,8 @@ from ddefuzz.program.model import Call, Dim, Expr, Input, Name, Program, Recipe,
 from ddefuzz.program.recipes import ANNOTATIONS, fault_of
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.program.text import print_program
-from ddefuzz.sweep.recompile import Described, DescribeTask, Form, Owner, Recompiled, RecompileTask, Row
+from ddefuzz.sweep.recompile import Form, Owner, Recompiled, RecompileTask, Row
+from ddefuzz.sweep.tasks import DescribeTask, Versions
 
 
 class Made(NamedTuple):
@@ -318,9 +319,9 @@ DUCK_SIZING = f"{SYMBOLIC_SHAPES_FILE.path}:create_symbol"
 """The code that gives sizes one symbol if they are the same in the first call (`use_duck_shape`)."""
 
 
-def describe(_: DescribeTask) -> Described:
+def describe(_: DescribeTask) -> Versions:
     """What this torch has."""
-    return Described(str(torch.__version__), tuple(sorted((*ops(), *MODULES))))
+    return Versions(str(torch.__version__), "", tuple(sorted((*ops(), *MODULES))))
 
 
 STAGE: dict[Mode, Stage] = {mode: stage for stage, mode in MODE_OF.items()}

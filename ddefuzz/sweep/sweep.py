@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -48,6 +49,9 @@ from ddefuzz.sweep.tasks import (
     run_upstream,
     with_status,
 )
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 OP_SECONDS = 300.0
 """Time limit of one op. The longest measured op takes a tenth of it."""
@@ -90,14 +94,29 @@ def selected(versions: Versions, globs: Iterable[str]) -> tuple[Op, ...]:
     """
     ops = [Op(name, "opinfo") for name in versions.entries]
     ops += (_of_catalogue(name, specs) for name, specs in by_template().items())
+    chosen = matching(tuple(ops), globs, Op.matches, "ops", "'chunk*'")
+    return tuple(sorted(chosen, key=lambda op: hashlib.sha256(op.key.encode()).digest()))
+
+
+def matching(
+    ops: tuple[T, ...], globs: Iterable[str], matches: Callable[[T, str], bool], what: str, example: str
+) -> tuple[T, ...]:
+    """The ops that the globs match, all if there are none. InputError for a glob that matches none."""
     patterns = tuple(globs)
     for pattern in patterns:
-        if not any(op.matches(pattern) for op in ops):
+        if not any(matches(op, pattern) for op in ops):
             raise InputError(
-                f"--ops: found {pattern!r}, which names none of {len(ops)} ops, expected a glob such as 'chunk*'"
+                f"--ops: found {pattern!r}, which names none of {len(ops)} {what}, expected a glob such as {example}"
             )
-    chosen = (op for op in ops if not patterns or any(map(op.matches, patterns)))
-    return tuple(sorted(chosen, key=lambda op: hashlib.sha256(op.key.encode()).digest()))
+    return tuple(op for op in ops if not patterns or any(matches(op, pattern) for pattern in patterns))
+
+
+def answers(futures: Mapping[str, Future[R]], stopped: Stopped) -> Iterator[tuple[str, R | Lost]]:
+    """The answers by the names of their ops, in order. Those that are missing when it is stopped are left out."""
+    with suppress(KeyboardInterrupt):
+        for name, future in futures.items():
+            answer: R | Lost = waited(future, stopped, name)
+            yield name, answer
 
 
 def by_template() -> dict[str, list[OpSpec]]:
@@ -180,7 +199,8 @@ class Sweep:
         while waiting or self.out:
             while waiting and self.out < self.jobs * QUEUE_PER_JOB:
                 self._send(waiting.popleft())
-            self._save_results()
+            with suppress(Empty):
+                self.results.get(timeout=TICK_SECONDS)()
             if self.stopped():
                 self.interrupted = True
                 break
@@ -207,46 +227,37 @@ class Sweep:
 
         future.add_done_callback(lambda done: self.results.put(lambda: arrive(done)))
 
-    def _save_results(self) -> None:
-        try:
-            take = self.results.get(timeout=TICK_SECONDS)
-        except Empty:
-            return
-        take()
-
     def _give_up(self, op: Op, reasons: tuple[str, ...]) -> None:
         """Count an op that a bug of ddefuzz ended. It is not saved: the next sweep tries it again."""
         self._done(op, _given_up(op, reasons), reasons[-1])
 
     def _end(self, op: Op, task: SweepTask, result: SweepResult | Lost, lost: tuple[str, ...]) -> None:
-        if isinstance(result, Lost) and result.outcome == "not-judged":
+        if not isinstance(result, Lost):
+            swept = with_status(msgspec.structs.replace(result.swept, lost=lost))
+            self._keep(op, msgspec.structs.replace(result, swept=swept))
+        elif result.outcome == "not-judged":
             self._give_up(op, (*lost, result.reason))
-            return
-        if isinstance(result, Lost):
+        else:
             self._lost(op, task, result, lost)
-            return
-        swept = with_status(msgspec.structs.replace(result.swept, lost=lost))
-        self._keep(op, msgspec.structs.replace(result, swept=swept))
 
     def _lost(self, op: Op, task: SweepTask, lost: Lost, before: tuple[str, ...]) -> None:
         """Record what ended the worker, and sweep the op again without that program."""
         doing = last_of_case(self.journal, task.index)
         stage: Stage | None = next((name for name in table.stages() if doing is not None and name == doing.stage), None)
+        skip = task.skip
         if doing is None or stage is None:
-            reasons = (*before, f"{lost.reason} while its samples were made")
-            if len(reasons) > LOST_AT_MOST:
-                self._keep(op, SweepResult(_given_up(op, reasons)), reasons[-1])
-            else:
-                self._send(op, task.skip, reasons)
-            return
-        semantics = SIZE_OBLIVIOUS if doing.semantics == str(SIZE_OBLIVIOUS) else EXPLICIT
-        observation = lost_observation(Run(ProgramSubject(doing.program), stage, semantics), lost)
-        reasons = (*before, f"{lost.outcome} in {stage}: {observation.reason}")
-        self._record(sightings_of(observation, doing.program, self.versions.torch), ())
+            reason = f"{lost.reason} while its samples were made"
+        else:
+            semantics = SIZE_OBLIVIOUS if doing.semantics == str(SIZE_OBLIVIOUS) else EXPLICIT
+            observation = lost_observation(Run(ProgramSubject(doing.program), stage, semantics), lost)
+            reason = f"{lost.outcome} in {stage}: {observation.reason}"
+            self._record(sightings_of(observation, doing.program, self.versions.torch), ())
+            skip = (*skip, digest(parse(doing.program, "<journal>").program))
+        reasons = (*before, reason)
         if len(reasons) > LOST_AT_MOST:
-            self._keep(op, SweepResult(_given_up(op, reasons)), reasons[-1])
-            return
-        self._send(op, (*task.skip, digest(parse(doing.program, "<journal>").program)), reasons)
+            self._keep(op, SweepResult(_given_up(op, reasons)), reason)
+        else:
+            self._send(op, skip, reasons)
 
     def _record(self, sightings: Iterable[Sighting], sites: Iterable[SiteRecord]) -> None:
         for sighting in sightings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -12,11 +13,13 @@ from click.testing import CliRunner
 from ddefuzz.cli import recompiles as page
 from ddefuzz.cli.recompiles import command, report_of
 from ddefuzz.errors import InputError
+from ddefuzz.files import append
 from ddefuzz.show.markdown import markdown
 from ddefuzz.sweep import recompile as run
-from ddefuzz.sweep.recompile import Described, Form, Recompilations, Recompiled, RecompileTask, Row, document
+from ddefuzz.sweep.recompile import Form, Recompilations, Recompiled, RecompileTask, Row, document
 from ddefuzz.sweep.recompile_reviewed import REVIEWED
 from ddefuzz.sweep.recompile_view import recompiles_text, recompiles_view
+from ddefuzz.sweep.sweep import matching
 
 SIZES = (5, 7, 9, 11)
 ASKED = RecompileTask("", SIZES, ("default",))
@@ -90,17 +93,22 @@ def test_what_was_read_in_the_source_is_on_the_page() -> None:
 
 
 def test_globs_select_ops() -> None:
-    described = Described("2.13.0", ("bmm", "linalg.inv", "linalg.norm", "topk"))
-    assert run.selected(described, ["linalg.*", "topk"]) == ("linalg.inv", "linalg.norm", "topk")
-    assert run.selected(described, []) == described.ops
-    with pytest.raises(InputError, match="found 'conv', which names none of 4 ops"):
-        run.selected(described, ["conv"])
+    ops = ("bmm", "linalg.inv", "linalg.norm", "topk")
+
+    def selected(*globs: str) -> tuple[str, ...]:
+        return matching(ops, globs, fnmatchcase, "ops with out=", "'linalg.*'")
+
+    assert selected("linalg.*", "topk") == ("linalg.inv", "linalg.norm", "topk")
+    assert selected() == ops
+    with pytest.raises(InputError, match="found 'conv', which names none of 4 ops with out="):
+        selected("conv")
 
 
 def test_results_are_kept_by_what_decides_them(tmp_path: Path) -> None:
     keep = tmp_path / "kept.jsonl"
     for one in DONE:
-        run._append(keep, run._Kept("2.13.0", msgspec.structs.replace(ASKED, op=one.op), one))
+        stored = run.StoredResult("2.13.0", msgspec.structs.replace(ASKED, op=one.op), one)
+        append(keep, msgspec.json.encode(stored) + b"\n")
     assert run._read(keep, "2.13.0", ASKED) == {one.op: one for one in DONE}
     assert not run._read(keep, "2.15.0", ASKED)
     assert not run._read(keep, "2.13.0", msgspec.structs.replace(ASKED, modes=("dynamic",)))
