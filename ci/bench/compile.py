@@ -256,28 +256,23 @@ SIZE_TITLES = ("program", "version", "dynamo nodes", "lowered nodes", "assertion
                "vector lines", "undecided guards")  # fmt: skip
 
 
-def _run_rows(timed: list[ProgramCost]) -> Iterator[tuple[str, ...]]:
+def _run_cells(cost: ProgramCost) -> tuple[str, ...]:
     """Microseconds of a later call with inductor, and the ratios with their quartiles."""
-    for cost in timed:
-        times = (_cell(_run_us(cost, kind, "inductor")) for kind in VERSIONS)
-        yield cost.program, _cell(_median(cost.eager_rounds, 1)), *times, _ratio(cost, "backed"), _ratio(cost, "static")
+    times = (_cell(_run_us(cost, kind, "inductor")) for kind in VERSIONS)
+    return cost.program, _cell(_median(cost.eager_rounds, 1)), *times, _ratio(cost, "backed"), _ratio(cost, "static")
 
 
-def _first_rows(costs: list[ProgramCost]) -> Iterator[tuple[str, ...]]:
+def _first_cells(cost: ProgramCost) -> tuple[str, ...]:
     """CPU seconds of the first call."""
-    for cost in costs:
-        first = (cost.of(kind, backend) for backend in BACKENDS for kind in VERSIONS)
-        yield cost.program, *(_cell(None if timed is None else timed.first_seconds, 2) for timed in first)
+    first = (cost.of(kind, backend) for backend in BACKENDS for kind in VERSIONS)
+    return cost.program, *(_cell(None if timed is None else timed.first_seconds, 2) for timed in first)
 
 
-def _size_rows(costs: Iterable[ProgramCost]) -> Iterator[tuple[str, ...]]:
+def _size_cells(program: str, kind: SizeKind, lowered: Lowered) -> tuple[str, ...]:
     """Sizes of graphs and kinds of kernels."""
-    for cost in costs:
-        for kind, lowered in cost.lowered.items():
-            kernels = (sum(calls.values()) for calls in (lowered.generated, lowered.extern, lowered.fallback))
-            counts = (lowered.dynamo_nodes, lowered.nodes, lowered.assertions, *kernels, lowered.vectorized)
-            cells = [str(count) for count in (*counts, len(lowered.guards))]
-            yield cost.program, kind, *(cells if not lowered.error else ["-"] * len(cells))
+    kernels = (sum(calls.values()) for calls in (lowered.generated, lowered.extern, lowered.fallback))
+    counts = (lowered.dynamo_nodes, lowered.nodes, lowered.assertions, *kernels, lowered.vectorized)
+    return program, kind, *("-" if lowered.error else str(count) for count in (*counts, len(lowered.guards)))
 
 
 def view(bench: CompileBench) -> Iterator[Block]:
@@ -310,11 +305,12 @@ def view(bench: CompileBench) -> Iterator[Block]:
     )
     if timed:
         yield Heading("Run time with inductor, CPU microseconds a call (medians; ratios with quartiles)")
-        yield table(RUN_TITLES, _run_rows(timed), right=RUN_TITLES[1:])
+        yield table(RUN_TITLES, map(_run_cells, timed), right=RUN_TITLES[1:])
         yield Heading("First call, CPU seconds")
-        yield table(FIRST_TITLES, _first_rows(timed), right=FIRST_TITLES[1:])
+        yield table(FIRST_TITLES, map(_first_cells, timed), right=FIRST_TITLES[1:])
     yield Heading("Graphs and kernels")
-    yield table(SIZE_TITLES, _size_rows(bench.rows), right=SIZE_TITLES[2:])
+    sizes = (_size_cells(cost.program, kind, of) for cost in bench.rows for kind, of in cost.lowered.items())
+    yield table(SIZE_TITLES, sizes, right=SIZE_TITLES[2:])
     yield Heading(f"Worse with unbacked than with backed sizes: {len(bench.worse)}")
     for way in bench.worse:
         yield prose("**{}** {}: {}", way.program, way.kind, way.evidence)

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
+from itertools import product
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import torch
 
 from ci.bench.compile import BACKENDS, VERSIONS, Backend, CompileTask, Lowered, ProgramCost, SizeKind, Timed
@@ -38,13 +40,6 @@ def program(x: Float32[Tensor, "u0=64 64"]):
 """The program whose compilation pays for what the first one in a process costs: imports, and C++ headers."""
 
 
-class _Compiled(NamedTuple):
-    """A compiled version, ready to be called again."""
-
-    timed: Timed
-    call: Callable[[], Any]
-
-
 def run_compile(task: CompileTask) -> ProgramCost:
     """Measure a program. What fails is an error of its version and backend."""
     subjects = subjects_of(task.text)
@@ -53,24 +48,22 @@ def run_compile(task: CompileTask) -> ProgramCost:
         return ProgramCost(task.program, lowered=lowered)
     with captured_output(), _settings():
         _warm_up()
-        compiled: list[_Compiled] = []
+        eager = _eager(prepare(subjects["static"]))
+        expected, calls = eager(), [eager]
+        timed: list[Timed] = []
         failed: list[Timed] = []
-        expected = _eager(prepare(subjects["static"]))()
-        for version, subject in subjects.items():
-            for backend in task.backends:
-                prepared = prepare(subject)
-                try:
-                    compiled.append(_first_call(prepared, version, backend, expected))
-                except Exception as error:  # noqa: BLE001 a version that does not compile is a result
-                    said = str(error).strip().partition("\n")[0]
-                    failed.append(Timed(version, backend, error=f"{type(error).__name__}: {said}"))
-        calls = [_eager(prepare(subjects["static"])), *(one.call for one in compiled)]
-        measured = _interleaved(calls, task.rounds)
-    times = [
-        Timed(one.timed.version, one.timed.backend, one.timed.first_seconds, rounds, one.timed.agrees)
-        for one, rounds in zip(compiled, measured[1:], strict=True)
-    ]
-    return ProgramCost(task.program, measured[0], (*times, *failed), lowered)
+        for (version, subject), backend in product(subjects.items(), task.backends):
+            try:
+                first, call = _first_call(prepare(subject), version, backend, expected)
+            except Exception as error:  # noqa: BLE001 a version that does not compile is a result
+                said = str(error).strip().partition("\n")[0]
+                failed.append(Timed(version, backend, error=f"{type(error).__name__}: {said}"))
+            else:
+                timed.append(first)
+                calls.append(call)
+        of_eager, *rounds = _interleaved(calls, task.rounds)
+    times = [msgspec.structs.replace(one, rounds=of_one) for one, of_one in zip(timed, rounds, strict=True)]
+    return ProgramCost(task.program, of_eager, (*times, *failed), lowered)
 
 
 def subjects_of(text: str) -> dict[SizeKind, ProgramSubject]:
@@ -130,8 +123,10 @@ def _warm_up() -> None:
             _first_call(prepared, "unbacked", backend, _eager(prepared)())
 
 
-def _first_call(prepared: Prepared, version: SizeKind, backend: Backend, expected: Any) -> _Compiled:
-    """Compile by a first call, with nothing in inductor's caches. Raises what torch raises."""
+def _first_call(
+    prepared: Prepared, version: SizeKind, backend: Backend, expected: Any
+) -> tuple[Timed, Callable[[], Any]]:
+    """Compile by a first call, with nothing in inductor's caches. Returns further calls. Raises what torch raises."""
     compiled = torch.compile(_own_code(prepared.call), backend=backend, fullgraph=True)
     mark(prepared)
     with torch_api.bound(torch_api.INDUCTOR_FRESH_CACHE)():
@@ -139,7 +134,7 @@ def _first_call(prepared: Prepared, version: SizeKind, backend: Backend, expecte
         result = compiled(*prepared.args)
         seconds = _cpu_seconds() - before
     timed = Timed(version, backend, round(seconds, 3), agrees=_agrees(result, expected))
-    return _Compiled(timed, lambda: compiled(*prepared.args))
+    return timed, lambda: compiled(*prepared.args)
 
 
 def _own_code(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -181,7 +176,7 @@ def _interleaved(calls: list[Callable[[], Any]], rounds: int) -> list[tuple[floa
             for _ in range(number):
                 call()
             found[at].append(round((time.process_time() - before) / number * 1e6, 2))
-    return [tuple(one) for one in found]
+    return list(map(tuple, found))
 
 
 def _number(call: Callable[[], Any]) -> int:
