@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,6 +32,8 @@ from ddefuzz.export_time.model import (
 from ddefuzz.files import read_text, write_atomically
 from ddefuzz.oracles.growth import STEEP
 from ddefuzz.show.blocks import Block, Heading, Inline, Picture, Span, prose, table
+
+R = TypeVar("R")
 
 SCHEMA = "ddefuzz.bench.exporttime/1"
 
@@ -135,24 +137,25 @@ class _Measured:
         self.pool, self.stopped, self.live, self.seconds = pool, stopped, live, seconds
         self.points: dict[tuple[str, str], list[Point]] = {}
 
+    def _answer(self, function: Callable[[MeasureTask], R], task: MeasureTask) -> R | Lost:
+        return waited(self.pool.submit(function, task, self.seconds * WAIT), self.stopped)
+
     def workload(self, workload: str, knobs: tuple[str, ...], most: int) -> None:
         """Measure one workload. All knobs are measured at one n before the next n."""
         spent, n = 0.0, FIRST
         while n <= most and spent < self.seconds * len(knobs):
-            points = [self._point(workload, n, name) for name in knobs]
-            if None in points:
+            points = [point for name in knobs if (point := self._point(workload, n, name)) is not None]
+            if len(points) < len(knobs):
                 return
             for point in points:
-                if point is not None:
-                    self.points.setdefault((workload, point.knobs), []).append(point)
-                    spent += point.seconds
+                self.points.setdefault((workload, point.knobs), []).append(point)
+                spent += point.seconds
             n *= 2
 
     def _point(self, workload: str, n: int, knobs: str) -> Point | None:
         found = []
-        for how in ("timed", "counted"):
-            task = MeasureTask(workload, n, knobs, "timed" if how == "timed" else "counted")
-            one = waited(self.pool.submit(run_measure, task, self.seconds * WAIT), self.stopped)
+        for task in (MeasureTask(workload, n, knobs, "timed"), MeasureTask(workload, n, knobs, "counted")):
+            one = self._answer(run_measure, task)
             if isinstance(one, Lost):
                 if one.outcome == "timeout":
                     return None
@@ -164,19 +167,18 @@ class _Measured:
 
     def series(self) -> list[Series]:
         """The series of each workload and set of knobs."""
-        return [series_of(points) for points in self.points.values()]
+        return list(map(series_of, self.points.values()))
 
     def profiles(self) -> dict[str, Profiled]:
         """The stacks of the largest export of each workload with the default knobs."""
         found = {}
         for (workload, knobs), points in self.points.items():
             if knobs == "default":
-                n = points[-1].n
-                task = MeasureTask(workload, n)
-                one = waited(self.pool.submit(run_profile, task, self.seconds * WAIT), self.stopped)
+                name = f"{workload} n={points[-1].n}"
+                one = self._answer(run_profile, MeasureTask(workload, points[-1].n))
                 if not isinstance(one, Lost):
-                    found[f"{workload} n={n}"] = one
-                    self.live.update(f"{workload} n={n}: sampled")
+                    found[name] = one
+                    self.live.update(f"{name}: sampled")
         return found
 
 

@@ -120,12 +120,14 @@ def view(cost: LoadCost) -> Iterator[Block]:
         cost.findings,
         f"{cost.bytes / 1e6:.0f}",
     )
-    rows = []
-    for step in cost.steps:
-        small = step.empty_cpu_milliseconds
-        rows.append(
-            (f"{step.cpu_milliseconds:.2f}", f"{step.cpu_milliseconds / small:.1f}" if small else "", step.step)
+    rows = [
+        (
+            f"{step.cpu_milliseconds:.2f}",
+            f"{step.cpu_milliseconds / step.empty_cpu_milliseconds:.1f}" if step.empty_cpu_milliseconds else "",
+            step.step,
         )
+        for step in cost.steps
+    ]
     yield table(("CPU ms", "over one finding", "step"), rows, right=("CPU ms", "over one finding"))
 
 
@@ -149,15 +151,13 @@ Step = Callable[[Database, int], object]
 
 def _both(name: str, step: Step, full: Database, empty: Database, number: int) -> LoadStep:
     """One step in both databases, in turn."""
-    costs: list[tuple[float, float]] = []
+    costs: tuple[list[float], list[float]] = [], []
     for repeat in range(REPEATS):
-        pair = []
-        for database in (full, empty):
+        for database, cost in zip((full, empty), costs, strict=True):
             start = time.process_time()
             step(database, number + repeat)
-            pair.append(1_000 * (time.process_time() - start))
-        costs.append((pair[0], pair[1]))
-    return LoadStep(name, median(one for one, _ in costs), median(other for _, other in costs))
+            cost.append(1_000 * (time.process_time() - start))
+    return LoadStep(name, *map(median, costs))
 
 
 def _page(database: Database, _number: int) -> object:

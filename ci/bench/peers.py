@@ -189,23 +189,25 @@ def _moments(peers: Peers) -> Iterable[dict[str, Any]]:
                 }
 
 
+COUNTS: dict[str, Callable[[SiteCount], float]] = {
+    "sites": lambda reached: reached.fallback + reached.dde,
+    "fallback": lambda reached: reached.fallback,
+    "fallback_cxx": lambda reached: reached.fallback_cxx,
+    "dde": lambda reached: reached.dde,
+    "dde_cxx": lambda reached: reached.dde_cxx,
+}
+"""The columns of a peer."""
+
+
 def _peer(name: str, curves: Sequence[Curve], budget: float) -> Peer:
     grid = [float(seconds) for seconds in np.linspace(0.0, budget, GRID)]
     at = [[reached_by(curve.steps, seconds) for seconds in grid] for curve in curves]
-    fallback = estimates([[sites.fallback for sites in row] for row in at])
-    dde = estimates([[sites.dde for sites in row] for row in at])
-    (sites,) = estimates([[row[-1].fallback + row[-1].dde] for row in at])
-    (fallback_cxx,) = estimates([[row[-1].fallback_cxx] for row in at])
-    (dde_cxx,) = estimates([[row[-1].dde_cxx] for row in at])
+    of = {column: estimates([[count(sites) for sites in row] for row in at]) for column, count in COUNTS.items()}
     return Peer(
         name=name,
-        sites=sites,
-        fallback=fallback[-1],
-        fallback_cxx=fallback_cxx,
-        dde=dde[-1],
-        dde_cxx=dde_cxx,
+        **{column: moments[-1] for column, moments in of.items()},
         cpu_seconds=round(sum(min(curve.cpu_seconds, budget) for curve in curves) / len(curves), 1),
-        moments=tuple(map(Moment, (round(seconds, 2) for seconds in grid), fallback, dde)),
+        moments=tuple(map(Moment, (round(seconds, 2) for seconds in grid), of["fallback"], of["dde"])),
         curves=tuple(curves),
     )
 
@@ -232,27 +234,25 @@ def parse_command(text: str) -> Command:
 def run_command(command: Command, budget: float, seed: int, folder: Path, stopped: Stopped) -> Curve | None:
     """Run a command until it ends or has used its CPU seconds. Raises InputError where it writes no site line."""
     file = folder / f"{command.name}-{seed}.jsonl"
-    words = [word.replace("{seed}", str(seed)) for word in command.words]
     killed = ""
-    with _started(words, file) as process:
+    with _started([word.replace("{seed}", str(seed)) for word in command.words], file) as process:
         while process.poll() is None:
             if stopped():
                 return None
-            before = _before(file)
-            if _used(process.pid) > (START_SECONDS if before is None else before + budget):
+            hooked = _hooked(file)
+            if _used(process.pid) > (START_SECONDS if hooked is None else hooked.cpu_seconds + budget):
                 break
             time.sleep(POLL_SECONDS)
         else:
             killed = exit_reason(process.returncode) if process.returncode < 0 else ""
-    lines = read_lines(file) if file.exists() else []
-    torch = next((line.torch for line in lines if isinstance(line, ProcessLine)), None)
-    if torch is None:
+    hooked = _hooked(file)
+    if hooked is None:
         raise InputError(
             f"--command {command.name}: found no line of the hook's, expected a command that imports "
             f"ddefuzz.coverage.outside; it ended with {process.returncode}"
         )
-    steps = tuple(growth(lines))
-    return Curve(command.name, seed, torch, steps[-1].cpu_seconds, steps, killed)
+    steps = tuple(growth(read_lines(file)))
+    return Curve(command.name, seed, hooked.torch, steps[-1].cpu_seconds, steps, killed)
 
 
 def run_campaign(name: str, plan: Plan, seed: int, folder: Path, stopped: Stopped) -> Curve | None:
@@ -304,10 +304,10 @@ def _used(pid: int) -> float:
     return float(sum(one.user + one.system + one.children_user + one.children_system for one in times))
 
 
-def _before(file: Path) -> float | None:
-    """CPU seconds that the first process had used when the hook was installed, None before it is."""
+def _hooked(file: Path) -> ProcessLine | None:
+    """What the first process wrote when the hook was installed, None before it is."""
     lines = read_lines(file) if file.exists() else []
-    return next((line.cpu_seconds for line in lines if isinstance(line, ProcessLine)), None)
+    return next((line for line in lines if isinstance(line, ProcessLine)), None)
 
 
 def run(session: Session, budget: str, seeds: int, commands: tuple[str, ...], jobs: int) -> Result:
@@ -315,7 +315,7 @@ def run(session: Session, budget: str, seeds: int, commands: tuple[str, ...], jo
     cpu_seconds = parse_budget(budget).cpu_seconds
     if cpu_seconds is None:
         raise InputError(f"--budget: found {budget!r}, expected CPU seconds such as 120cpu")
-    tools = dict(_tools(budget, cpu_seconds, _named_once(map(parse_command, commands)), jobs))
+    tools = _tools(budget, cpu_seconds, map(parse_command, commands), jobs)
     curves: list[Curve] = []
     with stop_on_interrupt() as stopped:
         if seeds > 1 and scipy_stats() is None:
@@ -349,7 +349,7 @@ def view(record: Peers) -> Iterator[Block]:
         [
             (
                 peer.name,
-                *map(_estimate, (peer.sites, peer.fallback, peer.fallback_cxx, peer.dde, peer.dde_cxx)),
+                *(_estimate(getattr(peer, column)) for column in COUNTS),
                 f"{peer.cpu_seconds:.0f}",
             )
             for peer in record.peers
@@ -370,12 +370,17 @@ def _estimate(estimate: Estimate) -> str:
     return f"{estimate.mean:.1f}" + ("" if low is None or high is None else f"  {low:.1f} to {high:.1f}")
 
 
-def _tools(budget: str, cpu_seconds: float, commands: tuple[Command, ...], jobs: int) -> Iterator[tuple[str, Tool]]:
+def _tools(budget: str, cpu_seconds: float, commands: Iterable[Command], jobs: int) -> dict[str, Tool]:
     """The tools by name. Commands come first, so that a wrong one ends the comparison at once."""
     opinfo = Command("opinfo", (sys.executable, "-m", "ddefuzz.coverage.outside", str(OPINFO), "--seed", "{seed}"))
-    for outside in (*commands, opinfo):
-        yield outside.name, partial(run_command, outside, cpu_seconds)
-    for guided in (True, False):
+    own = (opinfo.name, "guided", "uniform")
+    tools: dict[str, Tool] = {}
+    for outside in commands:
+        if outside.name in (*own, *tools):
+            raise InputError(f"--command: found the name {outside.name!r}, which is taken, expected another one")
+        tools[outside.name] = partial(run_command, outside, cpu_seconds)
+    tools[opinfo.name] = partial(run_command, opinfo, cpu_seconds)
+    for name in own[1:]:
         plan = Plan(
             profile="default",
             seed=0,
@@ -386,17 +391,7 @@ def _tools(budget: str, cpu_seconds: float, commands: tuple[Command, ...], jobs:
             minimize=False,
             in_turn=True,
             screen=True,
-            guided=guided,
+            guided=name == "guided",
         )
-        name = "guided" if guided else "uniform"
-        yield name, partial(run_campaign, name, plan)
-
-
-def _named_once(commands: Iterable[Command]) -> tuple[Command, ...]:
-    taken = {"opinfo", "guided", "uniform"}
-    named = tuple(commands)
-    for outside in named:
-        if outside.name in taken:
-            raise InputError(f"--command: found the name {outside.name!r}, which is taken, expected another one")
-        taken.add(outside.name)
-    return named
+        tools[name] = partial(run_campaign, name, plan)
+    return tools
