@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+import msgspec
 import torch
 
-from ddefuzz.campaign.tasks import CaseResult, CaseTask, DescribeTask, StageOutcome, StageReached, Versions
+from ddefuzz.campaign.tasks import NO_CASE, CaseResult, CaseTask, DescribeTask, StageOutcome, StageReached, Versions
 from ddefuzz.coverage.ledger import reached
 from ddefuzz.execute.journal import Entry
 from ddefuzz.execute.limit import cpu_seconds
@@ -55,20 +55,16 @@ def run_case(task: CaseTask) -> CaseResult:
         rss = max(rss, observation.peak_rss_mb)
         return observation
 
-    seen = see_screened(text, task, runner) if task.screen else seen_of(text, _captured(text, task, runner))
-    return CaseResult(
-        task.index,
-        digest(program),
-        seen.outcomes,
-        text,
-        seen.sightings,
-        seen.reached,
-        drawn,
-        cpu_seconds() - started,
-        rss,
-        origin,
-        seen.screened,
-        functions_in(program),
+    done = run_screened(text, task, runner) if task.screen else result_of(text, _captured(text, task, runner))
+    return msgspec.structs.replace(
+        done,
+        index=task.index,
+        digest=digest(program),
+        draw_seconds=drawn,
+        cpu_seconds=cpu_seconds() - started,
+        rss_mb=rss,
+        origin=origin,
+        functions=functions_in(program),
     )
 
 
@@ -78,21 +74,10 @@ def _captured(text: str, task: CaseTask, runner: Runner) -> tuple[Judged, ...]:
     )
 
 
-class Seen(NamedTuple):
-    """The results of a program: the outcome of each run, one sighting for each failure, and the guard sites of explicit
-    runs.
-
-    `screened` are the keys of the signatures that the fake stage showed before the captures.
+def result_of(text: str, judged: Iterable[Judged]) -> CaseResult:
+    """What the judged runs of a program are for a campaign: the outcome of each run, one sighting for each failure, and
+    the guard sites of explicit runs.
     """
-
-    outcomes: tuple[StageOutcome, ...] = ()
-    sightings: tuple[Sighting, ...] = ()
-    reached: tuple[StageReached, ...] = ()
-    screened: tuple[str, ...] = ()
-
-
-def seen_of(text: str, judged: Iterable[Judged]) -> Seen:
-    """Convert the judged runs of a program to the records of a campaign."""
     outcomes: list[StageOutcome] = []
     sightings: list[Sighting] = []
     sites: list[StageReached] = []
@@ -104,7 +89,7 @@ def seen_of(text: str, judged: Iterable[Judged]) -> Seen:
         if one.observation.semantics == EXPLICIT:
             with guarded(one.observation.stage), guarded("guard sites"):
                 sites.append(StageReached(one.observation.stage, reached(one.observation, one.failures)))
-    return Seen(tuple(outcomes), tuple(sightings), tuple(sites))
+    return CaseResult(NO_CASE, "", tuple(outcomes), text, tuple(sightings), tuple(sites))
 
 
 def _outcome(run: Observation, judged: str) -> StageOutcome:
@@ -112,23 +97,22 @@ def _outcome(run: Observation, judged: str) -> StageOutcome:
     return StageOutcome(run.stage, str(run.semantics), run.outcome, judged, run.cpu_seconds, called)
 
 
-def see_screened(text: str, task: CaseTask, runner: Runner) -> Seen:
+def run_screened(text: str, task: CaseTask, runner: Runner) -> CaseResult:
     """Run the fake stage first, which costs a fifth of a capture. Capture the program if it fails there with a new
     signature.
 
     Every `SAMPLED`-th case is captured in any case. A failure is only a finding if a capture shows it. A failure that
     FakeTensorMode shows and a capture does not is a false alarm of the fake stage.
     """
-    screened = seen_of(text, judge_program(text, (SCREEN,), task.semantics, runner, compare=False))
-    is_new = any(one.signature.key not in task.known for one in screened.sightings)
-    if not (is_new or task.capture):
-        return screened._replace(
-            sightings=tuple(one for one in screened.sightings if one.signature.key not in task.alarms)
-        )
-    captured = seen_of(text, _captured(text, task, runner))
-    return Seen(
-        screened.outcomes + captured.outcomes,
-        captured.sightings,
-        screened.reached + captured.reached,
-        tuple(one.signature.key for one in screened.sightings),
+    screened = result_of(text, judge_program(text, (SCREEN,), task.semantics, runner, compare=False))
+    keys = tuple(one.signature.key for one in screened.sightings)
+    if not (task.capture or any(key not in task.known for key in keys)):
+        sightings = tuple(one for one in screened.sightings if one.signature.key not in task.alarms)
+        return msgspec.structs.replace(screened, sightings=sightings)
+    captured = result_of(text, _captured(text, task, runner))
+    return msgspec.structs.replace(
+        captured,
+        outcomes=screened.outcomes + captured.outcomes,
+        reached=screened.reached + captured.reached,
+        screened=keys,
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from ddefuzz.answers.control import control, first_source, without_sources
 from ddefuzz.answers.model import NOT_JUDGED
-from ddefuzz.campaign.case import seen_of
+from ddefuzz.campaign.case import result_of
 from ddefuzz.campaign.tasks import (
     INSPECTED,
     NO_CASE,
@@ -133,7 +133,7 @@ def run_minimize(task: MinimizeTask, runner: Runner = observe) -> MinimizeResult
         return runner(run)
 
     oracles = table.NAMES if suspect.calls else CAPTURE
-    also = seen_of(best.program, judge_program(best.program, task.also, (suspect.semantics,), noted, oracles=oracles))
+    also = result_of(best.program, judge_program(best.program, task.also, (suspect.semantics,), noted, oracles=oracles))
     return msgspec.structs.replace(best, cpu_seconds=cpu_seconds() - started, sightings=also.sightings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -58,37 +58,6 @@ class Workers:
 
 EVERY_SECONDS = 10.0
 """The least time between two records of one campaign."""
-
-
-@dataclass(slots=True)
-class ProgressLog:
-    """Where the counts of one campaign go. `seconds` are those since its start, `now` is the current date."""
-
-    database: Database
-    campaign: int
-    seconds: Callable[[], float]
-    now: Callable[[], datetime]
-    due: float = 0.0
-
-    def save_if_due(self, tally: Tally) -> None:
-        """Save the counts, unless they were saved a moment ago."""
-        if self.seconds() >= self.due:
-            self.save(tally)
-
-    def save(self, tally: Tally) -> None:
-        """Save the counts."""
-        seconds, sites = self.seconds(), tally.ledger.count()
-        self.due = seconds + EVERY_SECONDS
-        counts = Progress(
-            when=stamp(self.now()),
-            cases=len(tally.digests),
-            seconds=round(seconds, 3),
-            cpu_seconds=round(tally.total_cpu_seconds(), 3),
-            fallback_sites=sites.fallback,
-            dde_sites=sites.dde,
-            findings=len(tally.findings),
-        )
-        self.database.add_progress(self.campaign, counts)
 
 
 START_SECONDS = 120.0
@@ -182,24 +151,30 @@ def _launch(
         described = workers.submit(describe, DescribeTask(plan.profile, plan.seed), START_SECONDS)
         versions = first_answer(described, stopped)
         number = _enter(plan, database, versions, clock, entry)
-        log = ProgressLog(database, number, clock.seconds, clock.now)
+        due = 0.0
+
+        def save(tally: Tally) -> None:
+            nonlocal due
+            due = clock.seconds() + EVERY_SECONDS
+            database.add_progress(number, _progress(tally, clock))
 
         def hear(event: Event, tally: Tally) -> None:
-            log.save_if_due(tally)
+            if clock.seconds() >= due:
+                save(tally)
             listen(event, tally)
 
         campaign = Campaign(
-            plan,
-            database,
-            workers,
-            clock,
-            Path(folder),
-            versions.torch,
-            versions.generator,
-            hear,
-            stopped,
-            number,
-            on_case,
+            plan=plan,
+            database=database,
+            workers=workers,
+            clock=clock,
+            journal=Path(folder),
+            torch=versions.torch,
+            generator=versions.generator,
+            listen=hear,
+            stopped=stopped,
+            number=number,
+            on_case=on_case,
         )
         if plan.shard == WHOLE:
             strategies = STRATEGIES if plan.guided else ("draw",)
@@ -211,8 +186,22 @@ def _launch(
                 plan.called_case,
             )
         summary = campaign.run()
-        log.save(campaign.tally)
+        save(campaign.tally)
         return summary
+
+
+def _progress(tally: Tally, clock: Clock) -> Progress:
+    """The counts so far, as the database keeps them."""
+    sites = tally.ledger.count()
+    return Progress(
+        when=stamp(clock.now()),
+        cases=len(tally.digests),
+        seconds=round(clock.seconds(), 3),
+        cpu_seconds=round(tally.total_cpu_seconds(), 3),
+        fallback_sites=sites.fallback,
+        dde_sites=sites.dde,
+        findings=len(tally.findings),
+    )
 
 
 def _enter(plan: Plan, database: Database, versions: Versions, clock: Clock, entry: CampaignEntry | None) -> int:

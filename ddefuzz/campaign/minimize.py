@@ -26,6 +26,7 @@ from ddefuzz.campaign.tasks import (
 )
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.op import failing_ops
+from ddefuzz.classify.signature import Signature
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Future, Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, EXPLICIT, CallableSubject, ProgramSubject, Run, Runner, Stage
@@ -38,7 +39,7 @@ from ddefuzz.keys.case import check_trust, is_key
 from ddefuzz.minimize.order import sort_key
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import classify, judge
-from ddefuzz.oracles.program import Suspect, judge_program, kept, observe, shows, suspect_of
+from ddefuzz.oracles.program import CAPTURE, Suspect, judge_program, kept, observe, shows, suspect_of
 from ddefuzz.oracles.table import NAMES, row_of
 from ddefuzz.program.text import print_program
 
@@ -255,12 +256,28 @@ def start_of_file(path: Path, stage: Stage | None, pool: Pool, timeout: float, m
     text = print_program(catalogue.read(path).program)
     stages = (stage,) if stage else FIRST_STAGES
     runner: Runner = partial(pool.observe, timeout=timeout, by=observe)
-    eager = runner(Run(ProgramSubject(text), "eager"))
-    for judged in judge_program(text, stages, (EXPLICIT,), runner, oracles=NAMES, compare=False):
-        for failed in judged.failures if eager.outcome == "ok" else ():
-            suspect = suspect_of(text, failed.signature, kept(failed.failure))
-            return MinimizeTask(suspect, failing_ops(failed.failure.observation, text), max_attempts)
-    raise InputError(f"{path}: found a program that does not fail in {', '.join(stages)}, expected one that does")
+    runs_in_eager = runner(Run(ProgramSubject(text), "eager")).outcome == "ok"
+    start = _start(text, stages, runner, max_attempts, lambda _: runs_in_eager, NAMES)
+    if start is None:
+        raise InputError(f"{path}: found a program that does not fail in {', '.join(stages)}, expected one that does")
+    return start
+
+
+def _start(
+    text: str,
+    stages: tuple[Stage, ...],
+    runner: Runner,
+    max_attempts: int,
+    fits: Callable[[Signature], bool],
+    oracles: tuple[str, ...] = CAPTURE,
+) -> MinimizeTask | None:
+    """The first failure of a program in these stages whose signature fits."""
+    for judged in judge_program(text, stages, (EXPLICIT,), runner, oracles=oracles, compare=False):
+        for failed in judged.failures:
+            if fits(failed.signature):
+                suspect = suspect_of(text, failed.signature, kept(failed.failure))
+                return MinimizeTask(suspect, failing_ops(failed.failure.observation, text), max_attempts)
+    return None
 
 
 def model_named(target: str) -> CallableSubject | None:
@@ -293,11 +310,9 @@ def start_of_model(
             "a branch of your own code cannot be made a program"
         )
     catalogue.parse(text, named)
-    for judged in judge_program(text, stages, (EXPLICIT,), runner, compare=False):
-        for failed in judged.failures:
-            if failed.signature in wanted:
-                suspect = suspect_of(text, failed.signature, kept(failed.failure))
-                return MinimizeTask(suspect, failing_ops(failed.failure.observation, text), max_attempts)
-    raise InputError(
-        f"{named}: found calls of torch that do not show {wanted[0]} without your code, expected some that do"
-    )
+    start = _start(text, stages, runner, max_attempts, wanted.__contains__)
+    if start is None:
+        raise InputError(
+            f"{named}: found calls of torch that do not show {wanted[0]} without your code, expected some that do"
+        )
+    return start

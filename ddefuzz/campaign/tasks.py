@@ -88,15 +88,19 @@ def was_begun(case: int, journal: Path) -> bool:
     return last_of_case(journal, case) is not None
 
 
+def _entries(task: MinimizeTask, journal: Path) -> list[Entry]:
+    return [entry for entry in entries(journal) if entry.finding == task.finding]
+
+
 def lost_in(task: MinimizeTask, journal: Path) -> str:
     """The other stage in which the smallest program of a finding was lost. Empty if the minimization itself was."""
-    stages = [entry.stage for entry in entries(journal) if entry.finding == task.finding]
-    return stages[-1] if stages and stages[-1] in every_stage() else ""
+    last = _entries(task, journal)[-1:]
+    return last[0].stage if last and last[0].stage in every_stage() else ""
 
 
 def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:
     """The smallest program that a lost minimization had reached, None if there is none."""
-    of_this = [entry for entry in entries(journal) if entry.finding == task.finding]
+    of_this = _entries(task, journal)
     taken = [entry for entry in of_this if entry.stage == TAKEN]
     if not taken:
         return None
@@ -106,8 +110,8 @@ def smallest_so_far(task: MinimizeTask, journal: Path) -> MinimizeResult | None:
 
 def suspected(task: MinimizeTask, journal: Path) -> str | None:
     """The candidate that was running when a minimization lost its worker, None if there was none."""
-    of_this = [entry for entry in entries(journal) if entry.finding == task.finding]
-    return of_this[-1].program if of_this and of_this[-1].stage in {INSPECTED, TRIED} else None
+    last = _entries(task, journal)[-1:]
+    return last[0].program if last and last[0].stage in {INSPECTED, TRIED} else None
 
 
 class Workers(Protocol):

@@ -15,7 +15,8 @@ import torch
 
 from ddefuzz.artifacts.breaks import find_breaks
 from ddefuzz.artifacts.model import Cause
-from ddefuzz.campaign.case import Seen, seen_of
+from ddefuzz.campaign.case import result_of
+from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.signature import Signature
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import UnsupportedError
@@ -291,7 +292,7 @@ class _Sweep:
         semantics.
         """
         text = print_program(one.program)
-        judged = seen_of(text, judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference))
+        judged = result_of(text, judge_program(text, (SCREEN,), (EXPLICIT,), self._once_for_each_difference))
         self.runs += 1
         self.samples.add(one.sample)
         self.calls.update(dict.fromkeys(functions_in(one.program)) if one.form in ("static", "drawn") else {})
@@ -314,7 +315,7 @@ class _Sweep:
             text, (stage,), (EXPLICIT,), self.runner, oracles=oracles, compare=bool(comparing(oracles)), sampled=True
         )
         self.called += bool(judged.observation.calls)
-        seen = seen_of(text, (judged,))
+        seen = result_of(text, (judged,))
         self._count(seen, text)
         self.sightings += seen.sightings
         for sighting in seen.sightings:
@@ -339,7 +340,7 @@ class _Sweep:
             self.compared[other] = self.runner(run).outcome
         return Observation(run.stage, run.semantics, self.compared[other])
 
-    def _count(self, judged: Seen, text: str) -> None:
+    def _count(self, judged: CaseResult, text: str) -> None:
         self.ledger.add(((of.stage, of.reached) for of in judged.reached), text)
 
     def failed(self, seen: _Seen, confirm: bool) -> Failed:
@@ -364,7 +365,7 @@ class _Sweep:
         program = forward_of(seen.chosen.program) if is_backward else seen.chosen.program
         text = print_program(program)
         for stage in ("aot",) if is_backward else CONFIRMING:
-            judged = seen_of(text, judge_program(text, (stage,), (EXPLICIT,), self.runner))
+            judged = result_of(text, judge_program(text, (stage,), (EXPLICIT,), self.runner))
             self.sightings += judged.sightings
             self._count(judged, text)
             signature = str(judged.sightings[0].signature) if judged.sightings else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ddefuzz.campaign.case import see_screened
+from ddefuzz.campaign.case import run_screened
 from ddefuzz.campaign.follow_up import run_minimize
 from ddefuzz.campaign.tasks import CaseTask, MinimizeTask
 from ddefuzz.classify.signature import Signature
@@ -53,7 +53,7 @@ def key_of_failing() -> str:
 
 def test_a_case_that_passes_the_fake_stage_is_not_captured() -> None:
     runner = Runner()
-    judged = see_screened(PASSING, task(), runner)
+    judged = run_screened(PASSING, task(), runner)
     assert runner.stages == [SCREEN]
     assert [one.stage for one in judged.reached] == [SCREEN]
     assert not judged.sightings
@@ -61,29 +61,29 @@ def test_a_case_that_passes_the_fake_stage_is_not_captured() -> None:
 
 def test_a_sampled_case_is_captured_although_it_passes_the_fake_stage() -> None:
     runner = Runner()
-    see_screened(PASSING, task(capture=True), runner)
+    run_screened(PASSING, task(capture=True), runner)
     assert runner.stages[:2] == [SCREEN, "export"]
 
 
 def test_a_failure_in_the_fake_stage_is_captured_once() -> None:
     runner = Runner()
-    judged = see_screened(FAILING, task(), runner)
+    judged = run_screened(FAILING, task(), runner)
     assert "export" in runner.stages
     assert [one.failure.observation.stage for one in judged.sightings] == ["export"]
     assert judged.screened == (key_of_failing(),)
     assert judged.outcomes[0].verdict == ""
     again = Runner()
-    judged = see_screened(FAILING, task(known=frozenset({key_of_failing()})), again)
+    judged = run_screened(FAILING, task(known=frozenset({key_of_failing()})), again)
     assert again.stages == [SCREEN]
     assert [one.signature.key for one in judged.sightings] == [key_of_failing()]
 
 
 def test_a_failure_of_the_fake_stage_alone_is_no_finding() -> None:
-    judged = see_screened(FAILING, task(), Runner(passing=["export"]))
+    judged = run_screened(FAILING, task(), Runner(passing=["export"]))
     assert not judged.sightings
     assert judged.screened == (key_of_failing(),)
     known = frozenset(judged.screened)
-    again = see_screened(FAILING, msgspec.structs.replace(task(known=known), alarms=known), Runner())
+    again = run_screened(FAILING, msgspec.structs.replace(task(known=known), alarms=known), Runner())
     assert not again.sightings
 
 
