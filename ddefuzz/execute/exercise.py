@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from ddefuzz.execute import journal
+from ddefuzz.execute.comparison import close, floats, gradients_of, strides
 from ddefuzz.execute.graphs import ASSERTION, Ran, input_symbols, run_nodes
 from ddefuzz.execute.prepared import Prepared, leaves_of
 from ddefuzz.execute.protocol import (
@@ -218,7 +219,8 @@ def _run(side: Literal["eager", "captured"], at: _At, capture: Capture) -> _Resu
             value = compute(fresh)
             if capture.backward:
                 journal.enter(side, at.size, gradient=True)
-            gradients = tuple(_gradients(value, fresh)) if capture.backward else ()
+            leaves = tuple(leaf for leaf in leaves_of(fresh) if isinstance(leaf, torch.Tensor))
+            gradients = gradients_of(value, leaves) if capture.backward else ()
     except MemoryError:  # not the subject's (see `observe`)
         raise
     except Exception as error:  # noqa: BLE001 the subject is under test: that it raises is the observation
@@ -243,26 +245,6 @@ def _ended(error: Exception) -> Ended:
     asserted = ASSERTION.search(message)
     first = message.partition("\n")[0][:300]
     return Ended(f"{type(error).__name__}: {first}", asserted[1].strip() if asserted else "")
-
-
-def _gradients(value: Any, fresh: Prepared) -> Iterator[Any]:
-    """The gradients of the inputs that require one, of the sum of what is returned."""
-    wanted = [arg for arg in leaves_of(fresh) if isinstance(arg, torch.Tensor) and arg.requires_grad and arg.is_leaf]
-    parts = [part for part in _floats(value) if part.requires_grad]
-    if wanted and parts:
-        sum(part.abs().sum().to(torch.float64) for part in parts).backward()  # type: ignore[union-attr]
-        yield from (arg.grad for arg in wanted)
-
-
-def _floats(value: Any) -> Iterator[torch.Tensor]:
-    match value:
-        case torch.Tensor() if value.is_floating_point() or value.is_complex():
-            yield value
-        case list() | tuple():
-            for item in value:
-                yield from _floats(item)
-        case _:
-            return
 
 
 def _differences(expected: _Result, found: _Result) -> Iterator[Difference]:
@@ -298,7 +280,7 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
     exact = _run("eager", at._replace(subject=ProgramSubject(print_program(wide))), capture)
     if not exact.ended.returned:
         return False
-    sides = [[*_floats(side.value), *_floats(side.gradients)] for side in (exact, found)]
+    sides = [[*floats(side.value), *floats(side.gradients)] for side in (exact, found)]
     return len(sides[0]) == len(sides[1]) and all(
         one.shape == other.shape and close(one.to(other.dtype), other) for one, other in zip(*sides, strict=True)
     )
@@ -311,18 +293,6 @@ def _ran(capture: Capture, fresh: Prepared) -> Ran:
     except Exception:  # noqa: BLE001 the arguments do not fit the graph
         args = None
     return Ran(()) if args is None else run_nodes(capture.graph, args)
-
-
-TOLERANCES: Mapping[torch.dtype, tuple[float, float]] = {
-    torch.float64: (1e-7, 1e-7),
-    torch.complex128: (1e-7, 1e-7),
-    torch.float32: (1e-4, 1e-5),
-    torch.complex64: (1e-4, 1e-5),
-    torch.float16: (1e-2, 1e-3),
-    torch.bfloat16: (5e-2, 1e-2),
-}
-"""Relative and absolute tolerance by dtype; other dtypes must be equal. They are wider than those of
-`torch.testing.assert_close`, because a decomposition may sum in another order."""
 
 
 def differences(expected: Any, found: Any, where: str = "result") -> Iterator[Difference]:
@@ -366,25 +336,9 @@ def _of_tensors(expected: torch.Tensor, found: torch.Tensor, where: str) -> Iter
         return
     if not lacks_values([expected, found]) and not close(expected, found):
         yield Difference("values", where, _how_much(expected, found))
-    if expected.layout == torch.strided and _strides(expected) != _strides(found):
-        copied = EXPANDED if 0 in _strides(expected) and 0 not in _strides(found) else ""
+    if expected.layout == torch.strided and strides(expected) != strides(found):
+        copied = EXPANDED if 0 in strides(expected) and 0 not in strides(found) else ""
         yield Difference("strides", where, f"{found.stride()}, eager has {expected.stride()}{copied}")
-
-
-def close(expected: torch.Tensor, found: torch.Tensor) -> bool:
-    """Whether two tensors of one dtype and shape have equal values, within the tolerance of the dtype."""
-    if expected.layout != torch.strided:
-        expected, found = expected.to_dense(), found.to_dense()
-    expected, found = expected.detach(), found.detach()
-    relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
-    return torch.allclose(expected, found, rtol=relative, atol=absolute, equal_nan=True)
-
-
-def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The strides that decide where elements are: none of an empty tensor, and none of dims of size 1."""
-    if tensor.numel() == 0:
-        return ()
-    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
 
 
 def _how_much(expected: torch.Tensor, found: torch.Tensor) -> str:

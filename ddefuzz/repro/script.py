@@ -415,7 +415,7 @@ def call_script(program: Program, stage: Stage, expected: Expected, title: str) 
     marking = marking_of(program, stage, _MARKED)
     resized, kept = at_size(program, stage, expected.size)
     # It is read and not imported, because it imports torch.
-    comparison = Path(__file__).with_name("by_call.py").read_text(encoding="utf-8")
+    comparison = (Path(__file__).parents[1] / "execute" / "comparison.py").read_text(encoding="utf-8")
     return emitted(
         _CALL._replace(expected=expected.seen, copied=comparison),
         stage,

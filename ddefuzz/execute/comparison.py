@@ -1,4 +1,4 @@
-"""The part of a stand-alone script that calls the captured program and eager, and describes how they differ.
+"""Compares a call of a captured program with one of eager.
 
 The source from the line `# ---` on is copied into scripts. It is written for Python 3.9 and torch 2.6, and later.
 """
