@@ -50,12 +50,10 @@ from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.oracles.verdict import accepted
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
 
-MARK = "reached by ddefuzz"
-"""The message of the error that shows that a program evaluates a branch."""
+MARK = "reached by ddefuzz"  # the message of the error that shows that a program evaluates a branch
 
 
-MOST_SCORED = 3
-"""How many patches that are right for the first program are tried with all others."""
+MOST_SCORED = 3  # how many patches that are right for the first program are tried with all others
 
 
 class TriedPatch(msgspec.Struct, frozen=True):
@@ -130,7 +128,6 @@ def _run(subject: Subject, stage: Stage, patch: Patch, *, eager: bool = False) -
 
 
 def _fault(seen: Observation, unchecked: frozenset[CallSize] = frozenset()) -> str:
-    """Why a run with a patch is not right; empty if it is."""
     if seen.outcome != "ok":
         first = seen.exceptions[-1] if seen.exceptions else None
         return f"{first.name}: {first.message.strip().partition(chr(10))[0][:160]}" if first else seen.outcome
@@ -140,7 +137,6 @@ def _fault(seen: Observation, unchecked: frozenset[CallSize] = frozenset()) -> s
 
 
 def _probe(patch: Patch, place: tuple[int, str]) -> Patch:
-    """The file with an error in place of the decision."""
     source = Source(patch.before)
     node = located(source, *place)
     assert node is not None
@@ -178,11 +174,8 @@ def _worse(patch: TriedPatch) -> Refused:
     return Refused(found.form, found.code, f"kept programs: {found.kept}; samples: {found.samples}")
 
 
-MOST = 6
-"""Samples of one op."""
-
-MADE = 30
-"""Samples of one op that are made, to choose unlike ones from."""
+MOST = 6  # samples of one op
+MADE = 30  # samples of one op that are made, to choose unlike ones from
 
 
 class SampleRequest(msgspec.Struct, frozen=True):
@@ -213,8 +206,7 @@ def _is_of(entry: str, function: str) -> bool:
     return entry == short or entry.startswith(f"{short}.")
 
 
-MOST_KEPT = 6
-"""How many kept programs that call the same functions are tried, besides those of the finding itself."""
+MOST_KEPT = 6  # how many kept programs that call the same functions are tried, besides those of the finding itself
 
 
 class Runners(NamedTuple):
@@ -357,8 +349,7 @@ def _text(text: str, node: ast.expr) -> str:
 
 VALUES: dict[Given, bool | None] = {"False": False, "True": True, "assert": None, "assert not": None}
 
-DEEPEST = 3
-"""How many guards in a row are given a value, the first one included."""
+DEEPEST = 3  # how many guards in a row are given a value, the first one included
 
 
 class Asked(NamedTuple):
@@ -369,8 +360,6 @@ class Asked(NamedTuple):
 
 
 class _Undecided(NamedTuple):
-    """The program, its stage and its first undecided guard."""
-
     subject: Subject
     stage: Stage
     site: Site
@@ -435,7 +424,6 @@ def _of_program(asked: Asked, stage: Stage, site: Site, raised: Raised, runner: 
 
 
 def _rows(guard: _Undecided, clause: str = "") -> list[Row]:
-    """A row for each value of the guard, or of one clause of its expression."""
     rows: list[Row] = []
     for given in GIVEN:
         if given != "assert not" or rows[1].raises:
@@ -568,7 +556,6 @@ def ends(call: Call) -> str:
 
 
 def _stopped(seen: Observation) -> str:
-    """What ended a capture, in one line."""
     if seen.raised is not None:
         failures = judge([seen])
         site = classify(failures[0]).signature.site if failures else "an unknown place"

@@ -98,7 +98,6 @@ def _right(rows: Iterable[Tally]) -> Verdict | None:
 
 
 def _without(rows: list[Tally]) -> Verdict:
-    """Why no value is right."""
     if not any(row.captures for row in rows):
         return "no answer captures"
     if not any(row.agrees or row.refuses or row.differs or row.accepts for row in rows):

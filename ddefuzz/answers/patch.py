@@ -110,8 +110,7 @@ class Source:
         return before if not before.strip() else ""
 
 
-LONGEST_LINE = 88
-"""torch's own limit."""
+LONGEST_LINE = 88  # torch's own limit
 
 CHECKS = {
     "RuntimeError": "torch._check",
@@ -148,8 +147,6 @@ class Patch(msgspec.Struct, frozen=True):
 
 
 class _Change(NamedTuple):
-    """A replacement of one node."""
-
     form: str
     node: ast.expr | ast.stmt
     text: str
@@ -282,7 +279,6 @@ def _equal(source: Source, node: ast.Compare) -> str:
 
 
 def _false(source: Source, node: ast.expr) -> str:
-    """The text of the truth of the opposite."""
     match node:
         case ast.Compare(_, [ast.NotEq()]) if "sym_eq" in _truth(source, node):
             return _truth(source, node).removeprefix("torch.sym_not(").removesuffix(")")
@@ -363,7 +359,6 @@ def _call(source: Source, statement: ast.stmt, name: str, condition: str, said: 
 
 
 def _symbolic(source: Source, node: ast.expr) -> Iterator[_Change]:
-    """A form that computes the same without deciding anything."""
     forms: Callable[[str], _Change] = lambda text: _Change("a symbolic form", node, text)  # noqa: E731
     match node:
         case ast.Call(ast.Name("min" | "max" as name), [first, second], []):

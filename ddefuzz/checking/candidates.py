@@ -53,11 +53,8 @@ _TRUTH_OF_A_TENSOR = re.compile(r"|Eq\([uz]\w*, 1\)|Ne\([uz]\w*, 0(\.0)?\)")
 _IS_SIZE = re.compile(r"\.shape\b|\.size\(|\.numel\(|\blen\(")
 """A condition on sizes, which no op on tensors computes."""
 
-PROBE = "ddefuzz probe: "
-"""The beginning of the message of a source that `probe_of` makes."""
-
-VALUE = "DDEFUZZ_VALUE"
-"""What stands for a value of the example that is not known yet."""
+PROBE = "ddefuzz probe: "  # the beginning of the message of a source that `probe_of` makes
+VALUE = "DDEFUZZ_VALUE"  # what stands for a value of the example that is not known yet
 
 
 def keep_symbolic(place: Place) -> Iterator[Edit]:
@@ -158,7 +155,6 @@ def assert_instead(place: Place) -> Iterator[Edit]:
 
 
 def _check_of(statement: ast.stmt) -> str:
-    """The check that raises the error of `if …: raise`."""
     match statement:
         case ast.If(_, [ast.Raise(ast.Call(ast.Name(error)) | ast.Name(error))], []):
             return CHECKS.get(error, "torch._check")
@@ -244,8 +240,7 @@ def assume_value(place: Place) -> Iterator[Edit]:
         yield checked(place, f"{size} == {VALUE}")._replace(kind="example-value")
 
 
-DECISIONS: tuple[Rewrite, ...] = (assume, decide_tensor)
-"""What the code can assert about its own decision."""
+DECISIONS: tuple[Rewrite, ...] = (assume, decide_tensor)  # what the code can assert about its own decision
 
 SIZES: tuple[Rewrite, ...] = (assume_question, assume_size, assume_value)
 """What it can assert about sizes that have names, in order of increasing assumptions."""
@@ -342,8 +337,7 @@ _NOT_ZERO = re.compile(r"^(\S+\.shape\[\d+\]) != 0$")
 
 _BLOCKS = ast.If | ast.For | ast.While | ast.With
 
-MOST_DIMS = 6
-"""Up to this many input dims are tried where torch does not say which of them a symbol is."""
+MOST_DIMS = 6  # up to this many input dims are tried where torch does not say which of them a symbol is
 
 
 class Proposal(NamedTuple):
@@ -403,7 +397,6 @@ def _place(frame: Frame, question: str, sources: Sources) -> Place | None:
 
 
 def _about_inputs(raised: Raised, described: Interface) -> Iterator[Edit]:
-    """Promises about the sizes of inputs that a guard is about."""
     groups: dict[str, list[InputDim]] = {}
     for dim in described.dims:
         if dim.symbol:
@@ -548,7 +541,6 @@ def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]]) -> Na
 
 
 def _held(statement: ast.stmt, maker: ast.expr, origin: SymbolOrigin, sizes: dict[str, str]) -> str | None:
-    """The size in terms of the variable that the statement assigns."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
     number = origin.op in NUMBERS

@@ -53,15 +53,13 @@ from ddefuzz.oracles.table import NAMES, ORACLES
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program, read_program
 
-START_SECONDS = 120.0
-"""How long the user's module may take to import, torch with it."""
+START_SECONDS = 120.0  # how long the user's module may take to import, torch with it
 
 SAVED = ".pt2"
 
 POLL_SECONDS = 0.1
 
-MOST_RUNS = 5
-"""The number of captures, at most, that list further problems of one stage."""
+MOST_RUNS = 5  # the number of captures, at most, that list further problems of one stage
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -252,7 +250,6 @@ def _waited(task: Future[R] | InlineTask[R], doing: str, progress: Progress) -> 
 
 
 def _explained(target: Target, runs: CaseRuns, runner: Runner) -> CaseRuns:
-    """The runs of a case, with those that explain its failures."""
     failures: dict[str, Classified] = {}
     for one in failures_of(runs.tried):
         if one.failure.kind in KINDS:
@@ -299,7 +296,6 @@ def continued(subject: Subject, stage: Stage, runner: Runner) -> Observation:
 
 
 def _given(one: Answered) -> Answer:
-    """An answer that was given."""
     return Answer(one.raised.place, one.value if isinstance(one.value, bool) else None, one.raised.expression)
 
 
@@ -330,8 +326,7 @@ def _static_outcome(seen: Observation, named: Classified) -> ControlOutcome:
 DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 
 
-_NUMBERS = count(1)
-"""Of live models."""
+_NUMBERS = count(1)  # of live models
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -472,7 +467,6 @@ def _advice(
     trial: TryChange,
     budget: float,
 ) -> Advice:
-    """What helps with the failures of a case."""
     described = None
     if any(map(may_help, failures)):
         described = executor.submit(describe, subject, START_SECONDS).result()

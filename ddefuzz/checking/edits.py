@@ -209,7 +209,6 @@ def bound_within(place: Place) -> bool:
 
 
 def _whole(statement: ast.stmt) -> ast.expr:
-    """The first expression of a statement, where the failing one is not known."""
     return next((node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.expr)), ast.Constant(None))
 
 

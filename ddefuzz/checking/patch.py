@@ -30,8 +30,7 @@ MEANING: dict[ChangeKind, str] = {
 }
 
 
-DECIDED = "ddefuzz_decided"
-"""The function that a probed source calls with each outcome of a decision."""
+DECIDED = "ddefuzz_decided"  # the function that a probed source calls with each outcome of a decision
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
@@ -188,8 +187,7 @@ class Advice(msgspec.Struct, frozen=True):
     stopped: bool = False
 
 
-CLASS = "Promised"
-"""The name of the class of a wrapper."""
+CLASS = "Promised"  # the name of the class of a wrapper
 
 
 def unified(files: Iterable[ChangedFile]) -> str:
@@ -295,7 +293,6 @@ def replacement(file: ChangedFile) -> str:
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The functions of a module and the methods of its classes, by qualified name."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             yield node.name, node
@@ -345,7 +342,6 @@ def in_use(source: str, name: str, text: str) -> str | None:
 
 
 def _returned(function: ast.FunctionDef) -> ast.expr | None:
-    """The callable among what a factory returns."""
     returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
     match returns[-1].value if returns else None:
         case ast.Tuple([first, *_]):

@@ -333,7 +333,6 @@ def _as_raised(seen: Observation, answered: Answered) -> Classified | None:
 
 
 def _with_observation(classified: Classified, **changed: object) -> Classified:
-    """A classified failure with other fields of its observation."""
     failure = classified.failure
     observation = msgspec.structs.replace(failure.observation, **changed)
     return msgspec.structs.replace(classified, failure=msgspec.structs.replace(failure, observation=observation))

@@ -170,11 +170,8 @@ def _verdict(observation: Observation, observations: Sequence[Observation]) -> V
     return None if second is None and needs_second_run(observation) else verdict(observation, second)
 
 
-MOST_CALLERS = 8
-"""How many lines of a chain of calls are shown: the innermost ones."""
-
-FEWEST_IN_COMMON = 3
-"""From how many calls on those that two problems share are shown once."""
+MOST_CALLERS = 8  # how many lines of a chain of calls are shown: the innermost ones
+FEWEST_IN_COMMON = 3  # from how many calls on those that two problems share are shown once
 
 OUTCOME_STYLES: dict[CaptureOutcome, Style] = {"ok": "good", "not-judged": "warn"}
 """The styles of outcomes. All others are bad."""
@@ -283,7 +280,6 @@ def what(problem: Problem) -> str:
 def _problem_facts(
     problem: Problem, before: Sequence[Problem], known: Sequence[KnownFinding]
 ) -> Iterator[tuple[str, ...]]:
-    """Names, each with its lines."""
     signature, cause = problem.classified.signature, problem.classified.cause
     exception = exception_of(problem.observation)
     yield "stops" if problem.kind in KINDS else "found in", ", ".join(problem.stages)

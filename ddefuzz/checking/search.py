@@ -42,23 +42,15 @@ from ddefuzz.instrument.events import PROGRAM_FILE
 from ddefuzz.oracles.capture import classify, judge
 from ddefuzz.syntax import compiles, replaced
 
-MOST_TRIES = 60
-"""The number of changes that are tried at most for one subject."""
-
-DEEPEST = 4
-"""The number of changes that are combined at most."""
-
-ENOUGH = 2
-"""The search ends after this many changes that pass."""
-
-MOST_SAID = 4
-"""The number of changes that are listed where none helps."""
+MOST_TRIES = 60  # the number of changes that are tried at most for one subject
+DEEPEST = 4  # the number of changes that are combined at most
+ENOUGH = 2  # the search ends after this many changes that pass
+MOST_SAID = 4  # the number of changes that are listed where none helps
 
 UNBOUND = ("NameError", "UnboundLocalError")
 """What a promise raises if the code that makes its size is not run before it. This says nothing to a reader."""
 
-BROKEN = "Expected cond to be True"
-"""What `torch._check` says without a message of its own."""
+BROKEN = "Expected cond to be True"  # what `torch._check` says without a message of its own
 
 Clock = Callable[[], float]
 
@@ -414,12 +406,10 @@ def _moved(before: Classified, after: Classified) -> bool:
     return (before.signature, one.expression) != (after.signature, two.expression)
 
 
-_LARGEST = 100_000
-"""Sizes up to this one are tried."""
+_LARGEST = 100_000  # sizes up to this one are tried
 
 
-_NO_SIZE = re.compile(r"(\.shape\[\d+\]) <= 0$")
-"""No size is below 0."""
+_NO_SIZE = re.compile(r"(\.shape\[\d+\]) <= 0$")  # no size is below 0
 
 
 def restrictions(promises: Sequence[Edit], refused: Sequence[Comparison], taken: int) -> list[str]:
@@ -464,7 +454,6 @@ def _holds_always(promise: str) -> bool:
 
 
 def _broken(promise: str) -> str:
-    """The opposite of what is promised."""
     tree = parsed(promise)
     if not isinstance(tree, ast.Compare | ast.UnaryOp):
         return f"not ({promise})"
@@ -472,7 +461,6 @@ def _broken(promise: str) -> str:
 
 
 def _sizes(promise: str) -> set[str]:
-    """The sizes in a promise, such as `ids.shape[1]`."""
     tree = parsed(promise)
     return {
         ast.unparse(node)

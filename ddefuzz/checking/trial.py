@@ -25,14 +25,9 @@ from ddefuzz.execute.stages import Capture, stage_function
 from ddefuzz.execute.subject import message_of, prepare, seed
 from ddefuzz.instrument.events import PROGRAM_FILE
 
-SMALL = (0, 1, 2)
-"""The sizes that decisions of torch and of users are about."""
-
-HELD_OUT = 12
-"""The number of sets of inputs that are kept for the study."""
-
-MOST_ALONE = 4
-"""Up to this many symbols or tensors are varied each alone; more of them only together."""
+SMALL = (0, 1, 2)  # the sizes that decisions of torch and of users are about
+HELD_OUT = 12  # the number of sets of inputs that are kept for the study
+MOST_ALONE = 4  # up to this many symbols or tensors are varied each alone; more of them only together
 
 Values: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
@@ -204,7 +199,6 @@ _RECIPES: tuple[tuple[Callable[[torch.Tensor], bool], tuple[tuple[str, Values], 
 
 
 def _like(example: Any, tensor: torch.Tensor) -> torch.Tensor:
-    """A leaf that requires a gradient as the example does."""
     return tensor.detach().clone().requires_grad_(example.requires_grad)
 
 
@@ -305,7 +299,6 @@ def _captured(
 def _with_capture(
     compared: Comparison, capture: Capture, stage: Stage, make: Callable[[], Prepared], call: _Expectation
 ) -> Comparison:
-    """What the captured program did with these inputs too."""
     variant, expected = call
     if expected.error:
         return compared
@@ -349,7 +342,6 @@ def _function(call: Callable[..., Any]) -> Any:
 
 
 def _changed(candidate: Candidate) -> Callable[[], Prepared]:
-    """Makes the changed subject with new arguments."""
     subject = candidate.subject
     if isinstance(subject, ProgramSubject) and candidate.files:
         subject = ProgramSubject(candidate.files[0].after, subject.backed)

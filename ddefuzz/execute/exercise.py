@@ -41,17 +41,13 @@ from ddefuzz.program.recipes import fault_of
 from ddefuzz.program.sizes import CallSize, at_data_size
 from ddefuzz.program.text import print_program
 
-MOST_DIFFERENCES = 5
-"""Differences that are kept of a call."""
+MOST_DIFFERENCES = 5  # differences that are kept of a call
 
 _GUARD = re.compile(r"Guard failed: (.+)")
 """What an exported program says of inputs that do not fit (torch/export/_unlift.py)."""
 
-_SIZE = re.compile(r"\b(?:args_(\d+)|\w+)\.size\(\)\[(\d+)\]")
-"""A size of an argument in such a guard."""
-
-ROUNDED: frozenset[What] = frozenset({"values", "number", "gradient"})
-"""Differences that may be of rounding alone."""
+_SIZE = re.compile(r"\b(?:args_(\d+)|\w+)\.size\(\)\[(\d+)\]")  # a size of an argument in such a guard
+ROUNDED: frozenset[What] = frozenset({"values", "number", "gradient"})  # differences that may be of rounding alone
 
 SMALL_FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
@@ -287,7 +283,6 @@ def _float64_decides(at: _At, capture: Capture, found: _Result) -> bool:
 
 
 def _ran(capture: Capture, fresh: Prepared) -> Ran:
-    """Run the traced graph on these arguments, node by node."""
     try:
         args = capture.graph_inputs(fresh)
     except Exception:  # noqa: BLE001 the arguments do not fit the graph

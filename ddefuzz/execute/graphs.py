@@ -19,8 +19,7 @@ from ddefuzz.instrument import torch_api
 ASSERTION = re.compile(r"Runtime assertion failed for expression (.+?) on node", re.DOTALL)
 """The message of an assertion that torch makes (torch/fx/passes/runtime_assert.py)."""
 
-_UNBACKED = re.compile(r"u\d+")
-"""An unbacked symbol alone, as torch prints it."""
+_UNBACKED = re.compile(r"u\d+")  # an unbacked symbol alone, as torch prints it
 
 _OF_ONE = re.compile(r"(?:Eq\()?(u\d+)(?: [<>]= |, )\d+\)?$")
 """An assertion that compares an unbacked symbol with a number."""
@@ -55,8 +54,6 @@ def run_nodes(graph: GraphModule, args: tuple[Any, ...]) -> Ran:
 
 
 class _Reader(Interpreter):
-    """Runs a graph and notes the symbols that its nodes bind, and the assertions that fail."""
-
     def __init__(self, graph: GraphModule) -> None:
         super().__init__(graph)
         self.known: dict[str, int] = {}
@@ -165,7 +162,6 @@ def generated_assertions(code: str) -> Iterator[Asserted]:
 
 
 def _bound(nodes: list[Node]) -> Mapping[str, int]:
-    """The place of the node that binds each symbol."""
     bound: dict[str, int] = {}
     for place, node in enumerate(nodes):
         symbols = map(str, node.meta.get(torch_api.UNBACKED_BINDINGS) or ())

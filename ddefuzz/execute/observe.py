@@ -34,14 +34,9 @@ from ddefuzz.instrument.inputs import AssumedSizes
 from ddefuzz.instrument.recorder import Recorder, module_in
 from ddefuzz.instrument.truth import holds
 
-FOLDER = tempfile.gettempdir()
-"""Where output is captured, read before user code runs."""
-
-OUTPUT_TAIL = 2000
-"""Characters kept of what a run prints."""
-
-MESSAGE_LIMIT = 6000
-"""Characters kept of an exception's message."""
+FOLDER = tempfile.gettempdir()  # where output is captured, read before user code runs
+OUTPUT_TAIL = 2000  # characters kept of what a run prints
+MESSAGE_LIMIT = 6000  # characters kept of an exception's message
 
 LACKING = torch_api.names_of([torch_api.NO_COMPILER])
 """Exceptions by which torch says that this machine lacks what a stage needs. They are not failures of the subject."""
@@ -157,7 +152,6 @@ def _watched(stage: StageFunction, prepared: Prepared, run: Run, then: Callable[
 
 
 def _called(observation: Observation, capture: Capture, run: Run, recorder: Recorder) -> Observation:
-    """Call what was captured at the sizes of the run."""
     forms, how = forms_of(capture), run.semantics
     # A call may compile again, for other strides: the same guards get the same answers.
     with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
@@ -181,7 +175,6 @@ def _is_told(calls: tuple[Call, ...], text: str, message: str) -> bool:
 
 
 def _failed(observation: Observation, error: BaseException, recorder: Recorder) -> Observation:
-    """The observation of a run that this exception ended."""
     chain = exception_chain(error)
     if any(type(one) is MemoryError for one in chain):
         raise MemoryError  # says nothing about the subject: what was kept of earlier ones may be the reason

@@ -16,8 +16,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.inputs import Inputs
 
-ALL = "all"
-"""Every dim of every tensor, each with a symbol of its own."""
+ALL = "all"  # every dim of every tensor, each with a symbol of its own
 
 EXPECTED = '{argument: [dims]} such as {0: [0]} or {"ids": [0, 1]}, {"ids": {0: "batch"}} to share a size, or "all"'
 
@@ -229,8 +228,7 @@ class UnbackedDim(NamedTuple):
     symbol: str
 
 
-DEEPEST = 4
-"""How many steps lead from an argument to a leaf of it at most, where attributes are looked through."""
+DEEPEST = 4  # how many steps lead from an argument to a leaf of it at most, where attributes are looked through
 
 _CONTAINERS = (list, tuple, dict)
 

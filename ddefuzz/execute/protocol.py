@@ -146,16 +146,14 @@ Stage: TypeAlias = str
 STAGES: tuple[Stage, ...] = ("eager", "fake", "export", "export-strict", "compile", "aot", "inductor")
 """The stages that several oracles judge: eager, FakeTensorMode, and the captures."""
 
-TRACED: tuple[Stage, ...] = STAGES[1:]
-"""The stages that evaluate guards, so that semantics matter."""
+TRACED: tuple[Stage, ...] = STAGES[1:]  # the stages that evaluate guards, so that semantics matter
 
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
 
 CHEAP_TO_CALL: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot")
 """The stages whose captured programs are called at no more than the cost of a capture. Inductor compiles C++ first."""
 
-SCREEN: Stage = "fake"
-"""The stage that runs before a capture, at a fifth of its cost."""
+SCREEN: Stage = "fake"  # the stage that runs before a capture, at a fifth of its cost
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -332,8 +330,7 @@ def measured(record: msgspec.Struct) -> dict[str, Any]:
     return as_json
 
 
-REASON_LIMIT = 2000
-"""Characters kept of the reason for which a run is not judged."""
+REASON_LIMIT = 2000  # characters kept of the reason for which a run is not judged
 
 
 def not_judged(run: Run, reason: str) -> Observation:

@@ -48,7 +48,6 @@ def exchanged(path: str, before: str, after: str) -> Iterator[int]:
 
 
 def _exchange(function: FunctionType, before: str, after: str) -> bool:
-    """Give a function its changed code, and its module the imports that the code needs."""
     code = function.__code__
     new = _pairs(before, after, code.co_filename).get((code.co_qualname, code.co_firstlineno))
     if new is None or len(new.co_freevars) != len(code.co_freevars):
@@ -86,7 +85,6 @@ def _by_name(code: CodeType) -> dict[str, list[CodeType]]:
 
 @lru_cache(maxsize=16)
 def _new_imports(before: str, after: str) -> tuple[str, ...]:
-    """The imports of a module that its changed source has in addition."""
     old, new = (
         [ast.unparse(node) for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
         for text in (before, after)
@@ -95,7 +93,6 @@ def _new_imports(before: str, after: str) -> tuple[str, ...]:
 
 
 def _functions(path: str) -> list[FunctionType]:
-    """The functions that a file defines and that exist in this process."""
     torch_files = str(torch_api.torch_parent() / "torch")
     return _functions_of_torch(path) if path.startswith(torch_files) else _live(path)
 

@@ -105,8 +105,7 @@ StageFunction: TypeAlias = Callable[[Prepared], Capture | None]
 """Runs a subject in one stage. Returns what was captured, if anything, and raises whatever torch raises."""
 
 
-AOT = "aot_eager"
-"""Dynamo's backend that runs the graphs of AOTAutograd as they are."""
+AOT = "aot_eager"  # dynamo's backend that runs the graphs of AOTAutograd as they are
 
 
 class _CapturedError(BaseException):

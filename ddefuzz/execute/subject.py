@@ -46,16 +46,12 @@ from ddefuzz.program.model import Program
 
 _USER_MODULE = "ddefuzz_user_code"
 
-SAVED = ".pt2"
-"""The suffix of a saved exported program."""
-
-SAID_LIMIT = 1000
-"""How many characters of an error of the user's own code are printed."""
+SAVED = ".pt2"  # the suffix of a saved exported program
+SAID_LIMIT = 1000  # how many characters of an error of the user's own code are printed
 
 _OWN = f"{Path(ddefuzz.__file__).parent}/"
 
-_KEYS = ("callable", "args", "kwargs", "unbacked", "dynamic_shapes")
-"""The keys of the dict that a factory may return."""
+_KEYS = ("callable", "args", "kwargs", "unbacked", "dynamic_shapes")  # the keys of the dict that a factory may return
 
 
 def seed() -> None:
@@ -108,7 +104,6 @@ def of_user(what: str) -> Iterator[None]:
 
 
 def _innermost(error: BaseException) -> str:
-    """The file in which an exception is raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -207,7 +202,6 @@ def _import_file(file: Path) -> ModuleType:
 
 
 def _packages(file: Path) -> Iterator[Path]:
-    """The folders of the packages that contain a file, innermost first."""
     folder = file.parent
     while is_file(folder / "__init__.py") and folder.name.isidentifier():
         yield folder
@@ -254,7 +248,6 @@ def _of_case(module: ModuleType, path: str, case: str) -> tuple[str, object, Pre
 
 
 def _cases(module: ModuleType, path: str) -> dict[str, dict[str, Any]]:
-    """The cases of a module's list `CASES` by the text of their ids, in order."""
     cases = getattr(module, "CASES", None)
     if not isinstance(cases, list) or not all(isinstance(c, dict) and {"id", "fn", "args"} <= c.keys() for c in cases):
         named = "".join(f", such as {path}:{name}" for name in _callables(module)[:1])

@@ -33,17 +33,10 @@ from ddefuzz.execute.protocol import Observation, PatchedRun, Run
 DONE, REFUSED = b"+", b"-"
 """First byte of what a cold process says: an observation follows, or the message of a DdefuzzError."""
 
-OUT_OF_MEMORY = 78
-"""The exit code of a process in which Python has no memory left."""
-
-SPOILED = 79
-"""The exit code of a process whose descriptors user code has closed."""
-
-FINISHED = 113
-"""The exit code of a worker of a pool that ends because it is no longer needed."""
-
-ENDED_ITSELF = 256
-"""What stands for the exit code 0 of a worker that user code has ended."""
+OUT_OF_MEMORY = 78  # the exit code of a process in which Python has no memory left
+SPOILED = 79  # the exit code of a process whose descriptors user code has closed
+FINISHED = 113  # the exit code of a worker of a pool that ends because it is no longer needed
+ENDED_ITSELF = 256  # what stands for the exit code 0 of a worker that user code has ended
 
 SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 """The environment variable that selects how torch names C++ addresses. torch reads it once, at the first stack."""
@@ -90,11 +83,8 @@ def long_lived_symbolizer() -> str:
     return "addr2line" if shutil.which("addr2line") else SHORT_LIVED_SYMBOLIZER
 
 
-_hidden: list[ModuleType] = []
-"""What processes import as the main module, if it is hidden."""
-
-_HIDING = threading.Lock()
-"""Held while the main module is another one. A pool starts workers in a thread of its own."""
+_hidden: list[ModuleType] = []  # what processes import as the main module, if it is hidden
+_HIDING = threading.Lock()  # held while the main module is another one. A pool starts workers in a thread of its own.
 
 
 def hide_main() -> None:

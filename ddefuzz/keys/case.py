@@ -20,8 +20,7 @@ from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.events import Frame
 from ddefuzz.program.recipes import DTYPES
 
-ALIGNMENT: Final = 16
-"""The alignment in bytes, and the divisor of sizes, that vectorized kernels need."""
+ALIGNMENT: Final = 16  # the alignment in bytes, and the divisor of sizes, that vectorized kernels need
 
 SizeParts: TypeAlias = Literal["all", "01"]
 """all: every size. 01: only 0, 1, and 2 or more, as kernels for dynamic shapes do."""
@@ -55,8 +54,7 @@ PropertyName: TypeAlias = Literal[
 
 HEADER: Final = "# ddefuzz key v1"
 
-_NAMES: Final = ("function", "violates", "options", "tensors")
-"""The names that a text assigns, in this order."""
+_NAMES: Final = ("function", "violates", "options", "tensors")  # the names that a text assigns, in this order
 
 KEY_FUNCTIONS: Final = frozenset(
     (
@@ -236,8 +234,7 @@ TENSORS: Final[dict[PropertyName, int]] = {
 }
 """The number of tensors that each property is about."""
 
-_MOST: Final = 1 << 20
-"""The largest tensor of a case, in elements."""
+_MOST: Final = 1 << 20  # the largest tensor of a case, in elements
 
 
 def _name(one: ast.Assign) -> str:

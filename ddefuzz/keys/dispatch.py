@@ -17,8 +17,7 @@ from ddefuzz.keys.key import DEFAULT, Key, paths
 
 V = TypeVar("V")
 
-RECENT: Final = 4
-"""How many of the last calls are compared before keys are made."""
+RECENT: Final = 4  # how many of the last calls are compared before keys are made
 
 
 class _Recent(NamedTuple, Generic[V]):
@@ -63,7 +62,6 @@ def _alignments(tensors: tuple[torch.Tensor, ...]) -> tuple[bool, ...]:
 
 
 def _guards(tensors: tuple[torch.Tensor, ...]) -> Callable[..., bool]:
-    """A check that arguments are like these in type, dispatch keys, dtype, device, gradient, sizes and strides."""
     made: Any = torch_api.bound(torch_api.TENSOR_GUARDS)(
         *tensors,
         dynamic_dims_sizes=[list(tensor.shape) for tensor in tensors],

@@ -25,8 +25,7 @@ from ddefuzz.keys.case import ALIGNMENT, Options
 Geometry: TypeAlias = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 """Makes the part from the sizes and the strides."""
 
-REMEMBERED: Final = 65_536
-"""How many pairs of sizes and strides are remembered with their part."""
+REMEMBERED: Final = 65_536  # how many pairs of sizes and strides are remembered with their part
 
 
 def geometry(options: Options) -> Geometry:
@@ -229,5 +228,4 @@ def _facts(tensor: torch.Tensor, has_memory: bool, inner: KeyFunction) -> tuple[
     return tuple(facts)
 
 
-key = paths().key
-"""The key that tells everything apart except divisibility, which the sizes imply."""
+key = paths().key  # the key that tells everything apart except divisibility, which the sizes imply

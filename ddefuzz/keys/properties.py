@@ -319,7 +319,6 @@ def violation(name: PropertyName, function: KeyFunction, tensors: Tensors) -> Vi
 
 
 def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tuple[Kind, ...]) -> Property:
-    """The property, with a violation for each part that is confused."""
     row, tried, found = PROPERTIES[name], 0, False
     violations: list[Violation] = []
 
@@ -348,7 +347,6 @@ def _tried(name: PropertyName, function: KeyFunction, examples: int, kinds: tupl
 
 
 def _first(strategy: st.SearchStrategy[Tensors], shows: Callable[[Tensors], bool], examples: int) -> Tensors | None:
-    """Tensors that show it, as small as Hypothesis makes them."""
     chosen = settings(
         max_examples=examples,
         database=None,
@@ -422,7 +420,6 @@ def _alike(options: Options, tensors: Tensors) -> bool:
 
 
 def _parts(tensors: Tensors) -> str:
-    """The parts in which two tensors differ."""
     first, second = tensors
     if len(first.sizes) != len(second.sizes):
         return "rank"

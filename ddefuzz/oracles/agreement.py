@@ -35,14 +35,9 @@ UNSPECIFIED: tuple[tuple[re.Pattern[str], str], ...] = (
 ATTENTION = re.compile(r"(^|[._])scaled_dot_product_attention$")
 """Attention. Its result is random only with dropout: the argument `dropout_p`, the fifth one, is not 0."""
 
-DROPOUT = 4
-"""The position of `dropout_p` in a call of attention."""
-
-ORDER = "Tensor.dim_order"
-"""The function by which a program asks for the order of dims in memory."""
-
-EXTREMA = frozenset({"min", "max"})
-"""Python's functions that return one of their arguments."""
+DROPOUT = 4  # the position of `dropout_p` in a call of attention
+ORDER = "Tensor.dim_order"  # the function by which a program asks for the order of dims in memory
+EXTREMA = frozenset({"min", "max"})  # Python's functions that return one of their arguments
 
 TIES = re.compile(r"(^|[._])(topk|sort|argsort|kthvalue|mode|median|nanmedian|argmax|argmin|unique)")
 """Functions that may choose freely among equal values. Inductor chooses differently from eager."""

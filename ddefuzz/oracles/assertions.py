@@ -56,8 +56,7 @@ the same check, so its tensor is a copy where eager's is a view, which is allowe
 """
 
 
-EXPAND = ("torch/_refs/__init__.py", "expand")
-"""File and function of `expand`."""
+EXPAND = ("torch/_refs/__init__.py", "expand")  # file and function of `expand`
 
 LARGEST, MOST_SYMBOLS = 8, 3
 """The sizes that are tried, and the symbols at most, to see whether an assertion follows from an answer."""
@@ -73,8 +72,7 @@ _AT_LEAST = re.compile("(.+) >= (.+)")
 ABOUT_DATA = re.compile("index (-?\\d+ )?is out of bounds|(?<!tuple )index out of range|MKL FFT error")
 """Errors of eager about the values of an index, or of the library that computes, not about sizes."""
 
-SIZES = frozenset({"shape", "ndim", "dtype", "device", "layout"})
-"""Attributes that do not read the data of a tensor."""
+SIZES = frozenset({"shape", "ndim", "dtype", "device", "layout"})  # attributes that do not read the data of a tensor
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:

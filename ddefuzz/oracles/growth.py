@@ -22,14 +22,9 @@ from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
 from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.arguments import module_of
 
-BLOCKS: Final = (4, 16)
-"""How often the program is repeated in the two exports that are compared."""
-
-STEEP: Final = 1.5
-"""A count that grows faster than n to this power is too slow for large n."""
-
-FEW: Final = 60
-"""A count below this at the larger number of blocks says nothing."""
+BLOCKS: Final = (4, 16)  # how often the program is repeated in the two exports that are compared
+STEEP: Final = 1.5  # a count that grows faster than n to this power is too slow for large n
+FEW: Final = 60  # a count below this at the larger number of blocks says nothing
 
 
 class Growth(msgspec.Struct, frozen=True):

@@ -22,13 +22,11 @@ from ddefuzz.instrument.counting import Counts, Stack, counting
 from ddefuzz.instrument.torch_api import EVALUATE_EXPR
 from ddefuzz.oracles.growth import BLOCKS, Growth, Growths
 
-LARGEST: Final = 1_000_000
-"""The elements of a tensor at most, when eager runs the blocks."""
+LARGEST: Final = 1_000_000  # the elements of a tensor at most, when eager runs the blocks
 
 _LINEAR = re.compile(r"[-+ ]*((\d+\*)?[us]\d+|\d+)([-+ ]+((\d+\*)?[us]\d+|\d+))*")
 
-Carried = Mapping[int, int]
-"""By the place of an argument, the place of the result that the next block gets there."""
+Carried = Mapping[int, int]  # by the place of an argument, the place of the result that the next block gets there
 
 
 def run(task: Run) -> Observation:
@@ -63,7 +61,6 @@ def _compared(make: Callable[[], Prepared], carried: Carried) -> tuple[Growth, .
 
 
 def _by_caller(method: str, few: Counts, many: Counts, carried: Carried) -> list[Growth]:
-    """How often each function calls a method."""
     less, more = _callers(few.callers[method]), _callers(many.callers[method])
     form = many.most(method) if method == EVALUATE_EXPR.name else ""
     return [

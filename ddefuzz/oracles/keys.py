@@ -334,7 +334,6 @@ _LINES: Final[dict[PropertyName, str]] = {
 
 
 def _needed(case: KeyCase) -> list[str]:
-    """What the expressions of the tensors need besides torch."""
     kinds = {one.kind for one in case.tensors} if case.violates != "adds-no-guard" else set()
     fake = ["from torch._subclasses.fake_tensor import FakeTensorMode"] if "fake" in kinds else []
     return [*fake, *([_OWN_TENSOR] if "subclass" in kinds else [])]

@@ -36,8 +36,7 @@ STAGE: Final = OwnStage(
     hint="# With TORCH_LOGS=output_code, compare with maybe_mark_dynamic in place of mark_unbacked.",
 )
 
-MOST = 6
-"""How many undecided guards are tried: each needs a run of inductor, and often two."""
+MOST = 6  # how many undecided guards are tried: each needs a run of inductor, and often two
 
 
 class Lowered(msgspec.Struct, frozen=True, tag="lowered"):
@@ -105,7 +104,6 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
 
 
 def _of_kernel(kind: Kind, unbacked: Kernels, backed: Kernels) -> Located | None:
-    """The first kernel that only the code for unbacked sizes calls."""
     only = sorted(set(unbacked.called) - set(backed.called))
     return Located(Site("op", None, only[0]), None, kind) if only else None
 

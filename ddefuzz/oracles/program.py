@@ -55,8 +55,7 @@ def read_case(path: Path) -> str:
     return text
 
 
-CAPTURE: tuple[str, ...] = ("capture",)
-"""The oracle that every run is judged by."""
+CAPTURE: tuple[str, ...] = ("capture",)  # the oracle that every run is judged by
 
 
 SAMPLED, ALIKE_SAMPLED = 2, 8

@@ -45,8 +45,7 @@ _DYNAMIC: Final[Mapping[Mode, str]] = {"default": "None", "dynamic": "True"}
 
 KIND: Kind = "recompiles"
 
-_NAME: Mapping[str, ast.cmpop] = {"Eq": ast.Eq(), "Ne": ast.NotEq()}
-"""sympy's names of comparisons."""
+_NAME: Mapping[str, ast.cmpop] = {"Eq": ast.Eq(), "Ne": ast.NotEq()}  # sympy's names of comparisons
 
 _FROM: Mapping[type[ast.cmpop], tuple[int, ...]] = {
     ast.Eq: (0, 1),

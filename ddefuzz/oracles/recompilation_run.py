@@ -62,8 +62,6 @@ class Noted(NamedTuple):
 
 @dataclass(slots=True)
 class _Notes:
-    """The guards of the running sequence, and the number of the running call."""
-
     call: int = 0
     guards: list[Noted] = field(default_factory=list)
 

@@ -62,22 +62,16 @@ class Seen(NamedTuple):
 
 Suspect = TypeVar("Suspect")
 
-MOST_TRIED = 6
-"""Guards that are tried in place of one that fixes a call, at most. Each costs a capture."""
-
-MOST_FURTHER = 2
-"""How many guards that cannot be decided get an answer after those of an experiment."""
-
-STRIDES = "Tensor.stride"
-"""The function by which a program reads strides."""
+MOST_TRIED = 6  # guards that are tried in place of one that fixes a call, at most. Each costs a capture.
+MOST_FURTHER = 2  # how many guards that cannot be decided get an answer after those of an experiment
+STRIDES = "Tensor.stride"  # the function by which a program reads strides
 
 UNCHECKED = re.compile(r"(^|[._])_?native_batch_norm")
 """Functions whose kernel reads tensors without a check of their sizes: `batch_norm_cpu` in
 aten/src/ATen/native/Normalization.cpp. What eager takes there says nothing about what a capture has to take.
 """
 
-Shows = Callable[[Seen, Call], bool]
-"""A predicate: whether a call of an observation shows the failure in question."""
+Shows = Callable[[Seen, Call], bool]  # a predicate: whether a call of an observation shows the failure in question
 
 
 def is_unchecked(seen: Seen) -> bool:
@@ -185,7 +179,6 @@ def _decisive(
 
 
 def _is_later(guard: Guard, before: Guard) -> bool:
-    """Whether a guard is below another one in the same function."""
     here, there = guard.place, before.place
     return (here.file, guard.function) == (there.file, before.function) and here.line > there.line
 
@@ -421,7 +414,6 @@ def _outermost(value: Expr) -> str:
 
 
 def _maker(program: Program, call: Call) -> str:
-    """The function of the step that made the first result that differs in a call."""
     place = next((_RESULT.fullmatch(one.where) for one in call.differences), None)
     value = program.returns
     if place is None:

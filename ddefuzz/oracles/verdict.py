@@ -34,8 +34,7 @@ _GUARD_OF_DYNAMO = re.compile(
 )
 """What dynamo says of two sizes, if inputs do not fit their own capture (torch/_dynamo/guards.py)."""
 
-_MODULO = re.compile(r"(Python)?Mod\(")
-"""A remainder, as torch prints it."""
+_MODULO = re.compile(r"(Python)?Mod\(")  # a remainder, as torch prints it
 
 
 def accepted(call: Call) -> bool:
@@ -114,8 +113,7 @@ LAYOUT: frozenset[tuple[str, str]] = frozenset(
 )
 """File and function of the guards that decide a tensor's memory format. Every third captured program evaluates one."""
 
-SMALLEST_ASSUMED = 2
-"""Size-oblivious semantics decide guards as if every unbacked size were at least this."""
+SMALLEST_ASSUMED = 2  # size-oblivious semantics decide guards as if every unbacked size were at least this
 
 
 def needs_second_run(explicit: Observation) -> bool:

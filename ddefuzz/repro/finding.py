@@ -92,8 +92,7 @@ def text_of(finding: Finding) -> str:
 
 MOST_LINES: Final = 15
 
-WIDTH: Final = 100
-"""Inputs that are longer than this in one line get a line each, if the limit of lines allows it."""
+WIDTH: Final = 100  # inputs that are longer than this in one line get a line each, if the limit of lines allows it
 
 _CALLS: Final[dict[str, str]] = {
     "export": "torch.export.export(Program(), inputs, strict=False)",
@@ -143,7 +142,6 @@ def _text(finding: Finding, shown: Stage | None, called: Expected | None) -> str
 
 
 def _expected_call(finding: Finding) -> Expected | None:
-    """How the call ends that shows the failure; None for a failed capture."""
     if finding.evidence is None or not oracle_of(finding.kind).calls:
         return None
     expected = expected_of(finding)
@@ -205,7 +203,6 @@ def _ending(stage: Stage, seen: Mapping[str, str], inputs: str) -> list[str]:
 
 
 def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[str, ...], *, spread: bool) -> list[str]:
-    """All lines before the capture."""
     marks = _marks(program) if stage in MARKED else []
     statements = [*_unbacked(program, stage), *print_function(program).splitlines()[1:]]
     statements = [line.strip() for line in statements]
@@ -223,7 +220,6 @@ def _setting(program: Program, stage: Stage, config: list[str], imports: tuple[s
 
 
 def _function(program: Program, stage: Stage, statements: list[str]) -> list[str]:
-    """A function for torch.compile, a module for torch.export."""
     parameters = parameters_of(program, stage)
     if stage in COMPILED:
         return [f"def program({', '.join(parameters)}):", *(f"    {line}" for line in statements)]
@@ -246,7 +242,6 @@ def _unbacked(program: Program, stage: Stage) -> list[str]:
 
 
 def _joined(lines: list[str]) -> list[str]:
-    """The lines, with all checks of one size combined in a loop."""
     joined: list[str] = []
     for size, group in groupby(lines, key=lambda line: line.partition(" == ")[0] if " == " in line else ""):
         checks = list(group)

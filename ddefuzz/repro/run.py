@@ -122,8 +122,6 @@ class Forked:
 
 
 class _Server:
-    """A process that runs `fork_server`."""
-
     def __init__(self, python: str, server: Path, seconds: float) -> None:
         self._python = python
         self._errors = TemporaryFile()  # noqa: SIM115 closed with the process
@@ -152,7 +150,6 @@ class _Server:
         return Ended(None if code == -signal.SIGALRM else code, row["output"], row["errors"])
 
     def _said(self) -> str:
-        """The last line that the process wrote before it ended."""
         code = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
@@ -174,8 +171,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-SECONDS: Final = 120.0
-"""The time limit of one script. Most take 5 s, of which 4 s are the import of torch."""
+SECONDS: Final = 120.0  # the time limit of one script. Most take 5 s, of which 4 s are the import of torch.
 
 ScriptStatus: TypeAlias = Literal["shows", "passes", "fails otherwise", "not judged"]
 """
@@ -212,8 +208,6 @@ class ScriptResult(msgspec.Struct, frozen=True):
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """The JSON line that a script prints."""
-
     torch: str
     stage: str
     verdict: ScriptStatus

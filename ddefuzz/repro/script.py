@@ -301,8 +301,7 @@ _NATIVE_FRAMES: Final = """os.environ["TORCH_SYMBOLIZE_MODE"] = "fast"  # names 
             torch.fx.experimental._config.extended_debug_cpp = True  # C++ frames in the message
             """
 
-_PLACE: Final = "INTERNAL = ()\n"
-"""A line that no text of a finding can be, because each is within one line."""
+_PLACE: Final = "INTERNAL = ()\n"  # a line that no text of a finding can be, because each is within one line
 
 _RECOGNIZERS: Final = {"by_python": by_python, "by_native": by_native, "by_message": by_message}
 
@@ -338,7 +337,6 @@ def repro_script(program: Program, stage: Stage, expected: Expected, title: str)
 
 
 def _quoted(text: str) -> str:
-    """A text as black writes it."""
     return f'"{text}"' if repr(text) == f"'{text}'" and '"' not in text else repr(text)
 
 

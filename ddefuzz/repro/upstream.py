@@ -29,8 +29,7 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.oracles.table import ORACLES, oracle_of, own_stage, row_of
 from ddefuzz.repro.finding import capture_snippet, expected_of, finding_snippet, own_script
 
-LABEL: Final = "topic: fuzzer"
-"""The label that PyTorch has for issues that fuzzers found."""
+LABEL: Final = "topic: fuzzer"  # the label that PyTorch has for issues that fuzzers found
 
 OWNERS: Final[dict[Stage, str]] = {
     "export": "oncall: export",
@@ -145,7 +144,6 @@ def _error(finding: Finding) -> list[str]:
 
 
 def _experiment(finding: Finding) -> list[str]:
-    """What happened when the guard was given other answers, and the patch that was tried."""
     answers = finding.answers
     proof = next((one for one in PROOFS if answers is not None and one.verdict == answers.verdict), None)
     if answers is None or proof is None:
@@ -176,7 +174,6 @@ _RAN: Final[dict[ControlOutcome, str]] = {
 
 
 def _stages(finding: Finding) -> list[str]:
-    """The verdict of each stage: with and without explicit unbacked semantics."""
     if not finding.verdicts or not (_is_failed_capture(finding) or oracle_of(finding.kind).compares):
         return []
     rows = [(markdown_text(stage), markdown_text(verdict)) for stage, verdict in finding.verdicts.items()]
