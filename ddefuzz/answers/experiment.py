@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -527,20 +527,11 @@ def _row(
             raises=seen.raised is None and seen.outcome in {"fail", "crash"},
             clause=clause,
         )
-    sizes: dict[str, list[CallSize]] = {"agrees": [], "refuses": [], "differs": [], "accepts": [], "": []}
+    sizes: dict[str, list[CallSize]] = {}
     for call in seen.calls:
-        sizes[ends(call)].append(call.size)
-    return Row(
-        guard.site,
-        given,
-        captures=True,
-        agrees=tuple(sizes["agrees"]),
-        refuses=tuple(sizes["refuses"]),
-        differs=tuple(sizes["differs"]),
-        accepts=tuple(sizes["accepts"]),
-        then=then,
-        clause=clause,
-    )
+        sizes.setdefault(ends(call), []).append(call.size)
+    named: dict[str, Any] = {name: tuple(of_name) for name, of_name in sizes.items() if name}
+    return Row(guard.site, given, captures=True, then=then, clause=clause, **named)
 
 
 def ends(call: Call) -> str:

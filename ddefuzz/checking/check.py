@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -43,8 +43,8 @@ from ddefuzz.execute.protocol import (
 from ddefuzz.execute.scratch import check_folders
 from ddefuzz.execute.worker import late
 from ddefuzz.files import is_file, is_there
-from ddefuzz.findings.textform import KnownFinding, default_folder, known_findings
-from ddefuzz.instrument.events import Answer, Answered
+from ddefuzz.findings.textform import default_folder, known_findings
+from ddefuzz.instrument.events import Answer
 from ddefuzz.internal import guarded, take
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS, classify, judge
@@ -65,11 +65,10 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-class InlineTask(Generic[R]):
+class InlineTask(NamedTuple, Generic[R]):
     """A task that is done in this process when its result is asked for."""
 
-    def __init__(self, call: Callable[[], R]) -> None:
-        self.result = call
+    result: Callable[[], R]
 
     def done(self) -> bool:
         """It is."""
@@ -97,15 +96,11 @@ Executor: TypeAlias = Pool | ThisProcess
 """What does tasks."""
 
 
-def silent(_: str) -> None:
-    """Says nothing."""
-
-
 class Progress(NamedTuple):
     """Where progress is told: lines that stay, and lines that the next one replaces."""
 
-    say: Callable[[str], None] = silent
-    update: Callable[[str], None] = silent
+    say: Callable[[str], None] = lambda _: None
+    update: Callable[[str], None] = lambda _: None
 
 
 SILENT = Progress()
@@ -173,8 +168,7 @@ def targets_of(executor: Executor, target: str, case: str | None, unbacked: str)
 
 def list_cases(path: str) -> tuple[str, ...]:
     """The ids of a module's CASES. It runs as a task of a worker."""
-    ids: tuple[str, ...] = late("ddefuzz.execute.subject").case_ids(path)
-    return ids
+    return cast("tuple[str, ...]", late("ddefuzz.execute.subject").case_ids(path))
 
 
 def run_cases(
@@ -279,11 +273,14 @@ def continued(subject: Subject, stage: Stage, runner: Runner) -> Observation:
     turned: tuple[Answer, ...] = ()
     runs = 1
     while best.outcome != "ok" and runs < MOST_RUNS:
-        bools = (one for one in reversed(best.answered) if isinstance(one.value, bool))
-        candidates = [one for one in bools if _given(one) not in turned]
+        given = (
+            Answer(one.raised.place, one.value, one.raised.expression)
+            for one in reversed(best.answered)
+            if isinstance(one.value, bool)
+        )
         better = None
-        for one in candidates[: MOST_RUNS - runs]:
-            answer = Answer(one.raised.place, not one.value, one.raised.expression)
+        for one in [one for one in given if one not in turned][: MOST_RUNS - runs]:
+            answer = msgspec.structs.replace(one, value=not one.value)
             found = runner(Run(subject, stage, Semantics(answers=(*turned, answer)), answer_guards=True))
             runs += 1
             if found.outcome == "ok" or len(found.answered) > len(best.answered):
@@ -293,10 +290,6 @@ def continued(subject: Subject, stage: Stage, runner: Runner) -> Observation:
             return best
         best, turned = better
     return best
-
-
-def _given(one: Answered) -> Answer:
-    return Answer(one.raised.place, one.value if isinstance(one.value, bool) else None, one.raised.expression)
 
 
 def control_of(subject: Subject, named: Classified, runner: Runner) -> Control | None:
@@ -441,11 +434,16 @@ def check_targets(
         if failures and options.budget is not None:
             progress.update(f"{target.case}: trying changes of your code")
             with of_case(target.case, refused):
-                trial = trial_in(executor, options.timeout)
-                advice[target.case] = _advice(executor, target.subject, failures, capturing, trial, options.budget)
+                helps = any(map(may_help, failures))
+                found = executor.submit(describe, target.subject, START_SECONDS).result() if helps else None
+                advice[target.case] = Advice(summary(failures[0]))
+                if isinstance(found, Interface):
+                    trial = trial_in(executor, options.timeout)
+                    advice[target.case] = advise(failures, target.subject, found, capturing, trial, options.budget)
         with guarded(target.case):
             captures += captures_of(of_target)
             problems += problems_of(of_target)
+    known = options.known or default_folder()
     return Report(
         name,
         torch_itself().version,
@@ -454,25 +452,9 @@ def check_targets(
         tuple(problems),
         changes=tuple(Offer(case, change) for case, found in advice.items() for change in found.changes),
         advice=tuple((case, msgspec.structs.replace(found, changes=())) for case, found in advice.items()),
-        known=_known(problems, options.known),
+        known=known_findings(known, [key for one in problems for key in one.keys]) if known is not None else (),
         refused=tuple(refused),
     )
-
-
-def _advice(
-    executor: Executor,
-    subject: Subject,
-    failures: Sequence[Classified],
-    stages: tuple[Stage, ...],
-    trial: TryChange,
-    budget: float,
-) -> Advice:
-    described = None
-    if any(map(may_help, failures)):
-        described = executor.submit(describe, subject, START_SECONDS).result()
-    if described is None or isinstance(described, Lost):
-        return Advice(summary(failures[0]))
-    return advise(failures, subject, described, stages, trial, budget)
 
 
 def trial_in(executor: Executor, seconds: float) -> TryChange:
@@ -487,17 +469,9 @@ def trial_in(executor: Executor, seconds: float) -> TryChange:
 
 def try_change(candidate: Candidate) -> TrialResult:
     """`trial.try_change` as a task, for a process that does not import torch."""
-    tried: TrialResult = late("ddefuzz.checking.trial").try_change(candidate)
-    return tried
+    return cast("TrialResult", late("ddefuzz.checking.trial").try_change(candidate))
 
 
 def describe(subject: Subject) -> Interface:
     """`trial.describe` as a task."""
-    described: Interface = late("ddefuzz.checking.trial").describe(subject)
-    return described
-
-
-def _known(problems: Sequence[Problem], folder: Path | None) -> tuple[KnownFinding, ...]:
-    used = folder or default_folder()
-    keys = [key for problem in problems for key in problem.keys]
-    return known_findings(used, keys) if used is not None else ()
+    return cast("Interface", late("ddefuzz.checking.trial").describe(subject))

@@ -351,9 +351,12 @@ def _problem(case: str, group: Sequence[Occurrence], control: Control | None) ->
         about_data = False
     help_ = LOOP_REMEDY if loop_of(classified) else remedy(texts) if about_data is False else ""
     is_own = site.module == USER_CODE or classified.cause in ("user", "python-value", "refused") or bool(help_)
+    exceptions = seen.exceptions
+    if seen.raised is not None:  # the guard has its stacks: those of the exceptions say nothing more
+        exceptions = tuple(msgspec.structs.replace(one, frames=(), traced=()) for one in exceptions)
     return Problem(
         case,
-        _with_observation(classified, guards=(), answered=(), graph=None, exceptions=_without_frames(seen)),
+        _with_observation(classified, guards=(), answered=(), graph=None, exceptions=exceptions),
         tuple(dict.fromkeys(one.classified.failure.observation.stage for one in group if one.stops)),
         (own.owner if own is not None else YOURS) if is_own else torch_itself(),
         (classified.signature.key,),
@@ -364,13 +367,6 @@ def _problem(case: str, group: Sequence[Occurrence], control: Control | None) ->
         consequence=first.consequence and about_data is not False,
         remedy=help_,
     )
-
-
-def _without_frames(seen: Observation) -> tuple[ExceptionInfo, ...]:
-    """The exceptions. Where the guard has its stacks, those of the exceptions say nothing more."""
-    frames: tuple[Frame, ...] = ()
-    replaced = (msgspec.structs.replace(one, frames=frames, traced=frames) for one in seen.exceptions)
-    return tuple(replaced) if seen.raised is not None else seen.exceptions
 
 
 def chain_of(seen: Observation) -> tuple[Caller, ...]:

@@ -7,6 +7,7 @@ import heapq
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
@@ -128,40 +129,33 @@ class Passing(NamedTuple):
     refuses: frozenset[str]
 
 
+@dataclass(slots=True)
 class Search:
     """One search for changes of a subject. `seconds` is its budget, `failing` the keys of what fails in the stages."""
 
-    def __init__(
-        self,
-        subject: Subject,
-        described: Interface,
-        stages: tuple[Stage, ...],
-        trial: TryChange,
-        seconds: float,
-        clock: Clock = time.monotonic,
-        failing: Sequence[str] = (),
-    ) -> None:
-        self.subject = subject
-        self.failing = failing
-        self.described = described
-        self.stages = stages
-        self.trial = trial
-        self.clock = clock
-        self.ends = clock() + seconds
-        self.offers: list[Passing] = []
-        self.tried: list[FailedAttempt] = []
-        self.remaining = ""
-        self.stopped = False
-        self._deepest = 0
-        self._seen: set[tuple[object, ...]] = set()
-        self._queue: list[tuple[float, int, int, Attempt]] = []
-        self._order = count()
+    subject: Subject
+    described: Interface
+    stages: tuple[Stage, ...]
+    trial: TryChange
+    seconds: float
+    clock: Clock = time.monotonic
+    failing: Sequence[str] = ()
+    offers: list[Passing] = field(default_factory=list)
+    tried: list[FailedAttempt] = field(default_factory=list)
+    remaining: str = ""
+    stopped: bool = False
+    _deepest: int = 0
+    _seen: set[tuple[object, ...]] = field(default_factory=set)
+    _queue: list[tuple[float, int, int, Attempt]] = field(default_factory=list)
+    _order: Iterator[int] = field(default_factory=count)
+    _ends: float = 0.0
 
     def run(self, failure: Classified) -> None:
         """Collect the changes that pass, the least harmful first, and what was tried."""
+        self._ends = self.clock() + self.seconds
         self._extend(Attempt(Sources(self.subject.text if isinstance(self.subject, ProgramSubject) else ""), failure))
         best: float | None = None
-        while self._queue and len(self.offers) < ENOUGH and len(self.tried) < MOST_TRIES and self.clock() < self.ends:
+        while self._queue and len(self.offers) < ENOUGH and len(self.tried) < MOST_TRIES and self.clock() < self._ends:
             rank, _, _, attempt = heapq.heappop(self._queue)
             if best is not None and rank > best:
                 break
@@ -174,7 +168,7 @@ class Search:
                     self._deepest = len(attempt.edits)
                     self.remaining = f"after `{attempt.does}` the next failure is {said_of(found)}"
                 self._extend(attempt._replace(failure=found))
-        self.stopped = bool(self._queue) and self.clock() >= self.ends
+        self.stopped = bool(self._queue) and self.clock() >= self._ends
         self.offers.sort(key=lambda one: (one.change.harm, len(one.change.refuses), len(one.change.where)))
 
     def _extend(self, attempt: Attempt) -> None:
@@ -291,7 +285,7 @@ class Search:
     def _smallest(self, attempt: Attempt, tried: TrialResult) -> tuple[Attempt, TrialResult]:
         """The attempt without the parts that it does not need: one at a time is left out, as long as it passes."""
         smaller = list(attempt.parts()) if len(attempt.edits) > 1 else []
-        while smaller and self.clock() < self.ends:
+        while smaller and self.clock() < self._ends:
             less = smaller.pop(0)
             result = self.trial(self._candidate(less))
             if not self._ended(result)[0]:

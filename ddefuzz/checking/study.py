@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -220,8 +220,7 @@ def models_in(file: Path) -> Iterator[str]:
 
 def names_of(group: str) -> tuple[str, ...]:
     """The names of the models of a group, as a task of a worker."""
-    names: tuple[str, ...] = late(MODELS).names(group)
-    return names
+    return cast("tuple[str, ...]", late(MODELS).names(group))
 
 
 class PlainCapture(msgspec.Struct, frozen=True):
@@ -233,8 +232,7 @@ class PlainCapture(msgspec.Struct, frozen=True):
 
 def plain(capture: PlainCapture) -> Plain:
     """Capture by torch alone, as a task of a worker."""
-    ended: Plain = late(MODELS).plain(capture.subject, capture.function)
-    return ended
+    return cast("Plain", late(MODELS).plain(capture.subject, capture.function))
 
 
 def study_model(executor: Executor, model: StudyModel, progress: Progress) -> ModelResult:

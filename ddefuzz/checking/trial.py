@@ -16,7 +16,7 @@ import torch
 
 from ddefuzz.checking.owner import full_path
 from ddefuzz.checking.patch import CLASS, DECIDED, Candidate, ChangedFile, Comparison, InputDim, Interface, TrialResult
-from ddefuzz.execute.exercise import differences
+from ddefuzz.execute.exercise import differences, filled_memory
 from ddefuzz.execute.observe import captured_output, observe_in
 from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaf_names, leaves_of, parameter_names, with_leaves
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Stage, Subject
@@ -143,16 +143,8 @@ def _of_both(prepared: Prepared, names: tuple[str, ...]) -> Iterator[Variant]:
             yield Variant(f"{sizes.inputs}, {', '.join(names[at] for at in integers)} one more", sizes.sizes, values)
 
 
-def _is_bool(tensor: torch.Tensor) -> bool:
-    return tensor.dtype == torch.bool
-
-
 def _is_integer(tensor: torch.Tensor) -> bool:
-    return not _is_bool(tensor) and not tensor.is_floating_point() and not tensor.is_complex()
-
-
-def _is_float(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point()
+    return tensor.dtype != torch.bool and not tensor.is_floating_point() and not tensor.is_complex()
 
 
 def _first_only(tensor: torch.Tensor) -> torch.Tensor:
@@ -167,7 +159,7 @@ def _first_positive(tensor: torch.Tensor) -> torch.Tensor:
 
 _RECIPES: tuple[tuple[Callable[[torch.Tensor], bool], tuple[tuple[str, Values], ...]], ...] = (
     (
-        _is_bool,
+        lambda tensor: tensor.dtype == torch.bool,
         (
             ("all true", torch.ones_like),
             ("all false", torch.zeros_like),
@@ -185,7 +177,7 @@ _RECIPES: tuple[tuple[Callable[[torch.Tensor], bool], tuple[tuple[str, Values], 
         ),
     ),
     (
-        _is_float,
+        torch.is_floating_point,
         (
             ("all positive", lambda tensor: tensor.abs() + 0.5),
             ("all negative", lambda tensor: -tensor.abs() - 0.5),
@@ -252,7 +244,7 @@ def _determined(make: Callable[[], Prepared], variant: Variant) -> _Result:
     The second call fills new memory with NaN or the greatest integer, so that such results differ in each run.
     """
     first = _run(make, variant.resized, _call)
-    with _filled_memory():
+    with filled_memory():
         again = _run(make, variant.resized, _call)
     return _Result(UNDETERMINED) if not first.error and _difference(first, again, arguments=True) else first
 
@@ -265,17 +257,6 @@ def _swapped(files: Sequence[ChangedFile]) -> Iterator[None]:
             if one.path != PROGRAM_FILE:
                 stack.enter_context(exchanged(one.path, one.before, one.after))
         yield
-
-
-@contextmanager
-def _filled_memory() -> Iterator[None]:
-    """Memory that torch allocates is filled (`torch.utils.deterministic.fill_uninitialized_memory`)."""
-    before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warns)
 
 
 def _captured(

@@ -177,15 +177,22 @@ def _undetermined(at: _At, capture: Capture, expected: _Result) -> str:
     """
     if expected.draws:
         return "random numbers"
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)  # fills what `empty` and `resize_` return with NaN
-    try:
+    with filled_memory():
         again = _run("eager", at, capture)
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
     return (
         "" if again.ended == expected.ended and not any(_differences(expected, again)) else "eager differs from eager"
     )
+
+
+@contextmanager
+def filled_memory() -> Iterator[None]:
+    """What torch allocates is NaN or the greatest integer (`torch.utils.deterministic.fill_uninitialized_memory`)."""
+    before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
 
 
 def _at(subject: Subject, size: CallSize, *, static_dims: bool) -> _At | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
@@ -400,13 +401,9 @@ def mark(prepared: Prepared) -> None:
     leaves = leaves_of(prepared) if prepared.backed or prepared.unbacked else []
     for place in prepared.backed:
         mark_backed(leaves[place.leaf], place.dim)
-    shared = {symbol for symbol in symbols_of(prepared.unbacked) if _uses(prepared, symbol) > 1}
+    uses = Counter(place.symbol for place in prepared.unbacked)
     for place in prepared.unbacked:
-        mark_unbacked(leaves[place.leaf], place.dim, shape_id=place.symbol if place.symbol in shared else None)
-
-
-def _uses(prepared: Prepared, symbol: str) -> int:
-    return sum(place.symbol == symbol for place in prepared.unbacked)
+        mark_unbacked(leaves[place.leaf], place.dim, shape_id=place.symbol if uses[place.symbol] > 1 else None)
 
 
 def graph_text(graph: GraphModule) -> str:

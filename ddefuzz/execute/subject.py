@@ -362,26 +362,23 @@ def _fresh(value: Any) -> Any:
         return value
 
 
-_NO_PROGRAM = "found a case of a key function, expected a program: `ddefuzz replay` runs such a case"
-
 _PROGRAM_MODULE = "ddefuzz_program"
 
 
 def prepare(subject: Subject) -> Prepared:
     """The subject with new arguments, the same in every run. Raises InputError if it cannot be used."""
     seed()
-    with of_user(f"{_file_of(subject)}: found a callable or arguments whose construction"):
+    file = subject.path if isinstance(subject, CallableSubject) else PROGRAM_FILE
+    with of_user(f"{file}: found a callable or arguments whose construction"):
         match subject:
             case ProgramSubject(text, backed):
                 return _prepare_program(text, backed=backed)
             case CallableSubject():
                 return prepare_callable(subject)
             case KeySubject():
-                raise InputError(_NO_PROGRAM)
-
-
-def _file_of(subject: Subject) -> str:
-    return subject.path if isinstance(subject, CallableSubject) else PROGRAM_FILE
+                raise InputError(
+                    "found a case of a key function, expected a program: `ddefuzz replay` runs such a case"
+                )
 
 
 def _prepare_program(text: str, *, backed: bool) -> Prepared:

@@ -18,7 +18,7 @@ from importlib import import_module
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import msgspec
 import psutil  # type: ignore[import-untyped]
@@ -213,14 +213,12 @@ def signature(function: Callable[[Any], Any]) -> tuple[Any, Any]:
 
 def observe_run(run: Run) -> Observation:
     """`observe.observe` as a task."""
-    observed: Observation = late("ddefuzz.execute.observe").observe(run)
-    return observed
+    return cast("Observation", late("ddefuzz.execute.observe").observe(run))
 
 
 def observe_patched_run(task: PatchedRun) -> Observation:
     """`patched.observe_patched` as a task."""
-    observed: Observation = late("ddefuzz.execute.source_change").observe_patched(task)
-    return observed
+    return cast("Observation", late("ddefuzz.execute.source_change").observe_patched(task))
 
 
 def late(module: str) -> Any:

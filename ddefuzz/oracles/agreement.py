@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
@@ -13,7 +13,7 @@ from ddefuzz.instrument.torch_api import OUTPUT_STRIDES
 from ddefuzz.oracles.oracle import KindRow, Oracle
 from ddefuzz.oracles.seen import Seen, cheapest, guard_to_blame, op_to_blame, reads_strides_of_nothing, unknown
 from ddefuzz.program.model import Call as ProgramCall
-from ddefuzz.program.model import Literal, Program, expressions, functions_in, walk
+from ddefuzz.program.model import Literal, expressions, functions_in, walk
 from ddefuzz.program.sizes import CALL_SIZES
 
 UNSPECIFIED: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -52,22 +52,12 @@ def unspecified(seen: Seen) -> str:
                 return f"{why} ({name})"
         if seen.observation.stage == "inductor" and TIES.search(name):
             return f"ties ({name})"
-    for call in _calls_in(program) if program is not None else ():
-        if ATTENTION.search(call.function) and _drops_out(call):
+    parts = (one for whole in expressions(program) for one in walk(whole)) if program is not None else ()
+    for call in (one for one in parts if isinstance(one, ProgramCall) and ATTENTION.search(one.function)):
+        given = [*call.args[DROPOUT : DROPOUT + 1], *(value for name, value in call.kwargs if name == "dropout_p")]
+        if any(not (isinstance(one, Literal) and one.value == 0) for one in given):
             return f"random numbers ({call.function})"
     return ""
-
-
-def _calls_in(program: Program) -> Iterator[ProgramCall]:
-    return (one for whole in expressions(program) for one in walk(whole) if isinstance(one, ProgramCall))
-
-
-def _drops_out(attention: ProgramCall) -> bool:
-    given = (
-        *attention.args[DROPOUT : DROPOUT + 1],
-        *(value for name, value in attention.kwargs if name == "dropout_p"),
-    )
-    return any(not (isinstance(one, Literal) and one.value == 0) for one in given)
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import product
+from itertools import islice, product
 
 import msgspec
 
@@ -77,34 +77,38 @@ SIZES = frozenset({"shape", "ndim", "dtype", "device", "layout"})  # attributes 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
     """Report the first call of each kind, and the first assertion of each kind in the forms."""
-    return (*_in_calls(seen), *_in_forms(seen.observation))
+    forms = (
+        Failure(kind, seen.observation, f"{condition} in the {form.name} form")
+        for kind, found_in in FORM_KINDS.items()
+        for form, condition in islice(found_in(seen.observation), 1)
+    )
+    return (*_in_calls(seen), *forms)
 
 
 def _in_calls(seen: Seen) -> Iterator[Failure]:
-    calls = seen.observation.calls
-    program = seen.program
+    calls, program = seen.observation.calls, seen.program
     drops = program is not None and has_dead_code(program)
     unread = program is not None and computes_sizes_only(program)
-    for call in (one for one in calls if over_strict(seen, one)):
-        said = f"at size {call.size}: {call.captured.expression or call.captured.error}"
-        yield Failure("over-strict", seen.observation, said, call.size)
-        break
-    for call in (one for one in calls if not drops and missing(seen, one)):
-        if unread and (ABOUT_DATA.search(call.eager.error) or ABOUT_THE_STORAGE.search(call.eager.error)):
-            continue
-        said = f"at size {call.size}: {call.eager.error}"
-        yield Failure("missing-assertion", seen.observation, said, call.size)
-        break
-    for call in (one for one in calls if lost(seen, one) and not specialization.explains(seen, one)):
-        yield Failure("lost-assertion", seen.observation, f"at size {call.size}: {lost(seen, call)}", call.size)
-        break
 
+    def is_missing(call: Call) -> bool:
+        about_values = ABOUT_DATA.search(call.eager.error) or ABOUT_THE_STORAGE.search(call.eager.error)
+        return not drops and missing(seen, call) and not (unread and about_values)
 
-def _in_forms(observation: Observation) -> Iterator[Failure]:
-    for kind, found_in in FORM_KINDS.items():
-        for form, condition in found_in(observation):
-            yield Failure(kind, observation, f"{condition} in the {form.name} form")
-            break
+    def is_lost(call: Call) -> bool:
+        return bool(lost(seen, call)) and not specialization.explains(seen, call)
+
+    rows: tuple[tuple[Kind, Callable[[Call], bool], Callable[[Call], str]], ...] = (
+        (
+            "over-strict",
+            lambda call: over_strict(seen, call),
+            lambda call: call.captured.expression or call.captured.error,
+        ),
+        ("missing-assertion", is_missing, lambda call: call.eager.error),
+        ("lost-assertion", is_lost, lambda call: lost(seen, call)),
+    )
+    for kind, applies, said in rows:
+        for call in islice(filter(applies, calls), 1):
+            yield Failure(kind, seen.observation, f"at size {call.size}: {said(call)}", call.size)
 
 
 _ANY_SYMBOL = re.compile(r"[us]\d+")
@@ -193,10 +197,10 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     guard = blamed_guard(seen, call, shows, runner)
     made = (one for one in seen.observation.constraints if one.text == call.captured.expression)
     maker = next(made, None) if failure.kind == "over-strict" else None
-    if guard is not None and (
-        maker is None or _is_of_program(maker) or _repeats(maker, guard) or not _needless(maker, seen, call, runner)
-    ):
-        return at_guard(guard)
+    if guard is not None:
+        in_program = maker is not None and at_maker(maker).site.module == USER_CODE
+        if maker is None or in_program or _repeats(maker, guard) or not _needless(maker, seen, call, runner):
+            return at_guard(guard)
     if maker is not None:
         # Several ranges follow from one assertion: that is known by it.
         source = msgspec.structs.replace(maker, kind="assertion", text=maker.follows)
@@ -214,11 +218,6 @@ def _begins(seen: Seen, call: Call) -> bool:
     from the former; a capture that drops what is not returned takes the latter only in a longer program.
     """
     return missing(seen, call) or not call.eager.returned or values_differ(call)
-
-
-def _is_of_program(made: Constraint) -> bool:
-    """Whether the stack of an assertion has no code of torch that could be to blame for it."""
-    return at_maker(made).site.module == USER_CODE
 
 
 def _repeats(made: Constraint, guard: Guard) -> bool:

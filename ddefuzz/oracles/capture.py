@@ -13,7 +13,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.kind import decisive
 from ddefuzz.classify.site import USER_SITE
 from ddefuzz.classify.wording import question, shortened
-from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome, Runner
+from ddefuzz.execute.protocol import STAGES, ExceptionInfo, Observation, Outcome
 from ddefuzz.instrument import torch_api
 from ddefuzz.oracles.oracle import KindRow, Locate, Oracle, Title, attributed
 from ddefuzz.oracles.seen import Seen
@@ -120,11 +120,7 @@ def _row(
 
 
 def _by(locate: Callable[[Observation], Located]) -> Locate:
-    def locate_(failure: Failure, seen: Seen, runner: Runner) -> Located:
-        del seen, runner
-        return locate(failure.observation)
-
-    return locate_
+    return lambda failure, _seen, _runner: locate(failure.observation)
 
 
 KINDS: Mapping[Kind, KindRow] = {

@@ -12,13 +12,12 @@ from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.plumbing import is_python_plumbing
 from ddefuzz.classify.signature import Site
-from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation, Runner, Stage, measured
 from ddefuzz.instrument.events import Frame
 from ddefuzz.instrument.torch_api import EVALUATE_EXPR, GUARD_FILES
 from ddefuzz.instrument.torch_api import SYMBOLIC_SHAPES_FILE as _SHAPES
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
 from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.arguments import module_of
 
@@ -83,14 +82,13 @@ def _said(count: Growth) -> str:
     return f"it calls {calls}: n^{count.exponent:.1f}"
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
     """The function whose calls of the counted method grew most. The anchor is the method. For evaluate_expr it has the
     form of expression that was evaluated most, too.
 
     The caller of evaluate_expr is looked for outside of plumbing. A method that it does not call directly is called by
     another method of shape reasoning, and that is the site: its calls are not steep, so the growth is in it.
     """
-    del runner
     steep = counts_of(failure.observation)[0]
     frames = [Frame(file, 0, function) for file, function in steep.stack]
     caller = next((one for one in reversed(frames) if one.file in _SHAPES or not is_python_plumbing(one)), None)
@@ -185,13 +183,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv""",
 )
 
 
-def script(text: str, stage: Stage, failure: Failure) -> Script:
+def script(text: str, _stage: Stage, failure: Failure) -> Script:
     """The script exports the program as few and as many blocks, and counts the calls of the steep method."""
-    del stage
-    counts = counts_of(failure.observation)
-    if not counts:
-        raise InputError("found no counts in its stored failure, expected those of an export in blocks")
-    steep, (few, many) = counts[0], BLOCKS
+    steep, (few, many) = measured_in(failure, Growths).counts[0], BLOCKS
     inner = tuple(path for file in GUARD_FILES for path in file.paths)
     return _SCRIPT._replace(
         expected={

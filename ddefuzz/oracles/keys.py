@@ -16,8 +16,8 @@ from ddefuzz.execute.protocol import Runner, Stage
 from ddefuzz.files import real_path
 from ddefuzz.instrument.events import Frame
 from ddefuzz.keys.case import Drawn, KeyCase, PropertyName, parse_key
-from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, whole
-from ddefuzz.oracles.seen import Seen, unknown
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
+from ddefuzz.oracles.seen import Seen
 
 KIND_OF: Mapping[PropertyName, Kind] = {
     "gives-a-key": "no-key",
@@ -54,26 +54,16 @@ def judge(seen: Seen) -> tuple[Failure, ...]:
     return (Failure(KIND_OF[keyed.violates], seen.observation, f"{keyed.why}: {', '.join(keyed.tensors)}"),)
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, _seen: Seen, _runner: Runner) -> Located:
     """The key function. The anchor is what it confuses, or its line that asks."""
-    del runner
-    keyed = failure.observation.measurement(Keyed)
-    if keyed is None:
-        return unknown(seen)
+    keyed = measured_in(failure, Keyed)
     place = Site("Python", keyed.defined.file, keyed.defined.function)
     return Located(place, keyed.asked or keyed.defined, keyed.part or keyed.violates)
 
 
-def wrong_of(keyed: Keyed) -> str:
-    """What is wrong, without what differs between versions of torch: of an error, its class."""
-    return keyed.why.partition(": ")[0]
-
-
 def facts(failure: Failure) -> Iterator[tuple[str, str]]:
     """What a key function did with the tensors of a case."""
-    keyed = failure.observation.measurement(Keyed)
-    if keyed is None:
-        return
+    keyed = measured_in(failure, Keyed)
     yield "violates", f"{keyed.violates}: {keyed.why}"
     yield "defined at", f"{keyed.defined.file}:{keyed.defined.line}"
     if keyed.asked is not None:
@@ -84,8 +74,8 @@ def facts(failure: Failure) -> Iterator[tuple[str, str]]:
 
 def frame(failure: Failure) -> Frame | None:
     """The line that asks, else the definition of the key function."""
-    keyed = failure.observation.measurement(Keyed)
-    return None if keyed is None else keyed.asked or keyed.defined
+    keyed = measured_in(failure, Keyed)
+    return keyed.asked or keyed.defined
 
 
 _IMPORTED: Final = """
@@ -282,12 +272,9 @@ verdict = "passes" if not wrong else "shows" if found == EXPECTED else "fails ot
 _NAMES: Final = ("first", "second")
 
 
-def script(text: str, stage: Stage, failure: Failure) -> Script:
+def script(text: str, _stage: Stage, failure: Failure) -> Script:
     """The script makes the keys of the tensors of a case, and compares them."""
-    del stage
-    keyed = failure.observation.measurement(Keyed)
-    if keyed is None:
-        raise InputError("found no keys in its stored failure, expected those of a key function")
+    keyed = measured_in(failure, Keyed)
     case = parse_key(text, "<key>")
     module, _, name = case.function.rpartition(":")
     is_file = module.endswith(".py")
@@ -295,8 +282,9 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
     symbolic = case.violates == "adds-no-guard"
     tensors = _unbacked(case.tensors[0]) if symbolic else "\n".join(map(_tensor, _NAMES, case.tensors))
     made = "unbacked()" if symbolic else "\n            ".join(f"{one}(type)" for one in _NAMES[: len(case.tensors)])
+    wrong = keyed.why.partition(": ")[0]  # of an error, its class: the rest differs between versions of torch
     return _SCRIPT._replace(
-        expected={"violates": keyed.violates, "wrong": wrong_of(keyed)},
+        expected={"violates": keyed.violates, "wrong": wrong},
         copied="\n".join(f"import {one}" for one in ("warnings", *_IMPORTS.get(case.violates, ()))),
         parts={
             "key": Template(_OF_FILE if is_file else _IMPORTED).substitute(module=repr(place), name=repr(name)),
@@ -307,9 +295,8 @@ def script(text: str, stage: Stage, failure: Failure) -> Script:
     )
 
 
-def snippet(text: str, stage: Stage, failure: Failure) -> str:
+def snippet(text: str, _stage: Stage, _failure: Failure) -> str:
     """The lines for an issue: the import, the tensors, and what is wrong. Raises InputError if they are not enough."""
-    del stage, failure
     case = parse_key(text, "<key>")
     module, _, name = case.function.rpartition(":")
     line = _LINES.get(case.violates)
@@ -396,7 +383,7 @@ ORACLE = Oracle(
     "the key of a tensor distinguishes too little or too much",
     KINDS,
     judge,
-    keep=whole,
+    keep=lambda failure: failure,
     stages=(STAGE,),
     by_default=False,
     of_programs=False,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from ddefuzz.classify.chain import Located
 from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.signature import Site
-from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation, ProgramSubject, Run, Runner, Stage, measured, not_judged
 from ddefuzz.execute.worker import late
 from ddefuzz.instrument import torch_api
@@ -20,7 +18,7 @@ from ddefuzz.instrument.events import Answer, Guard
 from ddefuzz.ops.catalogue import parse
 from ddefuzz.oracles import kernels
 from ddefuzz.oracles.kernels import Kernels, kernels_in, worse_in
-from ddefuzz.oracles.oracle import CAUGHT, KindRow, Oracle, OwnStage, Script
+from ddefuzz.oracles.oracle import CAUGHT, KindRow, Oracle, OwnStage, Script, measured_in
 from ddefuzz.oracles.seen import Seen, at_guard, fewest, unknown
 from ddefuzz.program.arguments import marks_of, module_of, symbols_of
 
@@ -55,10 +53,11 @@ def run(task: Run) -> Observation:
     if not observing.prepare(task.subject).unbacked:
         return not_judged(task, "it has no unbacked dim that could be backed")
     found: list[Kernels] = []
+    code: list[str] = []
     observation = Observation(task.stage, task.semantics, "ok")
     for one in (task,) if task.semantics.answers else (backed, task):
-        code: list[str] = []
-        observation = observing.observe_again("inductor", one, partial(_generated, code))
+        code.clear()
+        observation = observing.observe_again("inductor", one, lambda capture: code.extend(capture.generated()))
         if observation.outcome != "ok" or not code:
             raised = observation.exceptions
             said = raised[-1].message.partition("\n")[0] if raised else observation.reason
@@ -66,10 +65,6 @@ def run(task: Run) -> Observation:
             return not_judged(task, f"inductor generates no code for {sizes} sizes: {said}")
         found.append(kernels_in(code[0]))
     return msgspec.structs.replace(observation, measured=measured(Lowered(found[-1], *found[:-1])))
-
-
-def _generated(code: list[str], capture: Any) -> None:
-    code.extend(capture.generated())
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
@@ -83,11 +78,12 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     """The undecided guard that decided: with its other answer, inductor's code is not worse any more. Those of inductor
     itself are tried first. Without one, the site is the first kernel that only the code for unbacked sizes calls.
     """
-    found = failure.observation.measurement(Lowered)
-    backed = found.backed if found is not None else None
-    if found is None or backed is None:
+    found = measured_in(failure, Lowered)
+    backed = found.backed
+    if backed is None:
         return unknown(seen)
-    of_kernel = _of_kernel(failure.kind, found.unbacked, backed) or unknown(seen)
+    only = sorted(set(found.unbacked.called) - set(backed.called))
+    of_kernel = Located(Site("op", None, only[0]), None, failure.kind) if only else unknown(seen)
     if not seen.text:
         return of_kernel
 
@@ -101,11 +97,6 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
     suspects = tuple(sorted(seen.observation.guards, key=lambda one: one.place.file not in torch_api.INDUCTOR_FILES))
     blamed = fewest(suspects[:MOST], is_enough)
     return at_guard(blamed[0]) if blamed else of_kernel
-
-
-def _of_kernel(kind: Kind, unbacked: Kernels, backed: Kernels) -> Located | None:
-    only = sorted(set(unbacked.called) - set(backed.called))
-    return Located(Site("op", None, only[0]), None, kind) if only else None
 
 
 _SCRIPT: Final = Script(
@@ -166,12 +157,9 @@ if "InvalidCxxCompiler" in str(found):
 )
 
 
-def script(text: str, stage: Stage, failure: Failure) -> Script:
+def script(text: str, _stage: Stage, failure: Failure) -> Script:
     """The script compares inductor's code for unbacked sizes with that for backed sizes."""
-    del stage
-    lowered = failure.observation.measurement(Lowered)
-    if lowered is None:
-        raise InputError("found no kernels in its stored failure, expected those of inductor's code")
+    lowered = measured_in(failure, Lowered)
     program = parse(text, "<program>").program
     marks = (line.replace("mark_unbacked(", "mark(") for line in marks_of(symbols_of(program)))
     return _SCRIPT._replace(

@@ -14,7 +14,7 @@ from ddefuzz.classify.failure import Failure, Kind
 from ddefuzz.classify.rules import current
 from ddefuzz.classify.signature import Cause, Signature
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, STAGES, Observation, Run, Runner, Stage, differs
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, STAGES, Observation, Record, Run, Runner, Stage, differs
 from ddefuzz.instrument.events import Frame
 from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.sizes import CallSize
@@ -114,21 +114,12 @@ class OwnStage(NamedTuple):
     hint: str = ""
 
 
-def whole(failure: Failure) -> Failure:
-    """The failure as it is."""
-    return failure
-
-
-def no_facts(failure: Failure) -> Iterable[tuple[str, str]]:
-    """Nothing: a finding shows what every finding has."""
-    del failure
-    return ()
-
-
-def no_frame(failure: Failure) -> Frame | None:
-    """None: the place is that of the signature."""
-    del failure
-    return None
+def measured_in(failure: Failure, record: type[Record]) -> Record:
+    """What the oracle's stage measured. Raises `InputError` if the failure, which a finding stores, lacks it."""
+    found = failure.observation.measurement(record)
+    if found is None:
+        raise InputError(f"found no measurement in its stored failure, expected {record.__name__.lower()}")
+    return found
 
 
 def only_differing(failure: Failure) -> Failure:
@@ -161,8 +152,8 @@ class Oracle(NamedTuple):
     by_default: bool = True
     of_programs: bool = True
     measures: type[msgspec.Struct] | None = None
-    facts: Callable[[Failure], Iterable[tuple[str, str]]] = no_facts
-    frame: Callable[[Failure], Frame | None] = no_frame
+    facts: Callable[[Failure], Iterable[tuple[str, str]]] = lambda _failure: ()
+    frame: Callable[[Failure], Frame | None] = lambda _failure: None
 
     def is_for(self, stage: Stage) -> bool:
         """Whether it judges runs in a stage."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 from zlib import crc32
 
 import msgspec
@@ -71,11 +71,9 @@ def observe(run: Run) -> Observation:
     """
     observing, own = late("ddefuzz.execute.observe"), own_stage(run.stage)
     if own is None:
-        observed: Observation = observing.observe(run)
-        return observed
+        return cast("Observation", observing.observe(run))
     module, _, name = own.run.partition(":")
-    observed = observing.observe_own(run, getattr(late(module), name))
-    return observed
+    return cast("Observation", observing.observe_own(run, getattr(late(module), name)))
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -118,15 +116,12 @@ def look(run: Run, runner: Runner, others: Iterable[Semantics], *, sampled: bool
     first = runner(run)
     if run.semantics.mechanism != "explicit":
         return (Seen(text, first),)
-    differs = needs_second_run(first) and not (sampled and crc32(text.encode()) % _one_of(first))
+    one_of = ALIKE_SAMPLED if is_mostly_alike(first) else SAMPLED
+    differs = needs_second_run(first) and not (sampled and crc32(text.encode()) % one_of)
     needed = [one for one in others if one != run.semantics and (one != SIZE_OBLIVIOUS or differs)]
     runs = (msgspec.structs.replace(run, semantics=one, called=first.digest) for one in needed)
     seen = tuple(Seen(text, first, runner(one)) for one in runs)
     return seen or (Seen(text, first),)
-
-
-def _one_of(explicit: Observation) -> int:
-    return ALIKE_SAMPLED if is_mostly_alike(explicit) else SAMPLED
 
 
 def kept(failure: Failure) -> Failure:
@@ -179,36 +174,20 @@ def judge_program(
     for stage in stages:
         if stage in called and stage not in CHEAP_TO_CALL and any(one.failures for one in judged):
             continue
-        calls = calls_in(stage, ProgramSubject(text), oracles, called)
-        judged += (
-            _judged(text, stage, one, runner, oracles, compare=compare, calls=calls, sampled=sampled)
-            for one in semantics
-        )
+        subject = ProgramSubject(text)
+        example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
+        calls = calls_in(stage, subject, oracles, called) or example
+        for one in semantics:
+            run = Run(subject, stage, one, graph=compare, calls=calls)
+            (seen,) = look(run, safe(runner), (SIZE_OBLIVIOUS,) if compare else (), sampled=sampled)
+            failures = classified(seen, runner, oracles)
+            compared = compare and one.mechanism == "explicit"
+            said: Verdict | Literal[""] = ""
+            if compared and (seen.second is not None or not needs_second_run(seen.observation)):
+                with guarded(stage), guarded("the verdict"):
+                    said = verdict(seen.observation, seen.second)
+            judged.append(Judged(seen.observation, seen.second, said, failures))
     return tuple(judged)
-
-
-def _judged(
-    text: str,
-    stage: Stage,
-    semantics: Semantics,
-    runner: Runner,
-    oracles: tuple[str, ...],
-    *,
-    compare: bool,
-    calls: tuple[CallSize, ...],
-    sampled: bool,
-) -> Judged:
-    subject = ProgramSubject(text)
-    example: tuple[CallSize, ...] = ("example",) if compare and stage in CHEAP_TO_CALL else ()
-    run = Run(subject, stage, semantics, graph=compare, calls=calls or example)
-    (seen,) = look(run, safe(runner), (SIZE_OBLIVIOUS,) if compare else (), sampled=sampled)
-    failures = classified(seen, runner, oracles)
-    compared = semantics.mechanism == "explicit" and compare
-    compared = compared and (seen.second is not None or not needs_second_run(seen.observation))
-    said: Verdict | Literal[""] = ""
-    with guarded(stage), guarded("the verdict"):
-        said = verdict(seen.observation, seen.second) if compared else ""
-    return Judged(seen.observation, seen.second, said, failures)
 
 
 def calls_in(

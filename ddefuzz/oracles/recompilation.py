@@ -20,7 +20,7 @@ from ddefuzz.execute.protocol import Observation, Runner, Stage, measured
 from ddefuzz.instrument.events import Constraint, Raised
 from ddefuzz.instrument.truth import parsed
 from ddefuzz.ops.catalogue import parse
-from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script
+from ddefuzz.oracles.oracle import KindRow, Oracle, OwnStage, Script, measured_in
 from ddefuzz.oracles.seen import Seen, unknown
 from ddefuzz.program.arguments import short_value, tuple_of, values_of
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
@@ -114,11 +114,10 @@ def _said(observation: Observation, repeated: Repeated) -> str:
     return f"{repeated.guard}: {len(repeated.compiled)} compilations for the sizes {sizes}, {repeated.allowed} needed"
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
     """The code that made the guard which was false at a call that should have reused a graph."""
-    del runner
-    repeated = failure.observation.measurement(Repeated)
-    if repeated is None or repeated.failed is None:
+    repeated = measured_in(failure, Repeated)
+    if repeated.failed is None:
         return unknown(seen)
     found, frame = site(as_raised(repeated.failed))
     in_torch = found.language == "Python" and is_framework(frame)
@@ -138,8 +137,8 @@ def keep(failure: Failure) -> Failure:
     What the later calls do does not change what the first ones did.
     """
     observation = failure.observation
-    repeated = observation.measurement(Repeated)
-    if repeated is None or not repeated.is_above:
+    repeated = measured_in(failure, Repeated)
+    if not repeated.is_above:
         return failure
     most = repeated.allowed + 1
     number = repeated.compiled[most - 1] + 1
@@ -150,8 +149,8 @@ def keep(failure: Failure) -> Failure:
 
 def cause(failure: Failure) -> Cause:
     """Whose code made the guard, and whether it asked for a plain number."""
-    repeated = failure.observation.measurement(Repeated)
-    if repeated is None or repeated.failed is None:
+    repeated = measured_in(failure, Repeated)
+    if repeated.failed is None:
         return "unclassified"
     found, _ = site(as_raised(repeated.failed))
     if found == USER_SITE:
@@ -239,12 +238,9 @@ def snippet(text: str, stage: Stage, failure: Failure) -> str:
 
 
 def _counted(stage: Stage, failure: Failure) -> Repeated:
-    repeated = failure.observation.measurement(Repeated)
-    if repeated is None:
-        raise InputError("found no count of compilations in its stored failure, expected one")
     if stage not in MODE_OF:
         raise InputError(f"found the stage {stage}, expected one of {', '.join(MODE_OF)}")
-    return repeated
+    return measured_in(failure, Repeated)
 
 
 KINDS: Mapping[Kind, KindRow] = {

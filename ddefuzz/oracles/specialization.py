@@ -33,11 +33,10 @@ def explains(seen: Seen, call: Call) -> bool:
     return any(broken_in(seen, call, kind) is not None for kind in KINDS)
 
 
-def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
+def locate(failure: Failure, seen: Seen, _runner: Runner) -> Located:
     """The code that set the replacement or the range. If the assertion that it was inferred from is true in the call,
     the code that inferred it: to infer `u1 = 6` from `Eq(u0*u1, 6*u0)` divides by u0, which may be 0.
     """
-    del runner
     for call in failure.observation.calls:
         broken = broken_in(seen, call, failure.kind)
         if broken is not None:
