@@ -330,16 +330,12 @@ def _raising(
         indent = source.indent(statement)
         rest = f"if {others}:\n{indent}    {source.of(statement.body[0])}\n{indent}"
         decided = node
-    for condition in dict.fromkeys((_false(source, decided), *_other_equal(source, decided))):
-        yield _Change("torch._check", statement, rest + _call(source, statement, name, condition, said))
-
-
-def _other_equal(source: Source, node: ast.expr) -> Iterator[str]:
-    match node:
+    conditions = [_false(source, decided)]
+    match decided:
         case ast.Compare(ast.Name() | ast.Attribute(), [ast.NotEq()], [ast.Name() | ast.Attribute()]):
-            yield f"sym_eq({source.of(node.left)}, {source.of(node.comparators[0])})"
-        case _:
-            return
+            conditions.append(f"sym_eq({source.of(decided.left)}, {source.of(decided.comparators[0])})")
+    for condition in dict.fromkeys(conditions):
+        yield _Change("torch._check", statement, rest + _call(source, statement, name, condition, said))
 
 
 def _call(source: Source, statement: ast.stmt, name: str, condition: str, said: str | None) -> str:

@@ -514,9 +514,7 @@ class NamedSizes(NamedTuple):
 
 
 def name_sizes(source: str, origins: Iterable[tuple[SymbolOrigin, Frame]]) -> NamedSizes:
-    """Name the symbols by the variables that hold them. If no variable holds a symbol, a line that assigns one is
-    added. Each origin comes with its frame.
-    """
+    """Name the symbols by the variables that hold them; those without one by an added line. Each has its frame."""
     named = NamedSizes(source, {}, ())
     for origin, frame in origins:
         around = statements_at(named.source, named.line(frame.line))

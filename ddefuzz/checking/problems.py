@@ -382,9 +382,7 @@ def chain_of(seen: Observation) -> tuple[Caller, ...]:
 
 
 def _stacks_of(seen: Observation) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
-    """The Python stack, and the stack that dynamo traced, of a failure, or of the guard for which torch.compile
-    compiled again.
-    """
+    """The stacks of Python and of dynamo of a failure, or of the guard for which torch.compile compiled again."""
     repeated = seen.measurement(Repeated)
     decided = seen.raised or (repeated.failed if repeated is not None else None)
     if decided is not None:
@@ -410,8 +408,6 @@ def _is_the_same(one: Problem, other: Problem) -> bool:
 
 
 def _badness(problem: Problem) -> tuple[bool, bool, bool, bool, int]:
-    """Sort key: a wrong result first, then what ends a process, then what stops most captures, then consequences, and
-    what is minor last.
-    """
+    """Sort key: wrong results, ends of the process, what stops most captures, consequences, what is minor."""
     row = row_of(problem.kind)
     return (problem.is_minor, problem.consequence, not row.wrong, not row.deadly, -len(problem.stages))

@@ -98,9 +98,7 @@ class ModelResult(msgspec.Struct, frozen=True):
 
 
 def sections(rows: Iterable[ModelResult]) -> dict[str, tuple[ModelResult, ...]]:
-    """The rows by the title of their table: a torch, a kind of sizes and limits. Of rows for one model, the last
-    counts.
-    """
+    """The rows by the title of their table: torch, kind of sizes, limits. Of rows for one model, the last counts."""
     tables: dict[tuple[str, bool, float, float], dict[tuple[str, str], ModelResult]] = {}
     for row in rows:
         one = row.settings

@@ -315,7 +315,11 @@ def differences(expected: Any, found: Any, where: str = "result") -> Iterator[Di
             for key, value in expected.items():
                 yield from differences(value, found[key], f"{where}[{key!r}]")
         case (bool() | int() | float() | complex(), bool() | int() | float() | complex()):
-            if not _equal_numbers(expected, found):
+            if isinstance(expected, float | complex) or isinstance(found, float | complex):
+                is_equal = close(*(torch.tensor(value, dtype=torch.complex128) for value in (expected, found)))
+            else:
+                is_equal = bool(expected == found)
+            if type(expected) is not type(found) or not is_equal:
                 yield Difference("number", where, f"{found!r}, eager has {expected!r}")
         case _ if type(expected) is not type(found):
             yield Difference("structure", where, f"{type(found).__name__}, eager has {type(expected).__name__}")
@@ -351,13 +355,6 @@ def _how_much(expected: torch.Tensor, found: torch.Tensor) -> str:
         f"{int(unequal.sum())} of {unequal.numel()} elements; first{at}: {found[first].item()!r}, "
         f"eager has {expected[first].item()!r}"
     )
-
-
-def _equal_numbers(expected: Any, found: Any) -> bool:
-    if isinstance(expected, float | complex) or isinstance(found, float | complex):
-        one, other = (torch.tensor(value, dtype=torch.complex128) for value in (expected, found))
-        return type(expected) is type(found) and close(one, other)
-    return type(expected) is type(found) and bool(expected == found)
 
 
 def aliases(result: Any, inputs: Mapping[str, Any]) -> frozenset[tuple[str, str]]:

@@ -156,15 +156,14 @@ def _called(observation: Observation, capture: Capture, run: Run, recorder: Reco
     # A call may compile again, for other strides: the same guards get the same answers.
     with watch(how.mechanism, answers=how.answers) if how.answers else nullcontext():
         exercised = exercise(run.subject, capture, run.calls, forms, constrained=recorder.constrained())
-    calls = tuple(_with_source(call, recorder) for call in exercised)
+    calls = tuple(
+        msgspec.structs.replace(call, captured=msgspec.structs.replace(call.captured, follows=source))
+        if (source := recorder.source_of(call.captured.expression))
+        else call
+        for call in exercised
+    )
     constraints = recorder.constraints(partial(_is_told, calls))
     return msgspec.structs.replace(observation, forms=forms, calls=calls, constraints=constraints)
-
-
-def _with_source(call: Call, recorder: Recorder) -> Call:
-    source = recorder.source_of(call.captured.expression)
-    captured = msgspec.structs.replace(call.captured, follows=source)
-    return msgspec.structs.replace(call, captured=captured) if source else call
 
 
 def _is_told(calls: tuple[Call, ...], text: str, message: str) -> bool:

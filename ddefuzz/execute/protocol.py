@@ -208,9 +208,7 @@ class CallableSubject(msgspec.Struct, frozen=True, tag="callable"):
 
 
 class KeySubject(msgspec.Struct, frozen=True, tag="key"):
-    """A case of a key function, by its text form (`keys.case`). The module of the function is executed. Without
-    `trust`, only a function of `KEY_FUNCTIONS` is called.
-    """
+    """A case of a key function, as text. Without `trust`, only a function of `KEY_FUNCTIONS` is called."""
 
     text: str
     trust: bool = False

@@ -55,9 +55,7 @@ def code_only(code: list[str]) -> Iterator[None]:
 
 @contextmanager
 def whole(code: list[str]) -> Iterator[None]:
-    """Let inductor compile its code, without caches from earlier programs. The files stay until the process ends: the
-    code is called later. Its Python part is added to `code`.
-    """
+    """Let inductor compile its code without earlier caches. Files stay until the process ends. `code` gets it."""
     loading = torch_api.INDUCTOR_LOADING
     load = torch_api.bound(loading)
 

@@ -154,9 +154,7 @@ def is_key(text: str) -> bool:
 
 
 def untrusted_function(text: str) -> str:
-    """The function of a stored case that is called only with --trust. Empty for one of `KEY_FUNCTIONS`, and for a text
-    that is no case of a key function.
-    """
+    """The function of a stored case that is called only with --trust; empty for `KEY_FUNCTIONS` and for programs."""
     function = parse_key(text, "<key>").function if is_key(text) else ""
     return "" if function in KEY_FUNCTIONS else function
 
@@ -245,11 +243,8 @@ def _is_function(text: str) -> bool:
     """Whether a text is MODULE:FUNCTION, or FILE:FUNCTION for a file of Python."""
     place, _, name = text.rpartition(":")
     is_file = place.endswith(".py") and place.isprintable()
-    return all(map(_is_identifier, (name,) if is_file else (*place.split("."), name)))
-
-
-def _is_identifier(text: str) -> bool:
-    return text.isidentifier() and not keyword.iskeyword(text)
+    names = (name,) if is_file else (*place.split("."), name)
+    return all(one.isidentifier() and not keyword.iskeyword(one) for one in names)
 
 
 def _is_tensor(one: Drawn) -> bool:

@@ -64,9 +64,7 @@ def pattern(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Any, ...]
 
 
 def symbolic(options: Options, sizes: tuple[Any, ...], strides: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The part where some size or stride is an expression, or a row of sizes of a nested tensor. Expressions are
-    compared as they are: what they are at run time is not known.
-    """
+    """The part where some size or stride is an expression, compared as it is, or a row of a nested tensor."""
     parts: list[Any] = [tuple(map(_capped, sizes)) if options.sizes == "01" else sizes]
     if options.divisible:
         parts.append(tuple(map(_divisible, sizes)))
@@ -153,7 +151,10 @@ def _safe_path(options: Options, names: list[str]) -> KeyFunction:
             sizes, strides, offset = _geometry_of(tensor)
             plain = all(type(number) is int for number in (*sizes, *strides))
             shape = part(sizes, strides) if plain else symbolic(options, sizes, strides)
-            memory = _memory(tensor)
+            memory = 0  # the address of the first element, 0 if there is none
+            if type(tensor) in EXACT:
+                with suppress(RuntimeError):  # NotImplementedError, which torch raises too, is one
+                    memory = tensor.data_ptr()
             aligned = _alignment(tensor, memory, offset) if options.alignment else None
             parts = (not plain, *(getattr(tensor, name) for name in names))
             key = (parts, shape, tensor.is_conj(), tensor.is_neg(), aligned)
@@ -196,14 +197,6 @@ def _alignment(tensor: torch.Tensor, memory: int, offset: Any) -> Hashable:
     if memory:
         return bool(memory % ALIGNMENT == 0)
     return bool(offset * tensor.itemsize % ALIGNMENT == 0) if type(offset) is int else offset
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    """The address of the first element, 0 if there is none."""
-    if type(tensor) in EXACT:
-        with suppress(RuntimeError):  # NotImplementedError, which torch raises too, is one
-            return tensor.data_ptr()
-    return 0
 
 
 def _facts(tensor: torch.Tensor, has_memory: bool, inner: KeyFunction) -> tuple[Hashable, ...]:

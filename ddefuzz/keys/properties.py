@@ -364,9 +364,7 @@ def _first(strategy: st.SearchStrategy[Tensors], shows: Callable[[Tensors], bool
 def smallest_of(
     first: Tensors, shows: Callable[[Tensors], bool], simpler_than: Callable[[Tensors], Iterator[Tensors]]
 ) -> Tensors:
-    """The tensors after every simplification that still shows it. Hypothesis alone stops at larger ones, because the
-    strides depend on the sizes.
-    """
+    """The tensors after every simplification that still shows it. Hypothesis alone stops at larger ones."""
     found: Tensors | None = first
     while found is not None:
         first = found

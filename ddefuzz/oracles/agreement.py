@@ -91,9 +91,7 @@ def locate(failure: Failure, seen: Seen, runner: Runner) -> Located:
 
 
 def _strides_vary(seen: Seen) -> bool:
-    """Whether eager's strides of the first result that differs depend on the size. Inductor keeps the strides of
-    outputs only if no unbacked symbol is in them.
-    """
+    """Whether eager's strides of the first wrong result depend on the size: inductor keeps other strides alone."""
     calls = [call for call in seen.observation.calls if _differs(seen, call)]
     wanted = {one.how.partition("eager has ")[2] for call in calls for one in call.differences[:1]}
     return len(wanted) > 1

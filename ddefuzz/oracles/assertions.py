@@ -46,9 +46,7 @@ PASSES: Mapping[FormName, Api] = {
 """The function of torch that puts the assertions into a form."""
 
 ABOUT_THE_TAPE = re.compile("appears to not have been used in the graph")
-"""Errors of eager's autograd about its own tape (torch/csrc/autograd/autograd.cpp), not about the inputs. A kernel may
-record another tape for an empty tensor.
-"""
+"""Errors of eager's autograd about its own tape (torch/csrc/autograd/autograd.cpp), not about the inputs."""
 
 ABOUT_THE_STORAGE = re.compile("are out of bounds for storage of size")
 """Errors of `as_strided` about the memory behind a tensor (aten/src/ATen/native/Resize.h). The captured program runs
@@ -143,9 +141,7 @@ def repeated(observation: Observation) -> Iterator[tuple[Form, str]]:
 
 
 def hidden(observation: Observation) -> Iterator[tuple[Form, str]]:
-    """Conditions of the user's `torch._check` whose message a form does not have, or hides: an assertion before it
-    fails for the same sizes and says something else.
-    """
+    """Conditions of the user's `torch._check` whose message a form lacks, or hides by an assertion before it."""
     for constraint in observation.constraints:
         if not constraint.message:
             continue

@@ -63,9 +63,7 @@ KIND: Kind = "slow-export"
 
 
 def judge(seen: Seen) -> tuple[Failure, ...]:
-    """Report the first count that is steep. The methods are in the order in which they call each other, so the first
-    one is where the growth begins.
-    """
+    """Report the first count that is steep: the methods are in the order in which they call each other."""
     first = next((count for count in counts_of(seen.observation) if count.is_steep), None)
     return () if first is None else (keep(Failure(KIND, seen.observation, _said(first))),)
 

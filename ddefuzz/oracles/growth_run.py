@@ -97,9 +97,7 @@ def _repeated(prepared: Prepared, number: int, carried: Carried = MappingProxyTy
 
 
 def _next(args: tuple[Any, ...], results: Any, carried: Carried) -> tuple[Any, ...]:
-    """The arguments of the next block. Raises `ValueError` if a size of them is not linear in the symbols: products and
-    quotients that contain each other grow exponentially.
-    """
+    """The arguments of the next block. Raises `ValueError` for sizes that are not linear: they grow exponentially."""
     leaves = _leaves(results)
     for place in carried.values():
         if not all(_LINEAR.fullmatch(str(size)) for size in leaves[place].shape):
@@ -108,9 +106,7 @@ def _next(args: tuple[Any, ...], results: Any, carried: Carried) -> tuple[Any, .
 
 
 def _carried(prepared: Prepared) -> Carried:
-    """The results that take the places of inputs: those of the same dtype and rank, in order. Empty if eager refuses
-    that, or if its tensors become large.
-    """
+    """The results, by dtype and rank, that take the places of inputs; none if eager refuses or tensors become large."""
     args: tuple[Any, ...] = prepared.args
     carried: Carried = {}
     try:

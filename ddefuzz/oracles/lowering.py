@@ -38,9 +38,7 @@ MOST = 6  # how many undecided guards are tried: each needs a run of inductor, a
 
 
 class Lowered(msgspec.Struct, frozen=True, tag="lowered"):
-    """The kernels that inductor's code calls for unbacked sizes, and for backed sizes. The latter are not counted if
-    guards are answered.
-    """
+    """The kernels that inductor's code calls for unbacked sizes, and for backed sizes unless guards are answered."""
 
     unbacked: Kernels
     backed: Kernels | None = None

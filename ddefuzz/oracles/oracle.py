@@ -60,9 +60,7 @@ class Script(NamedTuple):
 
 
 MakeScript: TypeAlias = Callable[[str, Stage, Failure], Script]
-"""Makes the script for the text of a program, a stage of its oracle, and the failure that a finding stores. Raises
-`InputError` if the failure lacks what the script compares.
-"""
+"""Makes the script for a program, a stage of its oracle, and the stored failure. Raises `InputError`."""
 
 MakeSnippet: TypeAlias = Callable[[str, Stage, Failure], str]
 """The same for a snippet, the lines that show the failure in an issue."""
@@ -209,9 +207,7 @@ def only_the_call(failure: Failure) -> Failure:
 
 
 def by_ending(classified: Classified, same_program: bool) -> Expected:
-    """The facts of the call that shows the failure. Raises `InputError` if eager and the captured program end alike in
-    it: then only a look into the capture shows the failure.
-    """
+    """The facts of the call that shows the failure. Raises `InputError` if only the captured graph shows it."""
     failure = classified.failure
     if not any(call.size == failure.size and differs(call) for call in failure.observation.calls):
         raise InputError(

@@ -211,9 +211,7 @@ def called_of(stages: Iterable[Stage]) -> tuple[Stage, ...]:
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A run to do, and the names of the oracles that judge it. Explicit semantics are compared with `others`; if
-    `sampled`, as in a campaign (see `look`).
-    """
+    """A run to do, and the names of the oracles that judge it. For `others` and `sampled` see `look`."""
 
     run: Run
     oracles: tuple[str, ...] = CAPTURE

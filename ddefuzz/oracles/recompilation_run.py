@@ -228,9 +228,7 @@ def _culprit(
 def _duck_sized(
     names: Sequence[str], calls: Sequence[tuple[Any, ...]], keys: list[tuple[Key, ...]], compiled: tuple[int, ...]
 ) -> str:
-    """The equality of two sizes that torch assumes because they are the same in one call, and that is false in a later
-    one. `ShapeEnv.create_symbol` gives such sizes one symbol.
-    """
+    """The equality of two sizes that is false in a later call: `ShapeEnv.create_symbol` gives equal ones one symbol."""
     for at in reversed(compiled):
         for earlier in reversed([one for one in compiled if one < at and keys[one] == keys[at]]):
             before, now = _sizes(names, calls[earlier]), _sizes(names, calls[at])

@@ -169,18 +169,15 @@ def _decisive(
     """
     tried = 0
     for other in suspects:
-        elsewhere = _is_answered_alike(other[0], fixed[blamed,]) and not _is_later(other[0], blamed[0])
+        here, there = other[0].place, blamed[0].place
+        is_later = (here.file, other[0].function) == (there.file, blamed[0].function) and here.line > there.line
+        elsewhere = _is_answered_alike(other[0], fixed[blamed,]) and not is_later
         if other == blamed or elsewhere or tried == MOST_TRIED:
             continue
         tried += 1
         if fixes((other,)) and _is_answered_alike(blamed[0], fixed[other,]):
             blamed = other
     return blamed
-
-
-def _is_later(guard: Guard, before: Guard) -> bool:
-    here, there = guard.place, before.place
-    return (here.file, guard.function) == (there.file, before.function) and here.line > there.line
 
 
 def _is_answered_alike(guard: Guard, observation: Observation) -> bool:
@@ -286,9 +283,7 @@ def at_maker(constraint: Constraint) -> Located:
 
 
 def at_inference(constraint: Constraint) -> Located:
-    """The site in torch's symbolic shapes that inferred a replacement or a range. The code of `at_maker` made the
-    assertion that it was inferred from.
-    """
+    """The site in torch's symbolic shapes that inferred a replacement or a range from an assertion (`at_maker`)."""
     frame = next((one for one in reversed(constraint.python) if one.file == SYMBOLIC_SHAPES_FILE.path), None)
     if frame is None:
         return at_maker(constraint)
@@ -394,9 +389,7 @@ def is_number(program: Program) -> bool:
 
 
 def _parts(whole: Expr, makers: Mapping[str, str]) -> Iterator[tuple[Expr, str]]:
-    """The calls and operations inside of an expression and the sizes that it reads, innermost first, each with the
-    function that made it. `makers` has those of the names.
-    """
+    """The calls, operations and read sizes inside of an expression, innermost first, each with what made it."""
     for part in reversed(tuple(walk(whole))):
         match part:
             case Index(Attribute(Name(name), "shape")) | Call_("Tensor.size" | "Tensor.numel", (Name(name), *_)):

@@ -77,9 +77,7 @@ def row_of(kind: Kind) -> KindRow:
 
 
 def stored(failure: Failure, signature: Signature) -> Classified:
-    """A failure that a finding of this signature stores. Nothing is run for it: a failed capture is classified by the
-    rules, any other failure keeps the signature.
-    """
+    """A failure that a finding stores. Nothing is run: only failed captures are classified by the rules again."""
     oracle = oracle_of(failure.kind)
     cause = oracle.kinds[failure.kind].cause
     if cause is None:

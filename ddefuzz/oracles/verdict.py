@@ -79,9 +79,7 @@ def _is_divisibility(pair: tuple[str, str]) -> bool:
 
 
 def _one_is_1(values: list[Number | None], known: list[bool], shift: int) -> bool:
-    """Whether exactly one of two sizes is 1, and has a symbol (is not `known` in the capture). sympy may have moved a
-    term: `u0 - 1 == n` prints as `u0 == n + 1`.
-    """
+    """Whether one of two sizes is 1 and has a symbol. sympy may move a term: `u0 - 1 == n` as `u0 == n + 1`."""
     ones = [value == 1 + shift for value in values]
     return ones[0] != ones[1] and not known[ones.index(True)]
 

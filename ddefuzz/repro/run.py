@@ -183,9 +183,7 @@ not judged       eager raises for the program, this torch has no such op or stag
 
 
 class Written(NamedTuple):
-    """A script to run: the finding or case that it shows, and the kind of its failure. `text` may raise InputError.
-    `stored` is the case that it is written from.
-    """
+    """A script of a finding or case, with the kind of its failure. `text` may raise InputError."""
 
     name: str
     kind: str
@@ -194,9 +192,7 @@ class Written(NamedTuple):
 
 
 class ScriptResult(msgspec.Struct, frozen=True):
-    """The result of one script, by the name of its finding or case. `expected` and `seen` are what it printed;
-    `reason` says why it printed nothing.
-    """
+    """The result of one script: `expected` and `seen` are what it printed, `reason` why it printed nothing."""
 
     finding: str
     status: ScriptStatus
@@ -305,9 +301,7 @@ def _result_of(written: Written, processes: Cold | Forked, folder: Path, seconds
 
 
 def _status_of_loss(written: Written, outcome: Outcome, errors: str) -> ScriptStatus:
-    """What a script shows that ended without a verdict: whether it did so in the capture or in the call of what was
-    captured has to be as in the finding or case.
-    """
+    """What a script shows that ended without a verdict: it has to end where the finding or case does."""
     kind = IN_CALL[outcome] if CALLING in errors.splitlines() else outcome
     return "shows" if written.kind == kind else "fails otherwise"
 

@@ -38,9 +38,7 @@ OWNERS: Final[dict[Stage, str]] = {
     "aot": "module: aotdispatch",
     "inductor": "module: inductor",
 }
-"""The label of a test file's owners by stage (`tools/linter/adapters/testowners_linter.py` of torch). An oracle names
-those of its stages.
-"""
+"""The label of a test file's owners (`tools/linter/adapters/testowners_linter.py` of torch), by torch's stages."""
 
 
 class Parts(NamedTuple):
@@ -84,12 +82,11 @@ def issue(finding: Finding, environment: str = "", in_versions: str = "") -> str
         "",
         "### Versions",
         "",
-        markdown_block(environment) if environment else _ASK_ENVIRONMENT,
+        markdown_block(environment)
+        if environment
+        else "(paste the output of `python -m torch.utils.collect_env`, or run `ddefuzz report ID --env`)",
     ]
     return "\n".join(lines) + "\n"
-
-
-_ASK_ENVIRONMENT: Final = "(paste the output of `python -m torch.utils.collect_env`, or run `ddefuzz report ID --env`)"
 
 
 def _is_failed_capture(finding: Finding) -> bool:
@@ -182,12 +179,14 @@ def _stages(finding: Finding) -> list[str]:
 
 def unit_test(finding: Finding) -> str:
     """A test in PyTorch's style, expected to fail until the finding is fixed. Raises `InputError` if none shows it."""
-    owners = _owners(finding)
+    owners = OWNERS | {stage.name: stage.owners for oracle in ORACLES for stage in oracle.stages if stage.owners}
+    if finding.stage not in owners:
+        raise InputError(f"{finding.id}: found the stage {finding.stage}, expected one of {', '.join(owners)}")
     parts = parts_of(finding_snippet(finding))
     name = _words(finding, "_").lower()
     imports = sorted({*parts.imports, "import torch"} - {"import torch"})
     lines = [
-        f'# Owner(s): ["{owners}"]',
+        f'# Owner(s): ["{owners[finding.stage]}"]',
         "",
         "import unittest",
         "",
@@ -257,13 +256,6 @@ def parts_of(snippet: str) -> Parts:
         else:
             body.append(text)
     return Parts(tuple(imports), "\n\n".join(definitions), tuple(body))
-
-
-def _owners(finding: Finding) -> str:
-    owners = OWNERS | {stage.name: stage.owners for oracle in ORACLES for stage in oracle.stages if stage.owners}
-    if finding.stage not in owners:
-        raise InputError(f"{finding.id}: found the stage {finding.stage}, expected one of {', '.join(owners)}")
-    return owners[finding.stage]
 
 
 def _words(finding: Finding, between: str) -> str:
