@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.campaign.summary import Summary
-from ddefuzz.checking.check import DEFAULT_STAGES, Options, check_live, check_named
+from ddefuzz.checking.check import Options, check_live, check_named
 from ddefuzz.checking.report import Report
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import EXPLICIT, STAGES, Stage
+from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT, STAGES, Stage
 from ddefuzz.execute.worker import hide_main
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding

@@ -21,25 +21,22 @@ ALLOWED = {
     "classify": "program instrument execute",
     "oracles": "program ops instrument keys execute classify",
     "export_time": "instrument execute oracles",
-    "artifacts": "instrument execute classify oracles",
     "coverage": "instrument execute classify",
     "minimize": "program ops execute",
     "answers": "program instrument execute classify oracles minimize",
     "findings": "classify oracles coverage answers",
     "repro": "program ops keys execute classify oracles answers findings",
     "show": "instrument classify oracles coverage answers findings repro",
+    "artifacts": "instrument execute classify oracles findings show",
     "checking": "program ops instrument execute classify oracles answers findings show",
-    "versions": "program generate execute classify oracles coverage findings repro show",
-    "campaign": (
-        "program ops instrument keys generate execute classify oracles coverage minimize answers findings "
-        "versions"
-    ),
-    "sweep": "program ops instrument generate execute classify oracles artifacts coverage findings show campaign",
-    "web": "oracles coverage findings repro show versions campaign sweep",
+    "campaign": "program ops instrument keys generate execute classify oracles coverage minimize answers findings",
+    "versions": "program keys generate execute classify oracles coverage findings repro show campaign",
+    "sweep": "program ops instrument generate execute classify oracles coverage findings show artifacts campaign",
+    "web": "oracles coverage findings repro show campaign versions sweep",
     "pytest_plugin": "execute oracles campaign",
     "cli": (
-        "program ops instrument keys generate execute classify oracles artifacts coverage answers findings "
-        "repro show checking versions campaign sweep web"
+        "program ops instrument keys generate execute classify oracles coverage answers findings repro show "
+        "artifacts checking campaign versions sweep web"
     ),
 }
 """What each package imports from. Modules beside the packages (`errors`, `files` …) are for all.

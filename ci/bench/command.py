@@ -12,7 +12,7 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.cli.options import URL, db_option, jobs_option, stages_option
-from ddefuzz.cli.output import OutputFile, Writer, deliver, output_options, page_writers
+from ddefuzz.cli.output import Output, OutputFile, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.generate.origin import CAPTURES
@@ -304,8 +304,8 @@ def group() -> None:
 
 
 def _command(name: str, benchmark: Benchmark) -> click.Command:
-    def call(format_: str, outputs: tuple[tuple[str, Path], ...], **options: Any) -> None:
-        if "svg" in (format_, *(output for output, _ in outputs)):
+    def call(output: Output, **options: Any) -> None:
+        if "svg" in output.formats:
             require_chart()
         module, _, function = benchmark.run.partition(":")
         run: Callable[..., Result] = getattr(import_module(f"ci.bench.{module}"), function)
@@ -315,10 +315,8 @@ def _command(name: str, benchmark: Benchmark) -> click.Command:
         ):
             result = run(Session(live, Path(folder)), **options)
         document = msgspec.json.format(msgspec.json.encode(result.record), indent=2).decode() + "\n"
-        writers: dict[str, Writer] = page_writers(f"ci/bench {name}", lambda _page: result.blocks)
-        writers["json"] = lambda _page: document
-        writers["svg"] = lambda _page: svg(result.chart or {})
-        deliver(writers, format_, outputs)
+        pages = page_writers(f"ci/bench {name}", result.blocks)
+        deliver({**pages, "json": document, "svg": lambda _page: svg(result.chart or {})}, output)
         if result.exit_code:
             raise SystemExit(result.exit_code)
 

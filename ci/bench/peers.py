@@ -27,13 +27,12 @@ import psutil  # type: ignore[import-untyped]
 from ci.bench.command import Result, Session
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
-from ddefuzz.cli.options import DEFAULT_STAGES
 from ddefuzz.cli.progress import stop_on_interrupt
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.coverage.site_lines import ENVIRONMENT, ProcessLine, Step, growth, read_lines
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Stopped, exit_reason
-from ddefuzz.execute.protocol import EXPLICIT
+from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT
 from ddefuzz.findings.database import Database
 from ddefuzz.show.blocks import Block, Items, counted, prose, table
 

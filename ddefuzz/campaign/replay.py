@@ -42,7 +42,6 @@ from ddefuzz.oracles.program import CAPTURE, Trial, Tried, check_case, judge_run
 from ddefuzz.program.sizes import CallSize
 from ddefuzz.program.text import Case, digest, print_program, read_program
 from ddefuzz.refusals import refuse
-from ddefuzz.versions.observed import guard_seen
 
 
 class CaseFile(NamedTuple):
@@ -128,7 +127,7 @@ def covered(files: Iterable[CaseFile], jobs: int, listen: Callable[[Path], None]
                     held = "does not do what is expected"
                 stage = tried.observation.stage
                 items |= {(stage, one.signature.key) for one in tried.failures}
-                items |= {(stage, guard_seen(one).site) for one in reached(tried.observation, tried.failures)}
+                items |= {(stage, one.name) for one in reached(tried.observation, tried.failures)}
             results.append(Covered(file, frozenset(items), held))
             listen(file.path)
     return tuple(results)

@@ -28,6 +28,7 @@ from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     CAPTURE_STAGES,
+    DEFAULT_STAGES,
     EXPLICIT,
     STAGES,
     TRACED,
@@ -314,9 +315,6 @@ def _static_outcome(seen: Observation, named: Classified) -> ControlOutcome:
     errors = [decisive(one)[1] for one in (seen, named.failure.observation)]
     same = len({(error.name, lasting(error.message)) for error in errors}) == 1
     return "fails" if same else "fails otherwise"
-
-
-DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
 
 
 _NUMBERS = count(1)  # of live models

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import rich_click as click
 
 from ddefuzz.answers.experiment import Asked, GuardResult, Runners, SampleRequest, answer_guard, calling, samples
-from ddefuzz.cli.answers_page import Answered, answers_view, document
-from ddefuzz.cli.answers_stored import stored_document, stored_page, stored_view
-from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.options import db_option, jobs_option
-from ddefuzz.cli.output import deliver, output_options, page_writers
+from ddefuzz.cli.answers_page import Answered, answers_view, document, stored_document, stored_page, stored_view
+from ddefuzz.cli.invocation import current_invocation, resolve
+from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, timeout_option
+from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool
@@ -69,20 +68,11 @@ class Target(NamedTuple):
 @click.option(
     "--stored", is_flag=True, help="Print the results that the findings of the database have, and run nothing."
 )
-@click.option(
-    "--stage",
-    type=click.Choice(CAPTURE_STAGES),
-    metavar="STAGE",
-    help=f"Capture in this stage: {', '.join(CAPTURE_STAGES)}. Default: aot if the guard fails there too, else the "
+@capture_stage_option(
+    f"Capture in this stage: {', '.join(CAPTURE_STAGES)}. Default: aot if the guard fails there too, else the "
     "finding's own; export for a FILE.",
 )
-@click.option(
-    "--timeout",
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit of one run: CPU seconds of its process, and five times as many seconds by the clock.",
-)
+@timeout_option(60.0, "one run")
 @jobs_option
 @db_option
 @output_options("text", "json", "markdown")
@@ -97,8 +87,7 @@ def command(
     timeout: float,
     jobs: int,
     db: DatabaseUrl,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Try which answer of a guard would fix a data-dependent error.
 
@@ -112,16 +101,17 @@ def command(
         raise click.UsageError("found none or several of ID or FILE, --all and --stored, expected one of them")
     if stored:
         with Database.open(db, create=False) as kept:
-            findings = [one for one in kept.findings() if one.kind == "dde"]
-        writers = page_writers("Answers for the findings", lambda _page: stored_page(findings))
-        writers["text"] = page_writers("", lambda _page: stored_view(findings))["text"]
-        deliver(writers | {"json": lambda _page: stored_document(findings)}, format_, outputs)
+            findings = [finding for finding in kept.findings() if finding.kind == "dde"]
+        markdown = page_writers("Answers for the findings", stored_page(findings))
+        text = page_writers("", stored_view(findings))["text"]
+        deliver(markdown | {"text": text, "json": stored_document(findings)}, output)
         return
-    if "markdown" in (format_, *(name for name, _ in outputs)):
+    if "markdown" in output.formats:
         raise click.UsageError("found the format markdown without --stored, expected both")
     torch = version("torch")
     with ExitStack() as stack:
-        database = stack.enter_context(Database.open(db, create=False)) if _needs_database(targets) else None
+        needs_database = everything or not all(is_file(Path(name)) for name in targets)
+        database = stack.enter_context(Database.open(db, create=False)) if needs_database else None
         chosen = _targets(targets, stage, database, torch if write and not fresh else None)
         pool = stack.enter_context(Pool(jobs))
         live = stack.enter_context(LiveLine(f"answering for {counted(len(chosen), 'program')}"))
@@ -138,16 +128,15 @@ def command(
             studied[sent[future]] = Answered(target.name, found, target.finding is not None)
             if write and database is not None and target.finding is not None:
                 with guarded(target.name):
-                    _save(database, target.finding, found, torch)
+                    database.set_answers(target.finding.id, found.evidence(torch), _with_cause)
             said = f"{len(studied)} of {counted(len(chosen), 'program')}: {target.name}: {found.experiment.verdict}"
             live.update(said, is_last=len(studied) == len(chosen))
     done = [studied[place] for place in sorted(studied)]
-    writers = page_writers("Answers", lambda page: answers_view(done, page.invocation))
-    deliver(writers | {"json": lambda _page: document(done)}, format_, outputs)
+    deliver(page_writers("Answers", answers_view(done, current_invocation())) | {"json": document(done)}, output)
 
 
-def _needs_database(names: tuple[str, ...]) -> bool:
-    return not names or any(not is_file(Path(name)) for name in names)
+def _with_cause(finding: Finding) -> Finding:
+    return with_cause(finding, classify, datetime.now(UTC))
 
 
 def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> GuardResult | None:
@@ -158,23 +147,11 @@ def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> 
         return () if isinstance(found, Lost) else found
 
     runners = Runners(partial(pool.observe, timeout=timeout), partial(pool.observe_patched, timeout=timeout), made)
+    signature = None if target.finding is None else target.finding.signature
+    own, others, functions, stages = target.own, target.others, target.functions, target.stages
     with guarded(target.name):
-        return answer_guard(
-            target.own,
-            target.others,
-            target.functions,
-            target.stages,
-            None if target.finding is None else target.finding.signature,
-            runners,
-            patching=patching,
-        )
+        return answer_guard(own, others, functions, stages, signature, runners, patching=patching)
     return None
-
-
-def _save(database: Database, finding: Finding, found: GuardResult, torch: str) -> None:
-    database.set_answers(
-        finding.id, found.evidence(torch), lambda stored: with_cause(stored, classify, datetime.now(UTC))
-    )
 
 
 def _targets(
@@ -189,11 +166,11 @@ def _targets(
         known = database.findings()
         kept = [*_programs(known), *_examples(database)]
         findings = [resolve(database, name) for name in names if not is_file(Path(name))] or [
-            one
-            for one in known
-            if one.kind == "dde"
-            and (one.minimal or one.original)
-            and (answered is None or one.answers is None or one.answers.torch != answered)
+            finding
+            for finding in known
+            if finding.kind == "dde"
+            and (finding.minimal or finding.original)
+            and (answered is None or finding.answers is None or finding.answers.torch != answered)
         ]
         found += [_of_finding(finding, stage, known, kept) for finding in findings]
     return tuple(found)
@@ -202,8 +179,7 @@ def _targets(
 def _programs(findings: tuple[Finding, ...]) -> Iterator[tuple[str, str]]:
     """All programs that findings keep, with a name each."""
     for finding in findings:
-        for name in ("minimal", "original"):
-            text: str | None = getattr(finding, name)
+        for name, text in (("minimal", finding.minimal), ("original", finding.original)):
             if text is not None:
                 yield f"{finding.id}/{name}", text
 

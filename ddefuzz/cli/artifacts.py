@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,16 +22,13 @@ from ddefuzz.artifacts.model import (
     make,
     version,
 )
+from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
-from ddefuzz.cli.artifacts_page import DOCUMENT, INDEX, about, artifacts_view, write_folder
-from ddefuzz.cli.check import DEFAULT_SEMANTICS
-from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.interpreters import interpreters_of
-from ddefuzz.cli.options import db_option, jobs_option, semantics_option
-from ddefuzz.cli.output import stdout_page
+from ddefuzz.cli.invocation import resolve
+from ddefuzz.cli.options import db_option, jobs_option, option, semantics_option, timeout_option
+from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.cli.streams import write_stdout
-from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError, UnsupportedError
+from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Run, Semantics, Stage
@@ -44,8 +40,8 @@ from ddefuzz.findings.textform import FINDING, read_finding
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles import keys
-from ddefuzz.show.terminal import terminal
 from ddefuzz.versions.model import Interpreter
+from ddefuzz.versions.run import decoded, interpreters_of, printed, said_of
 
 DEFAULT: tuple[Stage, ...] = ("export", "compile", "aot", "inductor")
 
@@ -55,7 +51,7 @@ OTHER_SECONDS = 1800.0
 
 @click.command("artifacts")
 @click.argument("target", metavar="FILE|FILE:NAME|ID")
-@click.option("--case", "case", metavar="ID", help="The case of a file with a list CASES.")
+@option("--case", "The case of a file with a list CASES.", metavar="ID")
 @click.option("--unbacked", default="", metavar="SPEC", help="Dims of your example arguments, as for `ddefuzz check`.")
 @click.option(
     "--stage",
@@ -66,38 +62,31 @@ OTHER_SECONDS = 1800.0
     help="export, export-strict, compile (dynamo alone), aot or inductor. Can be repeated. "
     "Default: all but export-strict, and those in which the finding was seen.",
 )
-@semantics_option(DEFAULT_SEMANTICS, " With two, the graphs are compared.")
-@click.option(
+@semantics_option(" With two, the graphs are compared.")
+@option(
     "--diff",
-    "diffs",
-    type=(click.Choice(CAPTURE_STAGES), click.Choice(CAPTURE_STAGES)),
+    "Compare the graphs of two stages.",
+    (click.Choice(CAPTURE_STAGES), click.Choice(CAPTURE_STAGES)),
+    into="diffs",
     metavar="STAGE STAGE",
-    multiple=True,
-    help="Compare the graphs of two stages. Can be repeated.",
+    many=True,
 )
-@click.option(
+@option(
     "--python",
-    "pythons",
+    "Compare with an interpreter that has another torch, and ddefuzz.",
+    into="pythons",
     metavar="[NAME=]PATH",
-    multiple=True,
-    help="Compare with an interpreter that has another torch, and ddefuzz. Can be repeated.",
+    many=True,
 )
-@click.option(
+@option(
     "--output",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    "The folder to write to. Default: artifacts-NAME.",
+    click.Path(file_okay=False, path_type=Path),
+    into="folder",
     metavar="DIR",
-    help="The folder to write to. Default: artifacts-NAME.",
 )
-@click.option(
-    "--timeout",
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit of one stage: CPU seconds of its process, and five times as many seconds by the clock.",
-)
-@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", metavar="FORMAT",
-              show_default=True, help="The format of stdout: text, json.")  # fmt: skip
+@timeout_option(120.0, "one stage")
+@output_options("text", "json", files=False)
 @jobs_option
 @db_option
 def command(
@@ -110,7 +99,7 @@ def command(
     pythons: tuple[str, ...],
     folder: Path | None,
     timeout: float,
-    format_: str,
+    output: Output,
     jobs: int,
     db: DatabaseUrl,
 ) -> None:
@@ -129,7 +118,10 @@ def command(
       ddefuzz artifacts model.py:make_model --diff aot inductor
     """
     semantics = tuple(map(Semantics, mechanisms))
-    interpreters = [one for one in interpreters_of(pythons) if _has_ddefuzz(one)]
+    interpreters = interpreters_of(pythons)
+    for one in interpreters:
+        if not one.full:
+            raise InputError(f"--python {one.python}: found no ddefuzz there, expected an interpreter that has it")
     finding = _of_finding(target, db)
     if folder is not None:
         check_folder(folder, (INDEX, DOCUMENT))
@@ -167,11 +159,7 @@ def command(
         raise NothingRanError("interrupted before the first stage ended")
     here = msgspec.structs.replace(here, others=tuple(others), diffs=tuple(diffs_of(here, diffs, others)))
     index = write_folder(here, folder or Path(f"artifacts-{chosen.case.replace('/', '-')}"))
-    page = stdout_page()
-    if format_ == "json":
-        write_stdout(json_text(here) + "\n")
-    else:
-        write_stdout(terminal(artifacts_view(here, index), page.width, color=page.color))
+    deliver({**page_writers(chosen.case, artifacts_view(here, index)), "json": json_text(here) + "\n"}, output)
     if interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
 
@@ -219,12 +207,6 @@ def _made(task: MakeTask, future: Future[Made], stopped: Stopped) -> Made:
     return Made(task.stage, str(task.semantics), lost.outcome, lost.reason, failure_of(lost))
 
 
-def _has_ddefuzz(interpreter: Interpreter) -> bool:
-    if not interpreter.full:
-        raise InputError(f"--python {interpreter.python}: found no ddefuzz there, expected an interpreter that has it")
-    return True
-
-
 def _elsewhere(
     interpreter: Interpreter,
     target: str,
@@ -241,26 +223,13 @@ def _elsewhere(
             program = Path(folder, "program.py")
             program.write_text(text, encoding="utf-8")
             target = str(program)
-        words = [interpreter.python, "-P", "-m", "ddefuzz", "artifacts", target, "--format", "json", "--output", folder]
-        words += ["--timeout", str(timeout), "--unbacked", unbacked, *(("--case", case) if case is not None else ())]
+        words = ["artifacts", target, "--format", "json", "--output", folder, "--timeout", str(timeout)]
+        words += ["--unbacked", unbacked, *(("--case", case) if case is not None else ())]
         words += [word for stage in stages for word in ("--stage", stage)]
         words += [word for one in mechanisms for word in ("--semantics", one)]
-        return elsewhere(f"--python {interpreter.python}: its `ddefuzz artifacts`", words)
+        return made_by(interpreter.python, words)
 
 
-def elsewhere(name: str, words: Sequence[str], seconds: float = OTHER_SECONDS) -> Artifacts:
-    """The document that a command of another interpreter prints. Raises `UnsupportedError` if it does not."""
-    try:
-        ran = subprocess.run(words, capture_output=True, check=False, timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise UnsupportedError(f"{name} still runs, expected it to end within {seconds:.0f} s") from error
-    except OSError as error:
-        raise UnsupportedError(f"{name} does not start: {error.strerror}") from error
-    if ran.returncode:
-        said = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-        raise UnsupportedError(f"{name} ended with {said}")
-    try:
-        return msgspec.json.decode(ran.stdout, type=Artifacts)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        found = ran.stdout[:80].decode(errors="replace")
-        raise UnsupportedError(f"{name} printed {found!r}, expected its document: {error}") from error
+def made_by(python: str, words: Sequence[str], seconds: float = OTHER_SECONDS) -> Artifacts:
+    """The document that `ddefuzz artifacts` of another interpreter prints. Raises `UnsupportedError`."""
+    return decoded(said_of(python, words), printed(python, words, seconds), Artifacts, "its document")

@@ -9,8 +9,8 @@ import rich_click as click
 from ddefuzz.checking.check import Options, Progress, check_named
 from ddefuzz.checking.patch import write_changes
 from ddefuzz.checking.report import Report, report_record, report_view
-from ddefuzz.cli.options import jobs_option, semantics_option, stages_option
-from ddefuzz.cli.output import OutputFile, Writer, deliver, output_options, page_writers
+from ddefuzz.cli.options import jobs_option, option, semantics_option, stages_option, timeout_option
+from ddefuzz.cli.output import Output, OutputFile, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE
@@ -19,8 +19,6 @@ from ddefuzz.files import write_atomically
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.table import OF_PROGRAMS, ORACLES
 from ddefuzz.show.table import NAMES
-
-DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
 
 APART_ORACLES = {
     oracle.name: "; ".join(row.meaning for row in oracle.kinds.values())
@@ -32,7 +30,7 @@ APART_ORACLES = {
 
 @click.command("check")
 @click.argument("target")
-@click.option("--case", "case", metavar="ID", help="Check only this case of a file with a list CASES.")
+@option("--case", "Check only this case of a file with a list CASES.", metavar="ID")
 @click.option(
     "--unbacked",
     default="",
@@ -41,34 +39,28 @@ APART_ORACLES = {
     "share a size, or `all`. Default: those that NAME_unbacked and marks on tensors say.",
 )
 @stages_option
-@click.option(
+@option(
     "--oracle",
-    "oracles",
-    type=click.Choice(tuple(APART_ORACLES)),
+    "Also judge by this oracle, which is not used by default because it costs more: "
+    f"{', '.join(f'{name} ({said})' for name, said in APART_ORACLES.items())}.",
+    tuple(APART_ORACLES),
+    into="oracles",
     metavar="NAME",
-    multiple=True,
-    help="Also judge by this oracle, which is not used by default because it costs more: "
-    f"{', '.join(f'{name} ({said})' for name, said in APART_ORACLES.items())}. Can be repeated.",
+    many=True,
 )
-@semantics_option(DEFAULT_SEMANTICS)
-@click.option(
+@semantics_option()
+@option(
     "--key",
+    "Exit with code 0 if the failure with this key occurs and with 1 if not, as test-case reducers expect.",
     metavar="KEY",
-    help="Exit with code 0 if the failure with this key occurs and with 1 if not, as test-case reducers expect.",
 )
-@click.option(
+@option(
     "--known",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    "Name the problems that are findings in this folder. Default: the folder `findings`, if there is one.",
+    click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Name the problems that are findings in this folder. Default: the folder `findings`, if there is one.",
 )
-@click.option(
-    "--timeout",
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit of one capture: CPU seconds of its process, and five times as many seconds by the clock.",
-)
+@timeout_option(60.0, "one capture")
 @click.option(
     "--advice/--no-advice",
     "advising",
@@ -76,19 +68,9 @@ APART_ORACLES = {
     show_default=True,
     help="Try changes of your code that may let capture succeed.",
 )
-@click.option(
-    "--budget",
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long changes of your code are tried for one case.",
-)
+@option("--budget", "How long changes of your code are tried for one case.", metavar="SECONDS", default=60.0)
 @click.option("--apply", "applying", is_flag=True, help="Write the best change of each case to your files.")
-@click.option(
-    "--patch",
-    type=OutputFile(),
-    help="Write the best change of each case to FILE as a unified diff.",
-)
+@option("--patch", "Write the best change of each case to FILE as a unified diff.", OutputFile())
 @jobs_option
 @output_options("text", *NAMES)
 def command(
@@ -106,8 +88,7 @@ def command(
     applying: bool,
     patch: Path | None,
     jobs: int,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Capture a program, or your own model, in several stages, and explain what fails.
 
@@ -144,7 +125,7 @@ def command(
         write_atomically(patch, report.patch())
     if applying:
         write_changes(report.best, Path(target))
-    deliver(writers(report), format_, outputs)
+    deliver(writers(report), output)
     if report.refused:
         raise SystemExit(EXIT_USAGE)
     if not (report.ok if key is None else any(key in one.keys for one in report.captures)):
@@ -153,4 +134,4 @@ def command(
 
 def writers(report: Report) -> dict[str, Writer]:
     record = report_record(report, command_line())
-    return {**writers_of(record), **page_writers(record.title, lambda _: report_view(report))}
+    return {**writers_of(record), **page_writers(record.title, report_view(report))}

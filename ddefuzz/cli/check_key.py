@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib import import_module
-from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import rich_click as click
 
-from ddefuzz.cli.options import URL
-from ddefuzz.cli.output import Page, deliver, output_options
+from ddefuzz.cli.options import URL, Option, option
+from ddefuzz.cli.output import Output, Page, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text
@@ -26,40 +25,54 @@ from ddefuzz.oracles.program import Trial, judge_run
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.terminal import folded
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
-
-def _flag(name: str, default: bool, said: str) -> Callable[[Command], Command]:
-    return click.option(f"--{name}/--no-{name}", default=default, show_default=True, help=said)
+def _flag(name: str, default: bool, said: str) -> Option:
+    return click.option(
+        f"--{name}/--no-{name}", default=default, show_default=True, help=f"Whether the key must distinguish {said}."
+    )
 
 
 @click.command("check-key")
 @click.argument("target")
-@click.option("--examples", type=click.IntRange(1), metavar="N", default=300, show_default=True,
-              help="Number of tensors or pairs that each property is tried on.")  # fmt: skip
-@click.option("--sizes", type=click.Choice(get_args(SizeParts)), default="all", show_default=True,
-              help="Which sizes the key must distinguish: all, or only 0, 1, and 2 or more.")  # fmt: skip
-@click.option("--strides", type=click.Choice(get_args(StrideParts)), default="all", show_default=True,
-              help="Which strides the key must distinguish: all, only their pattern (0, 1, order, dense), or "
-              "none.")  # fmt: skip
-@_flag("divisible", False, "Whether the key must distinguish sizes that are divisible by 16 from others.")
-@_flag(
-    "alignment", True, "Whether the key must distinguish data at an address that is divisible by 16 from other data."
+@option(
+    "--examples",
+    "Number of tensors or pairs that each property is tried on.",
+    click.IntRange(1),
+    metavar="N",
+    default=300,
 )
-@_flag("dtype", True, "Whether the key must distinguish dtypes.")
-@_flag("device", True, "Whether the key must distinguish devices.")
-@_flag("requires-grad", True, "Whether the key must distinguish tensors that require a gradient from others.")
-@click.option("--kind", "kinds", metavar="KIND", multiple=True,
-              help="Draw only this kind of tensors, such as tensor, parameter or sparse. Can be repeated.")  # fmt: skip
-@click.option("--db", type=URL, help="Record each violation as a finding in this database.")
+@option(
+    "--sizes",
+    "Which sizes the key must distinguish: all, or only 0, 1, and 2 or more.",
+    get_args(SizeParts),
+    default="all",
+)
+@option(
+    "--strides",
+    "Which strides the key must distinguish: all, only their pattern (0, 1, order, dense), or none.",
+    get_args(StrideParts),
+    default="all",
+)
+@_flag("divisible", False, "sizes that are divisible by 16 from others")
+@_flag("alignment", True, "data at an address that is divisible by 16 from other data")
+@_flag("dtype", True, "dtypes")
+@_flag("device", True, "devices")
+@_flag("requires-grad", True, "tensors that require a gradient from others")
+@option(
+    "--kind",
+    "Draw only this kind of tensors, such as tensor, parameter or sparse.",
+    into="kinds",
+    metavar="KIND",
+    many=True,
+)
+@option("--db", "Record each violation as a finding in this database.", URL)
 @output_options("text", "json")
 def command(
     target: str,
     examples: int,
     kinds: tuple[str, ...],
     db: DatabaseUrl | None,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
     **parts: Any,
 ) -> None:
     """Check a function that makes the keys of a cache of compiled kernels.
@@ -82,8 +95,7 @@ def command(
         checked = checking.checked(target, options, examples, kinds, live.update)
         if database is not None:
             live.say(_recorded(database, checked))
-    document = json_text(checked, indent=True) + "\n"
-    deliver({"text": lambda page: key_text(checked, page), "json": lambda _page: document}, format_, outputs)
+    deliver({"text": lambda page: key_text(checked, page), "json": json_text(checked, indent=True) + "\n"}, output)
     if any(one.violations for one in checked.properties):
         raise SystemExit(EXIT_FOUND)
 

@@ -6,19 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import rich_click as click
 
 from ddefuzz.campaign.plan import parse_budget
-from ddefuzz.cli.interpreters import pythons_option
-from ddefuzz.cli.options import db_option
+from ddefuzz.cli.options import Option, db_option, option, pythons_option, seed_option
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK
 from ddefuzz.escape import shell_words
 from ddefuzz.files import check_folder, is_file, is_there, write_atomically
@@ -31,12 +28,13 @@ FORMATS: Final = {"sarif": "sarif", "junit": "xml", "markdown": "md", "html": "h
 GRACE_SECONDS: Final = 300.0
 """How long a step may run after its budget: torch is imported, and findings are confirmed. Then it is killed."""
 
+STOP_SECONDS: Final = 30.0
+"""How long a step may take to end after SIGINT."""
+
 REPLAY_SECONDS: Final = 3600.0
 
 CASES: Final = ("corpora", "findings")
 """The folders of a repository with cases and findings."""
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Step(NamedTuple):
@@ -60,18 +58,14 @@ def command() -> None:
     """
 
 
-def budget_option(default: str) -> Callable[[Command], Command]:
+def budget_option(default: str) -> Option:
     """The option for the budget of the campaign."""
-    return click.option(
-        "--budget", default=default, show_default=True, metavar="TIME|Nx|Ncpu", help="Budget of the campaign."
-    )
+    return option("--budget", "Budget of the campaign.", metavar="TIME|Nx|Ncpu", default=default)
 
 
 @command.command("pull-request")
 @budget_option("8m")
-@click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Seed of the campaign."
-)
+@seed_option("campaign")
 def pull_request(budget: str, seed: int) -> None:
     """Replay the cases and findings, then run a campaign.
 
@@ -93,22 +87,20 @@ def batch(budget: str, shard: str) -> None:
 @command.command("prune")
 def prune() -> None:
     """Delete case files in corpora/ that are not needed, and report them. A person commits the change."""
-    words = ("corpus", "prune", "corpora")
-    outputs = ("--output", f"markdown={REPORTS / 'prune.md'}", "--output", f"json={REPORTS / 'prune.json'}")
-    _run([Step("prune", words + outputs, REPLAY_SECONDS, reports=False)])
+    _run([_reported("prune", "corpus", "prune", "corpora")])
+
+
+def _reported(name: str, *words: str) -> Step:
+    """A step that writes Markdown and JSON."""
+    outputs = (f"{format_}={REPORTS / name}.{ending}" for format_, ending in (("markdown", "md"), ("json", "json")))
+    options = (word for output in outputs for word in ("--output", output))
+    return Step(name, (*words, *options), REPLAY_SECONDS, reports=False)
 
 
 @command.command("coverage")
 def coverage() -> None:
     """Write which guard sites of torch the campaigns of this database reached."""
-    words = (
-        "sites",
-        "--output",
-        f"markdown={REPORTS / 'coverage.md'}",
-        "--output",
-        f"json={REPORTS / 'coverage.json'}",
-    )
-    _run([Step("coverage", words, REPLAY_SECONDS, reports=False)])
+    _run([_reported("coverage", "sites")])
 
 
 @command.command("versions")
@@ -150,18 +142,17 @@ def _run(steps: list[Step]) -> None:
     check_folder(Path(), [f"{REPORTS}/{step.name}.{ending}" for step in steps for ending in endings])
     REPORTS.mkdir(exist_ok=True)
     codes = {}
-    with _terminated() as stop:
-        for step in steps:
-            codes[step.name] = _step(step, stop)
-            if codes[step.name] == EXIT_INTERRUPTED:
-                raise SystemExit(EXIT_INTERRUPTED)
+    for step in steps:
+        codes[step.name] = _step(step)
+        if codes[step.name] == EXIT_INTERRUPTED:
+            raise SystemExit(EXIT_INTERRUPTED)
     failed = [name for name, code in codes.items() if code != EXIT_OK]
     click.echo(f"ddefuzz ci: {', '.join(f'{name} exit {code}' for name, code in codes.items())}", err=True)
     errors = [codes[name] for name in failed if codes[name] != EXIT_FOUND]
     raise SystemExit(errors[0] if errors else EXIT_FOUND if failed else EXIT_OK)
 
 
-def _step(step: Step, stop: threading.Event) -> int:
+def _step(step: Step) -> int:
     """Run one step in a process group of its own. A step beyond its limit is interrupted, then killed."""
     words = [*step.words]
     for format_, ending in FORMATS.items() if step.reports else ():
@@ -173,48 +164,28 @@ def _step(step: Step, stop: threading.Event) -> int:
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "ddefuzz", *words], start_new_session=True, env=os.environ | step.environment
     )
-    code = _waited(process, step, stop)
+    code = _waited(process, step)
     if step.reports and on_github:
         _to_github(step.name)
     return code
 
 
-def _waited(process: subprocess.Popen[bytes], step: Step, stop: threading.Event) -> int:
-    """The exit code of the step."""
-    waited = 0.0
-    interrupted_at: float | None = None
-    while True:
-        try:
-            code = process.wait(timeout=0.2)
-        except subprocess.TimeoutExpired:
-            waited += 0.2
-        else:
-            return EXIT_INTERRUPTED if stop.is_set() else code
-        if interrupted_at is None and (stop.is_set() or waited > step.seconds):
-            if not stop.is_set():
-                click.echo(f"ddefuzz ci: {step.name} has gone on for {step.seconds:.0f} s: it is ended", err=True)
-            interrupted_at = waited
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
-        elif interrupted_at is not None and waited > interrupted_at + 30.0:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-@contextmanager
-def _terminated() -> Iterator[threading.Event]:
-    """SIGTERM (a cancelled job) and Ctrl-C end the running step as Ctrl-C does."""
-    stop = threading.Event()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+def _waited(process: subprocess.Popen[bytes], step: Step) -> int:
+    """The exit code of the step. Ctrl-C, SIGTERM (a cancelled job) and its time limit end it as Ctrl-C does."""
+    code = None
     try:
-        yield stop
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        return process.wait(step.seconds)
+    except subprocess.TimeoutExpired:
+        click.echo(f"ddefuzz ci: {step.name} has gone on for {step.seconds:.0f} s: it is ended", err=True)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.wait(STOP_SECONDS)
+            break
+    return process.returncode if code is None else code
 
 
 def _to_github(name: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import rich_click as click
 
 from ddefuzz.campaign.replay import CaseFile, case_files, covered, enough, expectation_of, expectations
-from ddefuzz.cli.options import URL, jobs_option, stages_option
-from ddefuzz.cli.output import deliver, output_options, page_writers
+from ddefuzz.cli.options import URL, jobs_option, option, stages_option
+from ddefuzz.cli.output import Output, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text
@@ -28,9 +28,7 @@ from ddefuzz.show.blocks import Block, Items, Row, Span, counted, table
 FINDINGS = Path("findings")
 REGRESSION = Path("corpora/regression")
 
-finding_options = click.option(
-    "--db", "url", type=URL, help="Take findings from this database, instead of the folder findings/."
-)
+finding_options = option("--db", "Take findings from this database, instead of the folder findings/.", URL, into="url")
 
 
 @click.group("corpus")
@@ -58,7 +56,8 @@ def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url:
     taken: dict[Path, tuple[str, str]] = {}
     for typed in programs:
         text = _text(typed, url)
-        place = _taken(corpus / f"{_name(typed)}.py", digest(catalogue.parse(text, typed).program), there)
+        name = Path(typed).stem if typed.endswith(".py") else typed
+        place = _taken(corpus / f"{name}.py", digest(catalogue.parse(text, typed).program), there)
         taken[place] = (typed, text)
     new: dict[Path, str] = {}
     for place, (typed, text) in taken.items():
@@ -71,13 +70,12 @@ def add(corpus: Path, programs: tuple[str, ...], stages: tuple[Stage, ...], url:
 
 @command.command("promote")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option(
+@option(
     "--corpus",
-    type=click.Path(path_type=Path, file_okay=False),
+    "The folder to which the cases are added.",
+    click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
     default=REGRESSION,
-    show_default=True,
-    help="The folder to which the cases are added.",
 )
 @finding_options
 def promote(ids: tuple[str, ...], corpus: Path, url: DatabaseUrl | None) -> None:
@@ -101,9 +99,7 @@ def promote(ids: tuple[str, ...], corpus: Path, url: DatabaseUrl | None) -> None
 @click.option("--dry-run", is_flag=True, help="List the files that would be deleted, and delete nothing.")
 @jobs_option
 @output_options("text", "json", "markdown")
-def prune(
-    corpora: tuple[Path, ...], dry_run: bool, jobs: int, format_: str, outputs: tuple[tuple[str, Path], ...]
-) -> None:
+def prune(corpora: tuple[Path, ...], dry_run: bool, jobs: int, output: Output) -> None:
     """Delete case files that are not needed to reach all guard sites and to show all signatures.
 
     Each case is run. A file is always kept if one of its cases is expected to pass, or does not do what is expected.
@@ -133,15 +129,13 @@ def prune(
     lines = [f"{verb}: {path} (the same in {', '.join(map(str, others)) or 'no run'})" for path, others in gone.items()]
     total = f"{counted(len(files), 'case file')}: {len(kept)} stay, {len(gone)} {'would go' if dry_run else 'are gone'}"
     total += f"; {document['items']} guard sites and signatures, by stage, are covered as before"
-    deliver(
-        {
-            "text": lambda _: "".join(f"{line}\n" for line in [*lines, total]),
-            "json": lambda _: json_text(document, indent=True) + "\n",
-            "markdown": lambda _: f"## ddefuzz corpus prune\n\n{total}\n\n" + "".join(f"- {line}\n" for line in lines),
-        },
-        format_,
-        outputs,
-    )
+    listed = "".join(f"- {line}\n" for line in lines)
+    writers: dict[str, Writer] = {
+        "text": "".join(f"{line}\n" for line in [*lines, total]),
+        "json": json_text(document, indent=True) + "\n",
+        "markdown": f"## ddefuzz corpus prune\n\n{total}\n\n{listed}",
+    }
+    deliver(writers, output)
 
 
 @command.command("fmt")
@@ -150,28 +144,26 @@ def prune(
 def fmt(corpora: tuple[Path, ...], check: bool) -> None:
     """Rewrite case files in the canonical text form."""
     other = {file.path: file.canonical for file in case_files(corpora) if file.text != file.canonical}
-    for path in other if not check else ():
-        check_writable(path)
-    for path, text in other.items():
-        if not check:
-            write_atomically(path, text)
-        click.echo(f"{'not in the canonical form' if check else 'rewrote'}: {path}")
-    if check and other:
+    if not check:
+        _write(other, "rewrote:")
+        return
+    for path in other:
+        click.echo(f"not in the canonical form: {path}")
+    if other:
         raise SystemExit(EXIT_FOUND)
 
 
 @command.command("list")
 @click.argument("corpora", metavar="[CORPUS]...", type=click.Path(path_type=Path), nargs=-1)
 @output_options("text", "json")
-def list_(corpora: tuple[Path, ...], format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+def list_(corpora: tuple[Path, ...], output: Output) -> None:
     """List the case files (default: below corpora/) and what each expects."""
     files = case_files(corpora or (Path("corpora"),))
     document = [
         {"path": str(one.path), "digest": one.digest, "steps": one.steps, "expect": [str(e) for e in one.expect]}
         for one in files
     ]
-    text = page_writers("Case files", lambda _: _list_view(files))["text"]
-    deliver({"text": text, "json": lambda _: json_text(document, indent=True) + "\n"}, format_, outputs)
+    deliver({**page_writers("Case files", _list_view(files)), "json": json_text(document, indent=True) + "\n"}, output)
 
 
 def _list_view(files: tuple[CaseFile, ...]) -> Iterator[Block]:
@@ -199,16 +191,12 @@ def _taken(place: Path, of: str, there: dict[str, Path]) -> Path:
     return place
 
 
-def _write(new: dict[Path, str]) -> None:
+def _write(new: dict[Path, str], said: str = "wrote") -> None:
     for path in new:
         check_writable(path)
     for path, text in new.items():
         write_atomically(path, text)
-        click.echo(f"wrote {path}")
-
-
-def _name(typed: str) -> str:
-    return Path(typed).stem if typed.endswith(".py") else typed
+        click.echo(f"{said} {path}")
 
 
 def _text(typed: str, url: DatabaseUrl | None) -> str:

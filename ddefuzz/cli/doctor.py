@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import rich_click as click
 
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import deliver, output_options, page_writers
+from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.escape import json_text
@@ -27,7 +26,7 @@ SCHEMA = "ddefuzz.doctor/1"
 @click.command("doctor")
 @db_option
 @output_options("text", "json")
-def command(db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]) -> None:
+def command(db: DatabaseUrl, output: Output) -> None:
     """Check this installation: torch's private names, the workers, the classification, the database.
 
     The classification is checked with reference programs whose site and cause are known.
@@ -42,8 +41,7 @@ def command(db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]
                 found.append(check)
                 live.update(f"checking {title}: {check.name}")
     document = json_text({"schema": SCHEMA, "checks": [check._asdict() for check in found]}) + "\n"
-    shown = page_writers("ddefuzz doctor", lambda _: _view(found))
-    deliver({"text": shown["text"], "json": lambda _: document}, format_, outputs)
+    deliver({**page_writers("ddefuzz doctor", _view(found)), "json": document}, output)
     if not all(check.ok for check in found):
         raise SystemExit(EXIT_UNSUPPORTED)
 

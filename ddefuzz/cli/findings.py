@@ -10,16 +10,23 @@ from typing import Any, get_args
 import rich_click as click
 
 from ddefuzz.classify.signature import Cause
-from ddefuzz.cli.finding_id import resolve
 from ddefuzz.cli.findings_page import list_view, show_view
-from ddefuzz.cli.layout import counted
-from ddefuzz.cli.options import URL_OR_PATH, db_option, now, who_option, why_option
-from ddefuzz.cli.output import deliver, json_writers, output_options, page_writers
+from ddefuzz.cli.invocation import current_invocation, resolve
+from ddefuzz.cli.options import (
+    URL_OR_PATH,
+    capture_stage_option,
+    db_option,
+    now,
+    option,
+    who_option,
+    why_option,
+)
+from ddefuzz.cli.output import Output, deliver, json_writers, output_options, page_writers
 from ddefuzz.cli.reclassify import command as reclassify
 from ddefuzz.cli.streams import say, write_stdout
 from ddefuzz.errors import InputError
-from ddefuzz.escape import block, shell_words
-from ddefuzz.execute.protocol import CAPTURE_STAGES, Stage
+from ddefuzz.escape import block, json_text, shell_words
+from ddefuzz.execute.protocol import Stage
 from ddefuzz.findings import listing
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.decisions import DECISIONS, FINDING, By, Decision, Value
@@ -31,6 +38,7 @@ from ddefuzz.findings.textform import check_findings, read_findings, write_findi
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import table
 from ddefuzz.refusals import refused
+from ddefuzz.show.blocks import counted
 
 DEFAULT_TEXT = Path("findings")
 
@@ -42,13 +50,8 @@ def command() -> None:
 
 @command.command("list")
 @db_option
-@click.option(
-    "--state",
-    "states",
-    type=click.Choice(STATES),
-    metavar="STATE",
-    multiple=True,
-    help=f"Only findings in this state: {', '.join(STATES)}. Can be repeated.",
+@option(
+    "--state", f"Only findings in this state: {', '.join(STATES)}.", STATES, into="states", metavar="STATE", many=True
 )
 @click.option(
     "--open",
@@ -57,28 +60,28 @@ def command() -> None:
     help="Only findings with something left to do: not fixed yet in every version of torch in which findings of this "
     "database were seen.",
 )
-@click.option(
+@option(
     "--cause",
-    "causes",
-    type=click.Choice(get_args(Cause)),
+    f"Only findings with this cause: {', '.join(get_args(Cause))}. docs/causes.md explains them.",
+    get_args(Cause),
+    into="causes",
     metavar="CAUSE",
-    multiple=True,
-    help=f"Only findings with this cause: {', '.join(get_args(Cause))}. docs/causes.md explains them. Can be repeated.",
+    many=True,
 )
-@click.option(
+@option(
     "--kind",
-    "kinds",
-    type=click.Choice(list(table.kinds())),
+    f"Only findings of this kind: {', '.join(table.kinds())}.",
+    tuple(table.kinds()),
+    into="kinds",
     metavar="KIND",
-    multiple=True,
-    help=f"Only findings of this kind: {', '.join(table.kinds())}. Can be repeated.",
+    many=True,
 )
-@click.option(
+@option(
     "--op",
-    "ops",
-    multiple=True,
+    "Only findings that this function reaches, such as torch.chunk.",
+    into="ops",
     metavar="OP",
-    help="Only findings that this function reaches, such as torch.chunk. Can be repeated.",
+    many=True,
 )
 @click.option(
     "--all", "all_", is_flag=True, help="Also list findings that do not depend on data. JSON always has them."
@@ -92,8 +95,7 @@ def list_(
     kinds: tuple[str, ...],
     ops: tuple[str, ...],
     all_: bool,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """List the findings.
 
@@ -102,21 +104,19 @@ def list_(
     false.
     """
     query = listing.Query(states=states, open_only=open_, causes=causes, kinds=kinds)
-    is_document = {format_, *(name for name, _ in outputs)} != {"text"}
     with Database.open(db, create=False) as database:
         number = database.read(listing.counts).total
         selected = database.read(lambda session: listing.selected(session, query))
         found = sorted((one for one in selected if not ops or set(ops) & set(one.ops)), key=_order)
-        whole = database.read(lambda session: listing.whole(session, query)) if is_document else {}
+        whole = database.read(lambda session: listing.whole(session, query)) if output.formats != {"text"} else {}
     documents = [as_document(whole[finding.id]) for finding in found if finding.id in whole]
     listed = [finding for finding in found if all_ or finding.data_dependent is not False]
     left_out = len(found) - len(listed)
     typed = {"--state": states, "--cause": causes, "--kind": kinds, "--op": ops}
     words = [word for option, values in typed.items() for value in values for word in (option, value)]
     filters = shell_words([*["--open"] * open_, *words])
-    pages = page_writers("Findings", lambda page: list_view(listed, page.invocation, left_out, filters, number))
-    writers = pages | json_writers(documents)
-    deliver(writers, format_, outputs)
+    pages = page_writers("Findings", list_view(listed, current_invocation(), left_out, filters, number))
+    deliver(pages | json_writers(documents), output)
 
 
 def _order(finding: FindingSummary) -> tuple[str, ...]:
@@ -136,12 +136,7 @@ def _order(finding: FindingSummary) -> tuple[str, ...]:
 )
 @click.option("--minimal", is_flag=True, help="Print the smallest program, as a case file for `check`.")
 @click.option("--original", is_flag=True, help="Print the program with which the failure was found.")
-@click.option(
-    "--stage",
-    type=click.Choice(CAPTURE_STAGES),
-    metavar="STAGE",
-    help="Stage of the script. Default: the stage in which the smallest program was confirmed.",
-)
+@capture_stage_option("Stage of the script. Default: the stage in which the smallest program was confirmed.")
 @db_option
 @output_options("text", "json")
 def show(
@@ -152,8 +147,7 @@ def show(
     original: bool,
     stage: Stage | None,
     db: DatabaseUrl,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Show one finding. The first characters of its ID are enough if no other ID begins with them."""
     with Database.open(db, create=False) as database:
@@ -175,10 +169,8 @@ def show(
     elif minimal or original:
         write_stdout(block(_program(finding, minimal=minimal)))
     else:
-        one_line = json_writers([as_document(finding)])["jsonl"]
-        pages = page_writers(finding.id, lambda page: show_view(finding, page.invocation, by_version))
-        writers = pages | {"json": one_line}
-        deliver(writers, format_, outputs)
+        pages = page_writers(finding.id, show_view(finding, current_invocation(), by_version))
+        deliver(pages | {"json": json_text(as_document(finding)) + "\n"}, output)
 
 
 def _program(finding: Finding, *, minimal: bool) -> str:
@@ -277,7 +269,8 @@ def _set(rows: Sequence[Decision]) -> click.Command:
         click.Argument(["state"], metavar="[STATE]", type=click.Choice(list(states)), required=False),
         *(_option(value) for _, value in options),
     ]
-    return db_option(command)
+    db_option(command)
+    return command
 
 
 _SET_HELP = """\
@@ -315,7 +308,8 @@ def _command(row: Decision) -> click.Command:
     command = click.command(row.name, help=row.help)(options)
     value = [] if row.value is None else [click.Argument([row.value.name], metavar=row.value.metavar)]
     command.params[:0] = [click.Argument(["finding_id"], metavar="ID"), *value]
-    return db_option(command)
+    db_option(command)
+    return command
 
 
 def _decide(db: DatabaseUrl, finding_id: str, typed: Sequence[tuple[Decision, str | None]], by: By) -> None:

@@ -26,7 +26,7 @@ from ddefuzz.show.blocks import (
 )
 from ddefuzz.show.evidence import MARK, stack_to_site
 from ddefuzz.show.facts import evidence_blocks, facts_of
-from ddefuzz.versions.kept import statuses
+from ddefuzz.versions.model import statuses
 
 WIDE, WIDE_FOR_TITLE = 100, 140
 """The widths of pages from which on columns of less importance, and one for titles, are in the table."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import rich_click as click
 from click.core import ParameterSource
 
 from ddefuzz.cli.options import DEFAULT_DB
+from ddefuzz.errors import InputError
 from ddefuzz.escape import shell_word, shell_words
 from ddefuzz.files import is_there, real_path
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.model import Finding, UnknownFindingError
 from ddefuzz.findings.url import parse_url
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(NamedTuple):
     """The words that start ddefuzz and Python, and the database's URL (without its password) if it has to be typed."""
 
     program: str = "ddefuzz"
@@ -71,3 +73,11 @@ def typed_db(context: click.Context) -> str:
         return ""
     db = context.params.get("db")
     return "" if db == (context.lookup_default("db") or parse_url(DEFAULT_DB)) else str(db or "")
+
+
+def resolve(database: Database, typed: str) -> Finding:
+    """The finding of a typed id. The error for an unknown one names the command that lists those of this database."""
+    try:
+        return database.resolve(typed)
+    except UnknownFindingError as error:
+        raise InputError(f"{error}; `{current_invocation().command('findings', 'list')}` shows all") from error

@@ -55,8 +55,10 @@ PANELS = {
     },
 }
 """The subcommands with their help lines, by the group in which `ddefuzz --help` shows them. The subcommand is `command`
-in the module of that name in `ddefuzz.cli`, with `_` for `-`.
+in the module of that name in `ddefuzz.cli`, with `_` for `-`, or named as it is in that of `HOMES`.
 """
+
+HOMES = {"bisect": "matrix", "tokens": "serve"}
 
 COMMANDS = {name: said for commands in PANELS.values() for name, said in commands.items()}
 
@@ -67,6 +69,13 @@ help_pages.THEME = "default-slim"
 help_pages.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
 help_pages.PADDING_HELPTEXT_FIRST_LINE = (0, 0, 1, 0)
 help_pages.OPTIONS_TABLE_COLUMN_TYPES = ["opt_all_metavar", "help"]
+
+
+def command_of(name: str) -> click.Command:
+    """The subcommand, which is imported."""
+    module = importlib.import_module(f"ddefuzz.cli.{HOMES.get(name, name).replace('-', '_')}")
+    command: click.Command = getattr(module, name if name in HOMES else "command")
+    return command
 
 
 class LazyGroup(click.RichGroup):
@@ -89,7 +98,7 @@ class LazyGroup(click.RichGroup):
         from ddefuzz.cli import settings  # noqa: PLC0415
 
         use_rules_of_this_folder()
-        command: click.Command = importlib.import_module(f"ddefuzz.cli.{name.replace('-', '_')}").command
+        command = command_of(name)
         ctx.default_map = {name: settings.default_map(command, settings.read())}
         return name, command, rest
 

@@ -22,9 +22,9 @@ from ddefuzz.campaign.minimize import (
     start_of_finding,
     start_of_model,
 )
-from ddefuzz.cli.finding_id import resolve
-from ddefuzz.cli.options import db_option, jobs_option, trust_option
-from ddefuzz.cli.output import deliver, output_options
+from ddefuzz.cli.invocation import resolve
+from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, option, timeout_option, trust_option
+from ddefuzz.cli.output import Output, deliver, output_options
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text, visible
 from ddefuzz.execute.pool import Pool
@@ -58,26 +58,16 @@ class Outcome(msgspec.Struct, frozen=True):
 @click.option("--all", "everything", is_flag=True, help="Shrink all findings of the database, in order of id.")
 @click.option("--after", default="", metavar="ID", help="For --all: begin after this id.")
 @jobs_option
-@click.option(
-    "--stage",
-    type=click.Choice(CAPTURE_STAGES),
-    metavar="STAGE",
-    help="For a FILE: the stage in which it fails. Default: the first of export, export-strict and compile that fails.",
+@capture_stage_option(
+    "For a FILE: the stage in which it fails. Default: the first of export, export-strict and compile that fails."
 )
 @click.option(
     "--from-original",
     is_flag=True,
     help="For an ID: start from the original program instead of the smallest one so far.",
 )
-@click.option("--max-attempts", default=500, show_default=True, metavar="N", help="Stop after N captures of a finding.")
-@click.option(
-    "--timeout",
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit of one capture (with --all: of one finding): CPU seconds of its process, and five times as many "
-    "seconds by the clock.",
-)
+@option("--max-attempts", "Stop after N captures of a finding.", metavar="N", default=500)
+@timeout_option(60.0, "one capture (with --all: of one finding)")
 @trust_option
 @db_option
 @output_options("text", "json")
@@ -92,8 +82,7 @@ def command(
     timeout: float,
     trust: bool,
     db: DatabaseUrl,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Shrink a program while it still fails in the same way.
 
@@ -119,7 +108,7 @@ def command(
                 "found --all with ID|FILE, --stage, --from-original or --trust, expected --all without them"
             )
         with Database.open(db, create=False) as database:
-            _minimize_all(database, after, jobs, max_attempts, timeout, format_)
+            _minimize_all(database, after, jobs, max_attempts, timeout, output.format)
         return
     if target is None or after:
         raise click.UsageError("found no ID|FILE, or --after without --all; expected ID, FILE or --all [--after ID]")
@@ -153,8 +142,7 @@ def command(
         f"after {counted(result.attempts, 'capture')}, shown in {confirmed} fresh processes{more}",
         err=True,
     )
-    writers = {"text": lambda _page: result.program, "json": lambda _page: json_text(outcome) + "\n"}
-    deliver(writers, format_, outputs)
+    deliver({"text": result.program, "json": json_text(outcome) + "\n"}, output)
     if confirmed.k < confirmed.n:
         raise SystemExit(EXIT_FOUND)
 
@@ -175,17 +163,14 @@ def _minimize_all(database: Database, after: str, jobs: int, max_attempts: int, 
                     save_renewed(database, renewed)
                 counts[renewed.status] += 1
                 done = renewed.finding.id
-                click.echo(_line(renewed) if format_ == "text" else json_text(_outcome(renewed)))
+                captures = f" after {counted(renewed.result.attempts, 'capture')}" if renewed.result else ""
+                said = visible(f"{renewed.finding.id} {renewed.status}{captures}")
+                click.echo(said if format_ == "text" else json_text(_outcome(renewed)))
     finally:
         listed = ", ".join(f"{number} {status}" for status, number in sorted(counts.items())) or "none done"
         click.echo(f"{counted(counts.total(), 'finding')} of {len(findings)}: {listed}", err=True)
         if counts.total() < len(findings):
             click.echo(f"the others: --all --after {done}" if done else "the others: --all", err=True)
-
-
-def _line(renewed: Renewed) -> str:
-    captures = f" after {counted(renewed.result.attempts, 'capture')}" if renewed.result else ""
-    return visible(f"{renewed.finding.id} {renewed.status}{captures}")
 
 
 def _outcome(renewed: Renewed) -> Outcome:

@@ -1,4 +1,4 @@
-"""Options that several commands share. `cli/settings.py` can set their defaults."""
+"""Options, and those that several commands share. `cli/settings.py` can set their defaults."""
 
 from __future__ import annotations
 
@@ -6,21 +6,44 @@ import getpass
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeAlias, get_args
 
 import rich_click as click
 
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import STAGES, Stage
+from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, STAGES
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS, ORACLES
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 
-DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
+Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+
+def option(
+    name: str,
+    said: str,
+    type_: Any = None,
+    *,
+    into: str = "",
+    metavar: str = "",
+    default: Any = None,
+    many: bool = False,
+) -> Option:
+    """An option. A tuple of texts as its type has the values to choose from. A default is shown.
+
+    One that can be repeated says so at the end of its help. `into` is the parameter if it has another name.
+    """
+    return click.option(
+        *filter(None, [name, into]),
+        type=click.Choice(type_) if isinstance(type_, tuple) and isinstance(type_[0], str) else type_,
+        metavar=metavar or None,
+        default=default,
+        show_default=default is not None,
+        multiple=many,
+        help=f"{said} Can be repeated." if many else said,
+    )
 
 
 class Jobs(click.ParamType[int]):
@@ -74,87 +97,93 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-jobs_option = click.option(
-    "-j",
-    "--jobs",
-    type=Jobs(),
-    metavar="N",
-    default="auto",
-    show_default=True,
-    help="Number of worker processes; auto: one for each core.",
-)
-
-db_option = click.option(
-    "--db", "db", type=URL, default=DEFAULT_DB, show_default=True, help="URL of the findings database."
-)
-
-trust_option = click.option(
-    "--trust",
-    is_flag=True,
-    help="Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.",
-)
-
-stages_option = click.option(
-    "--stage",
-    "stages",
-    type=click.Choice(STAGES),
-    metavar="STAGE",
-    multiple=True,
-    default=DEFAULT_STAGES,
-    show_default=True,
-    help="How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile "
-    "(torch.compile with backend eager), aot (backend aot_eager) or inductor. Can be repeated.",
-)
-
-
-def semantics_option(default: tuple[Mechanism, ...], note: str = "") -> Callable[[Command], Command]:
-    """Give a command the parameter `mechanisms`."""
-    return click.option(
-        "--semantics",
-        "mechanisms",
-        type=click.Choice(get_args(Mechanism)),
-        metavar="NAME",
-        multiple=True,
-        default=default,
-        show_default=True,
-        help="What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
-        "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
-        f"aggressive_guard_free_semantics). Can be repeated.{note}",
-    )
-
-
-def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Callable[[Command], Command]:
-    """Give a command the parameter `oracles`."""
-    return click.option(
-        "--oracle",
-        "oracles",
-        type=click.Choice(OF_PROGRAMS),
-        metavar="NAME",
-        multiple=True,
-        default=default,
-        show_default=True,
-        help="What counts as a failure: "
-        + ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
-        + f". {note} Can be repeated.",
-    )
-
-
-why_option = click.option("--why", default="", metavar="TEXT", help="The reason, for the history.")
-
-
-def who_option(command: Command) -> Command:
-    """The option for the name in the history."""
-    return click.option(
-        "--by", "who", default=user, metavar="NAME", help="Name for the history. Default: your user name."
-    )(command)
-
-
 def user() -> str:
     """The name of who runs the command."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # some containers have no entry for the user
         return "unknown"
+
+
+jobs_option = click.option(
+    *("-j", "--jobs"),
+    type=Jobs(),
+    metavar="N",
+    default="auto",
+    show_default=True,
+    help="Number of worker processes; auto: one for each core.",
+)
+db_option = option("--db", "URL of the findings database.", URL, default=DEFAULT_DB)
+pythons_option = click.option(
+    "--python",
+    "pythons",
+    metavar="[NAME=]PATH",
+    multiple=True,
+    required=True,
+    help="An interpreter that has a torch, 2.6 or later. Can be repeated. NAME is for the table (default: the version "
+    "of its torch).",
+)
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    help="Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.",
+)
+stages_option = option(
+    "--stage",
+    "How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile (torch.compile "
+    "with backend eager), aot (backend aot_eager) or inductor.",
+    STAGES,
+    into="stages",
+    metavar="STAGE",
+    default=DEFAULT_STAGES,
+    many=True,
+)
+
+
+def capture_stage_option(said: str, name: str = "stage", *, many: bool = False) -> Option:
+    """Give a command the parameter `stage`, or `stages`, of capture stages without a default."""
+    return option("--stage", said, CAPTURE_STAGES, into="stages" if many else "stage", metavar="STAGE", many=many)
+
+
+def seed_option(of: str) -> Option:
+    """Give a command the parameter `seed`."""
+    return option("--seed", f"Seed of the {of}.", click.IntRange(0), metavar="N", default=0)
+
+
+def profile_option(names: tuple[str, ...]) -> Option:
+    """Give a command the parameter `profile`."""
+    said = f"Kind of programs to generate: {', '.join(names)}."
+    return option("--profile", said, names, metavar="NAME", default="default")
+
+
+def timeout_option(default: float, of: str) -> Option:
+    """Give a command the parameter `timeout`."""
+    said = f"Limit of {of}: CPU seconds of its process, and five times as many seconds by the clock."
+    return option("--timeout", said, metavar="SECONDS", default=default)
+
+
+def semantics_option(note: str = "") -> Option:
+    """Give a command the parameter `mechanisms`."""
+    said = (
+        "What happens at a guard that cannot be decided: explicit (take its fallback answer, as torch does), "
+        "size-oblivious (assume sizes of 2 or more, as torch did before), aggressive-1 or aggressive-2 (torch's "
+        "aggressive_guard_free_semantics)."
+    )
+    names = get_args(Mechanism)
+    return option("--semantics", said + note, names, into="mechanisms", metavar="NAME", default=names[:1], many=True)
+
+
+def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Option:
+    """Give a command the parameter `oracles`."""
+    about = ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
+    said = f"What counts as a failure: {about}. {note}"
+    return option("--oracle", said, OF_PROGRAMS, into="oracles", metavar="NAME", default=default, many=True)
+
+
+why_option = click.option("--why", default="", metavar="TEXT", help="The reason, for the history.")
+who_option = click.option(
+    "--by", "who", default=user, metavar="NAME", help="Name for the history. Default: your user name."
+)
 
 
 def now() -> datetime:

@@ -1,30 +1,24 @@
-"""The options `--format` for stdout and `--output FORMAT=PATH` for files.
-
-A format is a name and a function that makes text for a page. Each command has a table of its formats.
-"""
+"""The options `--format` for stdout and `--output FORMAT=PATH` for files, and what writes them."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import rich_click as click
-from rich.console import Console, RenderableType
-from rich.segment import Segment, Segments
+from rich.console import Console
 from rich.text import Text
 
-from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.streams import in_log, write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.files import check_writable, write_atomically
-from ddefuzz.internal import InternalError, noted
+from ddefuzz.internal import noted
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.terminal import terminal
@@ -35,96 +29,85 @@ FILE_WIDTH = 160
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What text is laid out for: width, color, and how the reader calls ddefuzz."""
+class Page(NamedTuple):
+    """What text is laid out for."""
 
     width: int
     color: bool = False
-    invocation: Invocation = field(default_factory=Invocation)
 
 
-Writer = Callable[[Page], str]
+Writer: TypeAlias = str | Callable[[Page], str]
+"""The text in a format, or what makes it for a page."""
 
 
-class OutputOption(click.ParamType[tuple[str, Path]]):
-    """The type of the option `--output`: `FORMAT=PATH`, with one of the given formats."""
+class Output(NamedTuple):
+    """What was typed: the format of stdout, and the files with theirs."""
 
-    name = "FORMAT=PATH"
+    format: str
+    files: tuple[tuple[str, Path], ...] = ()
 
-    def __init__(self, formats: tuple[str, ...]) -> None:
+    @property
+    def formats(self) -> set[str]:
+        """All formats that are written."""
+        return {self.format, *(name for name, _ in self.files)}
+
+
+class OutputFile(click.ParamType[Any]):
+    """The type of an option for a file that is written in the end: `FILE`, or `FORMAT=PATH` with one of the formats.
+
+    A place that cannot be is an error at once.
+    """
+
+    def __init__(self, *formats: str) -> None:
         self.formats = formats
+        self.name = "FORMAT=PATH" if formats else "FILE"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Split and check the value. A wrong value is a usage error."""
-        if isinstance(value, tuple):
-            return value
-        name, separator, path = str(value).partition("=")
-        if not separator or not path:
+        name, separator, path = str(value).partition("=") if self.formats else ("", "", str(value))
+        if self.formats and not (separator and path):
             self.fail(f"found {value!r}, expected FORMAT=PATH", param, ctx)
-        if name not in self.formats:
+        if self.formats and name not in self.formats:
             self.fail(f"found the format {name!r}, expected one of {', '.join(self.formats)}", param, ctx)
-        return name, writable(self, path, param, ctx)
+        try:
+            check_writable(Path(path))
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+        return (name, Path(path)) if self.formats else Path(path)
 
 
-class OutputFile(click.ParamType[Path]):
-    """The type of an option for a file that is written in the end. A place that cannot be is an error at once."""
-
-    name = "FILE"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Check the place."""
-        return writable(self, str(value), param, ctx)
-
-
-def writable(of: click.ParamType[Any], path: str, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-    """The path. One that cannot be written is a usage error."""
-    try:
-        check_writable(Path(path))
-    except InputError as error:
-        of.fail(str(error), param, ctx)
-    return Path(path)
-
-
-def output_options(*formats: str) -> Callable[[Command], Command]:
-    """Give a command the parameters `format_` and `outputs` for `deliver`. The first format is the default."""
+def output_options(*formats: str, files: bool = True) -> Callable[[Command], Command]:
+    """Give a command the parameter `output` for `deliver`. The first format is the default of stdout."""
 
     def decorate(command: Command) -> Command:
-        for_stdout = click.option(
-            "--format",
-            "format_",
-            type=click.Choice(formats),
-            default=formats[0],
-            metavar="FORMAT",
-            show_default=True,
-            help=f"The format of stdout: {', '.join(formats)}.",
-        )
-        for_files = click.option(
-            "--output",
-            "outputs",
-            type=OutputOption(formats),
-            multiple=True,
-            help="Also write this format to a file. Can be repeated.",
-        )
-        return for_stdout(for_files(command))
+        @wraps(command)
+        def with_output(*args: Any, format_: str, outputs: tuple[tuple[str, Path], ...] = (), **options: Any) -> Any:
+            return command(*args, output=Output(format_, outputs), **options)
+
+        for_stdout = click.option("--format", "format_", type=click.Choice(formats), default=formats[0],
+                                  metavar="FORMAT", show_default=True,
+                                  help=f"The format of stdout: {', '.join(formats)}.")  # fmt: skip
+        for_files = click.option("--output", "outputs", type=OutputFile(*formats), multiple=True,
+                                 help="Also write this format to a file. Can be repeated.")  # fmt: skip
+        return for_stdout(for_files(with_output) if files else with_output)  # type: ignore[return-value]
 
     return decorate
 
 
-def deliver(writers: Mapping[str, Writer], format_: str, outputs: Iterable[tuple[str, Path]]) -> None:
+def deliver(writers: Mapping[str, Writer], output: Output) -> None:
     """Write the files, each completely or not at all, then stdout."""
-    outputs = list(outputs)
-    for _, path in outputs:
+    for _, path in output.files:
         check_writable(path)
-    for name, path in outputs:
-        write_atomically(path, _written(writers, name, Page(FILE_WIDTH, invocation=current_invocation())))
-    text = _written(writers, format_, stdout_page())
-    write_stdout(in_log(text) if format_ == "text" else text)
+    for name, path in output.files:
+        write_atomically(path, _written(writers, name, Page(FILE_WIDTH)))
+    text = _written(writers, output.format, stdout_page())
+    write_stdout(in_log(text) if output.format == "text" else text)
 
 
 def _written(writers: Mapping[str, Writer], name: str, page: Page) -> str:
     """The text in a format. In text for people, the only control characters are newlines and rich's colors."""
-    text = _with_errors(name, writers[name](page))
+    writer = writers[name]
+    text = _with_errors(name, writer if isinstance(writer, str) else writer(page))
     if name != "text":
         return text
     return "".join(part if page.color and part.startswith("\x1b[") else visible(part) for part in _COLOR.split(text))
@@ -135,49 +118,26 @@ _COLOR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 
 def _with_errors(name: str, content: str) -> str:
     """What is written, with a row for each exception of ddefuzz itself. The other formats have them as results."""
-    errors, add = noted(), _ROWS.get(name)
-    return add(content, errors) if errors and add is not None else content
-
-
-Errors: TypeAlias = tuple[InternalError, ...]
-
-
-def _text(content: str, errors: Errors) -> str:
-    return content + "".join(f"{one}\n" for one in errors)
-
-
-def _json(content: str, errors: Errors) -> str:
-    """`errors` of the document. A list has them as items."""
-    document = json.loads(content)
-    documents = [one.document() for one in errors]
-    if isinstance(document, dict):
-        document["errors"] = documents
-    else:
-        document += documents
-    return json_text(document, indent=True) + "\n"
-
-
-def _jsonl(content: str, errors: Errors) -> str:
-    return content + "".join(json_text(one.document()) + "\n" for one in errors)
-
-
-def _markdown(content: str, errors: Errors) -> str:
-    return f"{content}\n## Not judged\n\n" + "".join(f"- {markdown_text(str(one))}\n" for one in errors)
-
-
-def _html(content: str, errors: Errors) -> str:
-    rows = "".join(f"<li>{html_text(str(one))}</li>\n" for one in errors)
-    body, end, rest = content.rpartition("</body>")
-    return f"{body}<h2>not judged</h2>\n<ul>\n{rows}</ul>\n{end}{rest}"
-
-
-_ROWS: Final[dict[str, Callable[[str, Errors], str]]] = {
-    "text": _text,
-    "json": _json,
-    "jsonl": _jsonl,
-    "markdown": _markdown,
-    "html": _html,
-}
+    errors = noted()
+    if not errors:
+        return content
+    match name:
+        case "text":
+            return content + "".join(f"{one}\n" for one in errors)
+        case "json":  # `errors` of the document; a list has them as items
+            document, rows = json.loads(content), [one.document() for one in errors]
+            whole = document | {"errors": rows} if isinstance(document, dict) else document + rows
+            return json_text(whole, indent=True) + "\n"
+        case "jsonl":
+            return content + "".join(json_text(one.document()) + "\n" for one in errors)
+        case "markdown":
+            return f"{content}\n## Not judged\n\n" + "".join(f"- {markdown_text(str(one))}\n" for one in errors)
+        case "html":
+            items = "".join(f"<li>{html_text(str(one))}</li>\n" for one in errors)
+            body, end, rest = content.rpartition("</body>")
+            return f"{body}<h2>not judged</h2>\n<ul>\n{items}</ul>\n{end}{rest}"
+        case _:
+            return content
 
 
 def stdout_page() -> Page:
@@ -187,9 +147,8 @@ def stdout_page() -> Page:
     """
     console = Console()
     if console.is_terminal:
-        return Page(console.width, not console.no_color, current_invocation())
-    width = console.width if os.environ.get("COLUMNS", "").isdigit() else FILE_WIDTH
-    return Page(width, invocation=current_invocation())
+        return Page(console.width, not console.no_color)
+    return Page(console.width if os.environ.get("COLUMNS", "").isdigit() else FILE_WIDTH)
 
 
 def progress_console() -> Console:
@@ -203,36 +162,19 @@ def plain(text: str, style: str = "") -> Text:
     return Text(visible(text), style=style)
 
 
-def rendered(renderable: RenderableType, page: Page) -> str:
-    """The text of a rich renderable. No text in it is markup, or reaches a terminal as a control character."""
-    console = Console(
-        file=io.StringIO(),
-        width=page.width,
-        force_terminal=page.color,
-        no_color=not page.color,
-        color_system="standard" if page.color else None,
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-    segments = [one if one.control else Segment(visible(one.text), one.style) for one in console.render(renderable)]
-    with console.capture() as capture:
-        console.print(Segments(segments), crop=False)  # code is not cut at the width
-    return "\n".join(line.rstrip() for line in capture.get().split("\n"))
+def page_writers(title: str, blocks: Iterable[Block]) -> dict[str, Writer]:
+    """The formats `text`, `markdown` and `html` of a document, which is made when the first of them is written."""
+    view = cache(lambda: tuple(blocks))
 
-
-def page_writers(title: str, view: Callable[[Page], Iterable[Block]]) -> dict[str, Writer]:
-    """The formats `text`, `markdown` and `html` of a document."""
-
-    def html(page: Page) -> str:
+    def html(_page: Page) -> str:
         # Imported here, because the templates and the highlighting take longer to import than most commands.
         from ddefuzz.show.html import html  # noqa: PLC0415
 
-        return html(title, view(page))
+        return html(title, view())
 
     return {
-        "text": lambda page: terminal(view(page), page.width, color=page.color),
-        "markdown": lambda page: markdown(view(page)),
+        "text": lambda page: terminal(view(), page.width, color=page.color),
+        "markdown": lambda _page: markdown(view()),
         "html": html,
     }
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import rich_click as click
 
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import deliver, output_options, page_writers
+from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.errors import RowError
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
@@ -32,9 +31,7 @@ SCHEMA = "ddefuzz.reclassify/1"
 )
 @db_option
 @output_options("text", "markdown", "html", "json", "jsonl")
-def command(
-    write: bool, drop_unobserved: bool, db: DatabaseUrl, format_: str, outputs: tuple[tuple[str, Path], ...]
-) -> None:
+def command(write: bool, drop_unobserved: bool, db: DatabaseUrl, output: Output) -> None:
     """Apply the current rules of classification to the stored failures, and print what changes.
 
     A finding can get another site and so another id, merge with another finding, split, or get another cause.
@@ -52,11 +49,11 @@ def command(
     document = {"schema": SCHEMA, "written": write, **msgspec.to_builtins(result.counts)}
     rows = [msgspec.to_builtins(change) for change in result.changes]
     writers = {
-        **page_writers("Changes by the rules of classification", lambda _page: _view(result, written=write)),
-        "json": lambda _page: json_text({**document, "changes": rows}, indent=True) + "\n",
+        **page_writers("Changes by the rules of classification", _view(result, written=write)),
+        "json": json_text({**document, "changes": rows}, indent=True) + "\n",
         "jsonl": lambda _page: "".join(json_text(row) + "\n" for row in rows),
     }
-    deliver(writers, format_, outputs)
+    deliver(writers, output)
 
 
 def _view(result: Reclassification, *, written: bool) -> Iterator[Block]:

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 import rich_click as click
 
-from ddefuzz import __version__
-from ddefuzz.cli.options import URL, jobs_option
-from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.options import URL, jobs_option, option
+from ddefuzz.cli.output import Output, Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.cli.reports import command_line, writers_of
+from ddefuzz.cli.reports import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
@@ -52,23 +51,59 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 
 
 @click.command("recompiles")
-@click.option("--ops", "globs", metavar="GLOB", multiple=True,
-              help="Count only ops that match, such as topk or 'linalg.*'. Can be repeated.")  # fmt: skip
-@click.option("--sizes", type=Sizes(), metavar="N,N", default=REFERENCE_SIZES,
-              help="The sizes of the calls, in this order. "
-              f"[default={','.join(map(str, REFERENCE_SIZES))}]")  # fmt: skip
-@click.option("--mode", "modes", type=click.Choice(MODES), metavar="MODE", multiple=True, default=MODES,
-              show_default=True, help="default (torch.compile's own settings), dynamic (dynamic=True), marked (dims "
-              "that differ are marked dynamic) or unbacked (they are marked unbacked). Can be repeated.")  # fmt: skip
-@click.option("--form", "forms", type=click.Choice(FORMS), metavar="FORM", multiple=True, default=FORMS,
-              show_default=True, help="plain (a function), out (with out=), method, in-place (the method that changes "
-              "its first argument) or module (nn.Modules with buffers). Can be repeated.")  # fmt: skip
-@click.option("--db", type=URL, help="Record needless compilations as findings in this database. "
-              "`ddefuzz minimize --all` then minimizes and confirms them.")  # fmt: skip
-@click.option("--keep", type=click.Path(path_type=Path), metavar="FILE",
-              help="Append each result to FILE. Ops that have a result in it are not counted again.")  # fmt: skip
-@click.option("--fail-on", type=click.Choice(["any", "never"]), metavar="WHAT", default="never", show_default=True,
-              help="Exit with code 1 if a function compiles more often than allowed (any), or never.")  # fmt: skip
+@option(
+    "--ops",
+    "Count only ops that match, such as topk or 'linalg.*'.",
+    into="globs",
+    metavar="GLOB",
+    many=True,
+)
+@click.option(
+    "--sizes",
+    type=Sizes(),
+    metavar="N,N",
+    default=REFERENCE_SIZES,
+    help=f"The sizes of the calls, in this order. [default={','.join(map(str, REFERENCE_SIZES))}]",
+)
+@option(
+    "--mode",
+    "default (torch.compile's own settings), dynamic (dynamic=True), marked (dims that differ are marked dynamic) or "
+    "unbacked (they are marked unbacked).",
+    MODES,
+    into="modes",
+    metavar="MODE",
+    default=MODES,
+    many=True,
+)
+@option(
+    "--form",
+    "plain (a function), out (with out=), method, in-place (the method that changes its first argument) or module "
+    "(nn.Modules with buffers).",
+    FORMS,
+    into="forms",
+    metavar="FORM",
+    default=FORMS,
+    many=True,
+)
+@option(
+    "--db",
+    "Record needless compilations as findings in this database. `ddefuzz minimize --all` then minimizes and confirms "
+    "them.",
+    URL,
+)
+@option(
+    "--keep",
+    "Append each result to FILE. Ops that have a result in it are not counted again.",
+    click.Path(path_type=Path),
+    metavar="FILE",
+)
+@option(
+    "--fail-on",
+    "Exit with code 1 if a function compiles more often than allowed (any), or never.",
+    ("any", "never"),
+    metavar="WHAT",
+    default="never",
+)
 @jobs_option
 @output_options("text", "json", "jsonl", "markdown", "html", "junit", "csv")
 def command(
@@ -80,8 +115,7 @@ def command(
     keep: Path | None,
     fail_on: str,
     jobs: int,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Count how often torch.compile compiles each op with out= over calls of different sizes.
 
@@ -98,7 +132,7 @@ def command(
         found, sightings = recompiles(globs, asked, jobs, keep, tell, stopped)
         if db is not None:
             live.say(_recorded(db, sightings))
-    deliver(writers(found), format_, outputs)
+    deliver(writers(found), output)
     if found.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if fail_on == "any" and any(row.is_above for row in found.rows):
@@ -117,8 +151,8 @@ def writers(found: Recompilations) -> dict[str, Writer]:
     """The formats: a page of its own for Markdown, else those of every report."""
     return {
         **writers_of(report_of(found)),
-        "text": lambda _page: recompiles_text(found),
-        "json": lambda _page: json_text(found, indent=True) + "\n",
+        "text": recompiles_text(found),
+        "json": json_text(found, indent=True) + "\n",
         "markdown": lambda _page: markdown(recompiles_view(found)),
     }
 
@@ -126,9 +160,7 @@ def writers(found: Recompilations) -> dict[str, Writer]:
 def report_of(found: Recompilations) -> Report:
     """A result for each function and mode: failed if it compiles too often, skipped if an error ends it."""
     return Report(
-        command=command_line(),
         title=f"ddefuzz recompiles: {counted(len({row.op for row in found.rows}), 'op')}",
-        version=__version__,
         torch=found.torch,
         rules=tuple(Rule(kind, row.meaning) for kind, row in recompilation.KINDS.items()),
         results=tuple(_result(row) for row in found.rows),

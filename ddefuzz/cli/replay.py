@@ -24,9 +24,9 @@ from ddefuzz.campaign.replay import (
     trusted_modules,
     user_function,
 )
-from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.options import URL, jobs_option, trust_option
-from ddefuzz.cli.output import deliver, output_options, page_writers
+from ddefuzz.cli.invocation import Invocation, current_invocation
+from ddefuzz.cli.options import URL, jobs_option, option, trust_option
+from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import replay_report, scripts_report, writers_of
 from ddefuzz.coverage.inventory import installed_version
@@ -41,20 +41,17 @@ from ddefuzz.repro.run import STATUSES, ScriptResult, ScriptStatus, run_scripts,
 from ddefuzz.show.blocks import Block, Commands, Items, Row, Span, counted, table
 from ddefuzz.show.table import NAMES
 
-SCHEMA = "ddefuzz.replay/1"
-SCRIPTS_SCHEMA = "ddefuzz.scripts/1"
-
 DEFAULT_FINDINGS = (Path("findings"),)
 DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
 
 
 @click.command("replay")
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
-@click.option("--db", "known", type=URL, help="Also replay the findings of this database.")
+@option("--db", "Also replay the findings of this database.", URL, into="known")
 @trust_option
 @click.option("--scripts", is_flag=True, help="Run the stand-alone scripts of the findings instead, one process each.")
-@click.option("--python", metavar="PATH", help="With --scripts: the interpreter, of any torch (default: this one).")
-@click.option("--sites", "url", type=URL, help="Save the guard sites that the cases reach in this database.")
+@option("--python", "With --scripts: the interpreter, of any torch (default: this one).", metavar="PATH")
+@option("--sites", "Save the guard sites that the cases reach in this database.", URL, into="url")
 @jobs_option
 @output_options("text", *NAMES)
 def command(
@@ -65,8 +62,7 @@ def command(
     python: str | None,
     url: DatabaseUrl | None,
     jobs: int,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Run the saved cases again and compare them with what is expected.
 
@@ -90,7 +86,7 @@ def command(
         if url is not None:
             raise click.UsageError("found --sites with --scripts, expected one of them")
         folders = paths or (DEFAULT_FINDINGS if known is None else ())
-        _replay_scripts(folders, known, python or sys.executable, jobs, format_, outputs, trust=trust)
+        _replay_scripts(folders, known, python or sys.executable, jobs, output, trust=trust)
         return
     # A downloaded folder may contain a list. So only the project's own lists are trusted by default.
     if not paths and known is None:
@@ -120,15 +116,15 @@ def command(
 
         ledger = Ledger()
         results = replay(cases, jobs, listen, ledger)
-        if format_ != "text":
+        if output.format != "text":
             for line in _totals(results):
                 live.say(line)
     if url is not None:
         with Database.open(url) as database:
             database.add_sites(installed_version(), ledger.drain())
-    report = replay_report(results, installed_version(), SCHEMA)
-    text = page_writers(report.title, lambda page: replay_view(results, page.invocation))
-    deliver({**text, **writers_of(report)}, format_, outputs)
+    report = replay_report(results, installed_version())
+    text = page_writers(report.title, replay_view(results, current_invocation()))
+    deliver({**text, **writers_of(report)}, output)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)
 
@@ -196,8 +192,7 @@ def _replay_scripts(
     url: DatabaseUrl | None,
     python: str,
     jobs: int,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
     *,
     trust: bool,
 ) -> None:
@@ -217,11 +212,11 @@ def _replay_scripts(
                 live.say(f"{result.status}: {result.finding}")
 
         results = run_scripts(findings, python, jobs, listen, trust=trust)
-        if format_ != "text":
+        if output.format != "text":
             live.say(_scripts_total(results))
-    report = scripts_report(results, findings, torch_of(python), SCRIPTS_SCHEMA)
-    text = page_writers(report.title, lambda page: scripts_view(results, page.invocation))
-    deliver({**text, **writers_of(report)}, format_, outputs)
+    report = scripts_report(results, findings, torch_of(python))
+    text = page_writers(report.title, scripts_view(results, current_invocation()))
+    deliver({**text, **writers_of(report)}, output)
     if any(result.status == "fails otherwise" for result in results):
         raise SystemExit(EXIT_FOUND)
 

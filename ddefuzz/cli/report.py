@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import rich_click as click
 
-from ddefuzz.cli.finding_id import resolve
+from ddefuzz.cli.invocation import resolve
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Writer, deliver, output_options
+from ddefuzz.cli.output import Output, deliver, output_options
 from ddefuzz.cli.reports import findings_report, writers_of
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.listing import results
-from ddefuzz.findings.model import Finding
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
 from ddefuzz.show.table import FORMATS, NAMES
-from ddefuzz.versions.kept import statuses
+from ddefuzz.versions.model import statuses
 
-UPSTREAM: Final[dict[str, tuple[str, Callable[[Finding], str]]]] = {
-    "issue": ("an issue as PyTorch asks for it, in Markdown", issue),
-    "unittest": ("a unit test in PyTorch's style that is expected to fail", unit_test),
-    "exportdb": ("an example for PyTorch's ExportDB", exportdb_example),
+UPSTREAM: Final = {
+    "issue": "an issue as PyTorch asks for it, in Markdown",
+    "unittest": "a unit test in PyTorch's style that is expected to fail",
+    "exportdb": "an example for PyTorch's ExportDB",
 }
 """The formats of one finding, with what they are. Nothing is filed."""
-
-ENVIRONMENT_SECONDS: Final = 120.0
 
 
 def _formats() -> str:
     """A line for each format, for the help."""
     rows = [(one.name, one.meaning) for one in FORMATS]
-    rows += [(name, f"with an ID: {meaning}") for name, (meaning, _) in UPSTREAM.items()]
+    rows += [(name, f"with an ID: {meaning}") for name, meaning in UPSTREAM.items()]
     return "\n".join(f"  {name:9} {meaning}" for name, meaning in rows)
 
 
@@ -63,16 +58,14 @@ def command(
     all_: bool,
     env: bool,
     db: DatabaseUrl,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """See the decorator: the help lists the table of formats."""
     with Database.open(db, create=False) as database:
         everything = database.findings()
         one = resolve(database, finding_id) if finding_id else None
         in_versions = "" if one is None else statuses(one, database.read(results))
-    wanted = {format_, *(name for name, _ in outputs)}
-    if one is None and (alone := sorted(wanted & set(UPSTREAM))):
+    if one is None and (alone := sorted(output.formats & set(UPSTREAM))):
         raise InputError(f"--format {alone[0]}: found no ID, expected that of a finding")
     tracked = {version for finding in everything for version in finding.torch_versions}
     if one is not None:
@@ -83,28 +76,22 @@ def command(
             for finding in everything
             if all_ or (is_open(finding.state, finding.fixed_in, tracked) and finding.data_dependent is not False)
         ]
-    report = findings_report(
-        listed, ", ".join(sorted(tracked)), frozenset(finding.id for finding in listed if finding.state == "new")
-    )
-    writers = writers_of(report)
+    writers = writers_of(findings_report(listed, ", ".join(sorted(tracked)), lambda finding: finding.state == "new"))
     if one is not None:
-        writers |= _upstream(one, environment() if env and "issue" in wanted else "", in_versions)
-    deliver(writers, format_, outputs)
-
-
-def _upstream(finding: Finding, environment_: str, in_versions: str) -> dict[str, Writer]:
-    return {
-        "issue": lambda _page: issue(finding, environment_, in_versions),
-        "unittest": lambda _page: unit_test(finding),
-        "exportdb": lambda _page: exportdb_example(finding),
-    }
+        said = environment() if env and "issue" in output.formats else ""
+        writers |= {
+            "issue": lambda _page: issue(one, said, in_versions),
+            "unittest": lambda _page: unit_test(one),
+            "exportdb": lambda _page: exportdb_example(one),
+        }
+    deliver(writers, output)
 
 
 def environment() -> str:
     """What `python -m torch.utils.collect_env` prints. Raises `UnsupportedError`."""
     words = [sys.executable, "-P", "-m", "torch.utils.collect_env"]
     try:
-        ran = subprocess.run(words, capture_output=True, text=True, check=True, timeout=ENVIRONMENT_SECONDS)
+        ran = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120.0)
     except (subprocess.SubprocessError, OSError) as error:
         raise UnsupportedError(f"--env: torch.utils.collect_env ended with {error}, expected its output") from error
     return ran.stdout

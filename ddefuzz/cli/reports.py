@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from ddefuzz import __version__
 from ddefuzz.campaign.replay import MISMATCHES, Replayed, Status, statuses
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.cli.output import Writer
@@ -20,13 +20,15 @@ from ddefuzz.findings.model import Finding, as_document
 from ddefuzz.findings.textform import MINIMAL, ORIGINAL
 from ddefuzz.findings.url import without_passwords
 from ddefuzz.internal import InternalError, noted
-from ddefuzz.oracles.table import kinds, oracle_of
+from ddefuzz.oracles.table import oracle_of
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.blocks import counted
-from ddefuzz.show.record import Outcome, Report, Result, Rule
+from ddefuzz.show.record import Outcome, Report, Result, Rule, rules
 from ddefuzz.show.table import FORMATS
 
 FOLDER = Path("findings")
+
+REPLAY_SCHEMA, SCRIPTS_SCHEMA = "ddefuzz.replay/1", "ddefuzz.scripts/1"
 
 UNEXPECTED = Rule("replay", "a replayed case does not do what is expected of it")
 """The rule of a replayed case that is expected to pass."""
@@ -41,10 +43,11 @@ def writers_of(report: Report) -> dict[str, Writer]:
 
     Exceptions of ddefuzz itself are among the results.
     """
+    report = msgspec.structs.replace(report, command=command_line())
     errors = tuple(map(_of_error, noted()))
     if errors:
-        rules_, results = (*report.rules, INTERNAL), (*report.results, *errors)
-        report = msgspec.structs.replace(report, rules=rules_, results=results)
+        all_rules, results = (*report.rules, INTERNAL), (*report.results, *errors)
+        report = msgspec.structs.replace(report, rules=all_rules, results=results)
     return {one.name: partial(lambda write, _page: write(report), one.write) for one in FORMATS}
 
 
@@ -64,73 +67,55 @@ def command_line() -> str:
     return shell_words(["ddefuzz", *map(without_passwords, sys.argv[1:])])
 
 
-def rules() -> tuple[Rule, ...]:
-    """A rule for each kind of failure."""
-    return tuple(Rule(kind, row.meaning) for kind, row in kinds().items())
-
-
-def result_of(finding: Finding, outcome: Outcome) -> Result:
-    """A finding as a result."""
-    frame = _site_line(finding)
+def result_of(finding: Finding, outcome: Outcome, message: str = "") -> Result:
+    """A finding as a result. Its path is the file of its program in the text form, if that is there."""
+    files = (FOLDER / finding.id / name for name in (MINIMAL, ORIGINAL))
+    path = next((file.as_posix() for file in files if leads_to_file(file)), "")
+    facts = {
+        "state": finding.state,
+        "stage": finding.stage or "",
+        "ops": ", ".join(finding.shown_ops),
+        "torch": ", ".join(finding.torch_versions),
+        "owner": finding.owner,
+        "links": " ".join(finding.links),
+    }
     return Result(
         id=finding.id,
         rule=finding.kind,
         outcome=outcome,
         title=finding.title,
-        path=_path(finding),
-        line=1 if _path(finding) else 0,
+        message=message,
+        path=path,
+        line=1 if path else 0,
         site=str(finding.site),
         site_path=finding.site.module or "",
-        site_line=frame,
+        site_line=_site_line(finding),
         cause=finding.cause,
         program=finding.minimal or finding.original or "",
-        facts=tuple(
-            (name, value)
-            for name, value in (
-                ("state", finding.state),
-                ("stage", finding.stage or ""),
-                ("ops", ", ".join(finding.shown_ops)),
-                ("torch", ", ".join(finding.torch_versions)),
-                ("owner", finding.owner),
-                ("links", " ".join(finding.links)),
-            )
-            if value
-        ),
+        facts=tuple((name, value) for name, value in facts.items() if value),
     )
-
-
-def _path(finding: Finding) -> str:
-    """The file of the program in the text form below the current folder, if it is there."""
-    for name in (MINIMAL, ORIGINAL):
-        path = FOLDER / finding.id / name
-        if leads_to_file(path):
-            return path.as_posix()
-    return ""
 
 
 def _site_line(finding: Finding) -> int:
     """The line of a Python site, 0 if it is not known."""
-    frame = oracle_of(finding.kind).frame(finding.evidence) if finding.evidence is not None else None
-    if frame is not None:
-        return frame.line
-    raised = finding.evidence.observation.raised if finding.evidence is not None else None
-    if raised is None or finding.site.module is None:
+    if finding.evidence is None:
         return 0
-    frames = [one for one in raised.python if (one.file, one.function) == (finding.site.module, finding.site.function)]
-    return frames[-1].line if frames else 0
+    frame = oracle_of(finding.kind).frame(finding.evidence)
+    raised, site = finding.evidence.observation.raised, finding.site
+    if frame is None and raised is not None and site.module is not None:
+        same = (one for one in reversed(raised.python) if (one.file, one.function) == (site.module, site.function))
+        frame = next(same, None)
+    return 0 if frame is None else frame.line
 
 
-def findings_report(findings: Iterable[Finding], torch: str, failed: frozenset[str]) -> Report:
-    """Findings of a database. Those in `failed` count against the run, all others are known."""
+def findings_report(findings: Iterable[Finding], torch: str, is_failed: Callable[[Finding], bool]) -> Report:
+    """Findings of a database. Some count against the run, all others are known."""
     found = tuple(findings)
     documents = tuple(as_document(finding) for finding in found)
     return Report(
-        command=command_line(),
         title=f"ddefuzz: {counted(len(found), 'finding')}",
-        version=__version__,
         torch=torch,
-        rules=rules(),
-        results=tuple(result_of(one, "failed" if one.id in failed else "known") for one in found),
+        results=tuple(result_of(one, "failed" if is_failed(one) else "known") for one in found),
         document=documents,
         records=documents,
     )
@@ -142,11 +127,8 @@ def run_report(summary: Summary, findings: Iterable[Finding]) -> Report:
     seen = [one for one in summary.findings if one.finding in by_id]
     new = {one.finding for one in seen if one.is_new and one.counts}
     return Report(
-        command=command_line(),
         title=f"ddefuzz campaign: {counted(summary.cases, 'case')}, {counted(len(new), 'new finding')}",
-        version=__version__,
         torch=summary.torch,
-        rules=rules(),
         results=tuple(result_of(by_id[one.finding], "failed" if one.finding in new else "known") for one in seen),
         facts=(f"seed {summary.seed}, profile {summary.profile}, {summary.seconds:.0f} s",),
         document=summary,
@@ -163,22 +145,36 @@ _OUTCOMES: dict[Status, Outcome] = {
 }
 
 
-def replay_report(results: Iterable[Replayed], torch: str, schema: str) -> Report:
+def replay_report(results: Iterable[Replayed], torch: str) -> Report:
     """A replay: a result for each case. What does not do what is expected failed."""
     replayed = tuple(results)
-    documents = tuple(_document(result, schema) for result in replayed)
+    documents = tuple(
+        {
+            "schema": REPLAY_SCHEMA,
+            "case": result.case.id,
+            "finding": result.case.finding or None,
+            "status": result.status,
+            "expected": str(result.case.expect),
+            "seen": result.seen,
+            "evidence": result.evidence,
+        }
+        for result in replayed
+    )
+    counts = statuses(replayed)
     mismatches = sum(result.status in MISMATCHES for result in replayed)
     return Report(
-        command=command_line(),
         title=f"ddefuzz replay: {counted(len(replayed), 'case')}, {mismatches} not as expected",
-        version=__version__,
         torch=torch,
         rules=(*rules(), UNEXPECTED),
         results=tuple(map(_replayed, replayed)),
-        facts=(", ".join(f"{number} {status}" for status, number in statuses(replayed).items()),),
-        document={"schema": schema, "torch": torch, "cases": documents, "counts": statuses(replayed)},
+        facts=(_numbers(counts),),
+        document={"schema": REPLAY_SCHEMA, "torch": torch, "cases": documents, "counts": counts},
         records=documents,
     )
+
+
+def _numbers(counts: Mapping[Any, int]) -> str:
+    return ", ".join(f"{number} {status}" for status, number in counts.items())
 
 
 def _replayed(result: Replayed) -> Result:
@@ -209,40 +205,20 @@ _SCRIPTS: dict[str, Outcome] = {
 }
 
 
-def scripts_report(results: Iterable[ScriptResult], findings: Iterable[Finding], torch: str, schema: str) -> Report:
+def scripts_report(results: Iterable[ScriptResult], findings: Iterable[Finding], torch: str) -> Report:
     """The stand-alone scripts of findings. One that fails otherwise failed."""
     by_id = {finding.id: finding for finding in findings}
     ran = tuple(results)
-    documents = tuple({"schema": schema, **msgspec.structs.asdict(result)} for result in ran)
+    documents = tuple({"schema": SCRIPTS_SCHEMA, **msgspec.structs.asdict(result)} for result in ran)
     counts = Counter(result.status for result in ran)
     return Report(
-        command=command_line(),
         title=f"ddefuzz replay --scripts: {counted(len(ran), 'script')}",
-        version=__version__,
         torch=torch,
-        rules=rules(),
         results=tuple(
-            msgspec.structs.replace(
-                result_of(by_id[one.finding], _SCRIPTS[one.status]),
-                message=": ".join(filter(None, [one.status, one.reason])),
-            )
+            result_of(by_id[one.finding], _SCRIPTS[one.status], ": ".join(filter(None, [one.status, one.reason])))
             for one in ran
         ),
-        facts=(", ".join(f"{number} {status}" for status, number in counts.items()),),
-        document={"schema": schema, "torch": torch, "scripts": documents, "counts": dict(counts)},
+        facts=(_numbers(counts),),
+        document={"schema": SCRIPTS_SCHEMA, "torch": torch, "scripts": documents, "counts": dict(counts)},
         records=documents,
     )
-
-
-def _document(result: Replayed, schema: str) -> dict[str, object]:
-    document = {
-        "schema": schema,
-        "case": result.case.id,
-        "finding": result.case.finding or None,
-        "status": result.status,
-        "expected": str(result.case.expect),
-        "seen": result.seen,
-        "evidence": result.evidence,
-    }
-    plain: dict[str, object] = msgspec.to_builtins(document)
-    return plain

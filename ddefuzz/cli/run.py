@@ -16,14 +16,22 @@ from ddefuzz.campaign.launch import plan_of, resume, start
 from ddefuzz.campaign.plan import Budget, Plan, parse_budget, parse_shard
 from ddefuzz.campaign.summary import Summary
 from ddefuzz.cli.invocation import Invocation, current_invocation
-from ddefuzz.cli.options import DEFAULT_STAGES, db_option, jobs_option, oracles_option, semantics_option, stages_option
-from ddefuzz.cli.output import deliver, output_options, page_writers
+from ddefuzz.cli.options import (
+    db_option,
+    jobs_option,
+    option,
+    oracles_option,
+    profile_option,
+    semantics_option,
+    stages_option,
+)
+from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import stop_on_interrupt
 from ddefuzz.cli.reports import run_report, writers_of
 from ddefuzz.cli.run_page import summary_view
 from ddefuzz.cli.run_progress import campaign_progress
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
-from ddefuzz.execute.protocol import STAGES, Semantics, Stage
+from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import Known, Now, decided, known_now, read_known
 from ddefuzz.findings.url import DatabaseUrl
@@ -35,35 +43,23 @@ from ddefuzz.show.table import NAMES as NAMES_OF_FORMATS
 
 FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 
-DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
-
 
 @click.command("run")
-@click.option(
+@option(
     "--budget",
+    "When to stop: after a time (90s, 10m, 1h30m), a number of cases (1000x) or CPU seconds of workers (600cpu).",
     metavar="TIME|Nx|Ncpu",
     default="60s",
-    show_default=True,
-    help="When to stop: after a time (90s, 10m, 1h30m), a number of cases (1000x) or CPU seconds of workers (600cpu).",
 )
-@click.option(
-    "--max-examples", type=click.IntRange(min=1), metavar="N", help="Stop after N cases. The same as --budget Nx."
-)
-@click.option(
+@option("--max-examples", "Stop after N cases. The same as --budget Nx.", click.IntRange(min=1), metavar="N")
+@option(
     "--seed",
-    type=click.IntRange(min=0),
+    "Seed of the generator. The same seed gives the same cases. Default: a new seed, which is printed.",
+    click.IntRange(min=0),
     metavar="N",
-    help="Seed of the generator. The same seed gives the same cases. Default: a new seed, which is printed.",
 )
 @jobs_option
-@click.option(
-    "--profile",
-    type=click.Choice(sorted(PROFILES)),
-    metavar="NAME",
-    default="default",
-    show_default=True,
-    help=f"Kind of programs to generate: {', '.join(sorted(PROFILES))}.",
-)
+@profile_option(tuple(sorted(PROFILES)))
 @stages_option
 @click.option(
     "--in-turn/--every-stage",
@@ -86,10 +82,8 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
 )
 @oracles_option("capture is always among them.")
-@semantics_option(DEFAULT_SEMANTICS, " Verdicts always compare explicit with size-oblivious.")
-@click.option(
-    "--shard", default="1/1", metavar="I/N", show_default=True, help="Run only the I-th of N parts of the cases."
-)
+@semantics_option(" Verdicts always compare explicit with size-oblivious.")
+@option("--shard", "Run only the I-th of N parts of the cases.", metavar="I/N", default="1/1")
 @click.option(
     "--resume",
     "resuming",
@@ -102,23 +96,22 @@ DEFAULT_SEMANTICS: tuple[Mechanism, ...] = ("explicit",)
     show_default=True,
     help="Minimize new findings, and confirm them in fresh processes.",
 )
-@click.option(
+@option(
     "--fail-on",
-    type=click.Choice(get_args(FailOn)),
+    "Which findings make the exit code 1: new (neither the database nor --known had it), regression (explicit "
+    "semantics fail and size-oblivious ones do not), any or never. Only findings about PyTorch count: docs/causes.md "
+    "lists these causes.",
+    get_args(FailOn),
     metavar="WHAT",
     default="new",
-    show_default=True,
-    help="Which findings make the exit code 1: new (neither the database nor --known had it), regression (explicit "
-    "semantics fail and size-oblivious ones do not), any or never. Only findings about PyTorch count: "
-    "docs/causes.md lists these causes.",
 )
-@click.option(
+@option(
     "--known",
-    "known_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A list of known findings, such as findings/known.toml: they do not count as new. A decision in it, or in the "
+    "A list of known findings, such as findings/known.toml: they do not count as new. A decision in it, or in the "
     "database, that has expired does not hold.",
+    click.Path(path_type=Path),
+    into="known_file",
+    metavar="FILE",
 )
 @db_option
 @output_options("text", *NAMES_OF_FORMATS)
@@ -142,8 +135,7 @@ def command(
     fail_on: FailOn,
     known_file: Path | None,
     db: DatabaseUrl,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Run a fuzzing campaign: generate programs, capture them, and save what fails.
 
@@ -189,9 +181,9 @@ def command(
                 summary = start(plan, database, progress, stopped)
         found = database.findings()
     regressed = {finding.id for finding in found if "regressed" in finding.verdicts.values()}
-    pages = page_writers("Campaign", lambda page: summary_view(summary, replay, page.invocation))
+    pages = page_writers("Campaign", summary_view(summary, replay, current_invocation()))
     writers = pages | writers_of(run_report(summary, found))
-    deliver(writers, format_, outputs)
+    deliver(writers, output)
     if summary.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if not summary.cases and not summary.findings:

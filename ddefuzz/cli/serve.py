@@ -1,44 +1,36 @@
-"""`ddefuzz serve`: the dashboard. It never imports torch."""
+"""`ddefuzz serve`, and `ddefuzz tokens` of who may decide there. They never import torch."""
 
 from __future__ import annotations
 
 import importlib.util
+from datetime import UTC, datetime
 
 import rich_click as click
 
-from ddefuzz.cli.options import db_option, who_option
+from ddefuzz.cli.options import db_option, option, who_option
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import UnsupportedError
-from ddefuzz.findings import tokens
+from ddefuzz.findings import tokens as stored
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 
 
 @click.command("serve")
-@click.option(
+@option(
     "--host",
+    "The address to listen on. With any other than this machine's own (127.0.0.1, ::1), decisions need a token.",
     metavar="ADDRESS",
     default="127.0.0.1",
-    show_default=True,
-    help="The address to listen on. With any other than this machine's own (127.0.0.1, ::1), decisions need a token.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    default=8000,
-    show_default=True,
-    help="The port to listen on; 0: one that is free.",
-)
+@option("--port", "The port to listen on; 0: one that is free.", click.IntRange(0, 65535), metavar="N", default=8000)
 @click.option("--read-only", is_flag=True, help="Show findings, and accept no decisions.")
 @click.option("--token", "with_token", is_flag=True, help="Ask for a token before decisions, on this machine too.")
-@click.option(
+@option(
     "--allow-host",
-    "hosts",
+    "A name by which the server may be called, such as fuzz.example.org. Addresses and localhost always may.",
+    into="hosts",
     metavar="NAME",
-    multiple=True,
-    help="A name by which the server may be called, such as fuzz.example.org. Addresses and localhost always may. "
-    "Can be repeated.",
+    many=True,
 )
 @db_option
 @who_option
@@ -50,7 +42,9 @@ def command(
     The dashboard reads the same database as the other commands, also while a campaign writes to it. It needs the
     extra `web`: pip install 'ddefuzz[web]'. Everyone who can reach the address can read. Ctrl-C ends the server.
     """
-    check_extra()
+    for package in ("fastapi", "uvicorn", "python_multipart"):
+        if importlib.util.find_spec(package) is None:
+            raise UnsupportedError(f"found no {package}, expected the extra `web`: pip install 'ddefuzz[web]'")
     # Imported here, because importing FastAPI takes longer than most commands.
     from ddefuzz.web.app import listen, serve  # noqa: PLC0415
     from ddefuzz.web.security import Access, is_loopback  # noqa: PLC0415
@@ -61,7 +55,7 @@ def command(
         access = Access(
             hosts=frozenset({"localhost", *(name.lower() for name in hosts)}),
             read_only=read_only,
-            valid=(lambda: database.read(tokens.tokens)) if needs_token else None,
+            valid=(lambda: database.read(stored.tokens)) if needs_token else None,
             by=who,
             cookie=f"ddefuzz-session-{used}",
         )
@@ -76,8 +70,42 @@ def command(
         serve(database, access, bound, begun)
 
 
-def check_extra() -> None:
-    """Raise `UnsupportedError` unless the packages of the extra `web` are installed."""
-    for package in ("fastapi", "uvicorn", "python_multipart"):
-        if importlib.util.find_spec(package) is None:
-            raise UnsupportedError(f"found no {package}, expected the extra `web`: pip install 'ddefuzz[web]'")
+@click.group("tokens")
+def tokens() -> None:
+    """Make, list and revoke the tokens with which people decide in the dashboard.
+
+    Each person has a token of their own, and the history names its owner. All servers of a database accept its tokens.
+    """
+
+
+@tokens.command("add")
+@click.argument("name")
+@db_option
+def add(name: str, db: DatabaseUrl) -> None:
+    """Make a token for NAME, and print it. It is not stored, so it cannot be shown again."""
+    with Database.open(db, create=False) as database:
+        token = database.write(lambda session: stored.add(session, name, datetime.now(UTC)))
+    write_stdout(f"{token}\n")
+    click.echo(f"token of {name}, to type at /login; it is not shown again", err=True)
+
+
+@tokens.command("list")
+@db_option
+def list_(db: DatabaseUrl) -> None:
+    """List the names that have a token, and when it was made."""
+    with Database.open(db, create=False) as database:
+        found = database.read(stored.tokens)
+    width = max((len(token.name) for token in found), default=0)
+    write_stdout("".join(f"{token.name:{width}}  {token.made}\n" for token in found))
+    if not found:
+        click.echo("no tokens; `ddefuzz tokens add NAME` makes one", err=True)
+
+
+@tokens.command("revoke")
+@click.argument("name")
+@db_option
+def revoke(name: str, db: DatabaseUrl) -> None:
+    """Make the token of NAME invalid. All sessions that logged in with it end at once, on all servers."""
+    with Database.open(db, create=False) as database:
+        database.write(lambda session: stored.revoke(session, name))
+    click.echo(f"token of {name} revoked; its sessions have ended", err=True)

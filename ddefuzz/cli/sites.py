@@ -10,8 +10,8 @@ import msgspec
 import rich_click as click
 from rich.progress import track
 
-from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Writer, deliver, json_writers, output_options, page_writers, progress_console
+from ddefuzz.cli.options import db_option, option
+from ddefuzz.cli.output import Output, Writer, deliver, json_writers, output_options, page_writers, progress_console
 from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError
@@ -45,13 +45,7 @@ class Filter(msgspec.Struct, frozen=True):
 @click.command("sites")
 @click.option("--uncovered", is_flag=True, help="Only sites that no run has reached, with the reason if it is known.")
 @click.option("--raised", is_flag=True, help="Only sites where a data-dependent error was raised.")
-@click.option(
-    "--file",
-    "files",
-    metavar="GLOB",
-    multiple=True,
-    help="Only sites in files that match, such as '*/_refs/*'. Can be repeated.",
-)
+@option("--file", "Only sites in files that match, such as '*/_refs/*'.", into="files", metavar="GLOB", many=True)
 @click.option(
     "--language",
     "languages",
@@ -60,27 +54,25 @@ class Filter(msgspec.Struct, frozen=True):
     multiple=True,
     help=f"Only sites in {' or '.join(get_args(Language))}.",
 )
-@click.option(
+@option(
     "--part",
-    "parts",
-    type=click.Choice(get_args(Part)),
+    f"Only sites in this part: {', '.join(get_args(Part))} (outside torch).",
+    get_args(Part),
+    into="parts",
     metavar="PART",
-    multiple=True,
-    help=f"Only sites in this part: {', '.join(get_args(Part))} (outside torch). Can be repeated.",
+    many=True,
 )
 @click.option("--summary", is_flag=True, help="Only counts, and estimates of how many sites there are.")
-@click.option(
+@option(
     "--torch",
-    "torch",
+    "Show what runs with this version of torch reached. Default: the installed version.",
     metavar="VERSION",
-    help="Show what runs with this version of torch reached. Default: the installed version.",
 )
-@click.option(
+@option(
     "--html",
-    "html",
-    type=click.Path(path_type=Path, file_okay=False),
+    "Write HTML pages of torch's source with its guard sites colored.",
+    click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Write HTML pages of torch's source with its guard sites colored.",
 )
 @db_option
 @output_options("text", "json", "jsonl", "markdown")
@@ -94,8 +86,7 @@ def command(
     torch: str | None,
     html: Path | None,
     db: DatabaseUrl,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """List the guard sites of torch, and how often runs reached them.
 
@@ -124,7 +115,7 @@ def command(
     )
     if html is not None:
         _write_html(page, inventory if of_installed else None, html)
-    deliver(_writers(page), format_, outputs)
+    deliver(_writers(page), output)
 
 
 def _version(typed: str | None, here: str, known: tuple[str, ...], database: str) -> str:
@@ -161,7 +152,7 @@ def _writers(page: SitesPage) -> dict[str, Writer]:
     writers = json_writers(documents)
     if page.summary:
         writers["json"] = writers["jsonl"]
-    return writers | page_writers(f"Guard sites of torch {page.totals.torch}", lambda _page: sites_view(page))
+    return writers | page_writers(f"Guard sites of torch {page.totals.torch}", sites_view(page))
 
 
 def _write_html(page: SitesPage, inventory: Inventory | None, folder: Path) -> None:

@@ -11,7 +11,8 @@ import rich_click as click
 from ddefuzz.checking.check import Progress
 from ddefuzz.checking.owner import torch_itself
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study, study_view
-from ddefuzz.cli.output import deliver, output_options, page_writers
+from ddefuzz.cli.options import option, timeout_option
+from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.reports import command_line
 from ddefuzz.errors import EXIT_INTERRUPTED
@@ -19,13 +20,12 @@ from ddefuzz.escape import json_text
 
 
 @click.command("study")
-@click.option(
+@option(
     "--models",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path("corpora/models"),
-    show_default=True,
+    "Files with models: each NAME with NAME_args is one.",
+    click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Files with models: each NAME with NAME_args is one.",
+    default=Path("corpora/models"),
 )
 @click.option(
     "--group",
@@ -36,29 +36,20 @@ from ddefuzz.escape import json_text
     help="Which models: own (those of the folder), ExportDB (the examples in torch) or transformers (tiny models of "
     "transformers). Can be repeated. Default: all.",
 )
-@click.option(
-    "--timeout",
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit of one capture: CPU seconds of its process, and five times as many seconds by the clock.",
-)
-@click.option(
-    "--budget", default=30.0, show_default=True, metavar="SECONDS", help="How long changes are tried for each model."
-)
-@click.option(
+@timeout_option(120.0, "one capture")
+@option("--budget", "How long changes are tried for each model.", metavar="SECONDS", default=30.0)
+@option(
     "--sizes",
-    type=click.Choice(get_args(Sizes)),
+    "How the dynamic dims of a model are captured: unbacked, or backed (Dim.AUTO).",
+    get_args(Sizes),
     default="unbacked",
-    show_default=True,
-    help="How the dynamic dims of a model are captured: unbacked, or backed (Dim.AUTO).",
 )
-@click.option(
+@option(
     "--keep",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Add each model to FILE (JSON lines) when it is done. Models that FILE has with the same settings, torch and "
+    "Add each model to FILE (JSON lines) when it is done. Models that FILE has with the same settings, torch and "
     "package are not done again. All rows of FILE are printed, so that a study may have several runs.",
+    click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
 )
 @output_options("text", "json", "markdown", "html")
 def command(
@@ -68,8 +59,7 @@ def command(
     budget: float,
     sizes: Sizes,
     keep: Path | None,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Check many models, and compare the results with a plain export and with draft_export.
 
@@ -86,9 +76,8 @@ def command(
     settings = Settings(torch_itself().version, sizes, timeout, budget, "")
     with LiveLine("starting a worker (importing torch takes some seconds)") as live:
         done = study(models, groups, settings, keep, Progress(live.say, live.update))
-    document = json_text({"schema": SCHEMA, "models": done.rows}) + "\n"
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    shown = page_writers("Models", lambda _: study_view(done.rows, command_line(), today))
-    deliver({**shown, "json": lambda _: document}, format_, outputs)
+    shown = page_writers("Models", study_view(done.rows, command_line(), today))
+    deliver({**shown, "json": json_text({"schema": SCHEMA, "models": done.rows}) + "\n"}, output)
     if not done.is_done:
         raise SystemExit(EXIT_INTERRUPTED)

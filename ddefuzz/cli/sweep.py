@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from importlib.resources import files
-from pathlib import Path
 
 import rich_click as click
 from jinja2 import Environment
 
-from ddefuzz import __version__
-from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.options import db_option, jobs_option, oracles_option
-from ddefuzz.cli.output import Page, Writer, deliver, output_options, page_writers
+from ddefuzz.cli.invocation import Invocation, current_invocation
+from ddefuzz.cli.options import db_option, jobs_option, option, oracles_option
+from ddefuzz.cli.output import Output, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.cli.reports import command_line, rules, writers_of
+from ddefuzz.cli.reports import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.escape import html_value, json_text
 from ddefuzz.findings.database import Database
@@ -24,7 +22,7 @@ from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
 from ddefuzz.show.blocks import Block, Commands, Items, counted
 from ddefuzz.show.markdown import markdown
-from ddefuzz.show.record import Outcome, Report, Result, Rule
+from ddefuzz.show.record import Outcome, Report, Result, Rule, rules
 from ddefuzz.show.table import NAMES as FORMAT_NAMES
 from ddefuzz.sweep.breaks import PROGRAMS, OpBreaks, breaks_view, sweep_breaks
 from ddefuzz.sweep.census import Census, census_document, census_tables, summary_lines
@@ -33,12 +31,12 @@ from ddefuzz.sweep.tasks import Failed, Status, Swept
 
 
 @click.command("sweep")
-@click.option(
+@option(
     "--ops",
-    "globs",
+    "Only ops whose name matches, such as 'chunk*' or 'linalg.*'. Default: all ops.",
+    into="globs",
     metavar="GLOB",
-    multiple=True,
-    help="Only ops whose name matches, such as 'chunk*' or 'linalg.*'. Can be repeated. Default: all ops.",
+    many=True,
 )
 @jobs_option
 @click.option("--fresh", is_flag=True, help="Ignore the results of earlier sweeps with this torch.")
@@ -52,20 +50,19 @@ from ddefuzz.sweep.tasks import Failed, Status, Swept
     is_flag=True,
     help="Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked.",
 )
-@click.option(
+@option(
     "--programs",
-    type=click.IntRange(min=1),
+    f"With --breaks: compile at most N samples of each op. Default: {PROGRAMS}.",
+    click.IntRange(min=1),
     metavar="N",
-    help=f"With --breaks: compile at most N samples of each op. Default: {PROGRAMS}.",
 )
 @oracles_option("With another oracle than capture, each sample is captured in one stage, in turn, and called.", CAPTURE)
-@click.option(
+@option(
     "--fail-on",
-    type=click.Choice(("any", "never")),
+    "Exit with code 1 if an op has a data-dependent error or is captured wrong (any), or never.",
+    ("any", "never"),
     metavar="WHAT",
     default="never",
-    show_default=True,
-    help="Exit with code 1 if an op has a data-dependent error or is captured wrong (any), or never.",
 )
 @db_option
 @output_options("text", *FORMAT_NAMES)
@@ -79,8 +76,7 @@ def command(
     oracles: tuple[str, ...],
     fail_on: str,
     db: DatabaseUrl,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Test every op of PyTorch's OpInfo and of the catalogue, and report which fail.
 
@@ -98,7 +94,7 @@ def command(
     if breaks:
         if compare_upstream or fail_on != "never":
             raise click.UsageError("found --breaks with --compare-upstream or --fail-on, expected it without them")
-        _count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, format_, outputs)
+        _count_breaks(globs, jobs, programs or PROGRAMS, db, fresh, output)
         return
     if programs is not None:
         raise click.UsageError("found --programs without --breaks, expected both")
@@ -106,7 +102,7 @@ def command(
     plan = Plan(globs=globs, jobs=jobs, fresh=fresh, upstream=compare_upstream, oracles=chosen)
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as line:
         census = sweep(plan, database, partial(_show, line), line.say, stopped)
-    deliver(census_writers(census), format_, outputs)
+    deliver(census_writers(census), output)
     if census.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if fail_on == "any" and (census.totals.explicit.get("dde") or census.totals.wrong):
@@ -115,21 +111,24 @@ def command(
 
 def census_writers(census: Census) -> dict[str, Writer]:
     """The formats of all reports. Text, Markdown and HTML are the census's own pages."""
-
-    def on_terminal(page: Page) -> Iterator[Block]:
-        yield from census_tables(census)
-        yield Items(tuple(summary_lines(census)))
-        lines = _next(census, page.invocation)
-        if lines:
-            yield Commands(tuple(lines))
-
     return {
         **writers_of(sweep_report(census)),
-        "text": page_writers("", on_terminal)["text"],
-        "json": lambda _page: json_text(census, indent=True) + "\n",
+        "text": page_writers("", census_view(census, current_invocation()))["text"],
+        "json": json_text(census, indent=True) + "\n",
         "markdown": lambda _page: markdown(census_document(census)),
         "html": lambda _page: html_page(census),
     }
+
+
+def census_view(census: Census, call: Invocation) -> Iterator[Block]:
+    """What fails, the totals, and what to type next."""
+    yield from census_tables(census)
+    yield Items(tuple(summary_lines(census)))
+    found = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
+    if found is not None:
+        show = call.command("findings", "show", found)
+        repro = f"{call.command('findings', 'show', found, '--repro')} > repro.py && {call.python} repro.py"
+        yield Commands((show, repro, call.command("findings", "list"), call.command("sites")))
 
 
 def html_page(census: Census) -> str:
@@ -137,18 +136,6 @@ def html_page(census: Census) -> str:
     source = files("ddefuzz.cli").joinpath("sweep.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, finalize=html_value, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(source).render(census=census, lines=summary_lines(census)) + "\n"
-
-
-def _next(census: Census, call: Invocation) -> list[str]:
-    found = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
-    if found is None:
-        return []
-    return [
-        call.command("findings", "show", found),
-        f"{call.command('findings', 'show', found, '--repro')} > repro.py && {call.python} repro.py",
-        call.command("findings", "list"),
-        call.command("sites"),
-    ]
 
 
 TRACES = Rule("traces", "all samples of the op trace with unbacked sizes")
@@ -164,9 +151,7 @@ def sweep_report(census: Census) -> Report:
     """A result for each failure of each op, and for each op without one."""
     lines = summary_lines(census)
     return Report(
-        command=command_line(),
         title=f"ddefuzz sweep: {lines[0]}",
-        version=__version__,
         torch=census.torch,
         rules=(*rules(), TRACES),
         results=tuple(result for row in census.rows for result in _results(row)),
@@ -232,23 +217,19 @@ def _count_breaks(
     programs: int,
     db: DatabaseUrl,
     fresh: bool,
-    format_: str,
-    outputs: tuple[tuple[str, Path], ...],
+    output: Output,
 ) -> None:
     """Count graph breaks, and print the tables."""
-    for name in (format_, *(name for name, _ in outputs)):
-        if name not in BREAKS_FORMATS:
-            raise click.UsageError(
-                f"found --breaks with the format {name}, expected one of {', '.join(BREAKS_FORMATS)}"
-            )
+    for name in sorted(output.formats.difference(BREAKS_FORMATS)):
+        raise click.UsageError(f"found --breaks with the format {name}, expected one of {', '.join(BREAKS_FORMATS)}")
     with Database.open(db) as database, stop_on_interrupt() as stopped, LiveLine(_starting(jobs)) as live:
 
         def tell(done: int, of: int, one: OpBreaks) -> None:
             live.update(f"{done} of {counted(of, 'op')}, {one.op}", is_last=done == of)
 
         census = sweep_breaks(globs, jobs, database, tell, stopped, programs=programs, fresh=fresh)
-    pages = page_writers(f"Graph breaks: torch {census.torch}", lambda _page: breaks_view(census))
-    deliver({**pages, "json": lambda _page: json_text(census, indent=True) + "\n"}, format_, outputs)
+    pages = page_writers(f"Graph breaks: torch {census.torch}", breaks_view(census))
+    deliver({**pages, "json": json_text(census, indent=True) + "\n"}, output)
     if census.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
 

@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 
 import rich_click as click
 
-from ddefuzz.cli.finding_id import resolve
+from ddefuzz.cli.invocation import resolve
 from ddefuzz.cli.options import db_option, now, who_option
 from ddefuzz.cli.output import Page, stdout_page
 from ddefuzz.cli.streams import write_stdout

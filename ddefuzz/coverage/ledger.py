@@ -36,6 +36,16 @@ class Reached(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     shape: str = ""
     blamed: Site | None = None
 
+    @property
+    def name(self) -> str:
+        """The site without a line, because lines differ by version of torch, and the method.
+
+        If it raised, that is the blamed code: the place of a plain comparison is another one by version.
+        """
+        function = self.function or self.place.language
+        site = f"{self.place.file}:{function}" if self.blamed is None else str(self.blamed)
+        return f"{site} {self.call}".strip()
+
 
 def reached(observation: Observation, failures: Iterable[Classified] = ()) -> tuple[Reached, ...]:
     """What a run reached, each once, sorted. `failures` are those of this observation.

@@ -150,6 +150,9 @@ TRACED: tuple[Stage, ...] = STAGES[1:]  # the stages that evaluate guards, so th
 
 CAPTURE_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot", "inductor")
 
+DEFAULT_STAGES: tuple[Stage, ...] = ("export", "export-strict", "compile")
+"""The stages of a campaign and of a check."""
+
 CHEAP_TO_CALL: tuple[Stage, ...] = ("export", "export-strict", "compile", "aot")
 """The stages whose captured programs are called at no more than the cost of a capture. Inductor compiles C++ first."""
 

@@ -6,6 +6,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
+from ddefuzz import __version__
+from ddefuzz.oracles.table import kinds
+
 Outcome: TypeAlias = Literal["failed", "known", "passed", "skipped", "error"]
 """
 failed   counts against the run: a new finding, or a case that does not do what is expected
@@ -21,6 +24,11 @@ class Rule(msgspec.Struct, frozen=True):
 
     id: str
     meaning: str
+
+
+def rules() -> tuple[Rule, ...]:
+    """A rule for each kind of failure."""
+    return tuple(Rule(kind, row.meaning) for kind, row in kinds().items())
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,16 +58,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a command did. `command` is the command line, `facts` are lines for readers, `version` is ddefuzz's.
 
-    `rules` are all rules that the command can report, also those without a result. `document` is the same in the
-    command's own JSON, and `records` are its lines.
+    `rules` are all rules that the command can report, also those without a result: by default the kinds of failures.
+    `document` is the same in the command's own JSON, and `records` are its lines.
     """
 
-    command: str
     title: str
-    version: str
     torch: str
-    rules: tuple[Rule, ...]
     results: tuple[Result, ...]
+    command: str = ""
+    version: str = __version__
+    rules: tuple[Rule, ...] = msgspec.field(default_factory=rules)
     facts: tuple[str, ...] = ()
     document: Any = None
     records: tuple[Any, ...] = ()

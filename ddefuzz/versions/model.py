@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from ddefuzz.findings.model import Finding, Result
 
 Status: TypeAlias = Literal["fails", "passes", "sometimes", "moved", "not judged"]
 """
@@ -125,3 +128,40 @@ def release(torch: str) -> tuple[int, ...]:
 def changes(lines: Iterable[Line]) -> dict[str, int]:
     """The number of lines with each change."""
     return dict(Counter(line.change for line in lines).most_common())
+
+
+def lines_of(cells: Mapping[str, Mapping[str, Cell]], titles: Mapping[str, str]) -> list[Line]:
+    """A line for each finding or case, from the cells by interpreter. What one has not run is not judged there.
+
+    `titles` are those of the findings.
+    """
+    missing = Cell("not judged", 0, 0)
+    return [
+        Line(
+            name,
+            titles.get(name, ""),
+            {interpreter: under.get(name, missing) for interpreter, under in cells.items()},
+            name if name in titles else "",
+        )
+        for name in sorted({name for under in cells.values() for name in under})
+    ]
+
+
+def cell_of_result(result: Result) -> Cell:
+    """The cell that a result was made from."""
+    status: Status = msgspec.convert(result.status, Status)
+    return Cell(status, result.shows, result.runs, result.reason)
+
+
+def statuses(finding: Finding, by_version: Iterable[Result]) -> str:
+    """The status of the finding's program under each version of torch, oldest first: `2.13.0 fails, 2.15.0 passes`."""
+    same = [one for one in by_version if one.program == program_key(finding)]
+    return ", ".join(
+        f"{one.torch} {one.status}" for one in sorted(same, key=lambda one: (release(one.torch), one.torch))
+    )
+
+
+def program_key(finding: Finding) -> str:
+    """What identifies the program of a finding and what it has to show."""
+    parts = (finding.signature.key, finding.stage, finding.minimal or finding.original)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

@@ -1,17 +1,116 @@
-"""A page and a chart of a matrix: how many findings and cases fail in each version of torch."""
+"""A matrix as text, as a report, and as a page with a chart: what fails in which version of torch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
+import msgspec
+
 from ddefuzz.files import write_atomically
-from ddefuzz.show.blocks import Block, Heading, Picture, Span, prose, table
+from ddefuzz.show.blocks import Block, Commands, Heading, Items, Picture, Row, Span, counted, prose, table
 from ddefuzz.show.html import svg
 from ddefuzz.show.markdown import markdown
+from ddefuzz.show.record import Outcome, Report, Result
 from ddefuzz.versions.model import Change, Interpreter, Line, Status, changes
+
+MOST_COMMANDS: Final = 5
+
+OUTCOMES: Final[dict[Change, Outcome]] = {
+    "fails": "known",
+    "new": "known",
+    "sometimes": "known",
+    "moved": "known",
+    "fixed": "passed",
+    "never": "passed",
+    "regressed": "failed",
+}
+
+
+def matrix_view(
+    lines: Sequence[Line], interpreters: Sequence[Interpreter], command: Callable[..., str]
+) -> Iterator[Block]:
+    """The table, the counts, and the commands that record what is fixed. `command` makes a command line of words."""
+    names = [one.name for one in interpreters]
+    cells = (
+        Row((line.id, *(_cell(line, name) for name in names), line.change), Span(line.title, style="dim"))
+        for line in lines
+    )
+    yield table(("id", *names, "change"), cells)
+    yield Items((*(_totals(lines, one) for one in interpreters), f"{counted(len(lines), 'line')}: {_changes(lines)}"))
+    releases = {one.name: one.torch.partition("+")[0] for one in interpreters}
+    fixed = [line for line in lines if line.finding and line.change == "fixed"]
+    commands = [
+        command(
+            *("findings", "set", line.id, "fixed", "--why", "matrix"),
+            *(word for name in line.fixed_in for word in ("--in", releases[name])),
+        )
+        for line in fixed[:MOST_COMMANDS]
+    ]
+    if more := len(fixed) - len(commands):
+        commands.append(f"# and so on for the {counted(more, 'other finding')} whose change is fixed")
+    if commands:
+        yield Commands(tuple(commands))
+
+
+def _totals(lines: Sequence[Line], of: Interpreter) -> str:
+    counts = {status: _count(lines, of.name, status) for status in get_args(Status)}
+    said = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
+    return f"{of.name} (torch {of.torch}): {said}"
+
+
+def _changes(lines: Sequence[Line]) -> str:
+    return ", ".join(f"{number} {change}" for change, number in changes(lines).items())
+
+
+def _cell(line: Line, name: str) -> str:
+    cell = line.cells[name]
+    if cell.status == "sometimes":
+        return f"{cell.shows} of {cell.runs}"
+    return "-" if cell.status == "not judged" else cell.status
+
+
+def matrix_report(lines: Sequence[Line], interpreters: Sequence[Interpreter]) -> Report:
+    """The matrix as a report. What has regressed failed."""
+    documents = tuple(
+        {
+            "id": line.id,
+            "finding": line.finding or None,
+            "title": line.title,
+            "change": line.change,
+            "cells": msgspec.to_builtins(line.cells),
+            "fails_in": line.where("fails", "sometimes"),
+            "fixed_in": line.fixed_in,
+            "regressed_in": line.regressed_in,
+            "moved_in": line.where("moved"),
+            "could_not_be_made_in": line.could_not_be_made_in,
+        }
+        for line in lines
+    )
+    return Report(
+        title=f"ddefuzz matrix: {counted(len(lines), 'line')}",
+        torch=", ".join(one.torch for one in interpreters),
+        results=tuple(
+            Result(
+                id=line.id,
+                rule=line.id.rpartition("-")[0] if line.finding else "replay",
+                outcome=OUTCOMES[line.change],
+                title=line.title or line.id,
+                message=f"{line.change}: " + ", ".join(f"{name} {_cell(line, name)}" for name in line.cells),
+            )
+            for line in lines
+        ),
+        facts=(_changes(lines),),
+        document={
+            "schema": "ddefuzz.matrix/1",
+            "interpreters": [{"name": one.name, "torch": one.torch, "full": one.full} for one in interpreters],
+            "lines": documents,
+            "changes": changes(lines),
+        },
+        records=documents,
+    )
 
 
 def group_of(line: Line) -> str:
@@ -55,7 +154,7 @@ def view(lines: Sequence[Line], interpreters: Sequence[Interpreter], command: st
     yield prose(
         "{}. `fixed` passes after a version in which it fails; `regressed` fails after one that passes; `new` could "
         "not be made in the oldest; `never` fails in none.",
-        ", ".join(f"{number} {change}" for change, number in changes(lines).items()),
+        _changes(lines),
     )
     differing = [line for line in lines if len({line.cells[name].status for name in names}) > 1]
     differing.sort(key=lambda line: (CHANGES.index(line.change), group_of(line), line.id))
@@ -78,11 +177,9 @@ CHANGES: Final[tuple[Change, ...]] = ("fixed", "regressed", "moved", "sometimes"
 
 
 def _number(lines: Iterable[Line], what: str, name: str) -> str:
-    if what == "fixed":
-        return str(sum(name in line.fixed_in for line in lines))
-    if what == "regressed":
-        return str(sum(name in line.regressed_in for line in lines))
-    return str(_count(lines, name, what))
+    if what in get_args(Status):
+        return str(_count(lines, name, what))
+    return str(sum(name in (line.fixed_in if what == "fixed" else line.regressed_in) for line in lines))
 
 
 def _failing(lines: Iterable[Line], name: str, group: str) -> str:
@@ -92,15 +189,15 @@ def _failing(lines: Iterable[Line], name: str, group: str) -> str:
     return f"{failing} of {judged}" if judged else "-"
 
 
-PARTS: Final = {"findings": True, "cases": False}
-
-
 def _count(lines: Iterable[Line], name: str, status: str) -> int:
     return sum(line.cells[name].status == status for line in lines)
 
 
 def _chart(lines: Sequence[Line], interpreters: Sequence[Interpreter]) -> dict[str, Any]:
-    parts = {what: [line for line in lines if bool(line.finding) == is_finding] for what, is_finding in PARTS.items()}
+    parts = {
+        "findings": [line for line in lines if line.finding],
+        "cases": [line for line in lines if not line.finding],
+    }
     values = [
         {"what": what, "torch": one.name, "status": status, "cases": count}
         for what, part in parts.items()

@@ -1,20 +1,45 @@
-"""Run findings under several interpreters by their stand-alone scripts. Cases run by an interpreter's own ddefuzz, else
-by stand-alone scripts, too.
+"""Run findings and cases under several interpreters: by stand-alone scripts, or by an interpreter's own ddefuzz.
+
+Results are saved in a database as they come, so that what has one is not run again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
+from ddefuzz.campaign.replay import KeptCase, kept_cases
 from ddefuzz.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, InputError, UnsupportedError
-from ddefuzz.findings.model import Finding
+from ddefuzz.execute.protocol import EXPLICIT
+from ddefuzz.files import files_below, read_bytes
+from ddefuzz.findings.database import Database
+from ddefuzz.findings.listing import results
+from ddefuzz.findings.model import Finding, Result, stamp
+from ddefuzz.keys.case import untrusted_function
 from ddefuzz.repro.run import ScriptResult, Written, located, run_scripts, torch_of
-from ddefuzz.versions.model import Cell, Interpreter, Line, Status, cell_of
+from ddefuzz.repro.script import case_script
+from ddefuzz.show.blocks import counted
+from ddefuzz.versions.model import (
+    Cell,
+    Interpreter,
+    Line,
+    Status,
+    cell_of,
+    cell_of_result,
+    in_order,
+    lines_of,
+    program_key,
+)
+
+T = TypeVar("T")
 
 REPLAY_SECONDS: Final = 3 * 3600.0
 
@@ -28,6 +53,24 @@ _CELLS: Final[Mapping[str, Status]] = {
 """The status of a replayed case by what replay says of it. A case that is expected to pass and does is left out."""
 
 
+class Live(Protocol):
+    """Where progress goes: permanent lines, and one that changes."""
+
+    def say(self, line: str) -> None: ...
+    def update(self, line: str, *, is_last: bool = False) -> None: ...
+
+
+class Settings(NamedTuple):
+    """How often what does not show runs again, by how many processes, whether the user's code is executed, and whether
+    stored results are ignored.
+    """
+
+    jobs: int = 1
+    runs: int = 1
+    trust: bool = False
+    fresh: bool = False
+
+
 class _Replayed(msgspec.Struct, frozen=True):
     """A line of `ddefuzz replay --format jsonl`."""
 
@@ -35,90 +78,202 @@ class _Replayed(msgspec.Struct, frozen=True):
     status: str
     expected: str
     seen: str
-    finding: str | None = None
 
 
-def interpreter_of(name: str, python: str) -> Interpreter:
-    """The interpreter with its torch, and whether it has ddefuzz. Raises `InputError` or `UnsupportedError`."""
-    torch, python = torch_of(python), located(python)
+def interpreter_of(typed: str) -> Interpreter:
+    """The interpreter `[NAME=]PATH` with its torch, and whether it has ddefuzz. Raises `InputError`."""
+    name, _, path = typed.rpartition("=")
+    torch, python = torch_of(path), located(path)
     code = "import ddefuzz.cli.main, ddefuzz.execute.protocol"
     found = subprocess.run([python, "-P", "-c", code], capture_output=True, check=False, cwd="/")
     return Interpreter(name or torch.partition("+")[0], python, torch, found.returncode == 0)
 
 
-def findings_under(
-    interpreter: Interpreter,
-    findings: Sequence[Finding],
-    runs: int,
-    jobs: int,
-    listen: Callable[[Finding, Cell], None],
-    *,
-    trust: bool,
-) -> None:
-    """Call `listen` with the cell of each finding, as soon as it is known.
+def interpreters_of(typed: Iterable[str]) -> tuple[Interpreter, ...]:
+    """The interpreters, by version of torch. Raises `InputError` for two with the same name."""
+    found = in_order(map(interpreter_of, typed))
+    names = [interpreter.name for interpreter in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"--python: found two named {twice[0]!r}, expected different names: NAME=PATH")
+    return found
 
-    Each script runs once in a child of a process that has imported torch, which is cheap. What does not show there
-    runs `runs` times, each in a new process, and only these runs count.
+
+def printed(python: str, words: Sequence[str], seconds: float, *codes: int) -> bytes:
+    """What a command of an interpreter's own ddefuzz prints. Its exit code may be 0 or one of `codes`.
+
+    Raises `UnsupportedError` if it does not end so, and `InputError` if it says that the input is wrong.
     """
+    name = said_of(python, words)
+    try:
+        command = [python, "-P", "-m", "ddefuzz", *words]
+        ran = subprocess.run(command, capture_output=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise UnsupportedError(f"{name} still runs, expected it to end within {seconds:.0f} s") from error
+    except OSError as error:
+        raise UnsupportedError(f"{name} does not start: {error.strerror}") from error
+    if ran.returncode not in (EXIT_OK, *codes) or not ran.stdout:  # Python, too, ends with 1
+        said = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        raise (InputError if ran.returncode == EXIT_USAGE else UnsupportedError)(f"{name} ended with {said}")
+    return ran.stdout
+
+
+def said_of(python: str, words: Sequence[str]) -> str:
+    """How errors name a command of another interpreter."""
+    return f"--python {python}: its `ddefuzz {words[0]}`"
+
+
+def decoded(name: str, text: bytes, type_: type[T], what: str) -> T:
+    """A document that was printed. Raises `UnsupportedError`."""
+    try:
+        return msgspec.json.decode(text, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = text[:80].decode(errors="replace")
+        raise UnsupportedError(f"{name} printed {found!r}, expected {what}: {error}") from error
+
+
+def matrix(
+    interpreters: Sequence[Interpreter],
+    findings: Sequence[Finding],
+    paths: Sequence[Path],
+    database: Database | None,
+    settings: Settings,
+    live: Live,
+) -> list[Line]:
+    """A line for each finding, and for each case below the paths."""
+    cells: dict[str, dict[str, Cell]] = {}
+    for interpreter in interpreters:
+        cells[interpreter.name] = _of_findings(interpreter, findings, database, settings, live)
+        if paths:
+            cells[interpreter.name] |= _of_cases(interpreter, paths, database, settings, live)
+    return lines_of(cells, {finding.id: finding.title for finding in findings})
+
+
+def _of_findings(
+    interpreter: Interpreter, findings: Sequence[Finding], database: Database | None, settings: Settings, live: Live
+) -> dict[str, Cell]:
+    """The cells of the findings, those with a result for the same program first."""
     by_id = {finding.id: finding for finding in findings}
-    again: list[Finding] = []
+    keys = {name: program_key(finding) for name, finding in by_id.items()}
+    cells = {} if settings.fresh else _stored(database, interpreter, lambda one: keys.get(one.case) == one.program)
+    left = [finding for finding in findings if finding.id not in cells]
+    if cells:
+        live.say(f"{interpreter.name}: {counted(len(cells), 'result')} kept, {counted(len(left), 'finding')} to run")
+
+    def listen(name: str, cell: Cell) -> None:
+        cells[name] = cell
+        if settings.trust or not untrusted_function(by_id[name].minimal or by_id[name].original or ""):
+            _save(database, interpreter, {name: cell}, keys[name])
+        said = f"{interpreter.name}: {len(cells)} of {counted(len(findings), 'finding')}"
+        live.update(said, is_last=len(cells) == len(findings))
+
+    if left:
+        scripts_under(interpreter, left, settings, listen)
+    return cells
+
+
+def _of_cases(
+    interpreter: Interpreter, paths: Sequence[Path], database: Database | None, settings: Settings, live: Live
+) -> dict[str, Cell]:
+    """The cells of the cases: stored ones, if the files are the same."""
+    key = files_key(paths, trust=settings.trust)
+    cells = {} if settings.fresh else _stored(database, interpreter, lambda one: one.program == key)
+    if cells:
+        live.say(f"{interpreter.name}: results of {counted(len(cells), 'case')} kept")
+        return cells
+    if interpreter.full:
+        live.say(f"{interpreter.name}: running the cases")
+        cells = cases_under(interpreter, paths, settings)
+    else:
+        live.say(f"{interpreter.name}: has no ddefuzz, so the cases run as stand-alone scripts there")
+        scripts = [
+            Written(case.id, case.expect.kind or "", partial(_script, case))
+            for case in kept_cases(paths, trust=settings.trust)
+            if not case.finding and case.expect.semantics == EXPLICIT
+        ]
+
+        def listen(name: str, cell: Cell) -> None:
+            cells[name] = cell
+            said = f"{interpreter.name}: {len(cells)} of {counted(len(scripts), 'case')}"
+            live.update(said, is_last=len(cells) == len(scripts))
+
+        scripts_under(interpreter, scripts, Settings(settings.jobs), listen)
+    _save(database, interpreter, cells, key)
+    return cells
+
+
+def _script(case: KeptCase) -> str:
+    return case_script(case.subject, case.expect.stage, case.expect.kind or "", case.id)
+
+
+def _stored(database: Database | None, interpreter: Interpreter, is_same: Callable[[Result], bool]) -> dict[str, Cell]:
+    found = () if database is None else database.read(results)
+    return {one.case: cell_of_result(one) for one in found if one.torch == interpreter.torch and is_same(one)}
+
+
+def _save(database: Database | None, interpreter: Interpreter, cells: Mapping[str, Cell], program: str) -> None:
+    when = stamp(datetime.now(UTC))
+    if database is not None:
+        database.save_results(
+            Result(name, interpreter.torch, program, when=when, **asdict(cell)) for name, cell in cells.items()
+        )
+
+
+def files_key(paths: Iterable[Path], *, trust: bool) -> str:
+    """What identifies the cases below the paths: the content of all files there that may have one or list modules."""
+    digest = hashlib.sha256(repr(trust).encode())
+    for path in paths:
+        for file in (file for file in files_below(path, "*") if file.suffix in (".py", ".toml") or file == path):
+            digest.update(f"\0{file}\0".encode() + read_bytes(file))
+    return digest.hexdigest()[:16]
+
+
+def scripts_under(
+    interpreter: Interpreter,
+    scripts: Sequence[Finding | Written],
+    settings: Settings,
+    listen: Callable[[str, Cell], None],
+) -> None:
+    """Call `listen` with the cell of each finding or case, as soon as it is known.
+
+    Each script runs once in a child of a process that has imported torch, which is cheap. What does not end there as
+    expected runs `runs` times, each in a new process, and only these runs count. A script compares the kind of the
+    failure of a case, not its site.
+    """
+    by_name = {script.name if isinstance(script, Written) else script.id: script for script in scripts}
+    again: dict[str, list[ScriptResult]] = {}
+
+    def cell(ran: Sequence[ScriptResult]) -> Cell:
+        passes = not by_name[ran[0].finding].kind
+        statuses = ["shows" if passes and one.status == "fails otherwise" else one.status for one in ran]
+        return cell_of(statuses, list(map(_reason, ran)))
 
     def once(result: ScriptResult) -> None:
-        if result.status in ("shows", "not judged"):
-            listen(by_id[result.finding], cell_of([result.status], [_reason(result)]))
+        if result.status in ("not judged", "shows" if by_name[result.finding].kind else "passes"):
+            listen(result.finding, cell([result]))
         else:
-            again.append(by_id[result.finding])
-
-    run_scripts(findings, interpreter.python, jobs, once, forked=True, trust=trust)
-    results: dict[str, list[ScriptResult]] = {finding.id: [] for finding in again}
+            again[result.finding] = []
 
     def cold(result: ScriptResult) -> None:
-        ran = results[result.finding]
+        ran = again[result.finding]
         ran.append(result)
-        if len(ran) == runs:
-            listen(by_id[result.finding], cell_of([one.status for one in ran], [_reason(one) for one in ran]))
+        if len(ran) == settings.runs:
+            listen(result.finding, cell(ran))
 
-    run_scripts([finding for finding in again for _ in range(runs)], interpreter.python, jobs, cold, trust=trust)
+    run_scripts(scripts, interpreter.python, settings.jobs, once, forked=True, trust=settings.trust)
+    repeated = [script for name, script in by_name.items() if name in again for _ in range(settings.runs)]
+    run_scripts(repeated, interpreter.python, settings.jobs, cold, trust=settings.trust)
 
 
 def _reason(result: ScriptResult) -> str:
     return result.reason or ", ".join(f"{name} {value}" for name, value in (result.seen or {}).items())
 
 
-def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, *, trust: bool) -> dict[str, Cell]:
-    """The cell of each case below the paths, by the interpreter's own `ddefuzz replay`. `trust` is its option.
-
-    Raises `UnsupportedError` if that ddefuzz does not end, or prints something else.
-    """
-    words = [
-        interpreter.python,
-        "-P",
-        "-m",
-        "ddefuzz",
-        "replay",
-        *map(str, paths),
-        "-j",
-        str(jobs),
-        "--format",
-        "jsonl",
-    ]
-    words += ["--trust"] if trust else []
-    replay = f"--python {interpreter.python}: its `ddefuzz replay`"
-    try:
-        ran = subprocess.run(words, capture_output=True, check=False, timeout=REPLAY_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise UnsupportedError(f"{replay} still runs, expected it to end within {REPLAY_SECONDS:.0f} s") from error
-    if ran.returncode not in (EXIT_OK, EXIT_FOUND) or not ran.stdout:  # Python, too, ends with 1
-        said = (ran.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-        wrong = InputError if ran.returncode == EXIT_USAGE else UnsupportedError
-        raise wrong(f"{replay} ended with {said}")
+def cases_under(interpreter: Interpreter, paths: Iterable[Path], settings: Settings) -> dict[str, Cell]:
+    """The cell of each case below the paths, by the interpreter's own `ddefuzz replay`."""
+    words = ["replay", *map(str, paths), "-j", str(settings.jobs), "--format", "jsonl", *["--trust"] * settings.trust]
     cells: dict[str, Cell] = {}
-    for text in ran.stdout.splitlines():
-        try:
-            one = msgspec.json.decode(text, type=_Replayed)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            found = text[:80].decode(errors="replace")
-            raise UnsupportedError(f"{replay} printed {found!r}, expected the result of a case: {error}") from error
+    for line in printed(interpreter.python, words, REPLAY_SECONDS, EXIT_FOUND).splitlines():
+        one = decoded(said_of(interpreter.python, words), line, _Replayed, "the result of a case")
         passes = one.expected.endswith(" ok") and one.status == "as expected"
         status: Status = "passes" if passes else _CELLS[one.status]
         reason = one.seen if status in ("moved", "not judged") else ""
@@ -126,70 +281,43 @@ def cases_under(interpreter: Interpreter, paths: Iterable[Path], jobs: int, *, t
     return cells
 
 
-def case_scripts_under(
-    interpreter: Interpreter, cases: Sequence[Written], jobs: int, listen: Callable[[str, Cell], None]
-) -> None:
-    """Call `listen` with the cell of each case, as soon as it is known. An interpreter without ddefuzz runs its script.
+class Bisection(msgspec.Struct, frozen=True, kw_only=True):
+    """The two neighbours between which a finding's status changes: None if it is the same at both ends."""
 
-    The script compares the kind of the failure, not its site. What does not end as expected in a child of a process
-    that has imported torch runs again in a new process, and only that run counts.
-    """
-    by_name = {one.name: one for one in cases}
-    again: list[Written] = []
+    schema: str = "ddefuzz.bisect/1"
+    finding: str
+    first: Status
+    last: Status
+    before: str | None = None
+    after: str | None = None
+    runs: dict[str, Cell] = {}
 
-    def once(result: ScriptResult) -> None:
-        case = by_name[result.finding]
-        if result.status in ("not judged", "shows" if case.kind else "passes"):
-            cold(result)
-        else:
-            again.append(case)
-
-    def cold(result: ScriptResult) -> None:
-        is_new = result.status == "fails otherwise" and not by_name[result.finding].kind
-        listen(result.finding, cell_of(["shows" if is_new else result.status], [_reason(result)]))
-
-    run_scripts(cases, interpreter.python, jobs, once, forked=True)
-    run_scripts(again, interpreter.python, jobs, cold)
-
-
-def lines_of(cells: Mapping[str, Mapping[str, Cell]], titles: Mapping[str, str], findings: Iterable[str]) -> list[Line]:
-    """A line for each finding or case, from the cells by interpreter. What one has not run is not judged there."""
-    names = sorted({name for under in cells.values() for name in under})
-    known = set(findings)
-    missing = Cell("not judged", 0, 0)
-    return [
-        Line(
-            name,
-            titles.get(name, ""),
-            {interpreter: under.get(name, missing) for interpreter, under in cells.items()},
-            name if name in known else "",
-        )
-        for name in names
-    ]
+    def __str__(self) -> str:
+        if self.before is None or self.after is None:
+            return f"{self.finding}: {self.first} in the oldest and in the newest: no change to look for"
+        status = self.runs[self.after].status
+        return f"{self.finding}: {self.first} up to {self.before}, {status} from {self.after} (newest: {self.last})"
 
 
 def bisected(
     finding: Finding, interpreters: Sequence[Interpreter], listen: Callable[[Interpreter, Cell], None], *, trust: bool
-) -> dict[str, Any]:
-    """The two neighbours between which the finding's status changes, by binary search over versions in order.
-
-    `first` and `last` are the statuses at both ends. `before` and `after` are None if these are the same.
-    """
+) -> Bisection:
+    """Search for the change among the versions in order, by halves. Raises `InputError` for fewer than two."""
+    if len(interpreters) < 2:
+        raise InputError("--python: found one interpreter, expected at least two")
     cells: dict[int, Cell] = {}
 
     def status(at: int) -> Status:
         if at not in cells:
-            findings_under(interpreters[at], [finding], 1, 1, lambda _, cell: cells.update({at: cell}), trust=trust)
+            scripts_under(interpreters[at], [finding], Settings(trust=trust), lambda _, cell: cells.update({at: cell}))
             listen(interpreters[at], cells[at])
         return cells[at].status
 
     low, high = 0, len(interpreters) - 1
     first, last = status(low), status(high)
-    document: dict[str, Any] = {"finding": finding.id, "first": first, "last": last, "before": None, "after": None}
-    if first != last:
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if status(middle) == first else (low, middle)
-        document |= {"before": interpreters[low].name, "after": interpreters[high].name}
-    document["runs"] = {interpreters[at].name: cell for at, cell in sorted(cells.items())}
-    return document
+    while first != last and high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if status(middle) == first else (low, middle)
+    before, after = (interpreters[low].name, interpreters[high].name) if first != last else (None, None)
+    runs = {interpreters[at].name: cell for at, cell in sorted(cells.items())}
+    return Bisection(finding=finding.id, first=first, last=last, before=before, after=after, runs=runs)

@@ -1,6 +1,6 @@
 """Run programs and print what they did: `python -m ddefuzz.versions.see JOBS`, one JSON line for each line of stdin.
 
-`ddefuzz diff` starts this under each interpreter. The lines are `observed.Ask` and `observed.CaseSeen`, in any order.
+`ddefuzz diff` starts this under each interpreter. The lines are `Ask` and `CaseSeen` of `side_by_side`, in any order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject, Run
 from ddefuzz.generate.draw import case
 from ddefuzz.oracles.program import judge_program, tried_of
 from ddefuzz.program.text import print_program
-from ddefuzz.versions.observed import Ask, CaseSeen, guard_seen
+from ddefuzz.versions.side_by_side import Ask, CaseSeen, GuardSeen
 
 CASE_SECONDS: Final = 60.0
 
@@ -48,7 +48,7 @@ def _seen(ask: Ask, observation: Observation, failures: Iterable[Classified]) ->
         outcome=observation.outcome,
         reason=observation.reason,
         failures=tuple(sorted({one.signature for one in failed}, key=lambda one: one.key)),
-        guards=tuple(sorted({guard_seen(one) for one in reached(observation, failed)})),
+        guards=tuple(sorted({GuardSeen(one.name, one.shape, one.answer) for one in reached(observation, failed)})),
     )
 
 

@@ -16,8 +16,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.listing import VersionCount, result_page, statuses
 from ddefuzz.findings.model import Finding, Result
 from ddefuzz.findings.schema import FINDINGS, readable, whole_findings
-from ddefuzz.versions.kept import cell_of_result, program_key
-from ddefuzz.versions.model import Cell, Change, Line, Status, release
+from ddefuzz.versions.model import Cell, Change, Line, Status, cell_of_result, program_key, release
 from ddefuzz.web.dashboard import PageQuery, Unreadable
 
 ON_A_PAGE: Final = 50

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from ddefuzz.artifacts.breaks import find_breaks
 from ddefuzz.artifacts.made import make
 from ddefuzz.artifacts.model import Artifacts, MakeTask
+from ddefuzz.artifacts.page import about, html_page
 from ddefuzz.cli.artifacts import command
-from ddefuzz.cli.artifacts_page import about, html_page
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.findings.textform import read_finding

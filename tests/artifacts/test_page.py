@@ -10,8 +10,8 @@ import pytest
 
 from ddefuzz.artifacts.graph import diffs_of
 from ddefuzz.artifacts.model import About, Artifacts, Break, Broken, Cause, Diff, Link, Made, Part, Symbol
+from ddefuzz.artifacts.page import MASKS, about, artifacts_view, files_of, html_page, said_of, write_folder
 from ddefuzz.cli.artifacts import default_stages, target_of
-from ddefuzz.cli.artifacts_page import MASKS, about, artifacts_view, files_of, html_page, said_of, write_folder
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Call, Difference, Ended, Stage
 from ddefuzz.findings.textform import read_finding

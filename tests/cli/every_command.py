@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 
 import rich_click as click
 
-from ddefuzz.cli.main import COMMANDS
+from ddefuzz.cli.main import COMMANDS, command_of
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """The name of each command and subcommand, and what it runs."""
-    todo = [(name, importlib.import_module(f"ddefuzz.cli.{name.replace('-', '_')}").command) for name in COMMANDS]
+    todo: list[tuple[str, click.Command]] = [(name, command_of(name)) for name in COMMANDS]
     while todo:
         name, one = todo.pop(0)
         if isinstance(one, click.Group):

@@ -14,9 +14,8 @@ from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Sco
 from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
 from ddefuzz.cli.answers import command
-from ddefuzz.cli.answers_page import Answered, answers_view
+from ddefuzz.cli.answers_page import Answered, answers_view, stored_document, stored_page, stored_view
 from ddefuzz.cli.answers_page import document as as_document
-from ddefuzz.cli.answers_stored import stored_document, stored_page, stored_view
 from ddefuzz.cli.findings_page import show_view
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.findings.database import Database

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import tomllib
 import xml.etree.ElementTree as ET
@@ -97,19 +96,29 @@ def test_actions_are_pinned() -> None:
         assert len(line.split("@")[1].split(" ")[0]) == 40, line
 
 
-def waited(code: str, seconds: float, stop: threading.Event) -> int:
-    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    return _waited(process, Step("step", (), seconds), stop)
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 def test_a_step_beyond_its_limit_is_interrupted() -> None:
-    assert waited("import time; time.sleep(60)", 1.0, threading.Event()) == -signal.SIGINT
+    process = subprocess.Popen(SLEEPS, start_new_session=True)
+    assert _waited(process, Step("step", (), 1.0)) == -signal.SIGINT
+
+
+class Cancelled(subprocess.Popen[bytes]):
+    """A process whose wait is interrupted once."""
+
+    waits = 0
+
+    def wait(self, timeout: float | None = None) -> int:
+        self.waits += 1
+        if self.waits == 1:
+            raise KeyboardInterrupt
+        return super().wait(timeout)
 
 
 def test_a_cancelled_job_is_interrupted() -> None:
-    stop = threading.Event()
-    stop.set()
-    assert waited("import time; time.sleep(60)", 60.0, stop) == EXIT_INTERRUPTED
+    process = Cancelled(SLEEPS, start_new_session=True)
+    assert (_waited(process, Step("step", (), 60.0)), process.returncode) == (EXIT_INTERRUPTED, -signal.SIGINT)
 
 
 def typed(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:

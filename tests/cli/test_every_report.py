@@ -17,7 +17,6 @@ from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed
 from ddefuzz.cli.check import command as check
 from ddefuzz.cli.diff import command as diff
 from ddefuzz.cli.matrix import command as matrix
-from ddefuzz.cli.matrix import matrix_report
 from ddefuzz.cli.replay import command as replay
 from ddefuzz.cli.report import command as report
 from ddefuzz.cli.reports import findings_report, replay_report, run_report, scripts_report
@@ -30,6 +29,7 @@ from ddefuzz.repro.run import ScriptResult
 from ddefuzz.show.record import Report
 from ddefuzz.show.table import FORMATS, NAMES
 from ddefuzz.versions.model import Cell, Interpreter, Line
+from ddefuzz.versions.page import matrix_report
 from tests.cli.test_check_report import checked
 from tests.cli.test_run_page import SUMMARY
 from tests.cli.test_sweep import CENSUS
@@ -44,9 +44,9 @@ LINE = Line(FINDING.id, FINDING.title, {"old": Cell("passes", 0), "new": Cell("f
 REPORTS: dict[str, Callable[[Path], Report]] = {
     "check": checked,
     "matrix": lambda _: matrix_report([LINE], INTERPRETERS),
-    "replay": lambda _: replay_report([Replayed(CASE, "fails otherwise", "export/explicit ok")], "2.13.0", "s/1"),
-    "replay --scripts": lambda _: scripts_report([ScriptResult(FINDING.id, "passes")], [FINDING], "2.13.0", "s/1"),
-    "report": lambda _: findings_report([FINDING], "2.13.0", frozenset({FINDING.id})),
+    "replay": lambda _: replay_report([Replayed(CASE, "fails otherwise", "export/explicit ok")], "2.13.0"),
+    "replay --scripts": lambda _: scripts_report([ScriptResult(FINDING.id, "passes")], [FINDING], "2.13.0"),
+    "report": lambda _: findings_report([FINDING], "2.13.0", lambda _finding: True),
     "run": lambda _: run_report(msgspec.structs.replace(SUMMARY, findings=SEEN), [FINDING]),
     "sweep": lambda _: sweep_report(CENSUS),
 }

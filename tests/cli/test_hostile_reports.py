@@ -29,7 +29,7 @@ from ddefuzz.checking.report import Report, captures_of
 from ddefuzz.cli.check import writers
 from ddefuzz.cli.findings_page import list_view, show_view
 from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.output import Writer, deliver, json_writers, page_writers
+from ddefuzz.cli.output import Output, Writer, deliver, json_writers, page_writers
 from ddefuzz.cli.replay import replay_view, scripts_view
 from ddefuzz.cli.reports import findings_report, replay_report, run_report, scripts_report, writers_of
 from ddefuzz.cli.run_page import summary_view
@@ -110,8 +110,8 @@ def of_findings(text: str) -> Mapping[str, Writer]:
         yield from (block for finding in found for block in show_view(finding, call))
 
     return {
-        "text": page_writers("", lambda page: pages(page.invocation))["text"],
-        **writers_of(findings_report(found, text, frozenset({found[1].id}))),
+        "text": page_writers("", pages(Invocation()))["text"],
+        **writers_of(findings_report(found, text, lambda finding: finding is found[1])),
     }
 
 
@@ -128,23 +128,23 @@ def of_check(text: str) -> Mapping[str, Writer]:
 def of_run(text: str) -> Mapping[str, Writer]:
     """`run`."""
     summary = infected(SUMMARY, storable(text))
-    pages = page_writers("", lambda page: summary_view(summary, "x", page.invocation))
+    pages = page_writers("", summary_view(summary, "x", Invocation()))
     return pages | writers_of(run_report(summary, findings(text)))
 
 
 def of_replay(text: str) -> Mapping[str, Writer]:
     """`replay`."""
     done = (infected(Replayed(CASE, "fails otherwise", "x", "x"), text, frozenset({"subject"})),)
-    pages = page_writers("", lambda page: replay_view(done, page.invocation))
-    return {**pages, **writers_of(replay_report(done, text, "s/1"))}
+    pages = page_writers("", replay_view(done, Invocation()))
+    return {**pages, **writers_of(replay_report(done, text))}
 
 
 def of_scripts(text: str) -> Mapping[str, Writer]:
     """`replay --scripts`."""
     found = findings(text)
     ran = (ScriptResult(found[0].id, "fails otherwise", text, text, {"x": text}, {"x": text}, text),)
-    pages = page_writers("", lambda page: scripts_view(ran, page.invocation))
-    return {**pages, **writers_of(scripts_report(ran, found, text, "s/1"))}
+    pages = page_writers("", scripts_view(ran, Invocation()))
+    return {**pages, **writers_of(scripts_report(ran, found, text))}
 
 
 def of_sweep(text: str) -> Mapping[str, Writer]:
@@ -269,12 +269,12 @@ def written(command: str, text: str, folder: Path) -> dict[str, str]:
     """What a command writes with this text, in each format, as its option `--output` does."""
     writers = COMMANDS[command](text)
     with suppress(Exception):  # else each format by itself
-        deliver(writers, next(iter(writers)), [(name, folder / name) for name in writers])
+        deliver(writers, Output(next(iter(writers)), tuple((name, folder / name) for name in writers)))
         return {name: (folder / name).read_bytes().decode() for name in writers}
     got = {}
     for name in writers:
         try:
-            deliver(writers, name, [(name, folder / name)])
+            deliver(writers, Output(name, ((name, folder / name),)))
             got[name] = (folder / name).read_bytes().decode()
         except Exception as error:  # noqa: BLE001 - counted
             got[name] = f"raised {type(error).__name__}: {error}"

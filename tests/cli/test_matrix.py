@@ -10,14 +10,16 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from ddefuzz.cli import bisect, matrix
+from ddefuzz.cli import matrix
 from ddefuzz.cli.findings import show
-from ddefuzz.cli.output import Page
+from ddefuzz.cli.invocation import Invocation
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import read_finding, write_findings
+from ddefuzz.show.terminal import terminal
 from ddefuzz.versions import run as versions_run
 from ddefuzz.versions.model import Cell, Interpreter, Line
+from ddefuzz.versions.page import matrix_view
 
 ROOT = Path(__file__).parents[2]
 DIFF, ROLL = "dde-08f7b02bbb", "dde-8ea756b1c0"
@@ -198,9 +200,10 @@ def test_the_commands_for_what_is_fixed_are_counted() -> None:
     interpreters = (Interpreter("old", "python", "2.13.0"), Interpreter("new", "python", "2.15.0"))
     cells = {"old": Cell("fails", 1), "new": Cell("passes")}
     lines = [Line(f"dde-{at}", "a title", cells, f"dde-{at}") for at in range(7)]
-    after = matrix.matrix_page(lines, interpreters, Page(80)).partition("Next:\n")[2].splitlines()
+    page = terminal(matrix_view(lines, interpreters, Invocation().command), 80)
+    after = page.partition("Next:\n")[2].splitlines()
     assert after[0].endswith("findings set dde-0 fixed --why matrix --in 2.15.0")
-    assert (len(after), after[-1].strip()) == (6, "and so on for the 2 other findings whose change is fixed")
+    assert (len(after), after[-1].strip()) == (6, "# and so on for the 2 other findings whose change is fixed")
 
 
 def test_one_finding_may_be_a_path(tmp_path: Path, findings: Path) -> None:
@@ -243,7 +246,7 @@ def test_bisect_finds_the_two_versions(
     words = [DIFF, "--db", url, "--format", "json"]
     for number, verdict in enumerate(verdicts, 1):
         words += ["--python", interpreter(tmp_path, f"2.{number}.0", diff=verdict)]
-    ended = CliRunner().invoke(bisect.command, words, catch_exceptions=False)
+    ended = CliRunner().invoke(matrix.bisect, words, catch_exceptions=False)
     (document,) = json.loads(ended.stdout)
     assert (document["before"], document["after"]) == (before, after)
     assert len(document["runs"]) <= 4

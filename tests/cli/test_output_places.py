@@ -16,13 +16,13 @@ import rich_click as click
 from click.testing import CliRunner
 
 from ddefuzz.artifacts.model import Diff
-from ddefuzz.cli.artifacts_page import DOCUMENT, write_folder
+from ddefuzz.artifacts.page import DOCUMENT, write_folder
 from ddefuzz.cli.ci import command as ci
 from ddefuzz.cli.findings import command as findings
 from ddefuzz.cli.init import command as init
 from ddefuzz.cli.init import contents
 from ddefuzz.cli.main import cli
-from ddefuzz.cli.output import OutputFile, OutputOption
+from ddefuzz.cli.output import OutputFile
 from ddefuzz.errors import InputError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import FILES, FINDING, KNOWN, MINIMAL, write_findings
@@ -37,10 +37,8 @@ def words_of(command: click.Command) -> list[list[str]]:
     """The options of a command that write a file, each with `{}` for its path."""
     found = []
     for option in command.params:
-        if isinstance(option.type, OutputOption):
-            found += [[option.opts[0], f"{one}={{}}"] for one in option.type.formats[:1]]
         if isinstance(option.type, OutputFile):
-            found.append([option.opts[0], "{}"])
+            found.append([option.opts[0], f"{option.type.formats[0]}={{}}" if option.type.formats else "{}"])
     return found
 
 

@@ -121,5 +121,5 @@ def test_an_issue_needs_a_finding(url: str) -> None:
 )
 def test_the_outcome_of_a_replayed_case(status: Status, kind: str | None, outcome: str) -> None:
     case = KeptCase("a.py@export/explicit", ProgramSubject("x"), Expectation("export", kind=kind), "")
-    (result,) = replay_report([Replayed(case, status, "export/explicit ok")], "2.13.0", "s/1").results
+    (result,) = replay_report([Replayed(case, status, "export/explicit ok")], "2.13.0").results
     assert (result.outcome, result.rule) == (outcome, kind or "replay")

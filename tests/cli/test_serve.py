@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddefuzz.cli.serve import command
-from ddefuzz.cli.tokens import command as tokens_command
+from ddefuzz.cli.serve import tokens as tokens_command
 from ddefuzz.errors import DatabaseError, InputError, UnsupportedError
 from ddefuzz.findings import tokens
 from ddefuzz.findings.database import Database

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.cli.output import deliver
+from ddefuzz.cli.output import Output, deliver
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, MOST_SAID, say, write_stdout
 from ddefuzz.errors import EXIT_UNSUPPORTED, UnsupportedError
@@ -110,7 +110,7 @@ def test_a_log_of_ci_gets_no_command(monkeypatch: pytest.MonkeyPatch, capsys: py
         say("::stop-commands::x")
         progress = LiveLine("start")
         progress.say("::add-mask::x")
-        deliver({"text": lambda _: "a\n::error::x\n"}, "text", ())
+        deliver({"text": lambda _: "a\n::error::x\n"}, Output("text"))
         shown = capsys.readouterr()
         first, second = parts
         assert shown.out == f"a\n{first}::error::x\n"

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddefuzz.cli.output import Page
-from ddefuzz.cli.sweep import census_writers, html_page, progress_line
+from ddefuzz.cli.invocation import Invocation
+from ddefuzz.cli.sweep import census_view, html_page, progress_line
 from ddefuzz.findings.database import Database
 from ddefuzz.show.markdown import markdown
+from ddefuzz.show.terminal import terminal
 from ddefuzz.sweep.census import Census, Difference, Upstream, census_document, rows_of, totals_of
 from ddefuzz.sweep.sweep import Progressed
 from tests.campaign.real_campaign import DDEFUZZ
@@ -90,7 +91,7 @@ def test_a_glob_of_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [40, 80, 160])
 def test_the_page_has_what_fails_and_fits(columns: int) -> None:
-    page = census_writers(CENSUS)["text"](Page(columns))
+    page = terminal(census_view(CENSUS, Invocation()), columns)
     assert "at::native::chunk" in page
     assert "upstream skips it" in page
     assert "2 of 3 entries accounted for" in " ".join(page.split())
@@ -113,7 +114,7 @@ def test_what_is_wrong_with_captured_programs_is_shown() -> None:
     (row,) = [row for row in census.rows if row.wrong]
     assert (row.op, row.explicit, row.wrong[0].finding) == ("flip", "ok", signature.key)
     assert (census.totals.called, census.totals.wrong) == (7, {"over-strict": 1})
-    text, document = census_writers(census)["text"](Page(200)), markdown(census_document(census))
+    text, document = terminal(census_view(census, Invocation()), 200), markdown(census_document(census))
     assert "1 op whose captured programs are wrong" in text
     assert all(word in text for word in (signature.key, "torch/_refs/__init__.py:roll", "at size 1: Eq(u0, 2)"))
     assert "called: 7 captured programs; ops by what is wrong: 1 over-strict" in text

@@ -14,7 +14,7 @@ from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.diff import command as diff
 from ddefuzz.errors import EXIT_FOUND, InputError, UnsupportedError
 from ddefuzz.versions.diff import compared
-from ddefuzz.versions.observed import CaseSeen, GuardSeen, read_saved, saved_text
+from ddefuzz.versions.side_by_side import CaseSeen, GuardSeen, read_saved, saved_text
 
 
 def at(function: str) -> Signature:

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Progress, Result, stamp
-from ddefuzz.versions.kept import program_key
+from ddefuzz.versions.model import program_key
 from ddefuzz.web.campaigns import ON_A_PAGE, CampaignsQuery, campaigns_page
 from ddefuzz.web.pages import PAGES
 from tests.findings.arbitrary_findings import CHUNK, ROLL, START
