@@ -20,7 +20,6 @@ ALLOWED = {
     "execute": "program ops instrument keys",
     "classify": "program instrument execute",
     "oracles": "program ops instrument keys execute classify",
-    "export_time": "instrument execute oracles",
     "coverage": "instrument execute classify",
     "minimize": "program ops execute",
     "answers": "program instrument execute classify oracles minimize",
@@ -33,7 +32,6 @@ ALLOWED = {
     "versions": "program keys generate execute classify oracles coverage findings repro show campaign",
     "sweep": "program ops instrument generate execute classify oracles coverage findings show artifacts campaign",
     "web": "oracles coverage findings repro show campaign versions sweep",
-    "pytest_plugin": "execute oracles campaign",
     "cli": (
         "program ops instrument keys generate execute classify oracles coverage answers findings repro show "
         "artifacts checking campaign versions sweep web"

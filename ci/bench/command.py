@@ -166,7 +166,7 @@ BENCHMARKS = {
         """,
         "export_time:run",
         (
-            names("--workload", "workloads", "Only this workload of ddefuzz/export_time/model.py."),
+            names("--workload", "workloads", "Only this workload of ci/bench/export_time_model.py."),
             budget("60cpu", "CPU seconds of exports for each workload and combination of settings."),
             number("--most", 640, "The largest n.", 5),
             click.option(

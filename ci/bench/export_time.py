@@ -9,12 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ci.bench.command import Result, Session
-from ddefuzz import __version__
-from ddefuzz.campaign.plan import parse_budget
-from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.errors import EXIT_INTERRUPTED, DdefuzzError, InputError, NothingRanError
-from ddefuzz.execute.pool import Lost, Pool, Stopped, waited
-from ddefuzz.export_time.model import (
+from ci.bench.export_time_model import (
     KNOBS,
     WORKLOADS,
     Growth,
@@ -29,6 +24,11 @@ from ddefuzz.export_time.model import (
     series_of,
     speedscope,
 )
+from ddefuzz import __version__
+from ddefuzz.campaign.plan import parse_budget
+from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
+from ddefuzz.errors import EXIT_INTERRUPTED, DdefuzzError, InputError, NothingRanError
+from ddefuzz.execute.pool import Lost, Pool, Stopped, waited
 from ddefuzz.files import read_text, write_atomically
 from ddefuzz.oracles.growth import STEEP
 from ddefuzz.show.blocks import Block, Heading, Inline, Picture, Span, prose, table

@@ -31,7 +31,7 @@ from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.classify.classify import Classified
 from ddefuzz.cli.progress import stop_on_interrupt
-from ddefuzz.cli.run_progress import campaign_progress
+from ddefuzz.cli.run import campaign_progress
 from ddefuzz.coverage.ledger import SiteRecord
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, ProgramError
 from ddefuzz.execute.pool import Lost, Pool, Stopped, lost_observation

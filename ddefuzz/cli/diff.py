@@ -11,7 +11,7 @@ from ddefuzz.campaign.replay import kept_cases
 from ddefuzz.cli.options import db_option, jobs_option, option, profile_option, seed_option, stages_option
 from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
-from ddefuzz.cli.reports import writers_of
+from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject, Stage
 from ddefuzz.files import check_folder, write_files

@@ -12,8 +12,7 @@ import rich_click as click
 from rich_click import rich_click as help_pages
 
 from ddefuzz import __version__, internal
-from ddefuzz.cli.interrupts import ends_by_exception, said_of
-from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, give_up_streams, say
+from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, ends_by_exception, give_up_streams, said_of, say
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, DdefuzzError, NothingRanError, unsupported_by
 from ddefuzz.refusals import lines_of, refusals
 
@@ -58,7 +57,7 @@ PANELS = {
 in the module of that name in `ddefuzz.cli`, with `_` for `-`, or named as it is in that of `HOMES`.
 """
 
-HOMES = {"bisect": "matrix", "tokens": "serve"}
+HOMES = {"bisect": "matrix", "study": "check", "tokens": "serve"}
 
 COMMANDS = {name: said for commands in PANELS.values() for name, said in commands.items()}
 

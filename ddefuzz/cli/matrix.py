@@ -13,7 +13,7 @@ from ddefuzz.cli.options import URL, db_option, jobs_option, option, pythons_opt
 from ddefuzz.cli.output import Output, OutputFile, deliver, json_writers, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay import findings_in
-from ddefuzz.cli.reports import command_line, writers_of
+from ddefuzz.cli.report import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
 from ddefuzz.escape import shell_word
 from ddefuzz.files import is_there

@@ -11,7 +11,7 @@ import rich_click as click
 from ddefuzz.cli.options import URL, jobs_option, option
 from ddefuzz.cli.output import Output, Writer, deliver, output_options
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.cli.reports import writers_of
+from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database

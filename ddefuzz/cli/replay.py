@@ -28,7 +28,7 @@ from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.options import URL, jobs_option, option, trust_option
 from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
-from ddefuzz.cli.reports import replay_report, scripts_report, writers_of
+from ddefuzz.cli.report import replay_report, scripts_report, writers_of
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError

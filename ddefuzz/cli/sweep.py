@@ -13,7 +13,7 @@ from ddefuzz.cli.invocation import Invocation, current_invocation
 from ddefuzz.cli.options import db_option, jobs_option, option, oracles_option
 from ddefuzz.cli.output import Output, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
-from ddefuzz.cli.reports import writers_of
+from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.escape import html_value, json_text
 from ddefuzz.findings.database import Database

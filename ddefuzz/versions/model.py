@@ -153,7 +153,7 @@ def cell_of_result(result: Result) -> Cell:
     return Cell(status, result.shows, result.runs, result.reason)
 
 
-def statuses(finding: Finding, by_version: Iterable[Result]) -> str:
+def status_by_version(finding: Finding, by_version: Iterable[Result]) -> str:
     """The status of the finding's program under each version of torch, oldest first: `2.13.0 fails, 2.15.0 passes`."""
     same = [one for one in by_version if one.program == program_key(finding)]
     return ", ".join(

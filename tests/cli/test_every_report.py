@@ -19,7 +19,7 @@ from ddefuzz.cli.diff import command as diff
 from ddefuzz.cli.matrix import command as matrix
 from ddefuzz.cli.replay import command as replay
 from ddefuzz.cli.report import command as report
-from ddefuzz.cli.reports import findings_report, replay_report, run_report, scripts_report
+from ddefuzz.cli.report import findings_report, replay_report, run_report, scripts_report
 from ddefuzz.cli.run import command as run
 from ddefuzz.cli.sweep import command as sweep
 from ddefuzz.cli.sweep import sweep_report

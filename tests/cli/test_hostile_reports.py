@@ -27,12 +27,12 @@ from ddefuzz.campaign.replay import Replayed
 from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.report import Report, captures_of
 from ddefuzz.cli.check import writers
-from ddefuzz.cli.findings_page import list_view, show_view
+from ddefuzz.cli.findings import list_view, show_view
 from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.output import Output, Writer, deliver, json_writers, page_writers
 from ddefuzz.cli.replay import replay_view, scripts_view
-from ddefuzz.cli.reports import findings_report, replay_report, run_report, scripts_report, writers_of
-from ddefuzz.cli.run_page import summary_view
+from ddefuzz.cli.report import findings_report, replay_report, run_report, scripts_report, writers_of
+from ddefuzz.cli.run import summary_view
 from ddefuzz.cli.sweep import census_writers, html_page, sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding, Note, as_document, summary_of

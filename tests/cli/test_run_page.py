@@ -8,8 +8,7 @@ import pytest
 from ddefuzz.campaign.summary import Called, Seen, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.run import _passed
-from ddefuzz.cli.run_page import summary_view
+from ddefuzz.cli.run import _passed, summary_view
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.program.sizes import CALL_SIZES

@@ -34,7 +34,7 @@ from ddefuzz.oracles.oracle import Oracle
 from ddefuzz.oracles.program import look, observe
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.program.sizes import CALL_SIZES, REPEATED_SIZES, CallSize
-from tests.export_time.planted import quadratic
+from tests.bench.planted_growth import quadratic
 from tests.oracles import test_growth, test_lowering, test_mechanism, test_planted_assertions, test_recompilation
 from tests.oracles.planted_lowering import falling_back, never_fused, without_vectors
 

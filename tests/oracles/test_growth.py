@@ -12,7 +12,7 @@ from ddefuzz.oracles.growth import BLOCKS, ORACLE, Growth, Growths, counts_of, j
 from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import NAMES
-from tests.export_time.planted import quadratic
+from tests.bench.planted_growth import quadratic
 
 TEXT = """\
 # ddefuzz program v1

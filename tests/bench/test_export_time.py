@@ -12,9 +12,7 @@ from click.testing import CliRunner
 
 from ci.bench.command import group
 from ci.bench.export_time import SCHEMA, view
-from ddefuzz.errors import InputError
-from ddefuzz.export_time.measure import MAKE, measured
-from ddefuzz.export_time.model import (
+from ci.bench.export_time_model import (
     KNOBS,
     WORKLOADS,
     Point,
@@ -26,10 +24,12 @@ from ddefuzz.export_time.model import (
     series_of,
     speedscope,
 )
+from ci.bench.export_time_run import MAKE, measured
+from ddefuzz.errors import InputError
 from ddefuzz.instrument.counting import pattern
 from ddefuzz.oracles.growth import STEEP
 from ddefuzz.show.markdown import markdown
-from tests.export_time.planted import quadratic
+from tests.bench.planted_growth import quadratic
 
 
 def point(n: int, asked: int, knobs: str = "default", seconds: float = 1.0) -> Point:

@@ -51,7 +51,7 @@ def pytest_collect_file(
     if not is_list and not _is_program(file_path):
         return theirs
     # Imported here because it takes a second, and most pytest sessions have no such file.
-    from ddefuzz.pytest_plugin.items import case_file  # noqa: PLC0415
+    from ddefuzz.pytest_items import case_file  # noqa: PLC0415
 
     return [case_file(file_path, parent, trusted=bool(parent.config.getini(TRUST)))]
 

@@ -13,10 +13,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from ci.bench.export_time_model import KNOBS, Knobs, MeasureTask, Point, Profiled, Where, sampled
 from ddefuzz.execute.observe import captured_output
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.execute.subject import prepare
-from ddefuzz.export_time.model import KNOBS, Knobs, MeasureTask, Point, Profiled, Where, sampled
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.counting import Counts, counting
 from ddefuzz.instrument.torch_api import ASSERT_SCALAR, NO_STACK_TRACES, SHAPES_CONFIG

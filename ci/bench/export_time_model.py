@@ -113,13 +113,13 @@ def hottest_of(one: Profiled, most: int = 8) -> dict[str, float]:
 
 def run_measure(task: MeasureTask) -> Point:
     """Export once, in this process."""
-    result: Point = late("ddefuzz.export_time.measure").run_measure(task)
+    result: Point = late("ci.bench.export_time_run").run_measure(task)
     return result
 
 
 def run_profile(task: MeasureTask) -> Profiled:
     """Export once and sample the stack."""
-    result: Profiled = late("ddefuzz.export_time.measure").run_profile(task)
+    result: Profiled = late("ci.bench.export_time_run").run_profile(task)
     return result
 
 
