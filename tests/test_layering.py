@@ -28,7 +28,7 @@ ALLOWED = {
     "show": "instrument classify oracles coverage answers findings repro",
     "artifacts": "instrument execute classify oracles findings show",
     "checking": "program ops instrument execute classify oracles answers findings show",
-    "campaign": "program ops instrument keys generate execute classify oracles coverage minimize answers findings",
+    "campaign": "program ops instrument keys generate execute classify oracles coverage minimize answers findings show",
     "versions": "program keys generate execute classify oracles coverage findings repro show campaign",
     "sweep": "program ops instrument generate execute classify oracles coverage findings show artifacts campaign",
     "web": "oracles coverage findings repro show campaign versions sweep",

@@ -6,31 +6,18 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import rich_click as click
 from click.core import ParameterSource
 
 from ddefuzz.cli.options import DEFAULT_DB
 from ddefuzz.errors import InputError
-from ddefuzz.escape import shell_word, shell_words
+from ddefuzz.escape import shell_word
 from ddefuzz.files import is_there, real_path
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, UnknownFindingError
 from ddefuzz.findings.url import parse_url
-
-
-class Invocation(NamedTuple):
-    """The words that start ddefuzz and Python, and the database's URL (without its password) if it has to be typed."""
-
-    program: str = "ddefuzz"
-    python: str = "python"
-    db: str = ""
-
-    def command(self, *words: str, with_db: bool = True) -> str:
-        """A command line of ddefuzz. `with_db` is for commands with the option `--db`."""
-        db = ("--db", self.db) if with_db and self.db else ()
-        return f"{self.program} {shell_words([*words, *db])}"
+from ddefuzz.show.blocks import Invocation
 
 
 def current_invocation() -> Invocation:

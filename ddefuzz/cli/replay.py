@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
 import rich_click as click
 
+from ddefuzz.campaign.page import replay_report, replay_view, totals
 from ddefuzz.campaign.replay import (
     MISMATCHES,
     KeptCase,
     Replayed,
-    Status,
     finding_cases,
     kept_cases,
     replay,
-    statuses,
-    statuses_of_findings,
     trusted_modules,
     user_function,
 )
-from ddefuzz.cli.invocation import Invocation, current_invocation
+from ddefuzz.cli.invocation import current_invocation
 from ddefuzz.cli.options import URL, jobs_option, option, trust_option
 from ddefuzz.cli.output import Output, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine
-from ddefuzz.cli.report import replay_report, scripts_report, writers_of
+from ddefuzz.cli.report import writers_of
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError
@@ -37,8 +34,9 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import FINDING, read_finding, read_findings
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.repro.run import STATUSES, ScriptResult, ScriptStatus, run_scripts, torch_of
-from ddefuzz.show.blocks import Block, Commands, Items, Row, Span, counted, table
+from ddefuzz.repro.run import ScriptResult, run_scripts, torch_of
+from ddefuzz.show.blocks import counted
+from ddefuzz.show.findings import scripts_report, scripts_total, scripts_view
 from ddefuzz.show.table import NAMES
 
 DEFAULT_FINDINGS = (Path("findings"),)
@@ -117,7 +115,7 @@ def command(
         ledger = Ledger()
         results = replay(cases, jobs, listen, ledger)
         if output.format != "text":
-            for line in _totals(results):
+            for line in totals(results):
                 live.say(line)
     if url is not None:
         with Database.open(url) as database:
@@ -140,51 +138,6 @@ def _nothing(paths: tuple[Path, ...], known: DatabaseUrl | None) -> str:
 def _cases_of(url: DatabaseUrl, *, trust: bool) -> tuple[KeptCase, ...]:
     with Database.open(url, create=False) as database:
         return finding_cases(database.findings(), str(url), trust=trust)
-
-
-def replay_view(results: tuple[Replayed, ...], call: Invocation) -> Iterator[Block]:
-    """The cases that do not do what is expected, the counts, and what to type next."""
-    listed = [result for result in results if result.status != "as expected"]
-    if listed:
-        yield table(("status", "case"), map(_row, listed))
-    yield Items(tuple(_totals(results)))
-    gone = {result.case.finding: result.case for result in listed if result.status == "gone" and result.case.finding}
-    if gone:
-        lines = tuple(_command(call, "set", case, "fixed") for _, case in sorted(gone.items())[:5])
-        yield Commands(lines, "Next, if the pinned torch fixed it:")
-    mismatch = next((result.case for result in listed if result.status in MISMATCHES), None)
-    if mismatch is None:
-        return
-    if mismatch.database:
-        yield Commands((_command(call, "show", mismatch),))
-    else:
-        target = mismatch.id.partition("@")[0]
-        path, _, case = target.partition(".py:")
-        words = (f"{path}.py", "--case", case) if case else (target,)
-        yield Commands((call.command("check", *words, with_db=False),))
-
-
-def _row(result: Replayed) -> Row:
-    evidence = f": {result.evidence}" if result.evidence else ""
-    detail = Span(f"expected {result.case.expect}; seen {result.seen}{evidence}", style="dim")
-    return Row((result.status, result.case.id), detail)
-
-
-def _totals(results: tuple[Replayed, ...]) -> list[str]:
-    """The number of cases and findings with each status."""
-    findings = statuses_of_findings(results)
-    return [_total("case", statuses(results)), *([_total("finding", findings)] if findings else [])]
-
-
-def _total(noun: str, counts: Mapping[Status, int] | Mapping[ScriptStatus, int]) -> str:
-    parts = ", ".join(f"{number} {status}" for status, number in counts.items())
-    return f"{counted(sum(counts.values()), noun)}: {parts}"
-
-
-def _command(call: Invocation, verb: str, case: KeptCase, *words: str) -> str:
-    """A command on the finding of a case, with the database of the case."""
-    db = ("--db", case.database) if case.database else ()
-    return call.command("findings", verb, case.finding, *words, *db, with_db=False)
 
 
 def _replay_scripts(
@@ -213,7 +166,7 @@ def _replay_scripts(
 
         results = run_scripts(findings, python, jobs, listen, trust=trust)
         if output.format != "text":
-            live.say(_scripts_total(results))
+            live.say(scripts_total(results))
     report = scripts_report(results, findings, torch_of(python))
     text = page_writers(report.title, scripts_view(results, current_invocation()))
     deliver({**text, **writers_of(report)}, output)
@@ -236,27 +189,3 @@ def findings_in(paths: Iterable[Path], url: DatabaseUrl | None) -> list[Finding]
         with Database.open(url, create=False) as database:
             by_id |= {finding.id: finding for finding in database.findings()}
     return [by_id[key] for key in sorted(by_id)]
-
-
-def scripts_view(results: tuple[ScriptResult, ...], call: Invocation) -> Iterator[Block]:
-    """The scripts that do not show their finding, the counts, and the command for the first that fails otherwise."""
-    listed = [result for result in results if result.status != "shows"]
-    if listed:
-        rows = (Row((result.status, result.finding), Span(_detail(result), style="dim")) for result in listed)
-        yield table(("status", "finding"), rows)
-    yield Items((_scripts_total(results),))
-    for first in [result for result in listed if result.status == "fails otherwise"][:1]:
-        yield Commands((call.command("findings", "show", first.finding),))
-
-
-def _detail(result: ScriptResult) -> str:
-    return result.reason or f"expected {_facts(result.expected)}; seen {_facts(result.seen)}"
-
-
-def _facts(facts: dict[str, str] | None) -> str:
-    return ", ".join(f"{name} {value}" for name, value in facts.items()) if facts else "no failure"
-
-
-def _scripts_total(results: tuple[ScriptResult, ...]) -> str:
-    counts = Counter(result.status for result in results)
-    return _total("script", {status: counts[status] for status in STATUSES if counts[status]})

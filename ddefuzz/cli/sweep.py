@@ -9,7 +9,7 @@ from importlib.resources import files
 import rich_click as click
 from jinja2 import Environment
 
-from ddefuzz.cli.invocation import Invocation, current_invocation
+from ddefuzz.cli.invocation import current_invocation
 from ddefuzz.cli.options import db_option, jobs_option, option, oracles_option
 from ddefuzz.cli.output import Output, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
@@ -20,7 +20,7 @@ from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import NAMES
-from ddefuzz.show.blocks import Block, Commands, Items, counted
+from ddefuzz.show.blocks import Block, Commands, Invocation, Items, counted
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.record import Outcome, Report, Result, Rule, rules
 from ddefuzz.show.table import NAMES as FORMAT_NAMES
@@ -127,7 +127,7 @@ def census_view(census: Census, call: Invocation) -> Iterator[Block]:
     found = next((one.finding for row in census.rows for one in row.failures if one.finding), None)
     if found is not None:
         show = call.command("findings", "show", found)
-        repro = f"{call.command('findings', 'show', found, '--repro')} > repro.py && {call.python} repro.py"
+        repro = call.repro(found)
         yield Commands((show, repro, call.command("findings", "list"), call.command("sites")))
 
 

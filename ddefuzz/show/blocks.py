@@ -23,9 +23,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal, LiteralString, TypeAlias
+from typing import Literal, LiteralString, NamedTuple, TypeAlias
 
 import msgspec
+
+from ddefuzz.escape import shell_words
 
 Style: TypeAlias = Literal["", "bold", "dim", "good", "warn", "bad"]
 
@@ -211,3 +213,20 @@ def joined(parts: Sequence[str | Span], separator: str) -> tuple[str | Span, ...
 def counted(number: int, noun: str, several: str = "") -> str:
     """`1 step`, `2 steps`. `several` is the plural if it is another one."""
     return f"{number} {noun if number == 1 else several or f'{noun}s'}"
+
+
+class Invocation(NamedTuple):
+    """The words that start ddefuzz and Python, and the database's URL (without its password) if it has to be typed."""
+
+    program: str = "ddefuzz"
+    python: str = "python"
+    db: str = ""
+
+    def command(self, *words: str, with_db: bool = True) -> str:
+        """A command line of ddefuzz. `with_db` is for commands with the option `--db`."""
+        db = ("--db", self.db) if with_db and self.db else ()
+        return f"{self.program} {shell_words([*words, *db])}"
+
+    def repro(self, finding: str) -> str:
+        """The command line that runs a finding's script."""
+        return f"{self.command('findings', 'show', finding, '--repro')} > repro.py && {self.python} repro.py"

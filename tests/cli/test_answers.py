@@ -13,13 +13,14 @@ from ddefuzz.answers.experiment import GuardResult, Refused, TriedPatch, TriedPa
 from ddefuzz.answers.model import GIVEN, Answers, Experiment, PatchEvidence, Score, Tally
 from ddefuzz.answers.patch import Patch
 from ddefuzz.classify.signature import Cause, Signature, Site, Verdict
-from ddefuzz.cli.answers import Answered, answers_view, command, stored_document, stored_page, stored_view
-from ddefuzz.cli.answers import document as as_document
-from ddefuzz.cli.findings import show_view
-from ddefuzz.cli.invocation import Invocation
+from ddefuzz.cli.answers import command
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.model import as_document as as_finding
+from ddefuzz.show.answers import Answered, answers_view, stored_document, stored_page, stored_view
+from ddefuzz.show.answers import document as as_document
+from ddefuzz.show.blocks import Invocation
+from ddefuzz.show.findings import show_view
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.terminal import terminal
 

@@ -13,19 +13,20 @@ import msgspec
 import pytest
 import rich_click as click
 
+from ddefuzz.campaign.page import replay_report, run_report
 from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed
 from ddefuzz.cli.check import command as check
 from ddefuzz.cli.diff import command as diff
 from ddefuzz.cli.matrix import command as matrix
 from ddefuzz.cli.replay import command as replay
 from ddefuzz.cli.report import command as report
-from ddefuzz.cli.report import findings_report, replay_report, run_report, scripts_report
 from ddefuzz.cli.run import command as run
 from ddefuzz.cli.sweep import command as sweep
 from ddefuzz.cli.sweep import sweep_report
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.repro.run import ScriptResult
+from ddefuzz.show.findings import findings_report, scripts_report
 from ddefuzz.show.record import Report
 from ddefuzz.show.table import FORMATS, NAMES
 from ddefuzz.versions.model import Cell, Interpreter, Line

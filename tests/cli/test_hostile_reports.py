@@ -23,23 +23,21 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from ddefuzz.campaign.page import replay_report, replay_view, run_report, summary_view
 from ddefuzz.campaign.replay import Replayed
 from ddefuzz.checking.problems import problems_of
 from ddefuzz.checking.report import Report, captures_of
 from ddefuzz.cli.check import writers
-from ddefuzz.cli.findings import list_view, show_view
-from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.output import Output, Writer, deliver, json_writers, page_writers
-from ddefuzz.cli.replay import replay_view, scripts_view
-from ddefuzz.cli.report import findings_report, replay_report, run_report, scripts_report, writers_of
-from ddefuzz.cli.run import summary_view
+from ddefuzz.cli.report import writers_of
 from ddefuzz.cli.sweep import census_writers, html_page, sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding, Note, as_document, summary_of
 from ddefuzz.findings.textform import KnownFinding
 from ddefuzz.repro.run import ScriptResult
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
-from ddefuzz.show.blocks import Block
+from ddefuzz.show.blocks import Block, Invocation
+from ddefuzz.show.findings import findings_report, list_view, scripts_report, scripts_view, show_view
 from ddefuzz.show.terminal import terminal
 from tests.checking.test_check_rows import BRANCH, EAGER, FAILED, runs
 from tests.cli.infected import infected

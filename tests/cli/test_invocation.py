@@ -11,10 +11,11 @@ import pytest
 import rich_click as click
 from click.testing import CliRunner
 
-from ddefuzz.cli.invocation import Invocation, current_invocation, program_words
+from ddefuzz.cli.invocation import current_invocation, program_words
 from ddefuzz.cli.options import DEFAULT_DB, db_option
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.url import parse_url
+from ddefuzz.show.blocks import Invocation
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
 OTHER = "sqlite:///other.db"

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from ddefuzz.cli import matrix
 from ddefuzz.cli.findings import show
-from ddefuzz.cli.invocation import Invocation
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import read_finding, write_findings
+from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.terminal import terminal
 from ddefuzz.versions import run as versions_run
 from ddefuzz.versions.model import Cell, Interpreter, Line

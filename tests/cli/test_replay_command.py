@@ -10,17 +10,18 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from ddefuzz.campaign.page import replay_view
 from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed
 from ddefuzz.checking.report import CaptureResult, Report
-from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.main import main
-from ddefuzz.cli.replay import command, replay_view
+from ddefuzz.cli.replay import command
 from ddefuzz.errors import DatabaseError, InputError, NothingRanError
 from ddefuzz.execute.protocol import EXPLICIT, Observation, ProgramSubject
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding, id_of
 from ddefuzz.findings.textform import write_findings
 from ddefuzz.oracles.program import Trial, Tried, tried_of
+from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.terminal import terminal
 from tests.findings.arbitrary_findings import OTHER_PROGRAM, PROGRAM, ROLL, failure_of
 from tests.in_process import InProcess

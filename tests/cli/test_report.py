@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from ddefuzz.campaign.page import replay_report
 from ddefuzz.campaign.replay import Expectation, KeptCase, Replayed, Status
-from ddefuzz.cli.report import command, replay_report
+from ddefuzz.cli.report import command
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import ProgramSubject
 from ddefuzz.findings.database import Database

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ddefuzz.campaign.page import summary_view
 from ddefuzz.campaign.summary import Called, Seen, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.cli.invocation import Invocation
-from ddefuzz.cli.run import _passed, summary_view
+from ddefuzz.cli.run import _passed
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.program.sizes import CALL_SIZES
+from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.terminal import terminal
 
 REPLAY = "ddefuzz run --seed 7 --budget 12x"

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddefuzz.cli.invocation import Invocation
 from ddefuzz.cli.sweep import census_view, html_page, progress_line
 from ddefuzz.findings.database import Database
+from ddefuzz.show.blocks import Invocation
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.terminal import terminal
 from ddefuzz.sweep.census import Census, Difference, Upstream, census_document, rows_of, totals_of
