@@ -14,8 +14,7 @@ from ddefuzz.campaign.replay import (
     statuses,
     statuses_of_findings,
 )
-from ddefuzz.campaign.summary import Called, Minimized, Seen, Summary, Tally
-from ddefuzz.coverage.ledger import SiteCount
+from ddefuzz.campaign.summary import Called, Seen, Summary, Tally
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.model import Finding
@@ -53,10 +52,6 @@ NUMBERS = ("cases", "steps", "conf")
 """The columns of numbers: cases that showed the finding, size of its smallest program, confirmations."""
 
 
-LONGER = "--budget 5m"
-"""The budget to try if no case ended in a shorter one."""
-
-
 def summary_view(summary: Summary, replay: str, call: Invocation) -> Iterator[Block]:
     """The whole page."""
     bugs = [seen for seen in summary.findings if seen.counts]
@@ -68,7 +63,7 @@ def summary_view(summary: Summary, replay: str, call: Invocation) -> Iterator[Bl
         yield table(("stage", "verdicts"), _runs(summary))
     yield Items(tuple(line for line in _lines(summary, bugs) if line))
     ran = summary.cases > 0 or summary.interrupted
-    longer = f"{replay.replace(f'--budget {summary.budget}', LONGER, 1)}  # no case ended in {summary.budget}"
+    longer = f"{replay.replace(f'--budget {summary.budget}', '--budget 5m', 1)}  # no case ended in {summary.budget}"
     yield Commands((*_next(summary, bugs, call), replay if ran else longer))
 
 
@@ -84,14 +79,22 @@ def _lines(summary: Summary, bugs: list[Seen]) -> Iterator[str]:
     if bugs:
         known = len(bugs) - len(new)
         yield f"{len(new)} new; {known} known: in the database before this campaign, or in --known FILE"
-    yield _expired(bugs)
-    if summary.minimized:
-        yield _minimized(summary.minimized)
+    if expired := [seen.finding for seen in bugs if seen.expired]:
+        yield f"new again, because the date of their decision has passed: {', '.join(expired)}"
+    if of := summary.minimized:
+        yield (
+            f"{counted(of.findings, 'finding')} minimized: steps median {of.median_steps:g}, max {of.max_steps}; "
+            f"{of.confirmed} of {of.findings} confirmed cold; {of.cpu_seconds_each:.1f} CPU seconds a finding"
+        )
     if summary.cases > 0:
-        yield _sites(summary.sites)
+        sites = summary.sites
+        yield (
+            f"guard sites reached: {sites.fallback} took a fallback answer ({sites.fallback_cxx} in C++), "
+            f"{sites.dde} raised an error ({sites.dde_cxx} in C++)"
+        )
     yield _called(summary.calls)
     if summary.cases > 0:
-        strategies = (f"{name} {of.cases} ({of.new_sites})" for name, of in summary.strategies.items())
+        strategies = (f"{name} {one.cases} ({one.new_sites})" for name, one in summary.strategies.items())
         yield f"cases by strategy (new sites): {', '.join(strategies)}"
         seconds = (f"{name} {seconds:.1f}" for name, seconds in summary.cpu_seconds.items())
         yield f"CPU seconds: {', '.join(seconds)}"
@@ -114,25 +117,6 @@ def _called(of: Mapping[Stage, Called]) -> str:
     if not programs:
         return ""
     return f"programs called beside eager (at all {len(CALL_SIZES)} sizes): {stages}; by size: {sizes}"
-
-
-def _minimized(of: Minimized) -> str:
-    return (
-        f"{counted(of.findings, 'finding')} minimized: steps median {of.median_steps:g}, max {of.max_steps}; "
-        f"{of.confirmed} of {of.findings} confirmed cold; {of.cpu_seconds_each:.1f} CPU seconds a finding"
-    )
-
-
-def _expired(bugs: list[Seen]) -> str:
-    names = [seen.finding for seen in bugs if seen.expired]
-    return f"new again, because the date of their decision has passed: {', '.join(names)}" if names else ""
-
-
-def _sites(of: SiteCount) -> str:
-    return (
-        f"guard sites reached: {of.fallback} took a fallback answer ({of.fallback_cxx} in C++), "
-        f"{of.dde} raised an error ({of.dde_cxx} in C++)"
-    )
 
 
 def _importance(seen: Seen) -> tuple[bool, bool, str, str]:

@@ -123,6 +123,7 @@ def command(
         return
     if "markdown" in output.formats:
         raise click.UsageError("found the format markdown without --stored, expected both")
+    explained = partial(with_cause, classify=classify, when=datetime.now(UTC))
     torch = version("torch")
     with ExitStack() as stack:
         needs_database = everything or not all(is_file(Path(name)) for name in targets)
@@ -130,6 +131,7 @@ def command(
         chosen = _targets(targets, stage, database, torch if write and not fresh else None)
         pool = stack.enter_context(Pool(jobs))
         live = stack.enter_context(LiveLine(f"answering for {counted(len(chosen), 'program')}"))
+        tick = live.counter(len(chosen), "program")
         threads = stack.enter_context(ThreadPoolExecutor(jobs))
         sent = {
             threads.submit(_answered, target, pool, timeout, patching=patching): place
@@ -143,15 +145,10 @@ def command(
             studied[sent[future]] = Answered(target.name, found, target.finding is not None)
             if write and database is not None and target.finding is not None:
                 with guarded(target.name):
-                    database.set_answers(target.finding.id, found.evidence(torch), _with_cause)
-            said = f"{len(studied)} of {counted(len(chosen), 'program')}: {target.name}: {found.experiment.verdict}"
-            live.update(said, is_last=len(studied) == len(chosen))
+                    database.set_answers(target.finding.id, found.evidence(torch), explained)
+            tick(f": {target.name}: {found.experiment.verdict}")
     done = [studied[place] for place in sorted(studied)]
     deliver(page_writers("Answers", answers_view(done, current_invocation())) | {"json": document(done)}, output)
-
-
-def _with_cause(finding: Finding) -> Finding:
-    return with_cause(finding, classify, datetime.now(UTC))
 
 
 def _answered(target: Target, pool: Pool, timeout: float, *, patching: bool) -> GuardResult | None:

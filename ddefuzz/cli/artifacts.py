@@ -45,9 +45,6 @@ from ddefuzz.versions.run import decoded, interpreters_of, printed, said_of
 
 DEFAULT: tuple[Stage, ...] = ("export", "compile", "aot", "inductor")
 
-OTHER_SECONDS = 1800.0
-"""How long all stages may take under another interpreter."""
-
 
 @click.command("artifacts")
 @click.argument("target", metavar="FILE|FILE:NAME|ID")
@@ -133,7 +130,10 @@ def command(
         LiveLine("starting a worker (importing torch takes some seconds)") as live,
         Pool(jobs, samples=False) as pool,
     ):
-        chosen = target_of(finding) if finding is not None else _of_file(pool, target, case, unbacked)
+        targets = [target_of(finding)] if finding is not None else targets_of(pool, target, case, unbacked)
+        if len(targets) != 1:
+            raise InputError(f"{target}: found {len(targets)} cases, expected --case with one of their ids")
+        chosen = targets[0]
         text = chosen.subject.text if isinstance(chosen.subject, ProgramSubject) else ""
         torch = first_answer(pool.submit(version, VersionTask(), START_SECONDS), stopped)
         tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in semantics]
@@ -192,13 +192,6 @@ def target_of(finding: Finding) -> Target:
     return Target(finding.id, ProgramSubject(text))
 
 
-def _of_file(pool: Pool, target: str, case: str | None, unbacked: str) -> Target:
-    targets = targets_of(pool, target, case, unbacked)
-    if len(targets) != 1:
-        raise InputError(f"{target}: found {len(targets)} cases, expected --case with one of their ids")
-    return targets[0]
-
-
 def _made(task: MakeTask, future: Future[Made], stopped: Stopped) -> Made:
     found = waited(future, stopped)
     if not isinstance(found, Lost):
@@ -230,6 +223,6 @@ def _elsewhere(
         return made_by(interpreter.python, words)
 
 
-def made_by(python: str, words: Sequence[str], seconds: float = OTHER_SECONDS) -> Artifacts:
+def made_by(python: str, words: Sequence[str], seconds: float = 1800.0) -> Artifacts:
     """The document that `ddefuzz artifacts` of another interpreter prints. Raises `UnsupportedError`."""
     return decoded(said_of(python, words), printed(python, words, seconds), Artifacts, "its document")

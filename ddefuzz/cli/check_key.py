@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib import import_module
@@ -17,7 +16,7 @@ from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import KeySubject, Run
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Sighting, sighting
+from ddefuzz.findings.model import sighting
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.keys.case import KeyCase, Options, SizeParts, StrideParts, print_key
 from ddefuzz.oracles import keys
@@ -102,26 +101,19 @@ def command(
 
 def _recorded(database: Database, checked: Any) -> str:
     """Record each violation, and say which findings are new."""
-    sightings = tuple(one for found in checked.properties for one in _sightings(checked, found))
     now = datetime.now(UTC)
     recorded: dict[str, bool] = {}
     with database.transaction():
-        for one, tried, tensors in sightings:
-            result = database.record(one, now)
-            recorded[result.finding_id] = result.is_new
-            if one.program is not None and result.is_new:
-                database.set_minimal(result.finding_id, one.program, steps=tensors, attempts=tried)
+        for checks, violation in [(found, one) for found in checked.properties for one in found.violations]:
+            text = print_key(KeyCase(checked.function, checks.name, checked.options, violation.drawn))
+            tried = judge_run(Trial(Run(KeySubject(text, trust=True), keys.STAGE.name), (keys.ORACLE.name,), ()))
+            for failure in tried.failures:
+                result = database.record(sighting(failure, text, "", checked.torch), now)
+                recorded[result.finding_id] = result.is_new
+                if result.is_new:
+                    database.set_minimal(result.finding_id, text, steps=len(violation.drawn), attempts=checks.tried)
     listed = ", ".join(f"{name} ({'new' if is_new else 'known'})" for name, is_new in sorted(recorded.items()))
     return f"{counted(len(recorded), 'finding')} in {database.url}{': ' if listed else ''}{listed}"
-
-
-def _sightings(checked: Any, found: Any) -> Iterator[tuple[Sighting, int, int]]:
-    """The violation of a property as what a campaign records, with how many were tried and the number of tensors."""
-    for one in found.violations:
-        text = print_key(KeyCase(checked.function, found.name, checked.options, one.drawn))
-        tried = judge_run(Trial(Run(KeySubject(text, trust=True), keys.STAGE.name), (keys.ORACLE.name,), ()))
-        for failure in tried.failures:
-            yield sighting(failure, text, "", checked.torch), found.tried, len(one.drawn)
 
 
 def key_text(checked: Any, page: Page) -> str:

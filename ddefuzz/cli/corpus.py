@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 
 import rich_click as click
@@ -105,14 +104,9 @@ def prune(corpora: tuple[Path, ...], dry_run: bool, jobs: int, output: Output) -
     Each case is run. A file is always kept if one of its cases is expected to pass, or does not do what is expected.
     """
     files = case_files(corpora)
-    numbers = count(1)
     with LiveLine(f"running {counted(len(files), 'case file')}") as live:
-
-        def listen(path: Path) -> None:
-            done = next(numbers)
-            live.update(f"{done} of {len(files)} ({path})", is_last=done == len(files))
-
-        seen = covered(files, jobs, listen)
+        tick = live.counter(len(files), "case file")
+        seen = covered(files, jobs, lambda path: tick(f" ({path})"))
     kept, gone = enough(seen)
     document = {
         "schema": "ddefuzz.prune/1",

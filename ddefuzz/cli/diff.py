@@ -6,10 +6,10 @@ from pathlib import Path
 
 import rich_click as click
 
-from ddefuzz.campaign.plan import Budget, parse_budget
+from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.campaign.replay import kept_cases
 from ddefuzz.cli.options import db_option, jobs_option, option, profile_option, seed_option, stages_option
-from ddefuzz.cli.output import Output, deliver, output_options, page_writers
+from ddefuzz.cli.output import Output, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
@@ -94,7 +94,12 @@ def command(
         raise InputError(f"{old}, {new}: found two sides named {sides[0].name!r}, expected different names: NAME=PATH")
     if not sides[0].interpreter and (paths or limit.seconds):
         raise InputError(f"{old}: found saved results and also programs or a time, expected neither: its cases are run")
-    asks = _of_files(paths, stages) if paths else _drawn(limit, seed, profile, stages)
+    if paths:
+        texts = {case.subject.text: None for case in kept_cases(paths) if isinstance(case.subject, ProgramSubject)}
+        asks = [Ask(index, stages[index % len(stages)], text) for index, text in enumerate(texts)]
+    else:
+        most = 20_000 if limit.cases is None else limit.cases
+        asks = [Ask(index, stages[index % len(stages)], profile=profile, seed=seed) for index in range(most)]
     saved = [f"{side.name}.jsonl" for side in sides]
     if save is not None:
         check_folder(save, saved)
@@ -117,24 +122,8 @@ def command(
 def _deliver(
     found: Compared, old: Side | Stored, new: Side | Stored, output: Output, *, interrupted: bool = False
 ) -> None:
-    report = diff_report(found, old, new)
-    text = page_writers(report.title, diff_view(found, old, new))
-    deliver({**text, **writers_of(report)}, output)
+    deliver(writers_of(diff_report(found, old, new), diff_view(found, old, new)), output)
     if interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if found.counts["new finding"]:
         raise SystemExit(EXIT_FOUND)
-
-
-MOST_DRAWN = 20_000
-"""The number of cases that are drawn at most if the budget is a time."""
-
-
-def _drawn(limit: Budget, seed: int, profile: str, stages: tuple[Stage, ...]) -> list[Ask]:
-    number = MOST_DRAWN if limit.cases is None else limit.cases
-    return [Ask(index, stages[index % len(stages)], profile=profile, seed=seed) for index in range(number)]
-
-
-def _of_files(paths: tuple[Path, ...], stages: tuple[Stage, ...]) -> list[Ask]:
-    texts = {case.subject.text: None for case in kept_cases(paths) if isinstance(case.subject, ProgramSubject)}
-    return [Ask(index, stages[index % len(stages)], text) for index, text in enumerate(texts)]

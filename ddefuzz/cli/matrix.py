@@ -10,7 +10,7 @@ import rich_click as click
 
 from ddefuzz.cli.invocation import current_invocation, resolve
 from ddefuzz.cli.options import URL, db_option, jobs_option, option, pythons_option, trust_option
-from ddefuzz.cli.output import Output, OutputFile, deliver, json_writers, output_options, page_writers
+from ddefuzz.cli.output import Output, OutputFile, deliver, json_writers, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.replay import findings_in
 from ddefuzz.cli.report import command_line, writers_of
@@ -91,8 +91,7 @@ def command(
             line = line.replace(interpreter.python, "PATH")
         write_page(page, lines, interpreters, line if url is None else line.replace(shell_word(str(url)), "URL"))
     report = matrix_report(lines, interpreters)
-    text = page_writers(report.title, matrix_view(lines, interpreters, current_invocation().command))
-    deliver({**text, **writers_of(report)}, output)
+    deliver(writers_of(report, matrix_view(lines, interpreters, current_invocation().command)), output)
     if any(line.change == "regressed" for line in lines):
         raise SystemExit(EXIT_FOUND)
 

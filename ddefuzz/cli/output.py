@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import rich_click as click
 from rich.console import Console
@@ -110,10 +110,8 @@ def _written(writers: Mapping[str, Writer], name: str, page: Page) -> str:
     text = _with_errors(name, writer if isinstance(writer, str) else writer(page))
     if name != "text":
         return text
-    return "".join(part if page.color and part.startswith("\x1b[") else visible(part) for part in _COLOR.split(text))
-
-
-_COLOR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
+    parts = re.split(r"(\x1b\[[0-9;]*m)", text)
+    return "".join(part if page.color and part.startswith("\x1b[") else visible(part) for part in parts)
 
 
 def _with_errors(name: str, content: str) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from threading import Event as Flag
 from types import FrameType, TracebackType
 
@@ -16,6 +17,7 @@ from rich.text import Text
 from ddefuzz.cli.output import plain, progress_console
 from ddefuzz.cli.streams import in_log
 from ddefuzz.escape import visible
+from ddefuzz.show.blocks import counted
 
 LINE_SECONDS = 10.0
 """The time between plain lines without a terminal."""
@@ -45,6 +47,16 @@ class LiveLine:
     def say(self, line: str | Text) -> None:
         """Write a permanent line."""
         self._console.print(Text(in_log(visible(line))) if isinstance(line, str) else line, soft_wrap=True)
+
+    def counter(self, of: int, noun: str) -> Callable[[str], None]:
+        """What is called when one of so many is done, with more to say of it."""
+        numbers = count(1)
+
+        def tick(said: str) -> None:
+            done = next(numbers)
+            self.update(f"{done} of {counted(of, noun)}{said}", is_last=done == of)
+
+        return tick
 
     def update(self, line: str, *, is_last: bool = False) -> None:
         """Change the live line. Without a terminal, write it if enough time has passed or it is the last."""

@@ -15,7 +15,6 @@ from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED
 from ddefuzz.escape import json_text
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.model import Sighting
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.oracles import recompilation
 from ddefuzz.oracles.recompilation import MODES, Mode
@@ -131,20 +130,14 @@ def command(
         asked = RecompileTask("", sizes, modes, forms, record=db is not None)
         found, sightings = recompiles(globs, asked, jobs, keep, tell, stopped)
         if db is not None:
-            live.say(_recorded(db, sightings))
+            with Database.open(db) as database, database.transaction():
+                ids = {database.record(one, datetime.now(UTC)).finding_id for one in sightings}
+            live.say(f"{counted(len(ids), 'finding')} in {db}: {', '.join(sorted(ids))}")
     deliver(writers(found), output)
     if found.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if fail_on == "any" and any(row.is_above for row in found.rows):
         raise SystemExit(EXIT_FOUND)
-
-
-def _recorded(url: DatabaseUrl, sightings: tuple[Sighting, ...]) -> str:
-    """Record the sightings, and say how many findings they are."""
-    now = datetime.now(UTC)
-    with Database.open(url) as database, database.transaction():
-        ids = {database.record(one, now).finding_id for one in sightings}
-    return f"{counted(len(ids), 'finding')} in {url}: {', '.join(sorted(ids))}"
 
 
 def writers(found: Recompilations) -> dict[str, Writer]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 
 import rich_click as click
@@ -13,7 +12,6 @@ import rich_click as click
 from ddefuzz.campaign.page import replay_report, replay_view, totals
 from ddefuzz.campaign.replay import (
     MISMATCHES,
-    KeptCase,
     Replayed,
     finding_cases,
     kept_cases,
@@ -23,7 +21,7 @@ from ddefuzz.campaign.replay import (
 )
 from ddefuzz.cli.invocation import current_invocation
 from ddefuzz.cli.options import URL, jobs_option, option, trust_option
-from ddefuzz.cli.output import Output, deliver, output_options, page_writers
+from ddefuzz.cli.output import Output, deliver, output_options
 from ddefuzz.cli.progress import LiveLine
 from ddefuzz.cli.report import writers_of
 from ddefuzz.coverage.inventory import installed_version
@@ -91,8 +89,8 @@ def command(
         trust, paths = True, tuple(path for path in DEFAULT_PATHS if is_there(path))
     cases = kept_cases(paths, trust=trust)
     if known is not None:
-        cases = (*cases, *_cases_of(known, trust=trust))
-    numbers = count(1)
+        with Database.open(known, create=False) as database:
+            cases = (*cases, *finding_cases(database.findings(), str(known), trust=trust))
     with LiveLine(f"replaying {counted(len(cases), 'case')}") as live:
         # Name the user's code that is executed, or would be with --trust.
         verb = "executing" if trust else "not executed without --trust:"
@@ -105,10 +103,10 @@ def command(
             cases = tuple(case for case in cases if not user_function(case))
         if not cases:
             raise NothingRanError(_nothing(paths, known))
+        tick = live.counter(len(cases), "case")
 
         def listen(result: Replayed) -> None:
-            done = next(numbers)
-            live.update(f"{done} of {counted(len(cases), 'case')}", is_last=done == len(cases))
+            tick("")
             if result.status in MISMATCHES:
                 live.say(f"{result.status}: {result.case.id}")
 
@@ -121,8 +119,7 @@ def command(
         with Database.open(url) as database:
             database.add_sites(installed_version(), ledger.drain())
     report = replay_report(results, installed_version())
-    text = page_writers(report.title, replay_view(results, current_invocation()))
-    deliver({**text, **writers_of(report)}, output)
+    deliver(writers_of(report, replay_view(results, current_invocation())), output)
     if any(result.status in MISMATCHES for result in results):
         raise SystemExit(EXIT_FOUND)
 
@@ -135,19 +132,8 @@ def _nothing(paths: tuple[Path, ...], known: DatabaseUrl | None) -> str:
     return f"found no case to replay in {places}, expected programs there"
 
 
-def _cases_of(url: DatabaseUrl, *, trust: bool) -> tuple[KeptCase, ...]:
-    with Database.open(url, create=False) as database:
-        return finding_cases(database.findings(), str(url), trust=trust)
-
-
 def _replay_scripts(
-    paths: Iterable[Path],
-    url: DatabaseUrl | None,
-    python: str,
-    jobs: int,
-    output: Output,
-    *,
-    trust: bool,
+    paths: Iterable[Path], url: DatabaseUrl | None, python: str, jobs: int, output: Output, *, trust: bool
 ) -> None:
     """Run the stand-alone scripts of the findings below the paths and in the database, each in a new process of a plain
     interpreter. Exits with 1 if one fails otherwise.
@@ -155,12 +141,11 @@ def _replay_scripts(
     findings = findings_in(paths, url)
     if not findings:
         raise NothingRanError("found no finding, expected some in the paths or the database")
-    numbers = count(1)
     with LiveLine(f"running {counted(len(findings), 'script')} under torch {torch_of(python)}") as live:
+        tick = live.counter(len(findings), "script")
 
         def listen(result: ScriptResult) -> None:
-            done = next(numbers)
-            live.update(f"{done} of {counted(len(findings), 'script')}", is_last=done == len(findings))
+            tick("")
             if result.status == "fails otherwise":
                 live.say(f"{result.status}: {result.finding}")
 
@@ -168,8 +153,7 @@ def _replay_scripts(
         if output.format != "text":
             live.say(scripts_total(results))
     report = scripts_report(results, findings, torch_of(python))
-    text = page_writers(report.title, scripts_view(results, current_invocation()))
-    deliver({**text, **writers_of(report)}, output)
+    deliver(writers_of(report, scripts_view(results, current_invocation())), output)
     if any(result.status == "fails otherwise" for result in results):
         raise SystemExit(EXIT_FOUND)
 

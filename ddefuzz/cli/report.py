@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -12,7 +13,7 @@ import rich_click as click
 
 from ddefuzz.cli.invocation import resolve
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Output, Writer, deliver, output_options
+from ddefuzz.cli.output import Output, Writer, deliver, output_options, page_writers
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.escape import shell_words
 from ddefuzz.findings.database import Database
@@ -21,6 +22,7 @@ from ddefuzz.findings.listing import results
 from ddefuzz.findings.url import DatabaseUrl, without_passwords
 from ddefuzz.internal import InternalError, noted
 from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
+from ddefuzz.show.blocks import Block
 from ddefuzz.show.findings import findings_report
 from ddefuzz.show.record import Report, Result, Rule
 from ddefuzz.show.table import FORMATS, NAMES
@@ -106,8 +108,8 @@ INTERNAL = Rule("internal-error", "not judged, because an exception of ddefuzz i
 """The rule of what a bug of ddefuzz ended."""
 
 
-def writers_of(report: Report) -> dict[str, Writer]:
-    """A writer for each format of the table. They do not depend on the page.
+def writers_of(report: Report, view: Iterable[Block] = ()) -> dict[str, Writer]:
+    """A writer for each format of the table, and for text, which shows the view.
 
     Exceptions of ddefuzz itself are among the results.
     """
@@ -116,7 +118,8 @@ def writers_of(report: Report) -> dict[str, Writer]:
     if errors:
         all_rules, results = (*report.rules, INTERNAL), (*report.results, *errors)
         report = msgspec.structs.replace(report, rules=all_rules, results=results)
-    return {one.name: partial(lambda write, _page: write(report), one.write) for one in FORMATS}
+    formats = {one.name: partial(lambda write, _page: write(report), one.write) for one in FORMATS}
+    return page_writers(report.title, view) | formats
 
 
 def _of_error(error: InternalError) -> Result:

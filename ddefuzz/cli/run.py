@@ -35,13 +35,13 @@ from ddefuzz.cli.options import (
     semantics_option,
     stages_option,
 )
-from ddefuzz.cli.output import Output, deliver, output_options, page_writers, plain
+from ddefuzz.cli.output import Output, deliver, output_options, plain
 from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Semantics, Stage
 from ddefuzz.findings.database import Database
-from ddefuzz.findings.textform import Known, Now, decided, known_now, read_known
+from ddefuzz.findings.textform import Now, decided, known_now, read_known
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.generate.profiles import PROFILES
 from ddefuzz.instrument.events import Mechanism
@@ -201,7 +201,9 @@ def command(
             if entry is None:
                 raise InputError(f"--resume: found no interrupted campaign in {database.url}, expected one")
             plan = plan_of(entry, plan, _typed(context))
-        plan = replace(plan, known=_known(listed, database))
+        torch, today = version("torch"), datetime.now(UTC).date()
+        expired = known_now(decided(database.findings()) | listed, torch, today).expired
+        plan = replace(plan, known=Now(known_now(listed, torch, today).known, expired))
         replay = _replay_command(plan, current_invocation())
         click.echo(_passed(plan.known), err=True, nl=False)
         with campaign_progress(plan, replay) as progress, stop_on_interrupt() as stopped:
@@ -211,9 +213,7 @@ def command(
                 summary = start(plan, database, progress, stopped)
         found = database.findings()
     regressed = {finding.id for finding in found if "regressed" in finding.verdicts.values()}
-    pages = page_writers("Campaign", summary_view(summary, replay, current_invocation()))
-    writers = pages | writers_of(run_report(summary, found))
-    deliver(writers, output)
+    deliver(writers_of(run_report(summary, found), summary_view(summary, replay, current_invocation())), output)
     if summary.interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
     if not summary.cases and not summary.findings:
@@ -234,13 +234,6 @@ def _typed(context: click.Context) -> set[str]:
         if source is ParameterSource.COMMANDLINE
         or (names.get(name, name) == "budget" and source is not ParameterSource.DEFAULT)
     }
-
-
-def _known(listed: dict[str, Known], database: Database) -> Now:
-    """The known findings of a list, and what has expired in it or in the database."""
-    torch, today = version("torch"), datetime.now(UTC).date()
-    stored = known_now(decided(database.findings()) | listed, torch, today)
-    return Now(known_now(listed, torch, today).known, stored.expired)
 
 
 def _passed(known: Now) -> str:

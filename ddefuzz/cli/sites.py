@@ -11,7 +11,7 @@ import rich_click as click
 from rich.progress import track
 
 from ddefuzz.cli.options import db_option, option
-from ddefuzz.cli.output import Output, Writer, deliver, json_writers, output_options, page_writers, progress_console
+from ddefuzz.cli.output import Output, deliver, json_writers, output_options, page_writers, progress_console
 from ddefuzz.coverage.guard_sites import GuardSite, guard_sites, site_document, totals, totals_document
 from ddefuzz.coverage.inventory import Inventory, Part, installed
 from ddefuzz.errors import InputError
@@ -115,7 +115,9 @@ def command(
     )
     if html is not None:
         _write_html(page, inventory if of_installed else None, html)
-    deliver(_writers(page), output)
+    documents = [totals_document(page.totals)] if summary else [site_document(site) for site in page.sites]
+    writers = json_writers(documents) | page_writers(f"Guard sites of torch {wanted}", sites_view(page))
+    deliver(writers | ({"json": writers["jsonl"]} if summary else {}), output)
 
 
 def _version(typed: str | None, here: str, known: tuple[str, ...], database: str) -> str:
@@ -145,14 +147,6 @@ def _notes(wanted: str, inventory: Inventory, known: tuple[str, ...]) -> tuple[s
     if others:
         notes.append(f"the database also has torch {', '.join(others)}: `--torch {others[-1]}`")
     return tuple(notes)
-
-
-def _writers(page: SitesPage) -> dict[str, Writer]:
-    documents = [totals_document(page.totals)] if page.summary else [site_document(site) for site in page.sites]
-    writers = json_writers(documents)
-    if page.summary:
-        writers["json"] = writers["jsonl"]
-    return writers | page_writers(f"Guard sites of torch {page.totals.torch}", sites_view(page))
 
 
 def _write_html(page: SitesPage, inventory: Inventory | None, folder: Path) -> None:

@@ -49,18 +49,6 @@ NOTHING_TO_ANSWER: dict[Verdict, str] = {
 """Verdicts of programs without an experiment, and why there is none."""
 
 
-OTHER_GUARDS: frozenset[Verdict] = frozenset({"another guard decides", "no answer captures"})
-"""Verdicts after which the next thing to look at is another guard of the program."""
-
-
-MOST_STEPS = 5
-"""The number of commands that are printed as next steps."""
-
-
-MOST_USEFUL = 10
-"""How many patches are listed with their evidence."""
-
-
 class Answered(NamedTuple):
     """The result of a finding or a file, by its name."""
 
@@ -136,12 +124,13 @@ def answers_view(done: Sequence[Answered], call: Invocation) -> Iterator[Block]:
         verdicts = ", ".join(f"{number} {name}" for name, number in counts.most_common())
         yield Paragraph(f"{counted(len(done), 'program')}: {verdicts}")
     first = done[0]
-    steps = [_other_guards(one, call) for one in done if one.result.experiment.verdict in OTHER_GUARDS]
+    others = ("another guard decides", "no answer captures")
+    steps = [_other_guards(one, call) for one in done if one.result.experiment.verdict in others]
     if first.is_finding:
         steps.insert(0, call.command("findings", "show", first.name))
     elif not steps:
         steps.append(call.command("check", first.name, with_db=False))
-    yield Commands(tuple(steps[:MOST_STEPS]))
+    yield Commands(tuple(steps[:5]))
 
 
 def _other_guards(one: Answered, call: Invocation) -> str:
@@ -195,7 +184,7 @@ def most_useful(findings: Iterable[Finding]) -> list[tuple[Finding, PatchEvidenc
     """The patches with which nothing differs, those first that most programs pass with."""
     patched = ((finding, found.patch) for finding, found in answered(findings) if found.patch is not None)
     right = [(finding, patch) for finding, patch in patched if patch.is_right]
-    return sorted(right, key=lambda pair: -(pair[1].kept.agree + pair[1].samples.agree))[:MOST_USEFUL]
+    return sorted(right, key=lambda pair: -(pair[1].kept.agree + pair[1].samples.agree))[:10]
 
 
 def summary_lines(findings: Sequence[Finding]) -> list[str]:
