@@ -12,8 +12,7 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.cli.options import URL, db_option, jobs_option, stages_option
-from ddefuzz.cli.output import Output, OutputFile, deliver, output_options, page_writers
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, OutputFile, deliver, output_options, page_writers
 from ddefuzz.execute.scratch import scratch_folder
 from ddefuzz.generate.origin import CAPTURES
 from ddefuzz.show.blocks import Block

@@ -12,7 +12,7 @@ import msgspec
 from ci.bench.command import Result, Session
 from ci.bench.compile_programs import PROGRAMS
 from ddefuzz.artifacts.model import VersionTask, version
-from ddefuzz.cli.progress import stop_on_interrupt
+from ddefuzz.cli.output import stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
 from ddefuzz.execute.protocol import ProgramSubject, Run, Stage

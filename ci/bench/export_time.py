@@ -26,7 +26,7 @@ from ci.bench.export_time_model import (
 )
 from ddefuzz import __version__
 from ddefuzz.campaign.plan import parse_budget
-from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
+from ddefuzz.cli.output import LiveLine, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, DdefuzzError, InputError, NothingRanError
 from ddefuzz.execute.pool import Lost, Pool, Stopped, waited
 from ddefuzz.files import read_text, write_atomically

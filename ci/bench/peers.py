@@ -27,7 +27,7 @@ import psutil  # type: ignore[import-untyped]
 from ci.bench.command import Result, Session
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
-from ddefuzz.cli.progress import stop_on_interrupt
+from ddefuzz.cli.output import stop_on_interrupt
 from ddefuzz.coverage.ledger import SiteCount
 from ddefuzz.coverage.site_lines import ENVIRONMENT, ProcessLine, Step, growth, read_lines
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError

@@ -24,8 +24,7 @@ from ddefuzz.answers.experiment import (
 )
 from ddefuzz.cli.invocation import current_invocation, resolve
 from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, timeout_option
-from ddefuzz.cli.output import Output, deliver, output_options, page_writers
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, page_writers
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import CAPTURE_STAGES, ProgramSubject, Stage

@@ -26,8 +26,7 @@ from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, write
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
 from ddefuzz.cli.invocation import resolve
 from ddefuzz.cli.options import db_option, jobs_option, option, semantics_option, timeout_option
-from ddefuzz.cli.output import Output, deliver, output_options, page_writers
-from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
+from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Future, Lost, Pool, Stopped, first_answer, lost_observation, waited

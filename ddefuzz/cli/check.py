@@ -15,8 +15,7 @@ from ddefuzz.checking.report import Report, report_record, report_view
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
 from ddefuzz.checking.study import study as study_models
 from ddefuzz.cli.options import jobs_option, option, semantics_option, stages_option, timeout_option
-from ddefuzz.cli.output import Output, OutputFile, Writer, deliver, output_options, page_writers
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, OutputFile, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.report import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE
 from ddefuzz.escape import json_text

@@ -10,8 +10,7 @@ from typing import Any, get_args
 import rich_click as click
 
 from ddefuzz.cli.options import URL, Option, option
-from ddefuzz.cli.output import Output, Page, deliver, output_options
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, Page, deliver, output_options
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import KeySubject, Run

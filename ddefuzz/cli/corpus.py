@@ -10,8 +10,7 @@ import rich_click as click
 
 from ddefuzz.campaign.replay import CaseFile, case_files, covered, enough, expectation_of, expectations
 from ddefuzz.cli.options import URL, jobs_option, option, stages_option
-from ddefuzz.cli.output import Output, Writer, deliver, output_options, page_writers
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, Writer, deliver, output_options, page_writers
 from ddefuzz.errors import EXIT_FOUND, InputError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Stage

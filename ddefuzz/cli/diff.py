@@ -9,8 +9,7 @@ import rich_click as click
 from ddefuzz.campaign.plan import parse_budget
 from ddefuzz.campaign.replay import kept_cases
 from ddefuzz.cli.options import db_option, jobs_option, option, profile_option, seed_option, stages_option
-from ddefuzz.cli.output import Output, deliver, output_options
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, deliver, output_options
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import ProgramSubject, Stage

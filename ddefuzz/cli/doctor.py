@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import rich_click as click
 
 from ddefuzz.cli.options import db_option
-from ddefuzz.cli.output import Output, deliver, output_options, page_writers
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, page_writers
 from ddefuzz.errors import EXIT_UNSUPPORTED, DatabaseError
 from ddefuzz.escape import json_text
 from ddefuzz.execute.pool import Pool

@@ -10,8 +10,7 @@ import rich_click as click
 
 from ddefuzz.cli.invocation import current_invocation, resolve
 from ddefuzz.cli.options import URL, db_option, jobs_option, option, pythons_option, trust_option
-from ddefuzz.cli.output import Output, OutputFile, deliver, json_writers, output_options
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, OutputFile, deliver, json_writers, output_options
 from ddefuzz.cli.replay import findings_in
 from ddefuzz.cli.report import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, InputError, NothingRanError

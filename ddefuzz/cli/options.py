@@ -1,20 +1,141 @@
-"""Options, and those that several commands share. `cli/settings.py` can set their defaults."""
+"""Options, those that several commands share, and their defaults from the environment and from files.
+
+The options check the values, and `--help` shows them.
+"""
 
 from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, get_args
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, get_args
 
+import msgspec
 import rich_click as click
+from click.core import ParameterSource
 
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, STAGES
+from ddefuzz.files import is_file, read_toml
 from ddefuzz.findings.url import DatabaseUrl, parse_url
 from ddefuzz.instrument.events import Mechanism
 from ddefuzz.oracles.table import BY_DEFAULT, OF_PROGRAMS, ORACLES
+
+PREFIX = "DDEFUZZ_"
+ENVIRONMENT = "the environment"
+
+
+class Key(NamedTuple):
+    """The parameter that a key sets in every command that has it, the type of its value, and what that is called."""
+
+    parameter: str
+    type_: Any = str
+    expected: str = "a string"
+
+
+KEYS: dict[str, Key] = {
+    "db": Key("db"),
+    "jobs": Key("jobs", int | str, "a number or a string"),
+    "profile": Key("profile"),
+    "seed": Key("seed", int | str, "a number or a string"),
+    "budget": Key("budget"),
+    "stage": Key("stages", list[str], "a list of strings"),
+    "semantics": Key("mechanisms", list[str], "a list of strings"),
+    "fail_on": Key("fail_on"),
+    "known": Key("known_file"),
+}
+
+
+def _variables() -> Mapping[str, Any]:
+    names = [name for name in os.environ if name.startswith(PREFIX) and name != f"{PREFIX}DEBUG"]
+    return {name.removeprefix(PREFIX).lower(): os.environ[name] for name in names if os.environ[name]}
+
+
+def _file() -> Mapping[str, Any]:
+    path = Path("ddefuzz.toml")
+    return read_toml(path) if is_file(path) else {}
+
+
+def _pyproject() -> Mapping[str, Any]:
+    path = Path("pyproject.toml")
+    tools = read_toml(path).get("tool", {}) if is_file(path) else {}
+    return msgspec.convert(tools.get("ddefuzz", {}), dict[str, Any])
+
+
+PLACES: dict[str, Callable[[], Mapping[str, Any]]] = {
+    ENVIRONMENT: _variables,
+    "ddefuzz.toml": _file,
+    "[tool.ddefuzz] of pyproject.toml": _pyproject,
+}
+"""The places of settings, in order of precedence. Files are those of the current folder."""
+
+
+def read() -> dict[str, Any]:
+    """The settings by parameter. Raises InputError for invalid TOML, an unknown key, or a value of the wrong type."""
+    values: dict[str, Any] = {}
+    for place in reversed(PLACES):
+        values |= _values(place)
+    return {key.parameter if (key := KEYS.get(name)) else name: _checked(name, value) for name, value in values.items()}
+
+
+def _checked(name: str, value: Any) -> Any:
+    place, shown = _found(name)
+    if name not in KEYS:
+        known = [_name(key, place) for key in KEYS]
+        near = "".join(f"did you mean {_name(key, place)!r}? " for key in get_close_matches(name, KEYS, 1))
+        raise InputError(f"{place}: found the unknown key {shown!r}, {near}expected one of {', '.join(known)}")
+    if KEYS[name].type_ == list[str] and isinstance(value, str):
+        value = value.replace(",", " ").split()
+    try:
+        msgspec.convert(value, KEYS[name].type_)
+    except msgspec.ValidationError:
+        secret = name == "db" and not isinstance(value, int | float)  # a list of URLs, with passwords
+        said = f"a {type(value).__name__}" if secret else repr(value)
+        raise InputError(f"{place}: found {shown} = {said}, expected {KEYS[name].expected}") from None
+    return _url(name, value) if name == "db" else value
+
+
+def _url(name: str, text: str) -> DatabaseUrl:
+    try:
+        return parse_url(text)
+    except InputError as error:
+        place, shown = _found(name)
+        raise InputError(f"{place}: {shown}: {error}") from error
+
+
+def default_map(command: click.Command, found: dict[str, Any]) -> dict[str, Any]:
+    """Click's `default_map` of a command and, for a group, of its commands."""
+    commands = command.commands if isinstance(command, click.Group) else {}
+    return found | {name: default_map(one, found) for name, one in commands.items()}
+
+
+def origin(context: click.Context, parameter: click.Parameter) -> str:
+    """The place of a wrong value that was not typed: ` (jobs in ddefuzz.toml)`."""
+    typed = context.get_parameter_source(parameter.name or "") not in (None, ParameterSource.DEFAULT_MAP)
+    names = {key.parameter: name for name, key in KEYS.items()}
+    place, shown = _found(names.get(parameter.name or "", ""))
+    return f" ({shown} in {place})" if place and not typed else ""
+
+
+def _found(name: str) -> tuple[str, str]:
+    """The first place that has a key, and the name of the key there."""
+    place = next((place for place in PLACES if name in _values(place)), "")
+    return place, _name(name, place)
+
+
+def _name(name: str, place: str) -> str:
+    return f"{PREFIX}{name.upper()}" if place == ENVIRONMENT else name
+
+
+def _values(place: str) -> Mapping[str, Any]:
+    try:
+        return PLACES[place]()
+    except (OSError, ValueError, AttributeError) as error:  # AttributeError: [tool] is no table
+        raise InputError(f"{place}: found an unreadable file ({error}), expected a table in TOML") from error
+
 
 DEFAULT_DB = "sqlite:///findings/ddefuzz.db"
 

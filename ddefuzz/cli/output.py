@@ -1,13 +1,20 @@
-"""The options `--format` for stdout and `--output FORMAT=PATH` for files, and what writes them."""
+"""Progress on stderr, the options `--format` for stdout and `--output FORMAT=PATH` for files, and what writes them."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, wraps
+from itertools import count
 from pathlib import Path
+from threading import Event as Flag
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import rich_click as click
@@ -19,9 +26,81 @@ from ddefuzz.errors import InputError
 from ddefuzz.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.files import check_writable, write_atomically
 from ddefuzz.internal import noted
-from ddefuzz.show.blocks import Block
+from ddefuzz.show.blocks import Block, counted
 from ddefuzz.show.markdown import markdown
 from ddefuzz.show.terminal import terminal
+
+LINE_SECONDS = 10.0
+"""The time between plain lines without a terminal."""
+
+
+class LiveLine:
+    """The line. Use it in a `with` block. Markup is not interpreted, and lines are not wrapped."""
+
+    def __init__(
+        self, starting: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console or progress_console()
+        self._status = self._console.status(plain(starting))
+        self._clock = clock
+        self._last = clock()
+
+    def __enter__(self) -> LiveLine:
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._status.stop()
+
+    def say(self, line: str | Text) -> None:
+        """Write a permanent line."""
+        self._console.print(Text(in_log(visible(line))) if isinstance(line, str) else line, soft_wrap=True)
+
+    def counter(self, of: int, noun: str) -> Callable[[str], None]:
+        """What is called when one of so many is done, with more to say of it."""
+        numbers = count(1)
+
+        def tick(said: str) -> None:
+            done = next(numbers)
+            self.update(f"{done} of {counted(of, noun)}{said}", is_last=done == of)
+
+        return tick
+
+    def update(self, line: str, *, is_last: bool = False) -> None:
+        """Change the live line. Without a terminal, write it if enough time has passed or it is the last."""
+        if self._console.is_terminal:
+            self._status.update(plain(line))
+            return
+        now = self._clock()
+        if is_last or now - self._last >= LINE_SECONDS:
+            self._last = now
+            self.say(line)
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C or SIGTERM (a cancelled job) requests a stop, so that current results are saved. The second one
+    stops at once.
+    """
+    requested = Flag()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if requested.is_set():
+            raise KeyboardInterrupt
+        requested.set()
+        sys.stderr.write("\nstopping, and saving what was found (press Ctrl-C again to stop at once)\n")
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield requested.is_set
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
 
 FILE_WIDTH = 160
 """The width of text in files and pipes, in columns."""

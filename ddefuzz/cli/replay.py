@@ -21,8 +21,7 @@ from ddefuzz.campaign.replay import (
 )
 from ddefuzz.cli.invocation import current_invocation
 from ddefuzz.cli.options import URL, jobs_option, option, trust_option
-from ddefuzz.cli.output import Output, deliver, output_options
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine, Output, deliver, output_options
 from ddefuzz.cli.report import writers_of
 from ddefuzz.coverage.inventory import installed_version
 from ddefuzz.coverage.ledger import Ledger

@@ -35,8 +35,7 @@ from ddefuzz.cli.options import (
     semantics_option,
     stages_option,
 )
-from ddefuzz.cli.output import Output, deliver, output_options, plain
-from ddefuzz.cli.progress import LiveLine, stop_on_interrupt
+from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, plain, stop_on_interrupt
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Semantics, Stage

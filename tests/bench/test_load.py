@@ -9,7 +9,7 @@ import pytest
 
 from ci.bench import load
 from ci.bench.command import Session
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine
 from ddefuzz.errors import EXIT_FOUND
 from ddefuzz.findings.database import Database
 from tests.bench.typed_bench import invoked

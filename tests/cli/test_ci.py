@@ -17,9 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.cli.ci import Step, _waited
-from ddefuzz.cli.init import command as init
-from ddefuzz.cli.init import contents
+from ddefuzz.cli.ci import Step, _waited, contents, init
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.ops import catalogue
 

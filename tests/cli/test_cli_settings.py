@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddefuzz.cli.options import db_option, jobs_option, stages_option
-from ddefuzz.cli.settings import default_map, read
+from ddefuzz.cli.options import db_option, default_map, jobs_option, read, stages_option
 from ddefuzz.errors import InputError
 
 

@@ -18,9 +18,8 @@ from click.testing import CliRunner
 from ddefuzz.artifacts.model import Diff
 from ddefuzz.artifacts.page import DOCUMENT, write_folder
 from ddefuzz.cli.ci import command as ci
+from ddefuzz.cli.ci import contents, init
 from ddefuzz.cli.findings import command as findings
-from ddefuzz.cli.init import command as init
-from ddefuzz.cli.init import contents
 from ddefuzz.cli.main import cli
 from ddefuzz.cli.output import OutputFile
 from ddefuzz.errors import InputError

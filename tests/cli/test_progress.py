@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from ddefuzz.cli.progress import LiveLine
+from ddefuzz.cli.output import LiveLine
 
 LONG = f"{'torch/_decomp/decompositions.py:slice_forward ' * 4}[red]\x1b[2J[/]"
 SHOWN = LONG.replace("\x1b", r"\x1b")

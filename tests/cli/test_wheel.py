@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from ddefuzz.cli.init import TORCHES, contents
-from ddefuzz.cli.settings import KEYS
+from ddefuzz.cli.ci import TORCHES, contents
+from ddefuzz.cli.options import KEYS
 
 ROOT = Path(__file__).parents[2]
 GITHUB, GITLAB = ".github/workflows/ddefuzz.yml", ".gitlab-ci.yml"

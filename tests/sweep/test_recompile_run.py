@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ddefuzz.cli import recompiles as page
-from ddefuzz.cli.recompiles import command, report_of
+from ddefuzz.cli import sweep as page
+from ddefuzz.cli.sweep import recompiles as command
+from ddefuzz.cli.sweep import recompiles_report as report_of
 from ddefuzz.errors import InputError
 from ddefuzz.files import append
 from ddefuzz.show.markdown import markdown
@@ -129,7 +130,7 @@ def test_the_exit_code_says_whether_one_is_above(monkeypatch: pytest.MonkeyPatch
     def counted(*_: object) -> run.Ran:
         return run.Ran(document("2.13.0", SIZES, DONE, interrupted=False), ())
 
-    monkeypatch.setattr(page, "recompiles", counted)
+    monkeypatch.setattr(page, "count_compilations", counted)
     result = CliRunner().invoke(command, ["--format", "json", "--fail-on", fail_on])
     assert result.exit_code == code
     assert msgspec.json.decode(result.stdout, type=Recompilations).sizes == SIZES
