@@ -108,7 +108,7 @@ TASKS_PER_WORKER = 500
 """A worker is replaced after this many tasks, so that its private memory stays below 400 MB (docs/measurements.md)."""
 
 STARTS = 3
-"""How often a task is handed to a pool that was just started, as long as the fork server dies."""
+"""How often a task is handed to new workers, as long as the fork server dies."""
 
 EXITED = "exit code"
 """How the reason begins if a process ended without a signal."""
@@ -118,6 +118,9 @@ NO_MEMORY = "the process had no memory left"
 
 NO_CHANNEL = "the code closes the descriptors of ddefuzz, or writes to them"
 """The reason for the loss of a process whose channel or files user code has spoiled."""
+
+NO_WORKER = "no worker is left"
+"""How the reason begins if the workers end for no reason of a task: the fork server was killed."""
 
 BREAKS = "the code breaks the process that runs it:"
 """How the reason begins if a worker cannot return the result."""
@@ -175,7 +178,7 @@ class Future(Generic[R]):
         self._kind = kind
         self._timeout = timeout
         self._phases = phases
-        self._is_repeated = False
+        self._repeats = 0
 
     def done(self) -> bool:
         """Whether `result` returns at once."""
@@ -195,12 +198,16 @@ class Future(Generic[R]):
         except TimeoutError:
             return Lost("timeout", _after_clock(self._timeout), left=left_by(self._phases))
         except ProcessExpired as error:
+            if error.exitcode == worker.ORPHANED:
+                return self._again(_orphaned(self._phases), STARTS - 1)
             return _ended(int(error.exitcode), self._timeout, int(error.pid or 0), self._phases)
         except CancelledError:
             return Lost("crash", "its workers were stopped")
         except BrokenProcessPool as error:
             check_workers_can_start(error)
-            return self._again(error)
+            if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, ConnectionError):
+                return self._again(Lost("crash", NO_CHANNEL, left=left_by(self._phases)), 1)
+            return self._again(Lost("crash", f"{NO_WORKER}: {error}", left=left_by(self._phases)), STARTS - 1)
         except DdefuzzError:
             raise
         except Exception as error:  # noqa: BLE001 whatever else it is, code in the worker has made it
@@ -208,12 +215,11 @@ class Future(Generic[R]):
         result: R | Lost = _answered(encoded, self._kind)
         return result
 
-    def _again(self, error: BrokenProcessPool) -> R | Lost:
-        """The result after a worker has spoiled the channel, which all tasks share: this one runs once more, alone."""
-        if self._is_repeated:
-            spoiled = isinstance(error.__cause__, OSError)
-            return Lost("crash", NO_CHANNEL if spoiled else f"no worker is left: {error}", left=left_by(self._phases))
-        self._is_repeated = True
+    def _again(self, lost: Lost, repeats: int) -> R | Lost:
+        """The result of the task after a loss that may be of another task's making: it runs once more."""
+        if self._repeats >= repeats:
+            return lost
+        self._repeats += 1
         self.repeat()
         return self.result()
 
@@ -318,6 +324,14 @@ def observe_cold(
 
     Raises InputError if the subject cannot be used.
     """
+    for _ in range(STARTS):
+        found = _found_cold(run, timeout, memory_bytes, by)
+        if not isinstance(found, Lost) or not found.reason.startswith(NO_WORKER):
+            break
+    return lost_observation(run, found) if isinstance(found, Lost) else found
+
+
+def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Observation | Lost:
     context = fork_server(ColdContext())
     receiver, sender = context.Pipe(duplex=False)
     phases = _phases_file()
@@ -329,14 +343,16 @@ def observe_cold(
     try:
         said = _received(receiver, process.sentinel, clock_seconds(timeout))
         if said is None:
-            return lost_observation(run, Lost("timeout", _after_clock(timeout), left=left_by(phases)))
+            return Lost("timeout", _after_clock(timeout), left=left_by(phases))
         process.join()
+        if not said and process.exitcode == worker.ORPHANED:
+            return _orphaned(phases)
         if not said:
-            return lost_observation(run, _ended(process.exitcode or 0, timeout, process.pid or 0, phases))
+            return _ended(process.exitcode or 0, timeout, process.pid or 0, phases)
         if said.startswith(worker.REFUSED):
             raise InputError(said[1:].decode())
-        found = _answered(said[1:], Observation)
-        return lost_observation(run, found) if isinstance(found, Lost) else found
+        found: Observation | Lost = _answered(said[1:], Observation)
+        return found
     finally:
         process.kill()
         process.join()
@@ -374,6 +390,11 @@ def _ended(code: int, timeout: float, number: int, phases: Path) -> Lost:
     if code == -limit.ENDS:
         return Lost("timeout", f"stopped after {timeout:g} CPU s", number, left_by(phases))
     return Lost("crash", exit_reason(code), number, left_by(phases))
+
+
+def _orphaned(phases: Path) -> Lost:
+    """The loss of a task whose process ended with the fork server."""
+    return Lost("crash", f"{NO_WORKER}: the fork server was killed", left=left_by(phases))
 
 
 def _received(receiver: Connection, ended: int, timeout: float) -> bytes | None:
@@ -452,7 +473,7 @@ def lost_observation(run: Run, lost: Lost) -> Observation:
     """
     if isinstance(run.subject, CallableSubject) and lost.reason.startswith(EXITED):
         return Observation(run.stage, run.semantics, "not-judged", f"the code ends its own process: {lost.reason}")
-    unusable = lost.reason in {NO_MEMORY, NO_CHANNEL} or lost.reason.startswith(BREAKS)
+    unusable = lost.reason in {NO_MEMORY, NO_CHANNEL} or lost.reason.startswith((BREAKS, NO_WORKER))
     if unusable or lost.outcome == "not-judged":
         return Observation(run.stage, run.semantics, "not-judged", lost.reason)
     phase, stack = lost.left

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from multiprocessing import forkserver, popen_forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,9 @@ OUT_OF_MEMORY = 78  # the exit code of a process in which Python has no memory l
 SPOILED = 79  # the exit code of a process whose descriptors user code has closed
 FINISHED = 113  # the exit code of a worker of a pool that ends because it is no longer needed
 ENDED_ITSELF = 256  # what stands for the exit code 0 of a worker that user code has ended
+
+ORPHANED = 257
+"""What stands for the exit code of a process whose fork server was killed, which tells nobody how it ended."""
 
 SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 """The environment variable that selects how torch names C++ addresses. torch reads it once, at the first stack."""
@@ -104,13 +108,28 @@ def main_hidden() -> Iterator[None]:
             sys.modules["__main__"] = main
 
 
+class _Popen(popen_forkserver.Popen):
+    """A process that the fork server starts. multiprocessing takes the end of the server for the exit code 255."""
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        """The exit code, None while it runs."""
+        if self.returncode is None and multiprocessing.connection.wait(
+            [self.sentinel], 0 if flag == os.WNOHANG else None
+        ):
+            try:
+                self.returncode = forkserver.read_signed(self.sentinel)
+            except (OSError, EOFError):
+                self.returncode = ORPHANED
+        return self.returncode
+
+
 class MainlessProcess(ForkServerProcess):
     """A process that does not import the main module if that is hidden."""
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802
         with main_hidden():
-            return ForkServerProcess._Popen(process_obj)
+            return _Popen(process_obj)
 
 
 class WorkerProcess(MainlessProcess):

@@ -26,7 +26,7 @@ from ddefuzz import internal
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.execute import journal, worker
 from ddefuzz.execute.channel import FileLock
-from ddefuzz.execute.pool import STARTS, Lost, Pool, exit_reason, first_answer, fork_server, lost_observation
+from ddefuzz.execute.pool import NO_WORKER, STARTS, Lost, Pool, exit_reason, first_answer, fork_server, lost_observation
 from ddefuzz.execute.protocol import Call, CallableSubject, Ended, Observation, ProgramSubject, Run
 from ddefuzz.execute.subject import load_module
 from ddefuzz.oracles.program import tried_of
@@ -72,6 +72,11 @@ def ends_group_below_python(x):
     assert os.getpgrp() == os.getpid()
     ctypes.CDLL(None).kill(0, signal.SIGTERM)
     time.sleep(600)
+def ends_server_once(x):
+    if not os.path.exists(__file__ + ".begun"):
+        open(__file__ + ".begun", "w").close()
+        ctypes.CDLL(None).kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
 def surrogate(x):
     exec(compile("raise ValueError(1)", "x\\udcff.py", "exec"))
 example_args = (1,)
@@ -346,6 +351,27 @@ def killed_once(path: str) -> int:
 
 def test_a_worker_that_is_killed_before_the_first_answer_is_replaced(pool: Pool, tmp_path: Path) -> None:
     assert first_answer(pool.submit(killed_once, str(tmp_path / "begun"), SECONDS), lambda: False) == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_run_whose_fork_server_is_killed_is_repeated(pool: Pool, subject: str, cold: bool) -> None:
+    Path(f"{subject}.begun").unlink(missing_ok=True)
+    run = Run(CallableSubject(subject, name="ends_server_once"), "eager")
+    seen = pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
+    assert (seen.outcome, seen.reason) == ("ok", "")
+
+
+def test_a_process_whose_fork_server_is_gone_has_no_exit_code_of_its_own() -> None:
+    process = object.__new__(worker._Popen)
+    process.sentinel, writer = os.pipe()
+    process.returncode = None
+    assert process.poll() is None
+    os.close(writer)
+    assert process.poll() == worker.ORPHANED
+    os.close(process.sentinel)
+    lost = Lost("crash", f"{NO_WORKER}: the fork server was killed")
+    assert lost_observation(Run(ProgramSubject(""), "export"), lost).outcome == "not-judged"
 
 
 @pytest.mark.parametrize("deaths", [2, 3])
