@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import Event, Lock
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from threading import Event, Lock, Timer
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -32,6 +32,13 @@ from ddefuzz.repro.script import CALLING
 
 SERVER: Final = Path(__file__).with_name("fork_server.py")
 """Its text is copied and run. It is not imported, because it imports torch of another interpreter."""
+
+
+START_SECONDS: Final = 120.0
+"""How long an interpreter may take to import torch, in addition to the time of its script."""
+
+GRACE_SECONDS: Final = 5.0
+"""How long a process may take to end after SIGTERM."""
 
 
 class Ended(NamedTuple):
@@ -121,9 +128,20 @@ class Forked:
             self._free.put(server)
 
 
+class _Answer(msgspec.Struct, frozen=True):
+    """The line that `fork_server` prints after a script."""
+
+    script: str
+    code: int
+    output: str
+    errors: str
+
+
 class _Server:
     def __init__(self, python: str, server: Path, seconds: float) -> None:
         self._python = python
+        self._seconds = START_SECONDS + seconds
+        self._is_late = False
         self._errors = TemporaryFile()  # noqa: SIM115 closed with the process
         self._process = subprocess.Popen(
             [python, str(server), str(max(1, round(seconds)))],
@@ -136,39 +154,67 @@ class _Server:
 
     def run(self, path: Path) -> Ended:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        line = b""
+        late = Timer(self._seconds, self._give_up)
+        late.start()
+        answer = None
         with suppress(BrokenPipeError, ValueError):
             self._process.stdin.write(json.dumps({"script": str(path)}).encode() + b"\n")
             self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UnsupportedError(f"--python {self._python}: {self._said()}") from error
-        code = row["code"]
-        return Ended(None if code == -signal.SIGALRM else code, row["output"], row["errors"])
+            answer = self._answer(str(path))
+        late.cancel()
+        if answer is None:
+            self._end()
+            raise UnsupportedError(f"--python {self._python}: {self._said()}")
+        return Ended(None if answer.code == -signal.SIGALRM else answer.code, answer.output, answer.errors)
+
+    def _answer(self, script: str) -> _Answer | None:
+        """The answer to a task; None if the process ended. Other lines are the interpreter's own."""
+        for line in self._process.stdout or ():
+            with suppress(msgspec.DecodeError):
+                answer = msgspec.json.decode(line, type=_Answer)
+                if answer.script == script:
+                    return answer
+        return None
 
     def _said(self) -> str:
-        code = self._process.wait()
+        """Why there is no answer: the last line that the process wrote before it ended."""
+        if self._is_late:
+            return f"the process that runs the scripts gives no answer within {self._seconds:g} s"
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        code = self._process.returncode
         return f"the process that runs the scripts ended: {lines[-1] if lines else f'exit code {code}'}"
 
+    def _give_up(self) -> None:
+        self._is_late = True
+        self._end()
+
+    def _end(self) -> None:
+        self.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_SECONDS)
+        _kill(self._process)
+        self._process.wait()
+
     def terminate(self) -> None:
-        self._process.terminate()
+        """End it. A wrapper of the interpreter may have it as a child."""
+        _signal(self._process, signal.SIGTERM)
 
     def close(self) -> None:
-        self._process.wait()
+        self._end()
         for file in (self._process.stdin, self._process.stdout, self._errors):
             if file is not None:
                 with suppress(BrokenPipeError):
                     file.close()
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def _kill(process: subprocess.Popen[Any]) -> None:
+    _signal(process, signal.SIGKILL)
+
+
+def _signal(process: subprocess.Popen[Any], number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, number)
 
 
 SECONDS: Final = 120.0  # the time limit of one script. Most take 5 s, of which 4 s are the import of torch.
@@ -235,7 +281,7 @@ def torch_of(python: str) -> str:
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise UnsupportedError(f"--python {python}: {said}, expected a Python interpreter that has torch")
-    return done.stdout.strip()
+    return done.stdout.strip().rpartition("\n")[2]
 
 
 def run_scripts(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ddefuzz.errors import UnsupportedError
+from ddefuzz.repro import run
 from ddefuzz.repro.run import Cold, Ended, Forked
 
 
@@ -101,5 +102,28 @@ def test_an_interpreter_that_ends_is_said(tmp_path: Path) -> None:
     path.chmod(0o755)
     processes = Forked(str(path), tmp_path, jobs=2, seconds=2.0)
     with pytest.raises(UnsupportedError, match="the process that runs the scripts ended: no torch here"):
+        processes.run(script(tmp_path, ""))
+    processes.stop()
+
+
+def test_lines_that_an_interpreter_prints_first_are_not_answers(tmp_path: Path) -> None:
+    path = tmp_path / "python"
+    path.write_text(f'#!/bin/sh\necho welcome\necho 5\necho {{}}\nexec {sys.executable} -S "$@"\n')
+    path.chmod(0o755)
+    processes = Forked(str(path), tmp_path, jobs=1, seconds=2.0)
+    assert processes.run(script(tmp_path, "print('said')")) == Ended(0, "said\n", "")
+    processes.stop()
+
+
+@pytest.mark.parametrize("line", ["5", "{}", ""])
+def test_an_interpreter_that_gives_no_answer_is_ended(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "START_SECONDS", 0.1)
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\necho {line}\nexec sleep 600\n")
+    path.chmod(0o755)
+    processes = Forked(str(path), tmp_path, jobs=1, seconds=0.1)
+    with pytest.raises(UnsupportedError, match=r"gives no answer within 0\.2 s"):
         processes.run(script(tmp_path, ""))
     processes.stop()
