@@ -13,7 +13,6 @@ from collections.abc import Callable
 from multiprocessing import forkserver, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import DupFd, ForkingPickler
-from pickle import UnpicklingError
 from tempfile import TemporaryFile
 from threading import Event
 from typing import Any, Final
@@ -28,6 +27,9 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 """The largest message."""
 
 TOKEN_BYTES: Final = 16
+
+DEAF: Final = 80
+"""The exit code of a worker that has taken a task which it cannot read: user code has changed Python."""
 
 
 def out_of_reach(descriptor: int) -> int:
@@ -84,12 +86,17 @@ class Channel(Connection):
         self.send_bytes(message)
 
     def recv(self) -> Any:
-        """Receive an object. Only what has the token is unpickled."""
+        """Receive an object. Only what has the token is unpickled.
+
+        A worker that cannot do it ends: nobody else has the task.
+        """
         if self.recv_bytes(TOKEN_BYTES) != self.token:
             raise OSError(errno.EBADMSG, "found a message of another writer")
         try:
             return ForkingPickler.loads(self.recv_bytes(MOST_BYTES))
-        except (UnpicklingError, ValueError) as error:
+        except Exception as error:
+            if parent_process() is not None:
+                os._exit(DEAF)
             raise OSError(errno.EBADMSG, str(error)) from error
 
 

@@ -195,6 +195,8 @@ def _refuse(event: str, arguments: tuple[object, ...]) -> None:
         return
     if event == "resource.setrlimit":
         _refuse_limit(*arguments)
+    elif event == "sys.addaudithook":
+        raise RuntimeError  # Python then leaves the hook out, without a word: nothing could remove it
     elif event == "shutil.rmtree":
         _refuse_removal(arguments[0])
     elif event in {"os.kill", "os.killpg"}:

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import forkserver, popen_forkserver
@@ -27,7 +28,7 @@ import psutil  # type: ignore[import-untyped]
 from ddefuzz import internal
 from ddefuzz.errors import DdefuzzError, UnsupportedError, unsupported_by
 from ddefuzz.execute import journal, limit
-from ddefuzz.execute.channel import leave_fork_server, out_of_reach
+from ddefuzz.execute.channel import DEAF, leave_fork_server, out_of_reach
 from ddefuzz.execute.journal import Entry, Journal
 from ddefuzz.execute.protocol import Observation, PatchedRun, Run
 
@@ -140,8 +141,12 @@ class WorkerProcess(MainlessProcess):
 
     @property
     def exitcode(self) -> int | None:
-        """The exit code, None while it runs."""
+        """The exit code, None while it runs. Raises BrokenProcessPool, for all tasks, if one was lost with it that no
+        worker has begun.
+        """
         code = super().exitcode
+        if code == DEAF:
+            raise BrokenProcessPool("a worker cannot read its task")
         return {FINISHED: 0, 0: ENDED_ITSELF}.get(code, code) if code is not None else None
 
     def is_alive(self) -> bool:

@@ -120,6 +120,15 @@ def crash_in_case(case: int) -> str:
     return str(ctypes.string_at(0))
 
 
+def refuse_pickles(_: str) -> str:
+    def refuse_pickle(event: str, _: object) -> None:
+        if event.startswith("pickle"):
+            raise RuntimeError(event)
+
+    sys.addaudithook(refuse_pickle)
+    return "done"
+
+
 def ids_of(path: str) -> list[str]:
     return [name for name in vars(load_module(path)) if name == "f"]
 
@@ -340,6 +349,12 @@ def test_a_subject_that_cannot_be_used_is_said_here(pool: Pool, cold: bool) -> N
     run = Run(CallableSubject("no_such_file.py", name="f"), "eager")
     with pytest.raises(InputError, match=r"no_such_file\.py: found no such file"):
         pool.observe_cold(run, SECONDS) if cold else pool.observe(run, SECONDS)
+
+
+def test_a_task_that_a_worker_cannot_read_is_done_by_another() -> None:
+    with Pool(1) as made:
+        assert made.submit(refuse_pickles, "", SECONDS).result() == "done"
+        assert isinstance(made.submit(add, Sum(2, 3), SECONDS).result(), list)
 
 
 def killed_once(path: str) -> int:

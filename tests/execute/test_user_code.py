@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -314,3 +315,22 @@ def test_ids_are_text_once(tmp_path: Path) -> None:
         "CASES = [dict(id=Id(), fn=print, args=tuple)] * 2"
     )
     assert case_ids(str(tmp_path / "changes.py")) == ("\\ud8000", "\\ud8001")
+
+
+HOOKING = """\
+import sys, torch
+def refuse(event, _):
+    if event.startswith("pickle"):
+        raise RuntimeError(event)
+sys.addaudithook(refuse)
+def f(x):
+    sys.addaudithook(refuse)
+    return x + 1
+f_args = (torch.ones(2),)
+"""
+
+
+def test_audit_hooks_of_user_code_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "hooking.py").write_text(HOOKING)
+    assert observe(Run(CallableSubject(str(tmp_path / "hooking.py"), "f"), "eager")).outcome == "ok"
+    assert pickle.loads(pickle.dumps(Path)) is Path
