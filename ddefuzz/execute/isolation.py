@@ -91,7 +91,8 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
         now = {**builtins.__dict__}
         builtins.__dict__.update(standard)  # first: all else needs them
         _running.pop()
-        harmed = [name for name, module in own.items() if sys.modules.get(name) is not module]
+        needed = [*own, *(name for name in modules if _package(name) == "torch")]
+        harmed = [name for name in needed if sys.modules.get(name) is not modules[name]]
         if harmed:
             sys.modules.update(modules)
         harmed += [
@@ -133,7 +134,7 @@ def _standard() -> dict[str, ModuleType]:
 
 def _changeable() -> list[object]:
     """What user code may leave behind: other functions of torch, handlers of signals, a recursion limit, processes."""
-    watched = [sys.modules[name] for name in WATCHED if name in sys.modules]
+    watched = [module for name in WATCHED if (module := sys.modules.get(name)) is not None]
     places = [*watched, *(vars(module)[name] for module in watched for name in CLASSES if name in vars(module))]
     return [
         [

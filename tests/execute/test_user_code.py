@@ -334,3 +334,13 @@ def test_audit_hooks_of_user_code_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "hooking.py").write_text(HOOKING)
     assert observe(Run(CallableSubject(str(tmp_path / "hooking.py"), "f"), "eager")).outcome == "ok"
     assert pickle.loads(pickle.dumps(Path)) is Path
+
+
+@pytest.mark.parametrize("how", ["sys.modules['torch'] = None", "del sys.modules['torch.nn.functional']"])
+def test_code_that_removes_torch_is_said_and_torch_is_there_for_the_next(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "removing.py"
+    path.write_text(f"import sys, torch\ndef f(x):\n    {how}\n    return x + 1\nf_args = (torch.ones(2),)\n")
+    before = dict(sys.modules)
+    with pytest.raises(InputError, match=r"found code that removes or replaces torch.* in its worker"):
+        observe(Run(CallableSubject(str(path), "f"), "eager"))
+    assert [name for name, module in before.items() if sys.modules.get(name) is not module] == []
