@@ -83,7 +83,7 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     functions = {name: (module, _functions(module)) for name, module in {**own, **_standard()}.items()}
     _before[:] = _changeable()
     _running.append(path)
-    temporary, folder = tempfile.tempdir, current_folder()
+    temporary, folder, user = tempfile.tempdir, current_folder(), _user()
     tempfile.tempdir = _own_folder()
     try:
         yield
@@ -105,6 +105,8 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
             replaced = [key for key, function in known.items() if found.get(key) is not function]
             found.update((key, known[key]) for key in replaced)
             harmed += [f"{name}.{key}" for key in replaced if name in own]
+        if _user() != user:
+            harmed.append("the user or group")
         tempfile.tempdir = temporary
         enter_folder(folder)
         if imported:
@@ -116,6 +118,11 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
                 f"{path}: found code that removes or replaces {min(harmed)} in its worker, "
                 "expected code that leaves ddefuzz as it is"
             )
+
+
+def _user() -> tuple[object, ...]:
+    """Who owns this process. As another one, it cannot use the files of ddefuzz."""
+    return os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()
 
 
 def _package(name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import faulthandler
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -80,7 +80,8 @@ def kept_in(path: Path | None) -> Iterator[None]:
         if before:
             faulthandler.enable(2)
         os.close(descriptor)
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # user code may have changed the user of this process
+            path.unlink(missing_ok=True)
 
 
 def enter(part: Part, size: CallSize | None = None, *, gradient: bool = False) -> None:

@@ -77,6 +77,8 @@ def ends_server_once(x):
         open(__file__ + ".begun", "w").close()
         ctypes.CDLL(None).kill(os.getppid(), signal.SIGKILL)
         time.sleep(600)
+def changes_user(x):
+    os.setresuid(65534, 65534, 65534)
 def surrogate(x):
     exec(compile("raise ValueError(1)", "x\\udcff.py", "exec"))
 example_args = (1,)
@@ -303,6 +305,13 @@ def test_code_that_ends_its_own_processes_is_no_crash_of_torch(
     assert seen.outcome == "fail"
     assert seen.exceptions[0].message.startswith(said)
     assert pool.submit(add, Sum(1, 1), SECONDS).result() is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_code_that_changes_the_user_of_its_worker_is_said(pool: Pool, subject: str) -> None:
+    with pytest.raises(InputError, match="removes or replaces the user or group in its worker"):
+        pool.observe(Run(CallableSubject(subject, name="changes_user"), "eager"), SECONDS)
+    assert pool.observe(Run(CallableSubject(subject, name="asks"), "eager"), SECONDS).outcome == "ok"
 
 
 def test_a_signal_to_the_group_of_a_worker_reaches_it_alone(pool: Pool, subject: str) -> None:
