@@ -109,7 +109,11 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
     call = Call(at.size, expected.ended, refusal, recompiled=capture.captures() != captures)
     if not expected.ended.returned and not found.ended.returned:
         return call
-    compared = _compared(call, at, capture, expected, found) if found.ended.returned else call
+    try:
+        compared = _compared(call, at, capture, expected, found) if found.ended.returned else call
+    except RuntimeError as error:  # of torch: for a dtype without kernels, or a tensor that memory cannot hold
+        why = f"torch cannot compare the results: {_ended(error).error}"
+        compared = msgspec.structs.replace(call, agreement="incomparable", why=why)
     if not constrained and not differs(compared):
         return compared
     journal.enter("reading")

@@ -221,3 +221,27 @@ def test_meta_tensors_are_not_compared(tmp_path: Path) -> None:
     path.write_text("import torch\ndef f(x): return x + 1\nf_args = (torch.empty(3, device='meta'),)\n")
     (call,) = observe(Run(CallableSubject(str(path), name="f"), "export", calls=("example",))).calls
     assert call.agreement == "incomparable"
+
+
+@pytest.mark.parametrize(
+    ("body", "args"),
+    [
+        ("(x + next(number)).view(torch.float4_e2m1fn_x2)", "torch.zeros(4, dtype=torch.uint8)"),
+        ("x.view(torch.bits8)", "torch.zeros(4, dtype=torch.uint8)"),
+        ("{x: 1}", "torch.zeros(2)"),
+        ("x[:1] + 1", "torch.empty(1).expand(2**40)"),
+    ],
+)
+def test_what_torch_cannot_compare_is_incomparable(tmp_path: Path, body: str, args: str) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text(
+        f"import itertools, torch\nnumber = itertools.count()\ndef f(x): return {body}\nf_args = ({args},)\n"
+    )
+
+    def run(fresh: Prepared) -> Any:
+        return fresh.call(*fresh.args)
+
+    capture = Capture(torch.fx.symbolic_trace(torch.nn.Identity()), run, run, lambda _: None, lambda: 0)
+    (call,) = exercise(CallableSubject(str(path), "f"), capture, ("example",), constrained=False)
+    assert call.agreement == "incomparable"
+    assert call.why.startswith("torch cannot compare the results: ")
