@@ -27,11 +27,12 @@ from unittest.mock import patch
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from ddefuzz.errors import InputError
+from ddefuzz.errors import DdefuzzError, InputError
 from ddefuzz.execute.channel import retire
 from ddefuzz.files import real_path
 from ddefuzz.instrument import torch_api
 from ddefuzz.instrument.guards import disguised
+from ddefuzz.internal import said
 
 OWN = frozenset({"ddefuzz", "msgspec", "multiprocessing", "os", "pebble", "pickle", "posix", "select", "struct"})
 """The packages whose functions must stay as they are: ddefuzz, and what a worker needs to send its result."""
@@ -86,7 +87,8 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     temporary, folder, user = tempfile.tempdir, current_folder(), _user()
     tempfile.tempdir = _own_folder()
     try:
-        yield
+        with _signals_kept(path):
+            yield
     finally:
         now = {**builtins.__dict__}
         builtins.__dict__.update(standard)  # first: all else needs them
@@ -120,6 +122,43 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
             )
 
 
+@contextmanager
+def _signals_kept(path: str) -> Iterator[None]:
+    """Timers that the code in the block leaves on are stopped, before anything of ddefuzz runs.
+
+    What ddefuzz raises while the code has handlers of signals is taken for what they raise.
+    """
+    timers = [(timer, signal.getitimer(timer)) for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL)]
+    try:
+        yield
+    except (DdefuzzError, MemoryError):
+        raise
+    except BaseException as error:
+        if _handlers() == _own_handlers():
+            raise
+        raise InputError(
+            f"{path}: found code whose handler of a signal raises {said(error)} when the code has ended, "
+            "expected code that stops its timers"
+        ) from error
+    finally:
+        stopped = False
+        while not stopped:
+            with suppress(BaseException):  # of a handler, until the timers are stopped
+                for timer, before in timers:
+                    signal.setitimer(timer, *before)
+                stopped = True
+
+
+def _handlers() -> tuple[object, ...]:
+    return tuple(signal.getsignal(number) for number in signal.valid_signals())
+
+
+@cache
+def _own_handlers() -> tuple[object, ...]:
+    """The handlers before user code has run."""
+    return _handlers()
+
+
 def _user() -> tuple[object, ...]:
     """Who owns this process. As another one, it cannot use the files of ddefuzz."""
     return os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()
@@ -148,7 +187,7 @@ def _changeable() -> list[object]:
             {key: id(value) for key, value in vars(place).items() if callable(value) and key not in BY_TORCH}
             for place in places
         ],
-        tuple(signal.getsignal(number) for number in signal.valid_signals()),
+        _handlers(),
         sys.getrecursionlimit(),
         _children(),
     ]
@@ -196,6 +235,7 @@ def _functions(module: ModuleType) -> dict[str, object]:
 def _watch() -> None:
     """An audit hook cannot be removed, so there is one for each process."""
     sys.addaudithook(_refuse)
+    _own_handlers()
 
 
 def _refuse(event: str, arguments: tuple[object, ...]) -> None:

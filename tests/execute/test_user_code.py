@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from ddefuzz.errors import InputError
+from ddefuzz.execute.isolation import kept_intact
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.prepared import UnbackedDim, leaf_names, leaves_of
 from ddefuzz.execute.protocol import CallableSubject, Observation, Run, Stage
@@ -344,3 +346,42 @@ def test_code_that_removes_torch_is_said_and_torch_is_there_for_the_next(tmp_pat
     with pytest.raises(InputError, match=r"found code that removes or replaces torch.* in its worker"):
         observe(Run(CallableSubject(str(path), "f"), "eager"))
     assert [name for name, module in before.items() if sys.modules.get(name) is not module] == []
+
+
+TIMING = """\
+import signal, torch
+def late(*_):
+    raise ValueError("late")
+def f(x):
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 600)
+    return x + 1
+f_args = (torch.ones(2),)
+"""
+
+
+@pytest.fixture
+def same_alarm() -> Iterator[None]:
+    """The handler of SIGALRM, which pytest-timeout has too."""
+    handler = signal.getsignal(signal.SIGALRM)
+    yield
+    signal.signal(signal.SIGALRM, handler)
+
+
+@pytest.mark.usefixtures("same_alarm")
+def test_timers_of_user_code_end_with_it(tmp_path: Path) -> None:
+    (tmp_path / "timing.py").write_text(TIMING)
+    before = signal.getitimer(signal.ITIMER_REAL)[0]
+    assert observe(Run(CallableSubject(str(tmp_path / "timing.py"), "f"), "eager")).outcome == "ok"
+    assert signal.getitimer(signal.ITIMER_REAL)[0] <= before
+
+
+@pytest.mark.usefixtures("same_alarm")
+def test_what_a_handler_raises_in_ddefuzz_is_the_code_s() -> None:
+    def late(*_: object) -> None:
+        raise ValueError("late")
+
+    said = r"user\.py: found code whose handler of a signal raises ValueError: late when the code has ended"
+    with pytest.raises(InputError, match=said), kept_intact("user.py"):
+        signal.signal(signal.SIGALRM, late)
+        signal.raise_signal(signal.SIGALRM)
