@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Literal, TypeAlias, get_args
 
 import rich_click as click
@@ -39,6 +40,7 @@ from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, plain,
 from ddefuzz.cli.report import writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.protocol import DEFAULT_STAGES, STAGES, Semantics, Stage
+from ddefuzz.execute.scratch import remove_abandoned
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.textform import Now, decided, known_now, read_known
 from ddefuzz.findings.url import DatabaseUrl
@@ -198,6 +200,7 @@ def command(
         if resuming:
             entry = next(iter(database.unfinished()), None)
             if entry is None:
+                remove_abandoned(Path(gettempdir()))  # the campaign may have been killed before it was entered
                 raise InputError(f"--resume: found no interrupted campaign in {database.url}, expected one")
             plan = plan_of(entry, plan, _typed(context))
         torch, today = version("torch"), datetime.now(UTC).date()

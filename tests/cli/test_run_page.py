@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from ddefuzz.campaign.page import summary_view
 from ddefuzz.campaign.summary import Called, Seen, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.cli.run import _passed
+from ddefuzz.cli.run import _passed, command
 from ddefuzz.coverage.ledger import SiteCount
+from ddefuzz.errors import InputError
+from ddefuzz.execute.scratch import PREFIX
 from ddefuzz.findings.textform import NONE, Now
 from ddefuzz.program.sizes import CALL_SIZES
 from ddefuzz.show.blocks import Invocation
@@ -152,3 +158,15 @@ def test_decisions_that_have_expired_are_named_before_the_campaign() -> None:
     assert _passed(NONE) == ""
     said = _passed(Now(known=frozenset({"dde-3"}), expired=frozenset({"dde-2", "dde-1"})))
     assert said == "the date of the decision on these findings has passed: dde-1, dde-2\n"
+
+
+def test_resuming_removes_the_folder_of_a_campaign_that_was_killed_before_it_was_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"{PREFIX}left"
+    left.mkdir()
+    done = CliRunner().invoke(command, ["--resume", "--db", f"sqlite:///{tmp_path}/empty.db"])
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception).startswith("--resume: found no interrupted campaign in ")
+    assert not left.exists()
