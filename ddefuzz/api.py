@@ -21,7 +21,7 @@ from ddefuzz.findings.model import Finding
 from ddefuzz.keys.case import Checked as KeyReport
 from ddefuzz.keys.case import Options as KeyOptions
 from ddefuzz.oracles.program import CAPTURE
-from ddefuzz.oracles.table import BY_DEFAULT, NAMES
+from ddefuzz.oracles.table import BY_DEFAULT, NAMES, OF_PROGRAMS, check_choice
 from ddefuzz.program.model import Program
 
 __all__ = [
@@ -66,7 +66,8 @@ def check(
     `oracles` names those that `ddefuzz check --oracle` takes. Changes of the code are tried for `budget` seconds, and
     with None, none are tried.
 
-    Raises InputError for what cannot be captured: arguments that do not fit, a name that does not exist.
+    Raises InputError for what cannot be captured: arguments that do not fit, a name that does not exist. The same for
+    unknown stages and oracles.
     """
     options = Options(stages=tuple(stages), oracles=tuple(oracles), timeout=timeout, budget=budget)
     if not isinstance(model, str):
@@ -128,6 +129,8 @@ def run(
     number of worker processes, by default one for each core. The same seed draws the same cases; without one, it is
     drawn.
     """
+    check_choice("stages", stages, STAGES, some=True)
+    check_choice("oracles", oracles, OF_PROGRAMS)
     plan = Plan(
         profile=profile,
         seed=secrets.randbelow(2**31) if seed is None else seed,

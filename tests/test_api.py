@@ -11,9 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import ddefuzz
+from ddefuzz.checking.report import CaptureResult, failed
 from ddefuzz.errors import InputError
 
 # isort: split
@@ -104,6 +106,37 @@ def test_an_interruption_of_a_capture_ends_the_check() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         ddefuzz.check(interrupted, (ARGS[0],), stages=["export"], budget=None)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"stages": ["exprot"]}, "stages: found 'exprot', expected some of eager, fake, export,"),
+        ({"stages": []}, "stages: found none, expected some of eager, fake, export,"),
+        ({"stages": ["export"], "oracles": ["nonsense"]}, "oracles: found 'nonsense', expected some of recompilation,"),
+        ({"stages": ["export"], "oracles": ["capture"]}, "oracles: found 'capture', expected some of recompilation,"),
+    ],
+)
+def test_a_stage_or_an_oracle_that_does_not_exist_is_said(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+        ddefuzz.assert_captures(branch, ARGS, **words)
+
+
+@pytest.mark.parametrize("words", [{"stages": ["exprot"]}, {"stages": []}, {"oracles": ["nonsense"]}])
+def test_a_campaign_of_what_does_not_exist_does_not_begin(words: dict[str, Any]) -> None:
+    with (
+        ddefuzz.open_database("sqlite://") as database,
+        pytest.raises(InputError, match=f"^{next(iter(words))}: found"),
+    ):
+        ddefuzz.run(database, budget="1x", jobs=1, **words)
+
+
+def test_a_check_that_judged_nothing_has_not_succeeded() -> None:
+    eager, export = (CaptureResult("f", stage, "ok", 0.0, 0.0) for stage in ("eager", "export"))
+    assert not failed([eager])
+    assert not failed([eager, export])
+    assert failed([])
+    assert failed([eager, msgspec.structs.replace(export, outcome="not-judged")])
 
 
 @pytest.mark.parametrize(

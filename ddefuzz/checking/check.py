@@ -50,7 +50,7 @@ from ddefuzz.internal import guarded, take
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run, tried_of
-from ddefuzz.oracles.table import NAMES, ORACLES
+from ddefuzz.oracles.table import APART, NAMES, ORACLES, check_choice
 from ddefuzz.program.model import Program
 from ddefuzz.program.text import print_program, read_program
 
@@ -325,7 +325,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `oracles` are those with stages of their own that judge too. `timeout` is the limit of one capture in CPU seconds.
     Changes of the code of one case are tried for `budget` seconds by the clock; with None, none are tried. `known` is a
-    folder of findings, by default `findings`.
+    folder of findings, by default `findings`. Raises InputError for names that do not exist.
     """
 
     stages: tuple[Stage, ...] = DEFAULT_STAGES
@@ -334,6 +334,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 60.0
     budget: float | None = 60.0
     known: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("stages", self.stages, STAGES, some=True)
+        check_choice("oracles", self.oracles, APART)
 
 
 def check_named(

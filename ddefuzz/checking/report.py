@@ -126,10 +126,12 @@ class Report(msgspec.Struct, frozen=True):
 def failed(captures: Iterable[CaptureResult]) -> bool:
     """Whether a capture or eager failed, a captured program is wrong, or nothing was judged.
 
-    Size-oblivious semantics do not count.
+    Size-oblivious semantics do not count, and eager counts as judged only where nothing is captured.
     """
-    outcomes = {one.outcome for one in captures if not one.semantics.startswith(SIZE_OBLIVIOUS.mechanism)}
-    return bool(outcomes - {"ok", "not-judged"}) or outcomes == {"not-judged"}
+    captures = tuple(captures)
+    counted = [one for one in captures if not one.semantics.startswith(SIZE_OBLIVIOUS.mechanism)]
+    judged = {one.outcome for one in counted if one.stage != "eager"} or {one.outcome for one in counted}
+    return any(one.outcome not in ("ok", "not-judged") for one in counted) or not captures or judged == {"not-judged"}
 
 
 def captures_of(runs: CaseRuns) -> tuple[CaptureResult, ...]:

@@ -22,7 +22,7 @@ from ddefuzz.escape import json_text
 from ddefuzz.execute.protocol import Semantics, Stage
 from ddefuzz.files import write_atomically
 from ddefuzz.instrument.events import Mechanism
-from ddefuzz.oracles.table import OF_PROGRAMS, ORACLES
+from ddefuzz.oracles.table import APART, ORACLES
 from ddefuzz.show.table import NAMES
 
 
@@ -91,9 +91,7 @@ def study(
 
 
 APART_ORACLES = {
-    oracle.name: "; ".join(row.meaning for row in oracle.kinds.values())
-    for oracle in ORACLES
-    if oracle.stages and oracle.name in OF_PROGRAMS
+    oracle.name: "; ".join(row.meaning for row in oracle.kinds.values()) for oracle in ORACLES if oracle.name in APART
 }
 """The oracles with stages of their own, and what they look for."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args
 
 import msgspec
 import rich_click as click
@@ -28,6 +28,9 @@ PREFIX = "DDEFUZZ_"
 ENVIRONMENT = "the environment"
 
 
+LIST = Annotated[list[str], msgspec.Meta(min_length=1)]
+
+
 class Key(NamedTuple):
     """The parameter that a key sets in every command that has it, the type of its value, and what that is called."""
 
@@ -42,8 +45,8 @@ KEYS: dict[str, Key] = {
     "profile": Key("profile"),
     "seed": Key("seed", int | str, "a number or a string"),
     "budget": Key("budget"),
-    "stage": Key("stages", list[str], "a list of strings"),
-    "semantics": Key("mechanisms", list[str], "a list of strings"),
+    "stage": Key("stages", LIST, "a list of strings"),
+    "semantics": Key("mechanisms", LIST, "a list of strings"),
     "fail_on": Key("fail_on"),
     "known": Key("known_file"),
 }
@@ -87,7 +90,7 @@ def _checked(name: str, value: Any) -> Any:
         known = [_name(key, place) for key in KEYS]
         near = "".join(f"did you mean {_name(key, place)!r}? " for key in get_close_matches(name, KEYS, 1))
         raise InputError(f"{place}: found the unknown key {shown!r}, {near}expected one of {', '.join(known)}")
-    if KEYS[name].type_ == list[str] and isinstance(value, str):
+    if KEYS[name].type_ == LIST and isinstance(value, str):
         value = value.replace(",", " ").split()
     try:
         msgspec.convert(value, KEYS[name].type_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from ddefuzz.classify.classify import Classified
@@ -36,6 +36,16 @@ OF_PROGRAMS: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES if oracle
 
 BY_DEFAULT: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES if oracle.by_default)
 """The oracles of a campaign that chooses none."""
+
+APART: tuple[str, ...] = tuple(oracle.name for oracle in ORACLES if oracle.stages and oracle.of_programs)
+"""The oracles of programs with stages of their own. A check uses them only if they are chosen."""
+
+
+def check_choice(what: str, names: Sequence[str], known: Iterable[str], *, some: bool = False) -> None:
+    """Raises `InputError` for a name that is not known and, if there have to be `some`, where there is none."""
+    wrong = [repr(name) for name in names if name not in tuple(known)] or (["none"] if some and not names else [])
+    if wrong:
+        raise InputError(f"{what}: found {wrong[0]}, expected some of {', '.join(known)}")
 
 
 def stages() -> tuple[Stage, ...]:
