@@ -115,9 +115,13 @@ def test_an_interruption_of_a_capture_ends_the_check() -> None:
         ({"stages": []}, "stages: found none, expected some of eager, fake, export,"),
         ({"stages": ["export"], "oracles": ["nonsense"]}, "oracles: found 'nonsense', expected some of recompilation,"),
         ({"stages": ["export"], "oracles": ["capture"]}, "oracles: found 'capture', expected some of recompilation,"),
+        ({"timeout": float("inf")}, "timeout: found inf, expected 0 < seconds ≤ 86400"),
+        ({"timeout": 0}, "timeout: found 0, expected 0 < seconds ≤ 86400"),
+        ({"timeout": "5"}, "timeout: found '5', expected 0 < seconds ≤ 86400"),
+        ({"budget": float("nan")}, "budget: found nan, expected 0 ≤ seconds ≤ 86400"),
     ],
 )
-def test_a_stage_or_an_oracle_that_does_not_exist_is_said(words: dict[str, Any], message: str) -> None:
+def test_a_choice_that_does_not_exist_is_said(words: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(message)}"):
         ddefuzz.assert_captures(branch, ARGS, **words)
 

@@ -25,6 +25,7 @@ from ddefuzz.classify.chain import lasting
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.kind import decisive
 from ddefuzz.errors import InputError, NothingRanError
+from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     CAPTURE_STAGES,
@@ -325,7 +326,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `oracles` are those with stages of their own that judge too. `timeout` is the limit of one capture in CPU seconds.
     Changes of the code of one case are tried for `budget` seconds by the clock; with None, none are tried. `known` is a
-    folder of findings, by default `findings`. Raises InputError for names that do not exist.
+    folder of findings, by default `findings`. Raises InputError for names that do not exist, and times that are none.
     """
 
     stages: tuple[Stage, ...] = DEFAULT_STAGES
@@ -338,6 +339,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_choice("stages", self.stages, STAGES, some=True)
         check_choice("oracles", self.oracles, APART)
+        check_seconds("timeout: ", self.timeout)
+        if self.budget is not None:
+            check_seconds("budget: ", self.budget, none=True)
 
 
 def check_named(

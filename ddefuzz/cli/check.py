@@ -14,7 +14,7 @@ from ddefuzz.checking.patch import write_changes
 from ddefuzz.checking.report import Report, report_record, report_view
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
 from ddefuzz.checking.study import study as study_models
-from ddefuzz.cli.options import jobs_option, option, semantics_option, stages_option, timeout_option
+from ddefuzz.cli.options import SECONDS_OR_NONE, jobs_option, option, semantics_option, stages_option, timeout_option
 from ddefuzz.cli.output import LiveLine, Output, OutputFile, Writer, deliver, output_options, page_writers
 from ddefuzz.cli.report import command_line, writers_of
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE
@@ -44,7 +44,7 @@ from ddefuzz.show.table import NAMES
     "transformers). Can be repeated. Default: all.",
 )
 @timeout_option(120.0, "one capture")
-@option("--budget", "How long changes are tried for each model.", metavar="SECONDS", default=30.0)
+@option("--budget", "How long changes are tried for each model.", SECONDS_OR_NONE, default=30.0)
 @option(
     "--sizes",
     "How the dynamic dims of a model are captured: unbacked, or backed (Dim.AUTO).",
@@ -136,7 +136,7 @@ APART_ORACLES = {
     show_default=True,
     help="Try changes of your code that may let capture succeed.",
 )
-@option("--budget", "How long changes of your code are tried for one case.", metavar="SECONDS", default=60.0)
+@option("--budget", "How long changes of your code are tried for one case.", SECONDS_OR_NONE, default=60.0)
 @click.option("--apply", "applying", is_flag=True, help="Write the best change of each case to your files.")
 @option("--patch", "Write the best change of each case to FILE as a unified diff.", OutputFile())
 @jobs_option

@@ -187,6 +187,26 @@ class Jobs(click.ParamType[int]):
         self.fail(f"found {text!r}, expected a number of processes or auto", param, ctx)
 
 
+class Seconds(click.ParamType[float]):
+    """A time in seconds, and also 0 if `none` is set."""
+
+    name = "SECONDS"
+
+    def __init__(self, *, none: bool = False) -> None:
+        self.none = none
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds. Anything else is a usage error."""
+        try:
+            seconds = float(str(value))
+            check_seconds("", seconds, none=self.none)
+        except ValueError:
+            self.fail(f"found {value!r}, expected seconds", param, ctx)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+        return seconds
+
+
 class UrlType(click.ParamType[DatabaseUrl]):
     """The URL of a database, or the path of an SQLite database if `paths` is set.
 
@@ -212,6 +232,8 @@ class UrlType(click.ParamType[DatabaseUrl]):
             self.fail(str(error), param, ctx)
 
 
+SECONDS = Seconds()
+SECONDS_OR_NONE = Seconds(none=True)
 URL = UrlType()
 URL_OR_PATH = UrlType(paths=True)
 
@@ -283,7 +305,7 @@ def profile_option(names: tuple[str, ...]) -> Option:
 def timeout_option(default: float, of: str) -> Option:
     """Give a command the parameter `timeout`."""
     said = f"Limit of {of}: CPU seconds of its process, and five times as many seconds by the clock."
-    return option("--timeout", said, metavar="SECONDS", default=default)
+    return option("--timeout", said, SECONDS, default=default)
 
 
 def semantics_option(note: str = "") -> Option:

@@ -13,11 +13,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from ddefuzz.errors import InputError
+
 ENDS: Final = signal.SIGPROF
 """The signal by which a process ends that has used up its CPU seconds."""
 
 CLOCK_FACTOR: Final = 5
 """A worker is stopped after this many times its limit by the clock: it sleeps, is stopped, or waits for something."""
+
+
+MOST_SECONDS: Final = 86_400.0
+"""The longest limit of time that can be chosen: a day."""
+
+
+def check_seconds(what: str, seconds: object, *, none: bool = False) -> None:
+    """Raises `InputError` for a time that is no number, above a day, or not above 0; with `none`, 0 is one too."""
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= MOST_SECONDS or (seconds == 0 and not none):
+        raise InputError(f"{what}found {seconds!r}, expected 0 {'≤' if none else '<'} seconds ≤ {MOST_SECONDS:.0f}")
 
 
 class _Limit(NamedTuple):

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from ddefuzz.cli.main import COMMANDS, cli
 from ddefuzz.findings.database import Database
+from tests.cli.every_command import commands
 from tests.findings.arbitrary_findings import CHUNK, START, sighting
 
 SUBCOMMANDS = {
@@ -210,3 +211,20 @@ def test_a_campaign_ends_with_one_object(tmp_path: Path) -> None:
     assert (summary["schema"], summary["cases"], summary["seed"]) == ("ddefuzz.campaign/1", 2, 7)
     assert "ddefuzz run --seed 7 --budget 2x" in done.stderr
     assert "\x1b" not in done.stderr
+
+
+LIMITS = [
+    (name, option)
+    for name, command in commands()
+    for option in command.params
+    if option.name in {"timeout", "budget"} and isinstance(option.default, float)
+]
+
+
+@pytest.mark.parametrize(("name", "option"), LIMITS, ids=[f"{name} {option.name}" for name, option in LIMITS])
+@pytest.mark.parametrize("found", ["inf", "nan", "-3", "1e300", "86401", "soon"])
+def test_a_limit_of_time_is_a_number_of_seconds_up_to_a_day(name: str, option: click.Parameter, found: str) -> None:
+    context = click.Context(click.Command(name))
+    with pytest.raises(click.BadParameter, match=r"^found .*, expected .*seconds"):
+        option.type_cast_value(context, found)
+    assert option.type_cast_value(context, "86400") == 86400
