@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, TypeAlias
 
 from ddefuzz.campaign.launch import start
@@ -14,12 +13,16 @@ from ddefuzz.campaign.summary import Summary
 from ddefuzz.checking.check import Options, check_live, check_named
 from ddefuzz.checking.report import Report
 from ddefuzz.errors import InputError
+from ddefuzz.execute.limit import check_seconds
+from ddefuzz.execute.pool import Pool
 from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT, STAGES, Stage
 from ddefuzz.execute.worker import hide_main
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import Finding
 from ddefuzz.keys.case import Checked as KeyReport
 from ddefuzz.keys.case import Options as KeyOptions
+from ddefuzz.oracles.key_check import PROPERTY_SECONDS
+from ddefuzz.oracles.key_check import check_key as checked_key
 from ddefuzz.oracles.program import CAPTURE
 from ddefuzz.oracles.table import BY_DEFAULT, NAMES, OF_PROGRAMS, check_choice
 from ddefuzz.program.model import Program
@@ -157,13 +160,19 @@ def open_database(url: str, *, create: bool = True) -> Database:
 
 
 def check_key(
-    target: str, options: KeyOptions | None = None, *, examples: int = 300, kinds: Sequence[str] = ()
+    target: str,
+    options: KeyOptions | None = None,
+    *,
+    examples: int = 300,
+    kinds: Sequence[str] = (),
+    timeout: float = PROPERTY_SECONDS,
 ) -> KeyReport:
-    """Check a function that makes the keys of a cache of compiled kernels. It is imported and called in this process.
+    """Check a function that makes the keys of a cache of compiled kernels. It is imported and called in a worker.
 
     `target` is `MODULE:FUNCTION` or `FILE:FUNCTION`. Each property is tried on so many drawn tensors or pairs of them,
-    of these kinds, by default all. The violations are in `properties` of the result.
+    of these kinds, by default all, for at most `timeout` CPU seconds. The violations are in `properties` of the result.
     """
-    checked = import_module("ddefuzz.oracles.keys_run").checked  # imports torch
-    report: KeyReport = checked(target, options or KeyOptions(), examples, kinds, lambda *_, **__: None)
-    return report
+    check_seconds("timeout: ", timeout)
+    hide_main()
+    with Pool(1, samples=False) as pool:
+        return checked_key(pool, target, options or KeyOptions(), examples, kinds, timeout, lambda *_, **__: None)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Any, get_args
 
 import rich_click as click
 
 from ddefuzz.cli.options import URL, Option, option
 from ddefuzz.cli.output import LiveLine, Output, Page, deliver, output_options
-from ddefuzz.errors import EXIT_FOUND
+from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE
 from ddefuzz.escape import json_text
+from ddefuzz.execute.pool import Lost, Pool
 from ddefuzz.execute.protocol import KeySubject, Run
 from ddefuzz.findings.database import Database
 from ddefuzz.findings.model import sighting
 from ddefuzz.findings.url import DatabaseUrl
-from ddefuzz.keys.case import KeyCase, Options, SizeParts, StrideParts, print_key
+from ddefuzz.keys.case import Checked, KeyCase, Options, SizeParts, StrideParts, print_key
 from ddefuzz.oracles import keys
+from ddefuzz.oracles.key_check import PROPERTY_SECONDS, check_key
 from ddefuzz.oracles.program import Trial, judge_run
 from ddefuzz.show.blocks import counted
 from ddefuzz.show.terminal import folded
@@ -63,12 +64,19 @@ def _flag(name: str, default: bool, said: str) -> Option:
     metavar="KIND",
     many=True,
 )
+@option(
+    "--timeout",
+    "Limit of one property: CPU seconds, and five times as many by the clock.",
+    SECONDS,
+    default=PROPERTY_SECONDS,
+)
 @option("--db", "Record each violation as a finding in this database.", URL)
 @output_options("text", "json")
 def command(
     target: str,
     examples: int,
     kinds: tuple[str, ...],
+    timeout: float,
     db: DatabaseUrl | None,
     output: Output,
     **parts: Any,
@@ -79,34 +87,38 @@ def command(
     Each property is tried on drawn tensors of every dtype, layout and kind. A violation is printed with the smallest
     tensors that show it, and the exit code is 1.
 
+    A property is not judged if the function ends its process, or takes too long. Then the exit code is 2.
+
     With --db, each violation is a finding: the kind says which property is violated. `ddefuzz findings show`, `replay`
     and `minimize` take it.
 
     Examples: `ddefuzz.keys.key:key` is correct. The functions in `ddefuzz.keys.planted` have planted faults.
     """
     options = Options(**parts)
-    # Imported here: `ddefuzz check-key --help` must not import torch.
-    checking = import_module("ddefuzz.oracles.keys_run")
     with ExitStack() as stack:
         database = None if db is None else stack.enter_context(Database.open(db))
-        live = stack.enter_context(LiveLine("importing torch"))
-        checked = checking.checked(target, options, examples, kinds, live.update)
+        live = stack.enter_context(LiveLine("starting a worker (importing torch takes some seconds)"))
+        pool = stack.enter_context(Pool(1, samples=False))
+        checked = check_key(pool, target, options, examples, kinds, timeout, live.update)
         if database is not None:
-            live.say(_recorded(database, checked))
+            live.say(_recorded(database, checked, pool))
     deliver({"text": lambda page: key_text(checked, page), "json": json_text(checked, indent=True) + "\n"}, output)
+    if any(one.reason for one in checked.properties):
+        raise SystemExit(EXIT_USAGE)
     if any(one.violations for one in checked.properties):
         raise SystemExit(EXIT_FOUND)
 
 
-def _recorded(database: Database, checked: Any) -> str:
+def _recorded(database: Database, checked: Checked, pool: Pool) -> str:
     """Record each violation, and say which findings are new."""
     now = datetime.now(UTC)
     recorded: dict[str, bool] = {}
     with database.transaction():
         for checks, violation in [(found, one) for found in checked.properties for one in found.violations]:
             text = print_key(KeyCase(checked.function, checks.name, checked.options, violation.drawn))
-            tried = judge_run(Trial(Run(KeySubject(text, trust=True), keys.STAGE.name), (keys.ORACLE.name,), ()))
-            for failure in tried.failures:
+            trial = Trial(Run(KeySubject(text, trust=True), keys.STAGE.name), (keys.ORACLE.name,), ())
+            tried = pool.submit(judge_run, trial, PROPERTY_SECONDS).result()
+            for failure in () if isinstance(tried, Lost) else tried.failures:
                 result = database.record(sighting(failure, text, "", checked.torch), now)
                 recorded[result.finding_id] = result.is_new
                 if result.is_new:
@@ -115,10 +127,13 @@ def _recorded(database: Database, checked: Any) -> str:
     return f"{counted(len(recorded), 'finding')} in {database.url}{': ' if listed else ''}{listed}"
 
 
-def key_text(checked: Any, page: Page) -> str:
+def key_text(checked: Checked, page: Page) -> str:
     """One line for each property; below it the smallest violation."""
     lines = [f"{checked.function}, torch {checked.torch}"]
     for one in checked.properties:
+        if one.reason:
+            lines.append(f"not judged {one.name}: {one.reason}")
+            continue
         verdict = "violated" if one.violations else "ok"
         lines.append(f"{verdict:9} {one.name}: {one.meaning} ({counted(one.tried, 'try', 'tries')})")
         for violation in one.violations:

@@ -18,6 +18,7 @@ import rich_click as click
 from click.core import ParameterSource
 
 from ddefuzz.errors import InputError
+from ddefuzz.execute.limit import check_seconds
 from ddefuzz.execute.protocol import CAPTURE_STAGES, DEFAULT_STAGES, STAGES
 from ddefuzz.files import is_file, read_toml
 from ddefuzz.findings.url import DatabaseUrl, parse_url

@@ -35,7 +35,7 @@ from ddefuzz.execute import limit, worker
 from ddefuzz.execute.channel import FileLock, pipe
 from ddefuzz.execute.journal import Left, left_by
 from ddefuzz.execute.limit import clock_seconds
-from ddefuzz.execute.protocol import Call, CallableSubject, Ended, Observation, PatchedRun, Run, Runner
+from ddefuzz.execute.protocol import Call, Ended, Observation, PatchedRun, ProgramSubject, Run, Runner
 from ddefuzz.execute.scratch import UNREADABLE, check_folders, end_strays, scratch_folder
 
 POLL_SECONDS: Final = 1.0
@@ -471,7 +471,7 @@ def lost_observation(run: Run, lost: Lost) -> Observation:
     ddefuzz does when it reads a captured program, is not judged either. If a call of the captured program was lost,
     the observation has that call.
     """
-    if isinstance(run.subject, CallableSubject) and lost.reason.startswith(EXITED):
+    if not isinstance(run.subject, ProgramSubject) and lost.reason.startswith(EXITED):
         return Observation(run.stage, run.semantics, "not-judged", f"the code ends its own process: {lost.reason}")
     unusable = lost.reason in {NO_MEMORY, NO_CHANNEL} or lost.reason.startswith((BREAKS, NO_WORKER))
     if unusable or lost.outcome == "not-judged":

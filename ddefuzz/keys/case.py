@@ -275,12 +275,16 @@ SCHEMA = "ddefuzz.key/1"
 
 
 class Property(msgspec.Struct, frozen=True):
-    """A property, on how many tensors or pairs it was tried, and the smallest violation for each confused part."""
+    """A property, on how many tensors or pairs it was tried, and the smallest violation for each confused part.
+
+    `reason` says why it was not judged: the function ends or spoils its process. It is empty if the property was.
+    """
 
     name: PropertyName
     meaning: str
     tried: int
     violations: tuple[Violation, ...]
+    reason: str = ""
 
 
 class Checked(msgspec.Struct, frozen=True):

@@ -7,18 +7,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
-import torch
 
-from ddefuzz.errors import DdefuzzError, InputError
+from ddefuzz.errors import InputError
+from ddefuzz.execute.isolation import kept_intact
 from ddefuzz.execute.protocol import KeySubject, Observation, Run, measured, not_judged
 from ddefuzz.execute.subject import load_module
-from ddefuzz.keys.case import KINDS, Checked, Drawn, Kind, Options, Property, check_trust, parse_key
-from ddefuzz.keys.properties import PROPERTIES, AnyKey, KeyFunction, check, defined, texts, violation
+from ddefuzz.keys.case import Drawn, Options, Property, check_trust, parse_key
+from ddefuzz.keys.properties import AnyKey, KeyFunction, check, defined, texts, violation
+from ddefuzz.oracles.key_check import PropertyTask
 from ddefuzz.oracles.keys import Keyed
+
+MARK: Final = b"\nkeys: "
+"""What comes before the keys of another process. The function may print, too."""
 
 
 def run(task: Run) -> Observation:
@@ -44,17 +49,11 @@ def keyed_by(text: str, *, trust: bool) -> Keyed:
     return Keyed(case.violates, place, found.why, found.part, found.tensors, found.keys, found.asked)
 
 
-def checked(target: str, options: Options, examples: int, names: Sequence[str], tell: Callable[..., None]) -> Checked:
-    """Every property of the function. `tell` gets the progress. Raises InputError for a target that has none."""
-    wrong = next((name for name in names if name not in KINDS), None)
-    if wrong is not None:
-        raise InputError(f"--kind: found {wrong!r}, expected one of {', '.join(KINDS)}")
-    kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if not names or kind in names)
-    tried: list[Property] = []
-    for result in check(key_function(target, options), examples, kinds):
-        tried.append(result)
-        tell(f"{len(tried)} of {len(PROPERTIES)} properties", is_last=len(tried) == len(PROPERTIES))
-    return Checked(target, options, str(torch.__version__), tuple(tried))
+def try_property(task: PropertyTask) -> Property:
+    """One property of a function."""
+    function = key_function(task.target, task.options)
+    with kept_intact(task.target):
+        return check(task.name, function, task.examples, task.kinds)
 
 
 def load_key(target: str) -> AnyKey:
@@ -86,11 +85,15 @@ def in_another_process(target: str, tensors: Sequence[Drawn]) -> list[str]:
         check=False,
         env={**os.environ, "PYTHONHASHSEED": seed},
     )
-    if ended.returncode:
-        raise DdefuzzError(f"{target}: keys could not be made in another process: {ended.stderr.decode()[-300:]}")
-    return msgspec.json.decode(ended.stdout.splitlines()[-1], type=list[str])
+    try:
+        return msgspec.json.decode(ended.stdout.rpartition(MARK)[2] if not ended.returncode else b"", type=list[str])
+    except msgspec.DecodeError as error:
+        said = " ".join(ended.stderr.decode(errors="replace").split())[-300:] or f"exit code {ended.returncode}"
+        raise InputError(f"{target}: keys could not be made in another process: {said}") from error
 
 
 if __name__ == "__main__":
     wanted = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Drawn])
-    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(texts(load_key(sys.argv[1]), wanted)) + b"\n")
+    made = texts(load_key(sys.argv[1]), wanted)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(MARK + msgspec.json.encode(made))

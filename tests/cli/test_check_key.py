@@ -53,3 +53,13 @@ def test_a_file_is_checked_and_its_violations_are_data(tmp_path: Path) -> None:
     )
     assert not by_name["same-in-other-process"]["violations"]
     assert all(one["tried"] > 0 for one in document["properties"])
+
+
+@pytest.mark.slow
+def test_a_function_that_ends_its_process_is_not_judged(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("import os\n\n\ndef key(tensor):\n    os._exit(0)\n")
+    result = CliRunner().invoke(command, f"{file}:key --kind tensor --examples 1")
+    assert result.exit_code == 2
+    rows = [f"not judged {name}: the code ends its own process: exit code 0" for name in PROPERTIES]
+    assert result.stdout.splitlines()[1:] == rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Callable, Hashable
 from itertools import product
 from typing import Any
 
@@ -17,7 +18,19 @@ from ddefuzz.instrument.guards import watch
 from ddefuzz.keys.case import KINDS, Drawn, Options, SizeParts, StrideParts, Tensors, Violation
 from ddefuzz.keys.dispatch import RECENT, Dispatch
 from ddefuzz.keys.key import Key, key, paths
-from ddefuzz.keys.properties import check, drawn, exists, facts, pairs, symbolic_tensor, texts, unbacked, with_tensor
+from ddefuzz.keys.properties import (
+    PROPERTIES,
+    KeyFunction,
+    check,
+    drawn,
+    exists,
+    facts,
+    pairs,
+    symbolic_tensor,
+    texts,
+    unbacked,
+    with_tensor,
+)
 from ddefuzz.oracles.keys_run import in_another_process, key_function
 from ddefuzz.program.recipes import DTYPES
 
@@ -230,7 +243,7 @@ def violated(name: str) -> dict[str, Violation]:
     target = f"ddefuzz.keys.planted:{name}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = check(key_function(target, Options()), 150, KINDS)
+        found = [check(name, key_function(target, Options()), 150, KINDS) for name in PROPERTIES]
         return {one.name: one.violations[0] for one in found if one.violations}
 
 
@@ -251,3 +264,37 @@ def test_planted_wrong_keys_are_found_with_the_smallest_tensors() -> None:
 
     found = violated("keeps_tensor")
     assert found["holds-no-tensor"].tensors == ("torch.zeros(1, dtype=torch.float32).as_strided((), ())",)
+
+
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+def raising(error: BaseException) -> Callable[[object], Hashable]:
+    def key(_tensor: object) -> Hashable:
+        raise error
+
+    return key
+
+
+@pytest.mark.parametrize(
+    ("key", "why", "keys"),
+    [
+        (raising(SystemExit(0)), "SystemExit: 0", ()),
+        (raising(KeyboardInterrupt()), "KeyboardInterrupt:", ()),
+        (raising(SilentError()), "SilentError: <ValueError in __str__>", ()),
+        (lambda _: Unprintable(), "two keys of the same tensor differ", ("<ValueError in __repr__>",) * 2),
+    ],
+)
+def test_what_a_function_does_instead_of_a_key_is_a_violation(
+    key: Callable[[object], Hashable], why: str, keys: tuple[str, ...]
+) -> None:
+    function = KeyFunction(key, Options(), lambda _: [])
+    (found,) = check("gives-a-key", function, 1, ("tensor",)).violations
+    assert (found.why, found.keys) == (why, keys)
