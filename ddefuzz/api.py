@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ddefuzz import internal
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.campaign.summary import Summary
@@ -70,15 +71,20 @@ def check(
     with None, none are tried.
 
     Raises InputError for what cannot be captured: arguments that do not fit, a name that does not exist. The same for
-    unknown stages and oracles.
+    unknown stages and oracles. Raises RuntimeError for an exception of ddefuzz itself.
     """
     options = Options(stages=tuple(stages), oracles=tuple(oracles), timeout=timeout, budget=budget)
-    if not isinstance(model, str):
-        return check_live(model, tuple(args), dict(kwargs or {}), dynamic_shapes, unbacked, options)
-    if args or kwargs or dynamic_shapes is not None or not isinstance(unbacked, str):
-        raise InputError(f"{model}: found arguments for a name, expected those that its file has")
-    hide_main()
-    return check_named(model, options, unbacked=unbacked)
+    with internal.apart() as errors:
+        if not isinstance(model, str):
+            report = check_live(model, tuple(args), dict(kwargs or {}), dynamic_shapes, unbacked, options)
+        elif args or kwargs or dynamic_shapes is not None or not isinstance(unbacked, str):
+            raise InputError(f"{model}: found arguments for a name, expected those that its file has")
+        else:
+            hide_main()
+            report = check_named(model, options, unbacked=unbacked)
+    if errors:
+        raise RuntimeError("\n".join(map(str, errors)))
+    return report
 
 
 def assert_captures(

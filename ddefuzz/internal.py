@@ -12,8 +12,8 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
@@ -44,8 +44,11 @@ _USER: Final = re.compile(r"://[^\s:/@]*:")
 hiding: list[Callable[[str], str]] = []
 """What else takes passwords out of reports."""
 
-_noted: list[InternalError] = []
+_noted: ContextVar[list[InternalError]] = ContextVar("_noted")
 """What was caught in this process, or arrived with results of workers, and was not taken yet."""
+
+_OF_PROCESS: Final[list[InternalError]] = []
+"""The same outside of `apart`."""
 
 _where: ContextVar[tuple[str, ...]] = ContextVar("_where", default=())
 
@@ -142,8 +145,20 @@ def add(errors: Iterable[InternalError], drafts: Path) -> None:
 
 
 def _keep(error: InternalError) -> None:
-    if error not in _noted:
-        _noted.append(error)
+    found = _noted.get(_OF_PROCESS)
+    if error not in found:
+        found.append(error)
+
+
+@contextmanager
+def apart() -> Iterator[list[InternalError]]:
+    """What is noted in this block is apart from what the rest of this process notes."""
+    found: list[InternalError] = []
+    token = _noted.set(found)
+    try:
+        yield found
+    finally:
+        _noted.reset(token)
 
 
 def said(error: BaseException) -> str:
@@ -158,13 +173,13 @@ def said(error: BaseException) -> str:
 
 def noted() -> tuple[InternalError, ...]:
     """What was noted and not taken yet."""
-    return tuple(_noted)
+    return tuple(_noted.get(_OF_PROCESS))
 
 
 def take() -> tuple[InternalError, ...]:
     """The same, and forget it."""
     found = noted()
-    _noted.clear()
+    _noted.get(_OF_PROCESS).clear()
     return found
 
 

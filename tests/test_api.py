@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 import ddefuzz
+from ddefuzz import internal
 from ddefuzz.checking.report import CaptureResult, failed
 from ddefuzz.errors import InputError
 
@@ -96,6 +97,17 @@ def test_what_is_live_stays_as_it_was() -> None:
     assert torch.equal(before[0], torch.get_rng_state())
     assert (random.getstate(), list(sys.path), Path.cwd()) == before[1:]
     assert not [name for name in sys.modules if name.startswith("ddefuzz_live")]
+
+
+def test_an_error_of_ddefuzz_is_of_the_check_that_meets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddefuzz.api.check_named", lambda *_, **__: internal.note(ValueError("a bug")))
+    with pytest.raises(RuntimeError, match="ValueError: a bug"):
+        ddefuzz.check("model.py:f")
+    internal.note(ValueError("of a campaign"))
+    try:
+        assert ddefuzz.check(torch.relu, (ARGS[0],), stages=["fake"], budget=None).ok
+    finally:
+        assert "of a campaign" in str(*internal.take())
 
 
 def test_an_interruption_of_a_capture_ends_the_check() -> None:

@@ -47,7 +47,7 @@ from ddefuzz.execute.worker import late
 from ddefuzz.files import is_file, is_there
 from ddefuzz.findings.textform import default_folder, known_findings
 from ddefuzz.instrument.events import Answer
-from ddefuzz.internal import guarded, take
+from ddefuzz.internal import guarded
 from ddefuzz.ops import catalogue
 from ddefuzz.oracles.capture import KINDS, classify, judge
 from ddefuzz.oracles.program import Trial, Tried, called_of, calls_in, judge_run, tried_of
@@ -373,7 +373,7 @@ def check_live(
     """Check a callable or a program of this process, in this process.
 
     Torch's, Python's and numpy's random states are afterwards what they were. Raises InputError for arguments that do
-    not fit, and RuntimeError for an exception of ddefuzz itself.
+    not fit.
     """
     with _restored():
         if isinstance(model, Program):
@@ -391,15 +391,11 @@ def check_live(
             spec = unbacked if isinstance(unbacked, str) else ""
             subject = CallableSubject(module.__name__, name="model", unbacked=spec)
         try:
-            report = check_targets(ThisProcess(), name, [Target(name, subject)], options, SILENT)
+            return check_targets(ThisProcess(), name, [Target(name, subject)], options, SILENT)
         finally:
             if module is not None:
                 del sys.modules[module.__name__]
                 vars(module).clear()  # the loader of user code remembers the module
-    errors = take()
-    if errors:
-        raise RuntimeError("\n".join(map(str, errors)))
-    return report
 
 
 @contextmanager

@@ -64,12 +64,7 @@ def _flag(name: str, default: bool, said: str) -> Option:
     metavar="KIND",
     many=True,
 )
-@option(
-    "--timeout",
-    "Limit of one property: CPU seconds, and five times as many by the clock.",
-    SECONDS,
-    default=PROPERTY_SECONDS,
-)
+@timeout_option(PROPERTY_SECONDS, "one property")
 @option("--db", "Record each violation as a finding in this database.", URL)
 @output_options("text", "json")
 def command(
