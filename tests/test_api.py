@@ -8,6 +8,8 @@ import random
 import re
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,34 @@ def test_an_error_of_ddefuzz_is_of_the_check_that_meets_it(monkeypatch: pytest.M
         assert ddefuzz.check(torch.relu, (ARGS[0],), stages=["fake"], budget=None).ok
     finally:
         assert "of a campaign" in str(*internal.take())
+
+
+def test_live_checks_of_several_threads_are_done_one_after_the_other() -> None:
+    running, most, before = 0, 0, (sys.stdout, sys.stderr)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.05)
+        running -= 1
+        return x
+
+    with ThreadPoolExecutor(3) as threads:
+        done = [threads.submit(ddefuzz.check, model, (ARGS[0],), stages=["fake"], budget=None) for _ in range(3)]
+    assert [one.result().ok for one in done] == [True] * 3
+    assert most == 1
+    assert (sys.stdout, sys.stderr) == before
+    assert not sys.stdout.closed
+
+
+def test_a_model_that_raises_memory_error_is_not_judged() -> None:
+    def model(_x: torch.Tensor) -> torch.Tensor:
+        raise MemoryError
+
+    report = ddefuzz.check(model, (ARGS[0],), stages=["fake"], budget=None)
+    assert not report.ok
+    assert all((one.reason or "").endswith("the process had no memory left") for one in report.captures)
 
 
 def test_an_interruption_of_a_capture_ends_the_check() -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -26,7 +27,7 @@ from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.kind import decisive
 from ddefuzz.errors import InputError, NothingRanError
 from ddefuzz.execute.limit import check_seconds
-from ddefuzz.execute.pool import Future, Lost, Pool, lost_observation
+from ddefuzz.execute.pool import NO_MEMORY, Future, Lost, Pool, lost_observation
 from ddefuzz.execute.protocol import (
     CAPTURE_STAGES,
     DEFAULT_STAGES,
@@ -70,7 +71,7 @@ R = TypeVar("R")
 class InlineTask(NamedTuple, Generic[R]):
     """A task that is done in this process when its result is asked for."""
 
-    result: Callable[[], R]
+    result: Callable[[], R | Lost]
 
     def done(self) -> bool:
         """It is."""
@@ -83,8 +84,11 @@ class ThisProcess:
     def submit(self, function: Callable[[A], R], argument: A, _timeout: float, /) -> InlineTask[R]:
         """A task that is done when its result is asked for."""
 
-        def call() -> R:
-            result = function(argument)
+        def call() -> R | Lost:
+            try:
+                result = function(argument)
+            except MemoryError:  # as in a worker, it says nothing about the code
+                return Lost("crash", NO_MEMORY)
             seen = (result.observation,) if isinstance(result, Tried) else getattr(result, "observations", ())
             # In a worker, only the code under test raises it.
             if any(one.exceptions and one.exceptions[0].name == "KeyboardInterrupt" for one in seen):
@@ -320,6 +324,9 @@ def _static_outcome(seen: Observation, named: Classified) -> ControlOutcome:
 
 _NUMBERS = count(1)  # of live models
 
+_LIVE = RLock()
+"""Held by a check in this process: it redirects the streams, and resets torch, for all threads."""
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to check.
@@ -370,12 +377,12 @@ def check_live(
     unbacked: str | Mapping[Any, Any],
     options: Options,
 ) -> Report:
-    """Check a callable or a program of this process, in this process.
+    """Check a callable or a program of this process, in this process, one at a time.
 
     Torch's, Python's and numpy's random states are afterwards what they were. Raises InputError for arguments that do
     not fit.
     """
-    with _restored():
+    with _LIVE, _restored():
         if isinstance(model, Program):
             name, module = "program", None
             subject: Subject = ProgramSubject(print_program(model))

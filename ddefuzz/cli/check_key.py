@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import rich_click as click
 
-from ddefuzz.cli.options import URL, Option, option
+from ddefuzz.cli.options import URL, Option, option, timeout_option
 from ddefuzz.cli.output import LiveLine, Output, Page, deliver, output_options
 from ddefuzz.errors import EXIT_FOUND, EXIT_USAGE
 from ddefuzz.escape import json_text
