@@ -34,7 +34,7 @@ from ddefuzz.execute.protocol import (
     is_accepted,
 )
 from ddefuzz.execute.stages import Capture
-from ddefuzz.execute.subject import prepare
+from ddefuzz.execute.subject import prepare, said
 from ddefuzz.ops import catalogue
 from ddefuzz.program.arguments import masked_at_size
 from ddefuzz.program.recipes import fault_of
@@ -48,6 +48,9 @@ _GUARD = re.compile(r"Guard failed: (.+)")
 
 _SIZE = re.compile(r"\b(?:args_(\d+)|\w+)\.size\(\)\[(\d+)\]")  # a size of an argument in such a guard
 ROUNDED: frozenset[What] = frozenset({"values", "number", "gradient"})  # differences that may be of rounding alone
+
+OPAQUE = ("torch.bits", "torch.float4")
+"""How the dtypes begin that torch neither compares nor prints."""
 
 SMALL_FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
@@ -109,11 +112,8 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
     call = Call(at.size, expected.ended, refusal, recompiled=capture.captures() != captures)
     if not expected.ended.returned and not found.ended.returned:
         return call
-    try:
-        compared = _compared(call, at, capture, expected, found) if found.ended.returned else call
-    except RuntimeError as error:  # of torch: for a dtype without kernels, or a tensor that memory cannot hold
-        why = f"torch cannot compare the results: {_ended(error).error}"
-        compared = msgspec.structs.replace(call, agreement="incomparable", why=why)
+    returned = expected.ended.returned and found.ended.returned
+    compared = _compared(call, at, capture, expected, found) if returned else call
     if not constrained and not differs(compared):
         return compared
     journal.enter("reading")
@@ -122,9 +122,16 @@ def _call(at: _At, capture: Capture, forms: tuple[Form, ...], constrained: bool)
 
 
 def _compared(call: Call, at: _At, capture: Capture, expected: _Result, found: _Result) -> Call:
-    """A call of which the captured side returned, with what differs from eager if that returned too."""
-    if not expected.ended.returned:
-        return call
+    """A call of which both sides returned, with what differs. User code may return what cannot be compared."""
+    try:
+        return _judged(call, at, capture, expected, found)
+    except Exception as error:
+        if isinstance(error, MemoryError) or isinstance(at.subject, ProgramSubject):
+            raise
+        return msgspec.structs.replace(call, agreement="incomparable", why=f"not compared: {said(error)}")
+
+
+def _judged(call: Call, at: _At, capture: Capture, expected: _Result, found: _Result) -> Call:
     if lacks_values([expected.value, *expected.inputs, found.value, *found.inputs]):
         return msgspec.structs.replace(
             call, agreement="incomparable", why="a result is a fake or meta tensor, without values"
@@ -313,11 +320,11 @@ def differences(expected: Any, found: Any, where: str = "result") -> Iterator[Di
             for place, (one, other) in enumerate(zip(expected, found, strict=True)):
                 yield from differences(one, other, f"{where}[{place}]")
         case dict(), dict():
-            if list(expected) != list(found):
+            if len(expected) != len(found) or not all(map(_same_key, expected, found)):
                 yield Difference("structure", where, f"keys {list(found)}, eager has {list(expected)}")
                 return
-            for key, value in expected.items():
-                yield from differences(value, found[key], f"{where}[{key!r}]")
+            for key, one, other in zip(expected, expected.values(), found.values(), strict=True):
+                yield from differences(one, other, f"{where}[{key!r}]")
         case (bool() | int() | float() | complex(), bool() | int() | float() | complex()):
             if isinstance(expected, float | complex) or isinstance(found, float | complex):
                 is_equal = close(*(torch.tensor(value, dtype=torch.complex128) for value in (expected, found)))
@@ -332,6 +339,12 @@ def differences(expected: Any, found: Any, where: str = "result") -> Iterator[Di
                 yield Difference("structure", where, f"{found!r}, eager has {expected!r}")
         case _:
             return
+
+
+def _same_key(expected: Any, found: Any) -> bool:
+    if isinstance(expected, torch.Tensor):  # two of them are equal only if they are one
+        return not any(differences(expected, found))
+    return bool(expected == found)
 
 
 def _of_tensors(expected: torch.Tensor, found: torch.Tensor, where: str) -> Iterator[Difference]:
@@ -351,8 +364,37 @@ def _of_tensors(expected: torch.Tensor, found: torch.Tensor, where: str) -> Iter
         yield Difference("strides", where, f"{found.stride()}, eager has {expected.stride()}{copied}")
 
 
+def close(expected: torch.Tensor, found: torch.Tensor) -> bool:
+    """Whether two tensors of one dtype and shape have equal values, within the tolerance of the dtype."""
+    relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
+    expected, found = _comparable(expected, found)
+    return torch.allclose(expected, found, rtol=relative, atol=absolute, equal_nan=True)
+
+
+def _comparable(expected: torch.Tensor, found: torch.Tensor) -> list[torch.Tensor]:
+    """The same values as dense tensors, as bytes for a dtype without arithmetic.
+
+    A dim that both expand has one element: the memory of an expanded tensor may be a small part of its size.
+    """
+    both = [(one if one.layout == torch.strided else one.to_dense()).detach() for one in (expected, found)]
+    for dim, size in enumerate(expected.shape):
+        if size > 1 and all(one.stride(dim) == 0 for one in both):
+            both = [one.narrow(dim, 0, 1) for one in both]
+    if str(expected.dtype).startswith(OPAQUE):
+        both = [one.contiguous().view(torch.uint8) for one in both]
+    return both
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides that decide where elements are: none of an empty tensor, and none of dims of size 1."""
+    if tensor.numel() == 0:
+        return ()
+    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
+
+
 def _how_much(expected: torch.Tensor, found: torch.Tensor) -> str:
-    unequal = ~torch.isclose(expected.detach(), found.detach(), rtol=0, atol=0, equal_nan=True)
+    expected, found = _comparable(expected, found)
+    unequal = ~torch.isclose(expected, found, rtol=0, atol=0, equal_nan=True)
     first = tuple(int(place) for place in unequal.nonzero()[0]) if unequal.any() else ()
     at = f" at {first}" if first else ""
     return (

@@ -33,11 +33,26 @@ def seen(expected: Any, found: Any) -> list[tuple[What, str]]:
         torch.tensor([math.nan, math.inf]),
         torch.zeros(0, 3),
         torch.eye(2).to_sparse(),
+        {ONE: ONE},
     ],
     ids=str,
 )
 def test_a_result_agrees_with_itself(value: Any) -> None:
     assert seen(value, value) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bits8, torch.float4_e2m1fn_x2], ids=str)
+def test_dtypes_that_torch_does_not_compare_are_compared_as_bytes(dtype: torch.dtype) -> None:
+    one, other = (torch.tensor([7, byte], dtype=torch.uint8).view(dtype) for byte in (8, 9))
+    assert seen(one, one.clone()) == []
+    (found,) = differences(one, other)
+    assert (found.what, found.how) == ("values", "1 of 2 elements; first at (1,): 9, eager has 8")
+
+
+def test_an_expanded_tensor_is_compared_without_its_memory() -> None:
+    one, other = (torch.tensor([[1.0], [last]]).expand(2, 2**40) for last in (2.0, 3.0))
+    assert seen(one, one) == []
+    assert seen(one, other) == [("values", "result")]
 
 
 @pytest.mark.parametrize(
@@ -57,6 +72,7 @@ def test_a_result_agrees_with_itself(value: Any) -> None:
         (None, ONE, "structure", "result"),
         (torch.float32, torch.float64, "structure", "result"),
         (torch.tensor([math.nan]), torch.tensor([0.0]), "values", "result"),
+        ({ONE: 1}, {ONE + 1: 1}, "structure", "result"),
     ],
 )
 def test_a_difference_is_named(expected: Any, found: Any, what: What, where: str) -> None:
