@@ -16,7 +16,7 @@ import msgspec
 import torch
 
 from ddefuzz.execute import journal
-from ddefuzz.execute.comparison import close, floats, gradients_of, strides
+from ddefuzz.execute.comparison import close, comparable, floats, gradients_of, strides
 from ddefuzz.execute.graphs import ASSERTION, Ran, input_symbols, run_nodes
 from ddefuzz.execute.prepared import Prepared, leaves_of
 from ddefuzz.execute.protocol import (
@@ -48,9 +48,6 @@ _GUARD = re.compile(r"Guard failed: (.+)")
 
 _SIZE = re.compile(r"\b(?:args_(\d+)|\w+)\.size\(\)\[(\d+)\]")  # a size of an argument in such a guard
 ROUNDED: frozenset[What] = frozenset({"values", "number", "gradient"})  # differences that may be of rounding alone
-
-OPAQUE = ("torch.bits", "torch.float4")
-"""How the dtypes begin that torch neither compares nor prints."""
 
 SMALL_FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
@@ -364,36 +361,8 @@ def _of_tensors(expected: torch.Tensor, found: torch.Tensor, where: str) -> Iter
         yield Difference("strides", where, f"{found.stride()}, eager has {expected.stride()}{copied}")
 
 
-def close(expected: torch.Tensor, found: torch.Tensor) -> bool:
-    """Whether two tensors of one dtype and shape have equal values, within the tolerance of the dtype."""
-    relative, absolute = TOLERANCES.get(expected.dtype, (0.0, 0.0))
-    expected, found = _comparable(expected, found)
-    return torch.allclose(expected, found, rtol=relative, atol=absolute, equal_nan=True)
-
-
-def _comparable(expected: torch.Tensor, found: torch.Tensor) -> list[torch.Tensor]:
-    """The same values as dense tensors, as bytes for a dtype without arithmetic.
-
-    A dim that both expand has one element: the memory of an expanded tensor may be a small part of its size.
-    """
-    both = [(one if one.layout == torch.strided else one.to_dense()).detach() for one in (expected, found)]
-    for dim, size in enumerate(expected.shape):
-        if size > 1 and all(one.stride(dim) == 0 for one in both):
-            both = [one.narrow(dim, 0, 1) for one in both]
-    if str(expected.dtype).startswith(OPAQUE):
-        both = [one.contiguous().view(torch.uint8) for one in both]
-    return both
-
-
-def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The strides that decide where elements are: none of an empty tensor, and none of dims of size 1."""
-    if tensor.numel() == 0:
-        return ()
-    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1)
-
-
 def _how_much(expected: torch.Tensor, found: torch.Tensor) -> str:
-    expected, found = _comparable(expected, found)
+    expected, found = comparable(expected, found)
     unequal = ~torch.isclose(expected, found, rtol=0, atol=0, equal_nan=True)
     first = tuple(int(place) for place in unequal.nonzero()[0]) if unequal.any() else ()
     at = f" at {first}" if first else ""

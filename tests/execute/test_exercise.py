@@ -236,6 +236,9 @@ def test_what_cannot_be_compared_is_no_error_of_ddefuzz(tmp_path: Path) -> None:
     subject = CallableSubject(str(path), name="f")
     capture = stage_function("export", called=True)(prepare(subject))
     assert capture is not None
-    returning = {side: lambda _: {Incomparable(): 1} for side in ("compute", "reference")}
-    (call,) = exercise(subject, capture._replace(**returning), ("example",))
+
+    def returning(_: Prepared) -> Any:
+        return {Incomparable(): 1}
+
+    (call,) = exercise(subject, capture._replace(compute=returning, reference=returning), ("example",))
     assert (call.agreement, call.why) == ("incomparable", "not compared: ValueError: not with another")
