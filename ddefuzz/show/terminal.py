@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.syntax import Syntax
 from rich.text import Text
@@ -16,7 +15,6 @@ from ddefuzz.escape import block, one_line, visible
 from ddefuzz.show.blocks import (
     Block,
     Code,
-    Column,
     Commands,
     Details,
     Facts,
@@ -182,71 +180,40 @@ def _facts(facts: Sequence[tuple[str, Inline]], width: int) -> Iterator[Text]:
             yield Text.assemble((head, "bold"), (line, text.style), no_wrap=True)
 
 
-class Line(NamedTuple):
-    """A row of a table, as laid out: its cells, and the text below them."""
-
-    cells: Sequence[Text]
-    detail: Text = Text()
-
-
 def _table(whole: Table, width: int) -> Iterator[Text]:
-    chosen = [at for at, column in enumerate(whole.columns) if width >= column.least_width]
-    below = [at for at, column in enumerate(whole.columns) if width < column.least_width and column.folding]
-    rows = [
-        _with_detail(Line([*map(_plain, row.cells)], _plain(row.detail, lines=True)), chosen, below)
-        for row in whole.rows
-    ]
-    columns = [msgspec.structs.replace(one, title=one_line(one.title)) for one in (whole.columns[at] for at in chosen)]
-    return laid_out(columns, rows, width)
-
-
-def laid_out(columns: Sequence[Column], rows: Sequence[Line], width: int) -> Iterator[Text]:
     """Aligned columns under their titles, with each row's detail indented below it. Nothing is cut.
 
     On a narrow page, columns that may be folded, other than the first, are folded to a width of at least `LEAST`. If
     that is still too wide, they move to the row's detail.
     """
-    least = [LEAST if at and column.folding else 0 for at, column in enumerate(columns)]
-    natural = _widths(columns, rows)
-    smallest = [min(wide, low) if low else wide for wide, low in zip(natural, least, strict=True)]
-    if sum(smallest) + _gaps(natural) > width:
-        kept = [at for at, low in enumerate(least) if not low]
-        moved = [at for at, low in enumerate(least) if low]
-        columns, rows = [columns[at] for at in kept], [_with_detail(row, kept, moved) for row in rows]
-        natural = _widths(columns, rows)
-        smallest = [0] * len(kept)
-    widths = _shared(natural, smallest, _longest_parts(columns, rows), width - _gaps(natural))
-    yield from _lines_of([Text(column.title, style="bold") for column in columns], columns, widths)
-    yield Text("─" * (sum(widths) + _gaps(widths)), style="dim")
-    for row in rows:
-        yield from _lines_of(row.cells, columns, widths)
-        if row.detail:
-            for line in folded(row.detail.plain, width - 4).split("\n"):
-                yield Text(f"    {line}", style=row.detail.style)
+    columns, rows = whole.columns, [[*map(_plain, row.cells)] for row in whole.rows]
+    titles = [Text(one_line(column.title), style="bold") for column in columns]
+    texts = [[titles[at].plain, *(cells[at].plain for cells in rows)] for at in range(len(columns))]
+    natural = [max(len(line) for text in column for line in text.split("\n")) for column in texts]
+    first, *others = (at for at, column in enumerate(columns) if width >= column.least_width)
+    below = [at for at, column in enumerate(columns) if width < column.least_width and column.folding]
+    least = [natural[first], *(min(natural[at], LEAST) if columns[at].folding else natural[at] for at in others)]
+    if sum(least) + GAP * len(others) > width:
+        below = [*(at for at in others if columns[at].folding), *below]
+        others = [at for at in others if not columns[at].folding]
+        least = [0] * (1 + len(others))
+    shown = [first, *others]
+    parts = [_longest_part(texts[at]) for at in shown]
+    widths = _shared([natural[at] for at in shown], least, parts, width - GAP * len(others))
+    right = [columns[at].right for at in shown]
+    yield from _lines_of([titles[at] for at in shown], right, widths)
+    yield Text("─" * (sum(widths) + GAP * len(others)), style="dim")
+    for row, cells in zip(whole.rows, rows, strict=True):
+        yield from _lines_of([cells[at] for at in shown], right, widths)
+        detail = _plain(row.detail, lines=True)
+        if under := " · ".join(text.plain for text in (*(cells[at] for at in below), detail) if text):
+            for line in folded(under, width - 4).split("\n"):
+                yield Text(f"    {line}", style=detail.style)
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Line]) -> list[int]:
-    return [
-        max(len(column.title), *(len(line) for row in rows for line in row.cells[at].plain.split("\n")), 0)
-        for at, column in enumerate(columns)
-    ]
-
-
-def _gaps(widths: Sequence[int]) -> int:
-    return GAP * max(len(widths) - 1, 0)
-
-
-def _with_detail(row: Line, kept: Sequence[int], moved: Sequence[int]) -> Line:
-    parts = [row.cells[at].plain for at in moved if row.cells[at]] + ([row.detail.plain] if row.detail else [])
-    return Line([row.cells[at] for at in kept], Text(" · ".join(parts), style=row.detail.style))
-
-
-def _longest_parts(columns: Sequence[Column], rows: Sequence[Line]) -> list[int]:
-    """The longest unbreakable part in each column."""
-    texts = [[column.title, *(row.cells[at].plain for row in rows)] for at, column in enumerate(columns)]
-    return [
-        max(len(part) for text in of for word in (text.split() or [""]) for part in _JOINT.split(word)) for of in texts
-    ]
+def _longest_part(texts: Iterable[str]) -> int:
+    """The length of the longest part that is not broken."""
+    return max(len(part) for text in texts for word in (text.split() or [""]) for part in _JOINT.split(word))
 
 
 def _shared(natural: Sequence[int], least: Sequence[int], parts: Sequence[int], width: int) -> list[int]:
@@ -263,12 +230,12 @@ def _shared(natural: Sequence[int], least: Sequence[int], parts: Sequence[int], 
     return widths
 
 
-def _lines_of(cells: Sequence[Text], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[Text]:
+def _lines_of(cells: Sequence[Text], right: Sequence[bool], widths: Sequence[int]) -> Iterator[Text]:
     folds = [folded(cell.plain, wide).split("\n") for cell, wide in zip(cells, widths, strict=True)]
     for at in range(max(map(len, folds))):
         line = Text(no_wrap=True)
-        for cell, lines, column, wide in zip(cells, folds, columns, widths, strict=True):
+        for cell, lines, is_right, wide in zip(cells, folds, right, widths, strict=True):
             words = lines[at] if at < len(lines) else ""
-            line.append(words.rjust(wide) if column.right else words.ljust(wide), cell.style).append(" " * GAP)
+            line.append(words.rjust(wide) if is_right else words.ljust(wide), cell.style).append(" " * GAP)
         line.rstrip()
         yield line
