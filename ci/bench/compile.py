@@ -11,7 +11,7 @@ import msgspec
 
 from ci.bench.command import Result, Session
 from ci.bench.compile_programs import PROGRAMS
-from ddefuzz.artifacts.model import VersionTask, version
+from ddefuzz.artifacts.model import version
 from ddefuzz.cli.output import stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.execute.pool import Lost, Pool, Stopped, first_answer, waited
@@ -173,7 +173,7 @@ def run(session: Session, programs: tuple[str, ...], rounds: int, db: DatabaseUr
     names = programs or tuple(PROGRAMS)
     live = session.live
     with stop_on_interrupt() as stopped, Pool(1, memory_bytes=MEMORY_BYTES, samples=False) as pool:
-        torch = first_answer(pool.submit(version, VersionTask(), START_SECONDS), stopped)
+        torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
         futures = [
             (name, pool.submit(run_compile, CompileTask(name, PROGRAMS[name], rounds), PROGRAM_SECONDS))
             for name in names

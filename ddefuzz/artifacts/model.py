@@ -177,32 +177,21 @@ class MakeTask(msgspec.Struct, frozen=True):
     semantics: Semantics = EXPLICIT
 
 
-class BreakTask(msgspec.Struct, frozen=True):
-    """A subject to compile with fullgraph=False."""
-
-    subject: Subject
-
-
-class VersionTask(msgspec.Struct, frozen=True):
-    """Return the version of torch."""
-
-
 def make(task: MakeTask) -> Made:
     """Run the stage."""
     result: Made = late("ddefuzz.artifacts.made").make(task)
     return result
 
 
-def find_breaks(task: BreakTask) -> Broken:
+def find_breaks(subject: Subject) -> Broken:
     """Compile with fullgraph=False."""
-    result: Broken = late("ddefuzz.artifacts.breaks").find_breaks(task.subject)
+    result: Broken = late("ddefuzz.artifacts.breaks").find_breaks(subject)
     return result
 
 
-def version(task: VersionTask) -> str:
-    """The version of torch in a worker."""
-    del task
-    return str(late("torch").__version__)
+def version(package: str) -> str:
+    """The version of a package in a worker."""
+    return str(late(package).__version__)
 
 
 def failure_of(observed: Observation) -> Cause | None:

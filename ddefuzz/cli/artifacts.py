@@ -12,11 +12,9 @@ import rich_click as click
 from ddefuzz.artifacts.graph import diffs_of
 from ddefuzz.artifacts.model import (
     Artifacts,
-    BreakTask,
     Broken,
     Made,
     MakeTask,
-    VersionTask,
     failure_of,
     find_breaks,
     make,
@@ -134,10 +132,10 @@ def command(
             raise InputError(f"{target}: found {len(targets)} cases, expected --case with one of their ids")
         chosen = targets[0]
         text = chosen.subject.text if isinstance(chosen.subject, ProgramSubject) else ""
-        torch = first_answer(pool.submit(version, VersionTask(), START_SECONDS), stopped)
+        torch = first_answer(pool.submit(version, "torch", START_SECONDS), stopped)
         tasks = [MakeTask(chosen.subject, stage, one) for stage in wanted for one in semantics]
         futures = [(task, pool.submit(make, task, timeout)) for task in tasks]
-        breaking = pool.submit(find_breaks, BreakTask(chosen.subject), timeout)
+        breaking = pool.submit(find_breaks, chosen.subject, timeout)
         made: list[Made] = []
         broken: Broken | None = None
         try:
