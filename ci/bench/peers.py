@@ -28,8 +28,7 @@ from ci.bench.command import Result, Session
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget
 from ddefuzz.cli.output import stop_on_interrupt
-from ddefuzz.coverage.ledger import SiteCount
-from ddefuzz.coverage.site_lines import ENVIRONMENT, ProcessLine, Step, growth, read_lines
+from ddefuzz.coverage.ledger import ENVIRONMENT, ProcessLine, SiteCount, Step, growth, read_lines
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError
 from ddefuzz.execute.pool import Stopped, exit_reason
 from ddefuzz.execute.protocol import DEFAULT_STAGES, EXPLICIT

@@ -6,7 +6,7 @@
     python -m pytest -p ddefuzz.coverage.outside test/test_it.py
 
 Alternatively, `import ddefuzz.coverage.outside` first in a script. Each guard site is written as a JSON line
-(`sites.SiteLine`) when it is first reached, in one write, so a kill loses nothing. Processes that the command forks
+(`ledger.SiteLine`) when it is first reached, in one write, so a kill loses nothing. Processes that the command forks
 write to the same file. torch's FakeTensor cache is off, as in a campaign: with it, sites depend on what ran before.
 """
 
@@ -25,8 +25,7 @@ import msgspec
 import torch
 
 from ddefuzz.classify.site import site
-from ddefuzz.coverage.ledger import Reached
-from ddefuzz.coverage.site_lines import ENVIRONMENT, Line, ProcessLine, SiteLine
+from ddefuzz.coverage.ledger import ENVIRONMENT, Line, ProcessLine, Reached, SiteLine
 from ddefuzz.errors import EXIT_USAGE, DdefuzzError, InputError
 from ddefuzz.execute.worker import SYMBOLIZER, long_lived_symbolizer
 from ddefuzz.files import is_file, real_path

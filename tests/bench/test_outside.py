@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.coverage.ledger import SiteCount
-from ddefuzz.coverage.site_lines import ENVIRONMENT, ProcessLine, SiteLine, growth, read_lines
+from ddefuzz.coverage.ledger import ENVIRONMENT, ProcessLine, SiteCount, SiteLine, growth, read_lines
 
 SUBJECT = """\
 import os
