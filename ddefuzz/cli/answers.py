@@ -23,7 +23,7 @@ from ddefuzz.answers.experiment import (
     samples,
 )
 from ddefuzz.cli.invocation import current_invocation, resolve
-from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, timeout_option
+from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, option, timeout_option
 from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, page_writers
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool
@@ -69,22 +69,20 @@ class Target(NamedTuple):
 
 @click.command("answers")
 @click.argument("targets", metavar="[ID|FILE]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Try all findings of kind dde in the database.")
-@click.option(
+@option("--all", "Try all findings of kind dde in the database.", bool, into="everything")
+@option(
     "--patch",
-    "patching",
-    is_flag=True,
-    help="Print a patch for a guard in torch's Python code. It is tried first, in memory, with stored programs and "
+    "Print a patch for a guard in torch's Python code. It is tried first, in memory, with stored programs and "
     "torch's samples.",
+    bool,
+    into="patching",
 )
-@click.option("--write", is_flag=True, help="Save each result in its finding, with the cause that follows from it.")
-@click.option("--fresh", is_flag=True, help="With --all --write: also try findings that have a result of this torch.")
-@click.option(
-    "--stored", is_flag=True, help="Print the results that the findings of the database have, and run nothing."
-)
+@option("--write", "Save each result in its finding, with the cause that follows from it.", bool)
+@option("--fresh", "With --all --write: also try findings that have a result of this torch.", bool)
+@option("--stored", "Print the results that the findings of the database have, and run nothing.", bool)
 @capture_stage_option(
     f"Capture in this stage: {', '.join(CAPTURE_STAGES)}. Default: aot if the guard fails there too, else the "
-    "finding's own; export for a FILE.",
+    "finding's own; export for a FILE."
 )
 @timeout_option(60.0, "one run")
 @jobs_option

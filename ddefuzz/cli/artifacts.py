@@ -23,7 +23,7 @@ from ddefuzz.artifacts.model import (
 from ddefuzz.artifacts.page import DOCUMENT, INDEX, about, artifacts_view, write_folder
 from ddefuzz.checking.check import START_SECONDS, Target, targets_of
 from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.options import db_option, jobs_option, option, semantics_option, timeout_option
+from ddefuzz.cli.options import capture_stage_option, db_option, jobs_option, option, semantics_option, timeout_option
 from ddefuzz.cli.output import LiveLine, Output, deliver, output_options, page_writers, stop_on_interrupt
 from ddefuzz.errors import EXIT_INTERRUPTED, InputError, NothingRanError
 from ddefuzz.escape import json_text
@@ -47,30 +47,21 @@ DEFAULT: tuple[Stage, ...] = ("export", "compile", "aot", "inductor")
 @click.argument("target", metavar="FILE|FILE:NAME|ID")
 @option("--case", "The case of a file with a list CASES.", metavar="ID")
 @click.option("--unbacked", default="", metavar="SPEC", help="Dims of your example arguments, as for `ddefuzz check`.")
-@click.option(
-    "--stage",
-    "stages",
-    type=click.Choice(CAPTURE_STAGES),
-    metavar="STAGE",
-    multiple=True,
-    help="export, export-strict, compile (dynamo alone), aot or inductor. Can be repeated. "
-    "Default: all but export-strict, and those in which the finding was seen.",
+@capture_stage_option(
+    "export, export-strict, compile (dynamo alone), aot or inductor. Default: all but export-strict, and those in "
+    "which the finding was seen.",
+    many=True,
 )
 @semantics_option(" With two, the graphs are compared.")
 @option(
     "--diff",
     "Compare the graphs of two stages.",
     (click.Choice(CAPTURE_STAGES), click.Choice(CAPTURE_STAGES)),
-    into="diffs",
     metavar="STAGE STAGE",
     many=True,
 )
 @option(
-    "--python",
-    "Compare with an interpreter that has another torch, and ddefuzz.",
-    into="pythons",
-    metavar="[NAME=]PATH",
-    many=True,
+    "--python", "Compare with an interpreter that has another torch, and ddefuzz.", metavar="[NAME=]PATH", many=True
 )
 @option(
     "--output",

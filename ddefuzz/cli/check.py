@@ -34,14 +34,13 @@ from ddefuzz.show.table import NAMES
     metavar="FOLDER",
     default=Path("corpora/models"),
 )
-@click.option(
+@option(
     "--group",
-    "groups",
-    multiple=True,
-    type=click.Choice(["own", *GROUPS]),
+    "Which models: own (those of the folder), ExportDB (the examples in torch) or transformers (tiny models of "
+    "transformers). Default: all.",
+    ("own", *GROUPS),
     metavar="NAME",
-    help="Which models: own (those of the folder), ExportDB (the examples in torch) or transformers (tiny models of "
-    "transformers). Can be repeated. Default: all.",
+    many=True,
 )
 @timeout_option(120.0, "one capture")
 @option("--budget", "How long changes are tried for each model.", SECONDS_OR_NONE, default=30.0)
@@ -112,7 +111,6 @@ APART_ORACLES = {
     "Also judge by this oracle, which is not used by default because it costs more: "
     f"{', '.join(f'{name} ({said})' for name, said in APART_ORACLES.items())}.",
     tuple(APART_ORACLES),
-    into="oracles",
     metavar="NAME",
     many=True,
 )
@@ -129,15 +127,9 @@ APART_ORACLES = {
     metavar="FOLDER",
 )
 @timeout_option(60.0, "one capture")
-@click.option(
-    "--advice/--no-advice",
-    "advising",
-    default=True,
-    show_default=True,
-    help="Try changes of your code that may let capture succeed.",
-)
+@option("--advice/--no-advice", "Try changes of your code that may let capture succeed.", into="advising", default=True)
 @option("--budget", "How long changes of your code are tried for one case.", SECONDS_OR_NONE, default=60.0)
-@click.option("--apply", "applying", is_flag=True, help="Write the best change of each case to your files.")
+@option("--apply", "Write the best change of each case to your files.", bool, into="applying")
 @option("--patch", "Write the best change of each case to FILE as a unified diff.", OutputFile())
 @jobs_option
 @output_options("text", *NAMES)

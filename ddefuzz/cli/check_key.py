@@ -57,13 +57,7 @@ def _flag(name: str, default: bool, said: str) -> Option:
 @_flag("dtype", True, "dtypes")
 @_flag("device", True, "devices")
 @_flag("requires-grad", True, "tensors that require a gradient from others")
-@option(
-    "--kind",
-    "Draw only this kind of tensors, such as tensor, parameter or sparse.",
-    into="kinds",
-    metavar="KIND",
-    many=True,
-)
+@option("--kind", "Draw only this kind of tensors, such as tensor, parameter or sparse.", many=True)
 @timeout_option(PROPERTY_SECONDS, "one property")
 @option("--db", "Record each violation as a finding in this database.", URL)
 @output_options("text", "json")

@@ -47,15 +47,10 @@ EMPTY: Final[dict[str, str]] = {
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), default=Path(), required=False)
-@click.option(
-    "--ci",
-    type=click.Choice([*WORKFLOWS, "none"]),
-    metavar="NAME",
-    default="github",
-    show_default=True,
-    help="The workflow to write: github, gitlab or none.",
+@option(
+    "--ci", "The workflow to write: github, gitlab or none.", (*WORKFLOWS, "none"), metavar="NAME", default="github"
 )
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@option("--force", "Replace files that exist.", bool)
 def init(folder: Path, ci: str, force: bool) -> None:
     """Write the files with which a repository runs ddefuzz in its CI.
 
@@ -155,7 +150,7 @@ def pull_request(budget: str, seed: int) -> None:
 
 @command.command("batch")
 @budget_option("60m")
-@click.option("--shard", default="1/1", metavar="I/N", show_default=True, help="Run only the I-th of N parts.")
+@option("--shard", "Run only the I-th of N parts.", metavar="I/N", default="1/1")
 def batch(budget: str, shard: str) -> None:
     """Run a long campaign, with a new seed every day. Exit code 1 if it has a new finding."""
     seed = int(datetime.now(UTC).strftime("%Y%m%d"))

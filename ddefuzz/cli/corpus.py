@@ -94,7 +94,7 @@ def promote(ids: tuple[str, ...], corpus: Path, url: DatabaseUrl | None) -> None
 
 @command.command("prune")
 @click.argument("corpora", metavar="CORPUS...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="List the files that would be deleted, and delete nothing.")
+@option("--dry-run", "List the files that would be deleted, and delete nothing.", bool)
 @jobs_option
 @output_options("text", "json", "markdown")
 def prune(corpora: tuple[Path, ...], dry_run: bool, jobs: int, output: Output) -> None:
@@ -133,7 +133,7 @@ def prune(corpora: tuple[Path, ...], dry_run: bool, jobs: int, output: Output) -
 
 @command.command("fmt")
 @click.argument("corpora", metavar="CORPUS...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--check", is_flag=True, help="Change nothing. Exit code 1 if a file is in another form.")
+@option("--check", "Change nothing. Exit code 1 if a file is in another form.", bool)
 def fmt(corpora: tuple[Path, ...], check: bool) -> None:
     """Rewrite case files in the canonical text form."""
     other = {file.path: file.canonical for file in case_files(corpora) if file.text != file.canonical}

@@ -52,12 +52,8 @@ SCHEMA = "ddefuzz.reclassify/1"
 
 
 @click.command("reclassify")
-@click.option("--write", is_flag=True, help="Save the changes.")
-@click.option(
-    "--drop-unobserved",
-    is_flag=True,
-    help="Remove occurrences without a stored failure, except those of the smallest program.",
-)
+@option("--write", "Save the changes.", bool)
+@option("--drop-unobserved", "Remove occurrences without a stored failure, except those of the smallest program.", bool)
 @db_option
 @output_options("text", "markdown", "html", "json", "jsonl")
 def reclassify(write: bool, drop_unobserved: bool, db: DatabaseUrl, output: Output) -> None:
@@ -95,42 +91,23 @@ def command() -> None:
 
 @command.command("list")
 @db_option
+@option("--state", f"Only findings in this state: {', '.join(STATES)}.", STATES, metavar="STATE", many=True)
 @option(
-    "--state", f"Only findings in this state: {', '.join(STATES)}.", STATES, into="states", metavar="STATE", many=True
-)
-@click.option(
     "--open",
-    "open_",
-    is_flag=True,
-    help="Only findings with something left to do: not fixed yet in every version of torch in which findings of this "
+    "Only findings with something left to do: not fixed yet in every version of torch in which findings of this "
     "database were seen.",
+    bool,
+    into="open_",
 )
 @option(
     "--cause",
     f"Only findings with this cause: {', '.join(get_args(Cause))}. docs/causes.md explains them.",
     get_args(Cause),
-    into="causes",
-    metavar="CAUSE",
     many=True,
 )
-@option(
-    "--kind",
-    f"Only findings of this kind: {', '.join(kinds())}.",
-    tuple(kinds()),
-    into="kinds",
-    metavar="KIND",
-    many=True,
-)
-@option(
-    "--op",
-    "Only findings that this function reaches, such as torch.chunk.",
-    into="ops",
-    metavar="OP",
-    many=True,
-)
-@click.option(
-    "--all", "all_", is_flag=True, help="Also list findings that do not depend on data. JSON always has them."
-)
+@option("--kind", f"Only findings of this kind: {', '.join(kinds())}.", tuple(kinds()), many=True)
+@option("--op", "Only findings that this function reaches, such as torch.chunk.", many=True)
+@option("--all", "Also list findings that do not depend on data. JSON always has them.", bool, into="all_")
 @output_options("text", "json", "jsonl")
 def list_(
     db: DatabaseUrl,
@@ -171,16 +148,12 @@ def _order(finding: FindingSummary) -> tuple[str, ...]:
 
 @command.command("show")
 @click.argument("finding_id", metavar="ID")
-@click.option(
-    "--repro",
-    is_flag=True,
-    help="Print a stand-alone script. It needs only torch, and exits with code 1 if this failure occurs.",
+@option(
+    "--repro", "Print a stand-alone script. It needs only torch, and exits with code 1 if this failure occurs.", bool
 )
-@click.option(
-    "--snippet", is_flag=True, help="Print at most 15 lines for an issue: the function, its inputs, one capture."
-)
-@click.option("--minimal", is_flag=True, help="Print the smallest program, as a case file for `check`.")
-@click.option("--original", is_flag=True, help="Print the program with which the failure was found.")
+@option("--snippet", "Print at most 15 lines for an issue: the function, its inputs, one capture.", bool)
+@option("--minimal", "Print the smallest program, as a case file for `check`.", bool)
+@option("--original", "Print the program with which the failure was found.", bool)
 @capture_stage_option("Stage of the script. Default: the stage in which the smallest program was confirmed.")
 @db_option
 @output_options("text", "json")

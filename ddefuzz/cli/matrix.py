@@ -37,8 +37,8 @@ from ddefuzz.versions.run import matrix as lines_under
     URL,
     into="url",
 )
-@click.option("--fresh", is_flag=True, help="Ignore the results that the database of --db has.")
-@option("--id", "Only findings whose id begins with ID.", into="ids", metavar="ID", many=True)
+@option("--fresh", "Ignore the results that the database of --db has.", bool)
+@option("--id", "Only findings whose id begins with ID.", many=True)
 @option(
     "--runs",
     "How often to run a finding again whose failure does not show, each time in a new process.",

@@ -55,17 +55,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @click.command("minimize")
 @click.argument("target", metavar="ID|FILE|FILE:NAME", required=False)
-@click.option("--all", "everything", is_flag=True, help="Shrink all findings of the database, in order of id.")
+@option("--all", "Shrink all findings of the database, in order of id.", bool, into="everything")
 @click.option("--after", default="", metavar="ID", help="For --all: begin after this id.")
 @jobs_option
 @capture_stage_option(
     "For a FILE: the stage in which it fails. Default: the first of export, export-strict and compile that fails."
 )
-@click.option(
-    "--from-original",
-    is_flag=True,
-    help="For an ID: start from the original program instead of the smallest one so far.",
-)
+@option("--from-original", "For an ID: start from the original program instead of the smallest one so far.", bool)
 @option("--max-attempts", "Stop after N captures of a finding.", metavar="N", default=500)
 @timeout_option(60.0, "one capture (with --all: of one finding)")
 @trust_option

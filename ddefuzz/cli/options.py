@@ -156,16 +156,19 @@ def option(
     default: Any = None,
     many: bool = False,
 ) -> Option:
-    """An option. A tuple of texts as its type has the values to choose from. A default is shown.
+    """An option. A tuple of texts as its type has the values to choose from, and `bool` is a flag. A default is shown.
 
-    One that can be repeated says so at the end of its help. `into` is the parameter if it has another name.
+    One that can be repeated says so at the end of its help, and its parameter has a plural. `into` is the parameter if
+    it has another name.
     """
+    plural, upper = (f"{name[2:]}s", name[2:].upper()) if many else ("", "")
     return click.option(
-        *filter(None, [name, into]),
+        *filter(None, [name, into or plural]),
         type=click.Choice(type_) if isinstance(type_, tuple) and isinstance(type_[0], str) else type_,
-        metavar=metavar or None,
-        default=default,
+        metavar=metavar or upper or None,
+        default=False if type_ is bool else default,
         show_default=default is not None,
+        is_flag=type_ is bool or None,
         multiple=many,
         help=f"{said} Can be repeated." if many else said,
     )
@@ -270,26 +273,24 @@ pythons_option = click.option(
     help="An interpreter that has a torch, 2.6 or later. Can be repeated. NAME is for the table (default: the version "
     "of its torch).",
 )
-trust_option = click.option(
+trust_option = option(
     "--trust",
-    is_flag=True,
-    help="Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.",
+    "Execute the user's code too: modules that trusted.toml files below PATH list, and any key function.",
+    bool,
 )
 stages_option = option(
     "--stage",
     "How far torch takes a program: eager, fake (FakeTensorMode only), export, export-strict, compile (torch.compile "
     "with backend eager), aot (backend aot_eager) or inductor.",
     STAGES,
-    into="stages",
-    metavar="STAGE",
     default=DEFAULT_STAGES,
     many=True,
 )
 
 
-def capture_stage_option(said: str, name: str = "stage", *, many: bool = False) -> Option:
+def capture_stage_option(said: str, *, many: bool = False) -> Option:
     """Give a command the parameter `stage`, or `stages`, of capture stages without a default."""
-    return option("--stage", said, CAPTURE_STAGES, into="stages" if many else "stage", metavar="STAGE", many=many)
+    return option("--stage", said, CAPTURE_STAGES, metavar="STAGE", many=many)
 
 
 def seed_option(of: str) -> Option:
@@ -324,7 +325,7 @@ def oracles_option(note: str, default: tuple[str, ...] = BY_DEFAULT) -> Option:
     """Give a command the parameter `oracles`."""
     about = ", ".join(f"{oracle.name} ({oracle.about})" for oracle in ORACLES if oracle.of_programs)
     said = f"What counts as a failure: {about}. {note}"
-    return option("--oracle", said, OF_PROGRAMS, into="oracles", metavar="NAME", default=default, many=True)
+    return option("--oracle", said, OF_PROGRAMS, metavar="NAME", default=default, many=True)
 
 
 why_option = click.option("--why", default="", metavar="TEXT", help="The reason, for the history.")

@@ -21,6 +21,7 @@ import rich_click as click
 from rich.console import Console
 from rich.text import Text
 
+from ddefuzz.cli.options import option
 from ddefuzz.cli.streams import in_log, write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.escape import html_text, json_text, markdown_text, visible
@@ -163,11 +164,10 @@ def output_options(*formats: str, files: bool = True) -> Callable[[Command], Com
         def with_output(*args: Any, format_: str, outputs: tuple[tuple[str, Path], ...] = (), **options: Any) -> Any:
             return command(*args, output=Output(format_, outputs), **options)
 
-        for_stdout = click.option("--format", "format_", type=click.Choice(formats), default=formats[0],
-                                  metavar="FORMAT", show_default=True,
-                                  help=f"The format of stdout: {', '.join(formats)}.")  # fmt: skip
-        for_files = click.option("--output", "outputs", type=OutputFile(*formats), multiple=True,
-                                 help="Also write this format to a file. Can be repeated.")  # fmt: skip
+        said = f"The format of stdout: {', '.join(formats)}."
+        for_stdout = option("--format", said, formats, into="format_", metavar="FORMAT", default=formats[0])
+        kind = OutputFile(*formats)
+        for_files = option("--output", "Also write this format to a file.", kind, metavar=kind.name, many=True)
         return for_stdout(for_files(with_output) if files else with_output)  # type: ignore[return-value]
 
     return decorate

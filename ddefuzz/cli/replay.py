@@ -44,7 +44,7 @@ DEFAULT_PATHS = (Path("corpora"), *DEFAULT_FINDINGS)
 @click.argument("paths", metavar="[PATH]...", type=click.Path(path_type=Path), nargs=-1)
 @option("--db", "Also replay the findings of this database.", URL, into="known")
 @trust_option
-@click.option("--scripts", is_flag=True, help="Run the stand-alone scripts of the findings instead, one process each.")
+@option("--scripts", "Run the stand-alone scripts of the findings instead, one process each.", bool)
 @option("--python", "With --scripts: the interpreter, of any torch (default: this one).", metavar="PATH")
 @option("--sites", "Save the guard sites that the cases reach in this database.", URL, into="url")
 @jobs_option

@@ -12,7 +12,7 @@ import msgspec
 import rich_click as click
 
 from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.options import db_option
+from ddefuzz.cli.options import db_option, option
 from ddefuzz.cli.output import Output, Writer, deliver, output_options, page_writers
 from ddefuzz.errors import InputError, UnsupportedError
 from ddefuzz.escape import shell_words
@@ -56,8 +56,8 @@ Formats:
 """,
 )
 @click.argument("finding_id", metavar="[ID]", required=False)
-@click.option("--all", "all_", is_flag=True, help="Also findings that are not open, or do not depend on data.")
-@click.option("--env", is_flag=True, help="With the format issue: run torch.utils.collect_env and add what it prints.")
+@option("--all", "Also findings that are not open, or do not depend on data.", bool, into="all_")
+@option("--env", "With the format issue: run torch.utils.collect_env and add what it prints.", bool)
 @db_option
 @output_options(*("markdown", *(name for name in NAMES if name != "markdown"), *UPSTREAM))
 def command(

@@ -92,41 +92,29 @@ FailOn: TypeAlias = Literal["new", "regression", "any", "never"]
 @jobs_option
 @profile_option(tuple(sorted(PROFILES)))
 @stages_option
-@click.option(
-    "--in-turn/--every-stage",
-    default=True,
-    show_default=True,
-    help="Capture each case in one stage, in turn, or in all stages.",
-)
-@click.option(
+@option("--in-turn/--every-stage", "Capture each case in one stage, in turn, or in all stages.", default=True)
+@option(
     "--screen/--no-screen",
-    default=True,
-    show_default=True,
-    help="Run each case under FakeTensorMode first. Capture it only if it fails there with a new signature. Of all "
+    "Run each case under FakeTensorMode first. Capture it only if it fails there with a new signature. Of all "
     "other cases, capture every 16th. --no-screen captures all cases.",
-)
-@click.option(
-    "--guided/--uniform",
     default=True,
-    show_default=True,
-    help="Choose cases by what earlier ones reached: single ops first, then PyTorch's samples of ops, and mutations of "
+)
+@option(
+    "--guided/--uniform",
+    "Choose cases by what earlier ones reached: single ops first, then PyTorch's samples of ops, and mutations of "
     "programs that reached a new guard site. --uniform generates all cases independently, and so does --shard.",
+    default=True,
 )
 @oracles_option("capture is always among them.")
 @semantics_option(" Verdicts always compare explicit with size-oblivious.")
 @option("--shard", "Run only the I-th of N parts of the cases.", metavar="I/N", default="1/1")
-@click.option(
+@option(
     "--resume",
-    "resuming",
-    is_flag=True,
-    help="Continue the latest campaign that was interrupted, with its options. Only its budget can be another.",
+    "Continue the latest campaign that was interrupted, with its options. Only its budget can be another.",
+    bool,
+    into="resuming",
 )
-@click.option(
-    "--minimize/--no-minimize",
-    default=True,
-    show_default=True,
-    help="Minimize new findings, and confirm them in fresh processes.",
-)
+@option("--minimize/--no-minimize", "Minimize new findings, and confirm them in fresh processes.", default=True)
 @option(
     "--fail-on",
     "Which findings make the exit code 1: new (neither the database nor --known had it), regression (explicit "

@@ -23,8 +23,8 @@ from ddefuzz.findings.url import DatabaseUrl
     default="127.0.0.1",
 )
 @option("--port", "The port to listen on; 0: one that is free.", click.IntRange(0, 65535), metavar="N", default=8000)
-@click.option("--read-only", is_flag=True, help="Show findings, and accept no decisions.")
-@click.option("--token", "with_token", is_flag=True, help="Ask for a token before decisions, on this machine too.")
+@option("--read-only", "Show findings, and accept no decisions.", bool)
+@option("--token", "Ask for a token before decisions, on this machine too.", bool, into="with_token")
 @option(
     "--allow-host",
     "A name by which the server may be called, such as fuzz.example.org. Addresses and localhost always may.",

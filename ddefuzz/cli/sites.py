@@ -43,30 +43,16 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 @click.command("sites")
-@click.option("--uncovered", is_flag=True, help="Only sites that no run has reached, with the reason if it is known.")
-@click.option("--raised", is_flag=True, help="Only sites where a data-dependent error was raised.")
-@option("--file", "Only sites in files that match, such as '*/_refs/*'.", into="files", metavar="GLOB", many=True)
-@click.option(
-    "--language",
-    "languages",
-    type=click.Choice(get_args(Language)),
-    metavar="NAME",
-    multiple=True,
-    help=f"Only sites in {' or '.join(get_args(Language))}.",
-)
+@option("--uncovered", "Only sites that no run has reached, with the reason if it is known.", bool)
+@option("--raised", "Only sites where a data-dependent error was raised.", bool)
+@option("--file", "Only sites in files that match, such as '*/_refs/*'.", metavar="GLOB", many=True)
 @option(
-    "--part",
-    f"Only sites in this part: {', '.join(get_args(Part))} (outside torch).",
-    get_args(Part),
-    into="parts",
-    metavar="PART",
-    many=True,
+    "--language", f"Only sites in {' or '.join(get_args(Language))}.", get_args(Language), metavar="NAME", many=True
 )
-@click.option("--summary", is_flag=True, help="Only counts, and estimates of how many sites there are.")
+@option("--part", f"Only sites in this part: {', '.join(get_args(Part))} (outside torch).", get_args(Part), many=True)
+@option("--summary", "Only counts, and estimates of how many sites there are.", bool)
 @option(
-    "--torch",
-    "Show what runs with this version of torch reached. Default: the installed version.",
-    metavar="VERSION",
+    "--torch", "Show what runs with this version of torch reached. Default: the installed version.", metavar="VERSION"
 )
 @option(
     "--html",

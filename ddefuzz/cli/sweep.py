@@ -63,13 +63,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 
 
 @click.command("recompiles")
-@option(
-    "--ops",
-    "Count only ops that match, such as topk or 'linalg.*'.",
-    into="globs",
-    metavar="GLOB",
-    many=True,
-)
+@option("--ops", "Count only ops that match, such as topk or 'linalg.*'.", into="globs", metavar="GLOB", many=True)
 @click.option(
     "--sizes",
     type=Sizes(),
@@ -82,8 +76,6 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     "default (torch.compile's own settings), dynamic (dynamic=True), marked (dims that differ are marked dynamic) or "
     "unbacked (they are marked unbacked).",
     MODES,
-    into="modes",
-    metavar="MODE",
     default=MODES,
     many=True,
 )
@@ -92,8 +84,6 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     "plain (a function), out (with out=), method, in-place (the method that changes its first argument) or module "
     "(nn.Modules with buffers).",
     FORMS,
-    into="forms",
-    metavar="FORM",
     default=FORMS,
     many=True,
 )
@@ -201,16 +191,16 @@ def _of_row(row: Row) -> Result:
     many=True,
 )
 @jobs_option
-@click.option("--fresh", is_flag=True, help="Ignore the results of earlier sweeps with this torch.")
-@click.option(
+@option("--fresh", "Ignore the results of earlier sweeps with this torch.", bool)
+@option(
     "--compare-upstream",
-    is_flag=True,
-    help="Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail).",
+    "Compare the result with PyTorch's own list of failing ops (common_ops_unbacked.ops_dde_xfail).",
+    bool,
 )
-@click.option(
+@option(
     "--breaks",
-    is_flag=True,
-    help="Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked.",
+    "Count graph breaks instead: a few samples of each op are compiled with fullgraph=False, all dims unbacked.",
+    bool,
 )
 @option(
     "--programs",

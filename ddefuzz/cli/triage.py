@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 import rich_click as click
 
 from ddefuzz.cli.invocation import resolve
-from ddefuzz.cli.options import db_option, now, who_option
+from ddefuzz.cli.options import db_option, now, option, who_option
 from ddefuzz.cli.output import Page, stdout_page
 from ddefuzz.cli.streams import write_stdout
 from ddefuzz.errors import InputError
@@ -41,17 +41,8 @@ SKIP, BACK, UNDO, QUIT, MORE = "s", "z", "u", "q", " "
 
 @click.command("triage")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option(
-    "--state",
-    "states",
-    type=click.Choice(STATES),
-    metavar="STATE",
-    multiple=True,
-    default=("new",),
-    show_default=True,
-    help=f"Show findings in this state: {', '.join(STATES)}. Can be repeated.",
-)
-@click.option("--all", "all_", is_flag=True, help="Also show findings that do not depend on data.")
+@option("--state", f"Show findings in this state: {', '.join(STATES)}.", STATES, default=("new",), many=True)
+@option("--all", "Also show findings that do not depend on data.", bool, into="all_")
 @db_option
 @who_option
 def command(ids: tuple[str, ...], states: tuple[State, ...], all_: bool, db: DatabaseUrl, who: str) -> None:
