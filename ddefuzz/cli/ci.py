@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -252,13 +253,21 @@ def _waited(process: subprocess.Popen[bytes], step: Step) -> int:
         click.echo(f"ddefuzz ci: {step.name} has gone on for {step.seconds:.0f} s: it is ended", err=True)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-    for number in (signal.SIGINT, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.wait(STOP_SECONDS)
-            break
+    _signal(process, signal.SIGINT)
+    ends = time.monotonic() + STOP_SECONDS
+    while process.returncode is None:
+        try:
+            process.wait(max(0.1, ends - time.monotonic()))
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED  # a cancelled job gets several signals
+        except subprocess.TimeoutExpired:
+            _signal(process, signal.SIGKILL)
     return process.returncode if code is None else code
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def _to_github(name: str) -> None:
