@@ -36,9 +36,8 @@ from ddefuzz.checking.edits import (
     tested,
     with_block,
 )
-from ddefuzz.checking.owner import full_path
 from ddefuzz.checking.patch import InputDim, Interface
-from ddefuzz.checking.problems import NUMBERS, own_line
+from ddefuzz.checking.problems import NUMBERS, full_path, own_line
 from ddefuzz.classify.anchor import python_anchor
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.plumbing import is_framework

@@ -17,9 +17,8 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 import msgspec
 
 from ddefuzz.answers.model import Control, ControlOutcome, data_dependent
-from ddefuzz.checking.owner import torch_itself
 from ddefuzz.checking.patch import Advice, Candidate, Interface, TrialResult, TryChange
-from ddefuzz.checking.problems import CaseRuns, Problem, failures_of, problems_of, summary
+from ddefuzz.checking.problems import CaseRuns, Problem, failures_of, problems_of, summary, torch_itself
 from ddefuzz.checking.report import CaptureResult, Offer, Report, captures_of, failed
 from ddefuzz.checking.search import advise, may_help
 from ddefuzz.classify.chain import lasting

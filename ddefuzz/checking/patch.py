@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from ddefuzz.checking.edits import ChangeKind, first_line
-from ddefuzz.checking.owner import module_of, package_of, shown
+from ddefuzz.checking.problems import module_of, package_of, shown
 from ddefuzz.errors import InputError
 from ddefuzz.execute.protocol import Observation, Stage, Subject
 from ddefuzz.files import check_writable, read_text, unified_diff, write_atomically

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from ddefuzz.checking.candidates import PROBE, VALUE, Proposal, probe_of, proposed, with_checks, with_value
 from ddefuzz.checking.edits import ChangeKind, Edit, Sources, fixes_a_size, holds, meaning, opposite, parsed
-from ddefuzz.checking.owner import package_of
 from ddefuzz.checking.patch import (
     DECIDED,
     HARM,
@@ -35,7 +34,7 @@ from ddefuzz.checking.patch import (
     without_hunk,
     wrapper,
 )
-from ddefuzz.checking.problems import error_of, loop_of, own_line, summary
+from ddefuzz.checking.problems import error_of, loop_of, own_line, package_of, summary
 from ddefuzz.classify.classify import Classified
 from ddefuzz.execute.protocol import CallableSubject, ProgramSubject, Stage, Subject
 from ddefuzz.files import real_path

@@ -14,8 +14,7 @@ import msgspec
 
 from ddefuzz.checking.check import START_SECONDS, Executor, Progress, Target, describe, run_cases, trial_in
 from ddefuzz.checking.edits import ChangeKind
-from ddefuzz.checking.owner import package
-from ddefuzz.checking.problems import failures_of, problems_of
+from ddefuzz.checking.problems import failures_of, package, problems_of
 from ddefuzz.checking.search import Search, may_help
 from ddefuzz.errors import InputError
 from ddefuzz.execute.pool import Lost, Pool

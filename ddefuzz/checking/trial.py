@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import torch
 
-from ddefuzz.checking.owner import full_path
 from ddefuzz.checking.patch import CLASS, DECIDED, Candidate, ChangedFile, Comparison, InputDim, Interface, TrialResult
+from ddefuzz.checking.problems import full_path
 from ddefuzz.execute.exercise import differences, filled_memory
 from ddefuzz.execute.observe import captured_output, observe_in
 from ddefuzz.execute.prepared import Prepared, UnbackedDim, leaf_names, leaves_of, parameter_names, with_leaves

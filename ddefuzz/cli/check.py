@@ -9,8 +9,8 @@ from typing import get_args
 import rich_click as click
 
 from ddefuzz.checking.check import Options, Progress, check_named
-from ddefuzz.checking.owner import torch_itself
 from ddefuzz.checking.patch import write_changes
+from ddefuzz.checking.problems import torch_itself
 from ddefuzz.checking.report import Report, report_record, report_view
 from ddefuzz.checking.study import GROUPS, SCHEMA, Settings, Sizes, study_view
 from ddefuzz.checking.study import study as study_models

@@ -21,7 +21,7 @@ from ddefuzz.findings.lifecycle import is_open
 from ddefuzz.findings.listing import results
 from ddefuzz.findings.url import DatabaseUrl, without_passwords
 from ddefuzz.internal import InternalError, noted
-from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
+from ddefuzz.repro.finding import exportdb_example, issue, unit_test
 from ddefuzz.show.blocks import Block
 from ddefuzz.show.findings import findings_report
 from ddefuzz.show.record import Report, Result, Rule

@@ -116,7 +116,7 @@ def measured_in(failure: Failure, record: type[Record]) -> Record:
     """What the oracle's stage measured. Raises `InputError` if the failure, which a finding stores, lacks it."""
     found = failure.observation.measurement(record)
     if found is None:
-        raise InputError(f"found no measurement in its stored failure, expected {record.__name__.lower()}")
+        raise InputError("found no measurement in its stored failure, expected that of a stage of its oracle")
     return found
 
 

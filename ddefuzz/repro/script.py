@@ -220,15 +220,6 @@ CALLED: Final[dict[str, str]] = {
 
 EAGER_CHECK: Final = "Captured()(*make_inputs())  # not judged if this torch does not have an op"
 
-_MARKING: Final = """
-def marked_inputs():
-    from torch._dynamo.decorators import mark_unbacked
-
-    inputs = make_inputs()
-    $marks
-    return inputs
-"""
-
 _MARKED: Final = """
 def marked(inputs):
     from torch._dynamo.decorators import mark_unbacked
@@ -236,6 +227,10 @@ def marked(inputs):
     $marks
     return inputs
 """
+
+_MARKING: Final = _MARKED.replace("marked(inputs)", "marked_inputs()").replace(
+    "    $", "    inputs = make_inputs()\n    $"
+)
 
 
 def marking_of(program: Program, stage: Stage, template: str = _MARKING) -> str:

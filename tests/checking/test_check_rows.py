@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from ddefuzz.answers.model import Control
-from ddefuzz.checking.owner import YOURS, Owner
 from ddefuzz.checking.patch import Advice, Change
-from ddefuzz.checking.problems import Caller, CaseRuns, exception_of, origin_of, problems_of
+from ddefuzz.checking.problems import YOURS, Caller, CaseRuns, Owner, exception_of, origin_of, problems_of
 from ddefuzz.checking.report import (
     FEWEST_IN_COMMON,
     Offer,

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.checking import owner, patch
+from ddefuzz.checking import patch, problems
 from ddefuzz.checking.patch import Change, ChangedFile, Interface, in_use, together, wrapper, write_changes
+from ddefuzz.checking.problems import package_of
 from ddefuzz.errors import InputError
 
 BEFORE = "import torch\n\n\ndef f(x):\n    a = x\n    b = x\n    a = x\n    return a + b\n"
@@ -45,11 +46,11 @@ def test_each_changed_place_can_be_left_out() -> None:
 
 
 def test_a_function_of_an_installed_package_is_code_to_paste(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(owner, "_INSTALLED", (tmp_path,))
+    monkeypatch.setattr(problems, "_INSTALLED", (tmp_path,))
     path = tmp_path / "library" / "model.py"
     before = "class M:\n    @property\n    def size(self):\n        return 1\n\n    def same(self):\n        return 1\n"
     text = patch.replacement(ChangedFile(str(path), before, before.replace("return 1", "return 2", 1)))
-    assert owner.package_of(str(path)) == "library"
+    assert package_of(str(path)) == "library"
     assert "import library.model" in text
     assert "    return 2" in text
     assert "@property\n" in text
@@ -58,7 +59,7 @@ def test_a_function_of_an_installed_package_is_code_to_paste(monkeypatch: pytest
 
 
 def test_a_method_that_calls_super_is_not_pasted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(owner, "_INSTALLED", (tmp_path,))
+    monkeypatch.setattr(problems, "_INSTALLED", (tmp_path,))
     before = "class M(N):\n    def f(self):\n        return super().f()\n"
     file = ChangedFile(str(tmp_path / "m.py"), before, before.replace("f()\n", "f() + 1\n"))
     assert patch.replacement(file) == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.checking.owner import owner_of
+from ddefuzz.checking.problems import owner_of
 
 
 def test_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddefuzz.checking import owner
+from ddefuzz.checking import problems
 from ddefuzz.checking.edits import Edit
 from ddefuzz.checking.patch import Advice, Candidate, Comparison, InputDim, Interface, TrialResult
 from ddefuzz.checking.problems import summary
@@ -174,7 +174,7 @@ def test_an_example_breaks_the_promise_that_refuses_it() -> None:
 def test_a_packages_code_is_changed_only_if_no_promise_about_inputs_helps(
     promise_helps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, "_INSTALLED", (tmp_path,))
+    monkeypatch.setattr(problems, "_INSTALLED", (tmp_path,))
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "m.py").write_text(SOURCE)
     own = tmp_path.parent / f"{tmp_path.name}_own.py"

@@ -45,9 +45,16 @@ from ddefuzz.ops import catalogue
 from ddefuzz.oracles.oracle import Script
 from ddefuzz.oracles.table import oracle_of
 from ddefuzz.program.text import print_program
-from ddefuzz.repro.finding import capture_snippet, expected_of, finding_script, finding_snippet, own_script
+from ddefuzz.repro.finding import (
+    capture_snippet,
+    expected_of,
+    exportdb_example,
+    finding_script,
+    finding_snippet,
+    own_script,
+    unit_test,
+)
 from ddefuzz.repro.run import Forked
-from ddefuzz.repro.upstream import exportdb_example, unit_test
 from ddefuzz.show.table import NAMES
 from tests.cli import canary_fields as fields
 from tests.cli.canary_fields import FINDING_FIELDS, Field, payloads

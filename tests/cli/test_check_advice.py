@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from ddefuzz.checking.edits import ChangeKind
-from ddefuzz.checking.owner import YOURS
 from ddefuzz.checking.patch import Advice, Change, FailedAttempt, Fix
-from ddefuzz.checking.problems import Problem
+from ddefuzz.checking.problems import YOURS, Problem
 from ddefuzz.checking.report import advice_facts, change_view
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure, Kind

@@ -34,8 +34,8 @@ from ddefuzz.cli.sweep import census_writers, html_page, sweep_report
 from ddefuzz.execute.protocol import EXPLICIT, Observation
 from ddefuzz.findings.model import Finding, Note, as_document, summary_of
 from ddefuzz.findings.textform import KnownFinding
+from ddefuzz.repro.finding import exportdb_example, issue, unit_test
 from ddefuzz.repro.run import ScriptResult
-from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
 from ddefuzz.show.blocks import Block, Invocation
 from ddefuzz.show.findings import findings_report, list_view, scripts_report, scripts_view, show_view
 from ddefuzz.show.terminal import terminal

@@ -24,8 +24,7 @@ from ddefuzz.oracles.lowering import Lowered, judge
 from ddefuzz.oracles.program import judge_program, kept, observe, shows, suspect_of
 from ddefuzz.oracles.seen import Seen
 from ddefuzz.oracles.table import NAMES
-from ddefuzz.repro.finding import finding_script
-from ddefuzz.repro.upstream import issue
+from ddefuzz.repro.finding import finding_script, issue
 from tests.oracles.planted_lowering import falling_back
 
 TEXT = """\

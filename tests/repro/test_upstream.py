@@ -17,7 +17,7 @@ from ddefuzz.errors import InputError
 from ddefuzz.findings.model import Finding
 from ddefuzz.findings.textform import read_finding
 from ddefuzz.oracles.table import kinds
-from ddefuzz.repro.upstream import exportdb_example, issue, unit_test
+from ddefuzz.repro.finding import exportdb_example, issue, unit_test
 
 FOLDER = Path(__file__).parents[2] / "findings"
 
