@@ -20,10 +20,24 @@ from time import monotonic
 
 import msgspec
 
-from ci.bench.called import Programs, Tester, blamed, maker_of, show_called
 from ci.bench.command import Result, Session
-from ci.bench.planted import JUDGES, PLANTS, Planted, Recall, draw, place_of, what_of
-from ci.bench.survey import Judged, Maker, Reacher, Reachers, RecallFolder, Survey
+from ci.bench.planted import (
+    JUDGES,
+    PLANTS,
+    Maker,
+    Planted,
+    Programs,
+    Reacher,
+    Recall,
+    Tester,
+    blamed,
+    draw,
+    maker_of,
+    place_of,
+    show_called,
+    what_of,
+)
+from ci.bench.survey import Judged, Reachers, RecallFolder, Survey
 from ddefuzz.campaign.campaign import Listener
 from ddefuzz.campaign.launch import start
 from ddefuzz.campaign.plan import Plan, parse_budget

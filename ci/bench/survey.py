@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from ci.bench.planted import Planted
+from ci.bench.planted import Maker, Planted, Reacher
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult
 from ddefuzz.errors import InputError
-from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Semantics, Stage
+from ddefuzz.execute.protocol import CHEAP_TO_CALL, EXPLICIT, Semantics
 from ddefuzz.files import append, check_folder, is_there, read_bytes, write_atomically
 from ddefuzz.instrument.events import Place
 
@@ -23,29 +23,6 @@ MAKERS: Final = "assertions.json"
 FAULTS: Final = "faults.jsonl"
 
 Record = TypeVar("Record")
-
-
-class Reacher(NamedTuple):
-    """A program in a stage. `called` says that it was captured and called there.
-
-    `reached` are the places whose guards took their fallback, each with the form of the expression. `cpu_seconds` and
-    `cases` are the campaign's when it was done.
-    """
-
-    program: str
-    stage: Stage
-    called: bool
-    reached: frozenset[tuple[Place, str]]
-    cpu_seconds: float
-    cases: int
-
-
-class Maker(NamedTuple):
-    """A program in a stage, and the places in torch that make run-time assertions in it, which some call violates."""
-
-    program: str
-    stage: Stage
-    places: tuple[Place, ...]
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,11 +17,11 @@ from ci.bench.compile import (
     Timed,
     document,
     run_compile,
+    subjects_of,
     view,
     worse_of,
 )
 from ci.bench.compile_programs import PROGRAMS
-from ci.bench.compile_run import subjects_of
 from ddefuzz.show.markdown import markdown
 from tests.bench.typed_bench import text_of
 from tests.oracles.planted_lowering import falling_back

@@ -9,9 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ci.bench.called import Programs, effect_of, show_called
-from ci.bench.planted import Planted
-from ci.bench.survey import Reacher
+from ci.bench.planted import Planted, Programs, Reacher, effect_of, show_called
 from ddefuzz.classify.classify import Classified
 from ddefuzz.classify.failure import Failure
 from ddefuzz.classify.signature import Signature, Site

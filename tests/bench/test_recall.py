@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ci.bench.planted import Planted, draw
+from ci.bench.planted import Maker, Planted, Reacher, draw
 from ci.bench.recall import examples_of, judge_fault, ninetieth, show
-from ci.bench.survey import Judged, Maker, Reacher, Reachers, RecallFolder, Survey
+from ci.bench.survey import Judged, Reachers, RecallFolder, Survey
 from ddefuzz.campaign.summary import Tally
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome, StageReached
 from ddefuzz.coverage.ledger import Reached, SiteRecord
