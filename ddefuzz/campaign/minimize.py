@@ -208,7 +208,7 @@ def minimize_start(
     runner = partial(pool.observe, timeout=timeout, by=observe)
     cold = partial(pool.observe_cold, timeout=timeout, by=observe)
     # Only this needs torch. A command that minimizes nothing must not import it.
-    result: MinimizeResult = late("ddefuzz.campaign.follow_up").smallest(start, runner, progress)
+    result: MinimizeResult = late("ddefuzz.campaign.case").smallest(start, runner, progress)
     suspect = start.suspect
     replays = [shows(suspect, result.program, cold) for _ in range(COLD_REPLAYS)]
     shown = [failure for failure in replays if failure is not None]

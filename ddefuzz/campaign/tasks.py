@@ -269,17 +269,17 @@ def run_case(task: CaseTask) -> CaseResult:
 
 def run_minimize(task: MinimizeTask) -> MinimizeResult:
     """Minimize a suspect's program, then run the result in other stages."""
-    result: MinimizeResult = late("ddefuzz.campaign.follow_up").run_minimize(task)
+    result: MinimizeResult = late("ddefuzz.campaign.case").run_minimize(task)
     return result
 
 
 def run_confirm(suspect: Suspect) -> ConfirmResult:
     """Run a suspect's program as it is."""
-    result: ConfirmResult = late("ddefuzz.campaign.follow_up").run_confirm(suspect)
+    result: ConfirmResult = late("ddefuzz.campaign.case").run_confirm(suspect)
     return result
 
 
 def run_control(task: ControlTask) -> ControlResult:
     """Capture a smallest program with static and with backed sizes."""
-    result: ControlResult = late("ddefuzz.campaign.follow_up").run_control(task)
+    result: ControlResult = late("ddefuzz.campaign.case").run_control(task)
     return result

@@ -31,6 +31,7 @@ from ddefuzz.show.table import NAMES as FORMAT_NAMES
 from ddefuzz.sweep.breaks import PROGRAMS, OpBreaks, breaks_view, sweep_breaks
 from ddefuzz.sweep.census import Census, census_document, census_tables, summary_lines
 from ddefuzz.sweep.recompile import (
+    FORM_TITLES,
     FORMS,
     REFERENCE_SIZES,
     Form,
@@ -38,11 +39,13 @@ from ddefuzz.sweep.recompile import (
     Recompiled,
     RecompileTask,
     Row,
+    mode_of,
+    recompiles_text,
+    recompiles_view,
 )
 from ddefuzz.sweep.recompile import (
     recompiles as count_compilations,
 )
-from ddefuzz.sweep.recompile_view import FORM_TITLES, mode_of, recompiles_text, recompiles_view
 from ddefuzz.sweep.sweep import Plan, Progressed, sweep
 from ddefuzz.sweep.tasks import Failed, Status, Swept
 

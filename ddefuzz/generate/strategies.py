@@ -182,11 +182,6 @@ class Drawn:
     requested: int
 
 
-def programs(profile: Profile) -> st.SearchStrategy[Program]:
-    """Programs of a profile."""
-    return drawn_programs(profile).map(lambda drawn: drawn.program)
-
-
 @st.composite
 def drawn_programs(draw: st.DrawFn, profile: Profile, journal: Journal | None = None) -> Drawn:
     """Programs of a profile with the requested number of steps. `journal` is called with each step before it runs."""

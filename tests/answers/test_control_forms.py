@@ -6,7 +6,7 @@ import pytest
 
 from ddefuzz.answers.control import first_source, without_sources
 from ddefuzz.answers.model import NOT_JUDGED, Control, data_dependent
-from ddefuzz.campaign.follow_up import run_control
+from ddefuzz.campaign.case import run_control
 from ddefuzz.campaign.tasks import ControlTask
 from ddefuzz.classify.op import failing_ops
 from ddefuzz.execute.observe import observe

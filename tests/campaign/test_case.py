@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ddefuzz.campaign.case import run_screened
-from ddefuzz.campaign.follow_up import run_minimize
+from ddefuzz.campaign.case import run_minimize, run_screened
 from ddefuzz.campaign.tasks import CaseTask, MinimizeTask
 from ddefuzz.classify.signature import Signature
 from ddefuzz.execute.observe import observe

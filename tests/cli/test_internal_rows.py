@@ -268,7 +268,7 @@ def in_the_recording(runs: pytest.MonkeyPatch) -> None:
 
 
 def in_the_minimizer(runs: pytest.MonkeyPatch) -> None:
-    replace(runs, "ddefuzz.campaign.follow_up.minimize", partial(call_only, 1))
+    replace(runs, "ddefuzz.campaign.case.minimize", partial(call_only, 1))
 
 
 def call_only(number: int, function: Callable[..., Any]) -> Callable[..., Any]:

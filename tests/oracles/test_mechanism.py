@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddefuzz.campaign.follow_up import run_confirm, run_minimize
+from ddefuzz.campaign.case import run_confirm, run_minimize
 from ddefuzz.campaign.tasks import MinimizeTask
 from ddefuzz.execute.observe import observe
 from ddefuzz.execute.protocol import (

@@ -17,9 +17,17 @@ from ddefuzz.errors import InputError
 from ddefuzz.files import append
 from ddefuzz.show.markdown import markdown
 from ddefuzz.sweep import recompile as run
-from ddefuzz.sweep.recompile import Form, Recompilations, Recompiled, RecompileTask, Row, document
+from ddefuzz.sweep.recompile import (
+    Form,
+    Recompilations,
+    Recompiled,
+    RecompileTask,
+    Row,
+    document,
+    recompiles_text,
+    recompiles_view,
+)
 from ddefuzz.sweep.recompile_reviewed import REVIEWED
-from ddefuzz.sweep.recompile_view import recompiles_text, recompiles_view
 from ddefuzz.sweep.sweep import matching
 
 SIZES = (5, 7, 9, 11)
