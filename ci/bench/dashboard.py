@@ -19,7 +19,7 @@ from ddefuzz.findings.model import Finding, Progress, stamp
 from ddefuzz.findings.schema import PROGRESS
 from ddefuzz.findings.url import DatabaseUrl
 from ddefuzz.show.blocks import prose, table
-from ddefuzz.sweep.tasks import Failed, Swept
+from ddefuzz.sweep.tasks import OpFailure, OpResult
 from ddefuzz.web.app import answering
 from ddefuzz.web.security import Access
 
@@ -168,11 +168,11 @@ def _add_sweep(database: Database, findings: Sequence[Finding]) -> None:
     with database.transaction():
         for at in range(OPS):
             failures = tuple(
-                Failed(one.signature, one.cause, "fails", one.anchor, ("plain",), ("float32",), 3, one.minimal or "")
+                OpFailure(one.signature, one.cause, "fails", one.anchor, ("plain",), ("float32",), 3, one.minimal or "")
                 for one in (findings[at % len(findings)], findings[-1 - at % len(findings)])
             )
             op = f"torch.nn.functional.op_{at}"
-            swept = Swept(op, "opinfo", samples=16, runs=48, explicit="ok", size_oblivious="dde")
+            swept = OpResult(op, "opinfo", samples=16, runs=48, explicit="ok", size_oblivious="dde")
             if at % 3 == 0:
                 swept = msgspec.structs.replace(swept, explicit="dde", failures=failures)
             database.save_swept("sweep", op, msgspec.json.encode(swept).decode())

@@ -28,7 +28,7 @@ from ddefuzz.campaign.plan import (
     Upcoming,
     confirm_seconds,
 )
-from ddefuzz.campaign.summary import Seen, Step, Summary, Tally, minimized
+from ddefuzz.campaign.summary import CampaignFinding, Step, Summary, Tally, minimized
 from ddefuzz.campaign.tasks import (
     CaseResult,
     CaseTask,
@@ -334,7 +334,7 @@ class Campaign:
             finding, seconds = self.database.get(name), round(self.clock.seconds(), 2)
             expired = name in self.plan.known.expired
             is_new = expired or (recorded.is_new and name not in self.plan.known.known)
-            seen = Seen(name, sighting.signature, sighting.cause, is_new, seconds, expired=expired)
+            seen = CampaignFinding(name, sighting.signature, sighting.cause, is_new, seconds, expired=expired)
             self.tally.see(msgspec.structs.replace(seen, data_dependent=finding.data_dependent))
             self.events.append(("found", name))
             self._follow(finding)

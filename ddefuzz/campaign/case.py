@@ -1,5 +1,5 @@
-"""What a worker does for a campaign: run a case (draw the program, run it in its stages, judge the failures), and follow up
-a finding (minimize its program, confirm it in a fresh process, make control runs).
+"""What a worker does for a campaign: run a case (draw the program, run it in its stages, judge the failures), and
+follow up a finding (minimize its program, confirm it in a fresh process, make control runs).
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ class CalledCase(NamedTuple):
 
 
 @dataclass(slots=True)
-class Kept:
+class Parent:
     """A program that reached something new. `children` counts its mutations."""
 
     program: str
@@ -299,7 +299,7 @@ class Guide:
     sites_in: Callable[[str], frozenset[int]] = lambda file: frozenset()
     called_case: Callable[[int], CalledCase | None] = lambda index: None
     ledger: Ledger = field(default_factory=Ledger)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[Parent] = field(default_factory=list)
     calling: Calling = field(default_factory=Calling)
     strategies: dict[str, Yield] = field(init=False)
     sampler: Sampler = field(init=False)
@@ -311,7 +311,7 @@ class Guide:
     _planned: dict[int, Case] = field(default_factory=dict)
     _arrived: dict[int, CaseResult] = field(default_factory=dict)
     _chosen: dict[int, Case] = field(default_factory=dict)
-    _parents: dict[int, Kept] = field(default_factory=dict)
+    _parents: dict[int, Parent] = field(default_factory=dict)
     _next_result: int = 0
     _next_round: int = 0
     _drawn: int = 0
@@ -365,7 +365,7 @@ class Guide:
         if parent is not None and sites:
             parent.score += SITE_SCORE
         if score and result.program:
-            self.kept.append(Kept(result.program, result.origin, score, cost))
+            self.kept.append(Parent(result.program, result.origin, score, cost))
             del self.kept[:-KEPT]
 
     def _plan(self) -> None:
@@ -435,7 +435,7 @@ class Guide:
     def _is_opening(self) -> bool:
         return {"single", "sample"} <= self.strategies.keys() and (self._rounds <= 1 or self.sampler.opening)
 
-    def _pick(self, index: int, random: Random, *, spelt: bool = False) -> Kept | None:
+    def _pick(self, index: int, random: Random, *, spelt: bool = False) -> Parent | None:
         """A kept program, chosen by energy. With `spelt` only programs that `respell` can change."""
         fitting = [one for one in self.kept if not spelt or isinstance(one.origin, Draw | Respell)]
         if not fitting:

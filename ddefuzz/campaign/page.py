@@ -14,7 +14,7 @@ from ddefuzz.campaign.replay import (
     statuses,
     statuses_of_findings,
 )
-from ddefuzz.campaign.summary import Called, Seen, Summary, Tally
+from ddefuzz.campaign.summary import Called, CampaignFinding, Summary, Tally
 from ddefuzz.execute.protocol import Stage
 from ddefuzz.files import leads_to_file
 from ddefuzz.findings.model import Finding
@@ -67,7 +67,7 @@ def summary_view(summary: Summary, replay: str, call: Invocation) -> Iterator[Bl
     yield Commands((*_next(summary, bugs, call), replay if ran else longer))
 
 
-def _lines(summary: Summary, bugs: list[Seen]) -> Iterator[str]:
+def _lines(summary: Summary, bugs: list[CampaignFinding]) -> Iterator[str]:
     """What was found and how. A line without a subject is empty."""
     first = f", the first after {min(seen.first_seconds for seen in bugs):.1f} s" if bugs else ""
     new = [seen for seen in bugs if seen.is_new]
@@ -119,11 +119,11 @@ def _called(of: Mapping[Stage, Called]) -> str:
     return f"programs called beside eager (at all {len(CALL_SIZES)} sizes): {stages}; by size: {sizes}"
 
 
-def _importance(seen: Seen) -> tuple[bool, bool, str, str]:
+def _importance(seen: CampaignFinding) -> tuple[bool, bool, str, str]:
     return not seen.counts, not seen.is_new, seen.cause, str(seen.signature)
 
 
-def _cells(seen: Seen) -> tuple[Inline, ...]:
+def _cells(seen: CampaignFinding) -> tuple[Inline, ...]:
     steps = "" if seen.steps is None else str(seen.steps)
     name = Span(seen.finding, style="bold" if seen.is_new else "")
     site, anchor = str(seen.signature.site), seen.signature.anchor
@@ -142,7 +142,7 @@ def _runs(summary: Summary) -> Iterator[Row]:
         yield Row((stage, ", ".join(judged)), Span("; ".join(ends), style="dim"))
 
 
-def _next(summary: Summary, bugs: list[Seen], call: Invocation) -> list[str]:
+def _next(summary: Summary, bugs: list[CampaignFinding], call: Invocation) -> list[str]:
     lines = [call.command("run", "--resume")] if summary.interrupted else []
     if bugs:
         name = min(bugs, key=_importance).finding

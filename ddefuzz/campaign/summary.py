@@ -26,7 +26,7 @@ CONFIRMED = "1/1"
 """The value of `confirmed` for a finding that the campaign's one cold replay showed again."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class CampaignFinding(msgspec.Struct, frozen=True):
     """A finding that this campaign has seen: in how many cases, and after how many seconds first.
 
     `data_dependent` is the result of the control runs (`Finding.data_dependent`). `expired` says that it is new again
@@ -74,7 +74,7 @@ class Minimized(msgspec.Struct, frozen=True):
     cpu_seconds_each: float
 
 
-def minimized(findings: Iterable[Seen], cpu_seconds: Mapping[str, float]) -> Minimized | None:
+def minimized(findings: Iterable[CampaignFinding], cpu_seconds: Mapping[str, float]) -> Minimized | None:
     """The counts of minimized findings, None if there are none. `cpu_seconds` are those of a summary."""
     smaller = [(seen.steps, seen.confirmed == CONFIRMED) for seen in findings if seen.steps is not None]
     if not smaller:
@@ -139,7 +139,7 @@ class Summary(msgspec.Struct, frozen=True):
     outcomes: dict[str, dict[str, dict[str, int]]]
     verdicts: dict[str, dict[str, int]]
     calls: dict[Stage, Called]
-    findings: tuple[Seen, ...]
+    findings: tuple[CampaignFinding, ...]
     cpu_seconds: dict[str, float]
     seconds: float
     start_seconds: float
@@ -158,7 +158,7 @@ class Step(msgspec.Struct, frozen=True):
     """
 
     cases: tuple[CaseResult, ...]
-    findings: tuple[Seen, ...]
+    findings: tuple[CampaignFinding, ...]
     lost: int
     cpu_seconds: dict[str, float]
 
@@ -193,13 +193,13 @@ class Tally:
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     called: Counter[tuple[Stage, tuple[CallSize, ...]]] = field(default_factory=Counter)
     cpu_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    findings: dict[str, Seen] = field(default_factory=dict)
+    findings: dict[str, CampaignFinding] = field(default_factory=dict)
     peak_rss_mb: float = 0.0
     lost: int = 0
     unsaved: list[CaseResult] = field(default_factory=list)
-    changed: dict[str, Seen] = field(default_factory=dict)
+    changed: dict[str, CampaignFinding] = field(default_factory=dict)
 
-    def see(self, seen: Seen) -> None:
+    def see(self, seen: CampaignFinding) -> None:
         """Save what is now known of a finding."""
         self.findings[seen.finding] = self.changed[seen.finding] = seen
 

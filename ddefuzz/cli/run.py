@@ -233,7 +233,7 @@ def _passed(known: Now) -> str:
 
 
 def fails(summary: Summary, regressed: set[str], fail_on: FailOn) -> bool:
-    """Whether a campaign found what `--fail-on` names. Only findings that `Seen.counts` selects count."""
+    """Whether a campaign found what `--fail-on` names. Only findings that `CampaignFinding.counts` selects count."""
     bugs = [seen for seen in summary.findings if seen.counts]
     match fail_on:
         case "new":

@@ -38,7 +38,7 @@ from ddefuzz.sweep.recompile import (
     Recompilations,
     Recompiled,
     RecompileTask,
-    Row,
+    SequenceCount,
     mode_of,
     recompiles_text,
     recompiles_view,
@@ -47,7 +47,7 @@ from ddefuzz.sweep.recompile import (
     recompiles as count_compilations,
 )
 from ddefuzz.sweep.sweep import Plan, Progressed, sweep
-from ddefuzz.sweep.tasks import Failed, Status, Swept
+from ddefuzz.sweep.tasks import OpFailure, OpResult, Status
 
 
 class Sizes(click.ParamType[tuple[int, ...]]):
@@ -169,7 +169,7 @@ def recompiles_report(found: Recompilations) -> Report:
     )
 
 
-def _of_row(row: Row) -> Result:
+def _of_row(row: SequenceCount) -> Result:
     outcome: Outcome = "failed" if row.is_above else "skipped" if row.error else "passed"
     name, mode = f"{row.op}{FORM_TITLES[row.form]}", mode_of(row)
     path, _, line = row.line.rpartition(":")
@@ -316,7 +316,7 @@ def sweep_report(census: Census) -> Report:
     )
 
 
-def _results(row: Swept) -> Iterator[Result]:
+def _results(row: OpResult) -> Iterator[Result]:
     failures = (*row.failures, *row.wrong)
     for number, failure in enumerate(failures):
         yield _failure(row, failure, number)
@@ -325,7 +325,7 @@ def _results(row: Swept) -> Iterator[Result]:
         yield Result(id=row.op, rule=TRACES.id, outcome=outcome, title=f"{row.op}: {said}")
 
 
-def _failure(row: Swept, failure: Failed, number: int) -> Result:
+def _failure(row: OpResult, failure: OpFailure, number: int) -> Result:
     return Result(
         id=failure.finding or f"{row.op}/{failure.signature.kind}/{number}",
         rule=failure.signature.kind,

@@ -22,7 +22,7 @@ from ddefuzz.show.blocks import (
     prose,
     table,
 )
-from ddefuzz.sweep.tasks import Status, Swept, UpstreamResult, row_of
+from ddefuzz.sweep.tasks import OpResult, Status, UpstreamResult, row_of
 
 SCHEMA = "ddefuzz.sweep/2"
 
@@ -83,13 +83,13 @@ class Census(msgspec.Struct, frozen=True):
     selection: tuple[str, ...]
     seconds: float
     totals: Totals
-    rows: tuple[Swept, ...]
+    rows: tuple[OpResult, ...]
     interrupted: bool = False
     upstream: Upstream | None = None
     schema: str = SCHEMA
 
 
-def totals_of(swept: Iterable[Swept]) -> Totals:
+def totals_of(swept: Iterable[OpResult]) -> Totals:
     """The totals over the ops."""
     all_ = tuple(swept)
     places = {place for one in all_ for place in one.sites}
@@ -118,13 +118,13 @@ def _counted(statuses: Iterable[Status]) -> dict[str, int]:
     return {status: counts[status] for status in STATUSES if counts[status]}
 
 
-def rows_of(swept: Iterable[Swept]) -> tuple[Swept, ...]:
+def rows_of(swept: Iterable[OpResult]) -> tuple[OpResult, ...]:
     """The ops in the order of the census: failing ones first, then by name."""
     return tuple(sorted(map(row_of, swept), key=lambda row: (STATUSES.index(row.explicit), row.source, row.op)))
 
 
 def compared(
-    swept: Iterable[Swept], listed: Iterable[str], skipped: Iterable[str], tests: dict[str, UpstreamResult]
+    swept: Iterable[OpResult], listed: Iterable[str], skipped: Iterable[str], tests: dict[str, UpstreamResult]
 ) -> Upstream:
     """The census against upstream's list; `tests` are what upstream's own test does here with entries of either."""
     by_name = {one.op: one for one in swept if one.source == "opinfo"}
@@ -148,7 +148,7 @@ def compared(
     )
 
 
-def _why_not(one: Swept, test: UpstreamResult | None) -> tuple[str, str] | None:
+def _why_not(one: OpResult, test: UpstreamResult | None) -> tuple[str, str] | None:
     """Why an entry of upstream's list has no data-dependent error in the census, and the evidence; None if unknown."""
     if test is None or test.outcome == "lost":
         return None
@@ -162,7 +162,7 @@ def _why_not(one: Swept, test: UpstreamResult | None) -> tuple[str, str] | None:
     return "fails for another reason than a data-dependent error", f"{test.signature}: {test.message}{fails_here}"
 
 
-def _why_here(one: Swept, test: UpstreamResult | None, *, skipped: bool) -> tuple[str, str]:
+def _why_here(one: OpResult, test: UpstreamResult | None, *, skipped: bool) -> tuple[str, str]:
     """Why an op that fails here is not on upstream's list, and the failure."""
     failed = next(failed for failed in one.failures if failed.signature.kind == "dde")
     evidence = f"{failed.signature.site} [{failed.signature.anchor}]"
@@ -221,7 +221,7 @@ def census_tables(census: Census) -> Iterator[Block]:
         yield table(columns, cells, code=("op", "finding", "site", "evidence"), folding=("site", "evidence"))
 
 
-def _cells(row: Swept) -> tuple[Inline, ...]:
+def _cells(row: OpResult) -> tuple[Inline, ...]:
     failures = (
         f"{one.finding or one.signature.kind} {one.signature.site} [{one.signature.anchor}]" for one in row.failures
     )

@@ -1,4 +1,6 @@
-"""Counts every selected op in worker processes. Each result is appended to a file at once, so a run can be resumed."""
+"""Ops called at several sizes under torch.compile: records, the loop (each result is appended to a file at once, so a
+run can be resumed), and the page: the guards that make torch.compile compile again, and the counts of every op.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ Owner: TypeAlias = Literal["", "user", "torch"]
 REFERENCE_SIZES = (5, 7, 9, 11)
 
 
-class Row(msgspec.Struct, frozen=True):
+class SequenceCount(msgspec.Struct, frozen=True):
     """One function over one sequence of sizes.
 
     `dynamic` is the argument of torch.compile (null, true), or how the dims were marked. `compilations` is the number
@@ -101,7 +103,7 @@ class Recompiled(msgspec.Struct, frozen=True):
     """The rows of an op. `dropped` says why it has none, `sightings` are its needless compilations."""
 
     op: str
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SequenceCount, ...] = ()
     sightings: tuple[Sighting, ...] = ()
     dropped: str = ""
     cpu_seconds: float = 0.0
@@ -121,7 +123,7 @@ class Recompilations(msgspec.Struct, frozen=True):
 
     torch: str
     sizes: tuple[int, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SequenceCount, ...]
     groups: tuple[Group, ...]
     refused: tuple[Group, ...]
     dropped: dict[str, str]
@@ -139,9 +141,9 @@ def document(torch: str, sizes: tuple[int, ...], done: Iterable[Recompiled], *, 
     return Recompilations(torch, sizes, rows, above, refused, dropped, interrupted)
 
 
-def groups_of(rows: Iterable[Row]) -> tuple[Group, ...]:
+def groups_of(rows: Iterable[SequenceCount]) -> tuple[Group, ...]:
     """The rows grouped by the frame that makes their guard, the group with most ops first."""
-    by_frame: dict[tuple[str, Owner], list[Row]] = {}
+    by_frame: dict[tuple[str, Owner], list[SequenceCount]] = {}
     for row in rows:
         by_frame.setdefault((row.frame or "no guard is known", row.owner), []).append(row)
     groups = [
@@ -235,7 +237,7 @@ def _read(keep: Path | None, torch: str, asked: RecompileTask) -> dict[str, Reco
     return found
 
 
-def mode_of(row: Row) -> str:
+def mode_of(row: SequenceCount) -> str:
     """How a row's function was compiled: `default`, `dynamic=True`, `marked`, `unbacked`."""
     return "default" if row.dynamic is None else "dynamic=True" if row.dynamic is True else str(row.dynamic)
 
@@ -327,7 +329,7 @@ def _reviewed(groups: Iterable[Group]) -> Block:
     return Items(read) if read else Paragraph("None of them was read.")
 
 
-def _op_table(rows: Iterable[Row]) -> Table:
+def _op_table(rows: Iterable[SequenceCount]) -> Table:
     columns: list[str] = []
     cells: dict[str, dict[str, list[Span]]] = {}
     for row in rows:
@@ -341,9 +343,9 @@ def _op_table(rows: Iterable[Row]) -> Table:
     return table(("op", *columns), lines)
 
 
-def _form_table(rows: Iterable[Row], with_out: set[str]) -> Table:
+def _form_table(rows: Iterable[SequenceCount], with_out: set[str]) -> Table:
     """How many of each form compile too often or end in an error, and those that compile too often."""
-    forms: dict[str, list[Row]] = {}
+    forms: dict[str, list[SequenceCount]] = {}
     for row in rows:
         if row.form != "out" and not (row.form == "plain" and row.op in with_out):
             forms.setdefault("function without out=" if row.form == "plain" else row.form, []).append(row)
@@ -376,7 +378,7 @@ def recompiles_text(found: Recompilations) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shared(row: Row) -> str:
+def _shared(row: SequenceCount) -> str:
     """The sizes for which one graph is right."""
     groups = [", ".join(map(str, group)) for group in row.shareable if len(group) > 1]
     return f"; one graph is right for {' and one for '.join(groups)}" if groups else ""

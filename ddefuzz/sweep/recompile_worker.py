@@ -33,7 +33,7 @@ from ddefuzz.program.model import Call, Dim, Expr, Input, Name, Program, Recipe,
 from ddefuzz.program.recipes import ANNOTATIONS, fault_of
 from ddefuzz.program.sizes import REPEATED_SIZES, at_data_size
 from ddefuzz.program.text import print_program
-from ddefuzz.sweep.recompile import Form, Owner, Recompiled, RecompileTask, Row
+from ddefuzz.sweep.recompile import Form, Owner, Recompiled, RecompileTask, SequenceCount
 from ddefuzz.sweep.tasks import DescribeTask, Versions
 
 
@@ -367,8 +367,8 @@ def _of_texts(texts: tuple[str, ...]) -> tuple[Callable[..., Any], list[tuple[An
     return prepared[0].call, [one.args for one in prepared]
 
 
-def _rows(task: RecompileTask, subjects: dict[Form, Subject]) -> list[Row]:
-    rows: list[Row] = []
+def _rows(task: RecompileTask, subjects: dict[Form, Subject]) -> list[SequenceCount]:
+    rows: list[SequenceCount] = []
     for mode in task.modes:
         without_out: int | None = None
         for form, subject in subjects.items():
@@ -378,13 +378,13 @@ def _rows(task: RecompileTask, subjects: dict[Form, Subject]) -> list[Row]:
     return rows
 
 
-def row_of(task: RecompileTask, mode: Mode, form: Form, subject: Subject, without_out: int | None) -> Row:
+def row_of(task: RecompileTask, mode: Mode, form: Form, subject: Subject, without_out: int | None) -> SequenceCount:
     """The row of one function in one mode. `without_out` is given for a function with out=."""
     call, calls = subject.calls()
     target = call.forward if isinstance(call, torch.nn.Module) else call
     counted = count(call, list(inspect.signature(target).parameters), calls, mode)
     frame, owner, line = _blamed(counted)
-    return Row(
+    return SequenceCount(
         op=task.op,
         out=form == "out",
         dynamic=DYNAMIC[mode],
@@ -402,7 +402,7 @@ def row_of(task: RecompileTask, mode: Mode, form: Form, subject: Subject, withou
     )
 
 
-def _sightings(subjects: dict[Form, Subject], rows: list[Row]) -> Iterator[Sighting]:
+def _sightings(subjects: dict[Form, Subject], rows: list[SequenceCount]) -> Iterator[Sighting]:
     """The needless compilations of functions that one program states for all sizes."""
     modes = {said: mode for mode, said in DYNAMIC.items()}
     for row in rows:

@@ -37,10 +37,10 @@ from ddefuzz.sweep.census import Census, Upstream, compared, rows_of, totals_of
 from ddefuzz.sweep.tasks import (
     Caps,
     DescribeTask,
+    OpResult,
     Source,
     SweepResult,
     SweepTask,
-    Swept,
     UpstreamResult,
     UpstreamTask,
     Versions,
@@ -178,7 +178,7 @@ class Sweep:
     now: Callable[[], datetime]
     listen: Listener
     stopped: Callable[[], bool]
-    done: dict[str, Swept] = field(default_factory=dict)
+    done: dict[str, OpResult] = field(default_factory=dict)
     kept: int = 0
     fresh: int = 0
     interrupted: bool = False
@@ -209,7 +209,7 @@ class Sweep:
         wanted = {op.key for op in self.ops}
         for name, result in self.database.swept(key_of(self.versions, self.caps, self.oracles)).items():
             if name in wanted:
-                self.done[name] = with_status(msgspec.json.decode(result, type=Swept))
+                self.done[name] = with_status(msgspec.json.decode(result, type=OpResult))
         self.kept = len(self.done)
 
     def _send(self, op: Op, skip: tuple[str, ...] = (), lost: tuple[str, ...] = ()) -> None:
@@ -275,7 +275,7 @@ class Sweep:
             self.database.save_swept(key_of(self.versions, self.caps, self.oracles), op.key, encoded)
         self._done(op, result.swept, note)
 
-    def _done(self, op: Op, swept: Swept, note: str) -> None:
+    def _done(self, op: Op, swept: OpResult, note: str) -> None:
         self.done[op.key] = swept
         self.fresh += 1
         self.listen(
@@ -291,8 +291,8 @@ class Sweep:
         )
 
 
-def _given_up(op: Op, lost: tuple[str, ...]) -> Swept:
-    return Swept(op.name, op.source, explicit="other", size_oblivious="other", lost=lost)
+def _given_up(op: Op, lost: tuple[str, ...]) -> OpResult:
+    return OpResult(op.name, op.source, explicit="other", size_oblivious="other", lost=lost)
 
 
 START_SECONDS = 180.0

@@ -58,7 +58,7 @@ class SweepTask(msgspec.Struct, frozen=True):
     oracles: tuple[str, ...] = CAPTURE
 
 
-class Shown(msgspec.Struct, frozen=True):
+class StageResult(msgspec.Struct, frozen=True):
     """How a capture stage ended on a program. `signature` is empty if it did not fail."""
 
     stage: Stage
@@ -66,7 +66,7 @@ class Shown(msgspec.Struct, frozen=True):
     signature: str = ""
 
 
-class Failed(msgspec.Struct, frozen=True):
+class OpFailure(msgspec.Struct, frozen=True):
     """A signature with which samples of an op fail under explicit semantics.
 
     `forms` are the forms that showed it, `dtypes` the dtypes, `runs` the number of runs. `confirmed` is the result of
@@ -82,7 +82,7 @@ class Failed(msgspec.Struct, frozen=True):
     dtypes: tuple[str, ...]
     runs: int
     program: str
-    confirmed: tuple[Shown, ...] = ()
+    confirmed: tuple[StageResult, ...] = ()
     finding: str | None = None
 
     @property
@@ -105,7 +105,7 @@ class Failed(msgspec.Struct, frozen=True):
         return bool(self.confirmed) and self.counts
 
 
-class Swept(msgspec.Struct, frozen=True):
+class OpResult(msgspec.Struct, frozen=True):
     """What a sweep found of one op.
 
     `samples` and `runs` count programs before and after they were put into forms. `explicit` and
@@ -123,13 +123,13 @@ class Swept(msgspec.Struct, frozen=True):
     runs: int = 0
     explicit: Status = "none"
     size_oblivious: Status = "none"
-    failures: tuple[Failed, ...] = ()
+    failures: tuple[OpFailure, ...] = ()
     rescued: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
     dropped: dict[str, int] = {}
     lost: tuple[str, ...] = ()
     called: int = 0
-    wrong: tuple[Failed, ...] = ()
+    wrong: tuple[OpFailure, ...] = ()
     cpu_seconds: float = 0.0
     cause: str = ""
     site: str = ""
@@ -138,13 +138,13 @@ class Swept(msgspec.Struct, frozen=True):
 UNSUPPORTED = frozenset({"data-dependent-output", "unsupported", "pending-unbacked"})
 
 
-def with_status(swept: Swept) -> Swept:
+def with_status(swept: OpResult) -> OpResult:
     """The same record with the statuses that its failures imply."""
     explicit, size_oblivious = status_of(swept)
     return row_of(msgspec.structs.replace(swept, explicit=explicit, size_oblivious=size_oblivious))
 
 
-def row_of(swept: Swept) -> Swept:
+def row_of(swept: OpResult) -> OpResult:
     """The same record as the census shows it: data-dependent errors and what most samples show first, with findings."""
     ordered = sorted(swept.failures, key=lambda failed: (failed.signature.kind != "dde", -failed.runs))
     site = str(ordered[0].signature.site) if ordered else next(iter(swept.rescued), "")
@@ -157,11 +157,11 @@ def row_of(swept: Swept) -> Swept:
     )
 
 
-def _named(failed: Failed, *, recorded: bool) -> Failed:
+def _named(failed: OpFailure, *, recorded: bool) -> OpFailure:
     return msgspec.structs.replace(failed, finding=failed.signature.key if recorded else None)
 
 
-def status_of(swept: Swept) -> tuple[Status, Status]:
+def status_of(swept: OpResult) -> tuple[Status, Status]:
     """The statuses under explicit and under size-oblivious semantics. The worst status of any sample counts."""
     if not swept.runs:
         return ("other", "other") if swept.lost else ("none", "none")
@@ -171,7 +171,7 @@ def status_of(swept: Swept) -> tuple[Status, Status]:
     return explicit, _worst((failed for failed in swept.failures if failed.verdict != "regressed"), bool(swept.lost))
 
 
-def _worst(failures: Iterable[Failed], lost: bool) -> Status:
+def _worst(failures: Iterable[OpFailure], lost: bool) -> Status:
     kinds = {failed.signature.kind for failed in failures if failed.counts}
     if "dde" in kinds:
         return "dde"
@@ -185,7 +185,7 @@ class SweepResult(msgspec.Struct, frozen=True):
     sites.
     """
 
-    swept: Swept
+    swept: OpResult
     sightings: tuple[Sighting, ...] = ()
     sites: tuple[SiteRecord, ...] = ()
 

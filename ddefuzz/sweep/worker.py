@@ -54,11 +54,11 @@ from ddefuzz.sweep.breaks import BreakSite, OpBreaks, OpBreaksTask
 from ddefuzz.sweep.tasks import (
     Caps,
     DescribeTask,
-    Failed,
-    Shown,
+    OpFailure,
+    OpResult,
+    StageResult,
     SweepResult,
     SweepTask,
-    Swept,
     UpstreamResult,
     UpstreamTask,
     Versions,
@@ -259,7 +259,7 @@ CALLED_FORMS: Final = frozenset({"all", "drawn"})
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SignatureRuns:
     """One signature, as it is collected."""
 
     sighting: Sighting
@@ -276,8 +276,8 @@ class _Sweep:
     task: SweepTask
     runner: Runner
     ledger: Ledger = field(default_factory=Ledger)
-    seen: dict[Signature, _Seen] = field(default_factory=dict)
-    wrong: dict[Signature, _Seen] = field(default_factory=dict)
+    seen: dict[Signature, _SignatureRuns] = field(default_factory=dict)
+    wrong: dict[Signature, _SignatureRuns] = field(default_factory=dict)
     called: int = 0
     rescued: dict[str, None] = field(default_factory=dict)
     sightings: list[Sighting] = field(default_factory=list)
@@ -343,10 +343,10 @@ class _Sweep:
     def _count(self, judged: CaseResult, text: str) -> None:
         self.ledger.add(((of.stage, of.reached) for of in judged.reached), text)
 
-    def failed(self, seen: _Seen, confirm: bool) -> Failed:
+    def failed(self, seen: _SignatureRuns, confirm: bool) -> OpFailure:
         """A signature with the results of capture stages on its shortest program."""
         sighting = seen.sighting
-        found = Failed(
+        found = OpFailure(
             signature=sighting.signature,
             cause=sighting.cause,
             verdict=sighting.verdict,
@@ -360,7 +360,7 @@ class _Sweep:
         self.sightings += [sighting] if found.is_recorded else []
         return found
 
-    def _confirmed(self, seen: _Seen) -> Iterable[Shown]:
+    def _confirmed(self, seen: _SignatureRuns) -> Iterable[StageResult]:
         is_backward = seen.chosen.form == "backward"
         program = forward_of(seen.chosen.program) if is_backward else seen.chosen.program
         text = print_program(program)
@@ -369,13 +369,13 @@ class _Sweep:
             self.sightings += judged.sightings
             self._count(judged, text)
             signature = str(judged.sightings[0].signature) if judged.sightings else ""
-            yield Shown(stage, judged.outcomes[0].outcome, signature)
+            yield StageResult(stage, judged.outcomes[0].outcome, signature)
             if any(sighting.signature.kind == seen.sighting.signature.kind for sighting in judged.sightings):
                 return
 
 
-def _add(found: dict[Signature, _Seen], sighting: Sighting, one: Chosen, text: str) -> None:
-    known = found.setdefault(sighting.signature, _Seen(sighting, one))
+def _add(found: dict[Signature, _SignatureRuns], sighting: Sighting, one: Chosen, text: str) -> None:
+    known = found.setdefault(sighting.signature, _SignatureRuns(sighting, one))
     known.runs += 1
     known.forms.setdefault(one.form)
     known.dtypes.setdefault(one.dtype)
@@ -406,7 +406,7 @@ def run_sweep(task: SweepTask) -> SweepResult:
         sweep.screen(one)
     ordered = sorted(sweep.seen.values(), key=lambda seen: (seen.sighting.signature.kind != "dde", -seen.runs))
     failures = tuple(sweep.failed(seen, at < task.caps.confirmed) for at, seen in enumerate(ordered))
-    swept = Swept(
+    swept = OpResult(
         op=task.op,
         source=task.source,
         calls=tuple(sweep.calls),

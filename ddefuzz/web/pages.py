@@ -23,7 +23,7 @@ from ddefuzz.findings.schema import readable
 from ddefuzz.show.facts import VERDICTS, evidence_of
 from ddefuzz.show.sites import fell_back
 from ddefuzz.sweep.census import STATUSES
-from ddefuzz.sweep.tasks import Swept, row_of
+from ddefuzz.sweep.tasks import OpResult, row_of
 from ddefuzz.versions.model import Status
 from ddefuzz.web.campaigns import CampaignLine, campaign_lines, campaign_plot, campaigns_page, findings_plot
 from ddefuzz.web.dashboard import Line, PageQuery, Unreadable
@@ -115,7 +115,7 @@ class CensusPage(msgspec.Struct, frozen=True, kw_only=True):
     sweep: str
     sweeps: dict[str, int]
     statuses: dict[str, int]
-    ops: tuple[Swept, ...]
+    ops: tuple[OpResult, ...]
     unreadable: Unreadable = Unreadable()
     schema: str = "ddefuzz.page.census/1"
 
@@ -129,7 +129,7 @@ def census_page(database: Database, asked: CensusQuery) -> CensusPage:
     if asked.status and asked.status not in STATUSES:
         raise InputError(f"status: found {asked.status!r}, expected one of {', '.join(STATUSES)}")
     stored = database.swept(wanted).items()
-    rows = list(readable("op of the sweep", stored, lambda one: row_of(msgspec.json.decode(one[1], type=Swept))))
+    rows = list(readable("op of the sweep", stored, lambda one: row_of(msgspec.json.decode(one[1], type=OpResult))))
     rows.sort(key=lambda row: (STATUSES.index(row.explicit), row.op))
     found = [row.explicit for row in rows]
     return CensusPage(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ddefuzz.campaign.summary import Minimized, Seen, Tally, minimized
+from ddefuzz.campaign.summary import CampaignFinding, Minimized, Tally, minimized
 from ddefuzz.campaign.tasks import CaseResult, StageOutcome
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.program.sizes import CALL_SIZES, CallSize
@@ -12,8 +12,8 @@ from ddefuzz.program.sizes import CALL_SIZES, CallSize
 CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_bool operator==")
 
 
-def seen(name: str, steps: int | None, confirmed: str) -> Seen:
-    return Seen(name, CHUNK, "avoidable", True, 1.0, 1, steps, confirmed)
+def seen(name: str, steps: int | None, confirmed: str) -> CampaignFinding:
+    return CampaignFinding(name, CHUNK, "avoidable", True, 1.0, 1, steps, confirmed)
 
 
 def test_findings_that_were_minimized_are_counted_and_no_others() -> None:

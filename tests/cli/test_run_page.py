@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddefuzz.campaign.page import summary_view
-from ddefuzz.campaign.summary import Called, Seen, StrategyCount, Summary, minimized
+from ddefuzz.campaign.summary import Called, CampaignFinding, StrategyCount, Summary, minimized
 from ddefuzz.classify.signature import Signature, Site
 from ddefuzz.cli.run import _passed, command
 from ddefuzz.coverage.ledger import SiteCount
@@ -29,11 +29,13 @@ SITES = (
     Site("C++", None, "aten::histogram"),
 )
 FINDINGS = (
-    Seen("dde-99b9f15ff8", Signature("dde", SITES[0], "guard_bool operator=="), "avoidable", True, 2.0, 3, 1, "1/1"),
-    Seen(
+    CampaignFinding(
+        "dde-99b9f15ff8", Signature("dde", SITES[0], "guard_bool operator=="), "avoidable", True, 2.0, 3, 1, "1/1"
+    ),
+    CampaignFinding(
         "dde-cda2def407", Signature("dde", SITES[1], "int(self.max().item())"), "int-required", True, 6.1, 1, 4, "0/1"
     ),
-    Seen(
+    CampaignFinding(
         "data-dependent-output-15ea0d4b19",
         Signature("data-dependent-output", SITES[2], "UnsupportedOperatorException"),
         "refused",

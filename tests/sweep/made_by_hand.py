@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ddefuzz.classify.signature import Signature, Site
-from ddefuzz.sweep.tasks import Failed, Shown, Swept
+from ddefuzz.sweep.tasks import OpFailure, OpResult, StageResult
 
 CHUNK = Signature("dde", Site("C++", None, "at::native::chunk"), "guard_bool operator==")
 ROLL = Signature("dde", Site("Python", "torch/_refs/__init__.py", "roll"), "a.numel() == 0")
@@ -22,8 +22,8 @@ def program(x0: Float32[Tensor, "u0"]):
 """
 
 
-def failed(signature: Signature = CHUNK, **more: Any) -> Failed:
-    plain = Failed(
+def failed(signature: Signature = CHUNK, **more: Any) -> OpFailure:
+    plain = OpFailure(
         signature,
         "avoidable",
         "fails",
@@ -32,11 +32,11 @@ def failed(signature: Signature = CHUNK, **more: Any) -> Failed:
         ("float32",),
         3,
         PROGRAM,
-        (Shown("export", "fail", str(signature)),),
+        (StageResult("export", "fail", str(signature)),),
     )
     return msgspec.structs.replace(plain, **more)
 
 
-def swept(op: str, *failures: Failed, **more: Any) -> Swept:
-    plain = Swept(op, "opinfo", (f"torch.{op}",), samples=2, runs=9, explicit="ok", size_oblivious="ok")
+def swept(op: str, *failures: OpFailure, **more: Any) -> OpResult:
+    plain = OpResult(op, "opinfo", (f"torch.{op}",), samples=2, runs=9, explicit="ok", size_oblivious="ok")
     return msgspec.structs.replace(plain, failures=failures, **more)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ddefuzz.sweep.census import Census, compared, rows_of, totals_of
-from ddefuzz.sweep.tasks import Failed, Status, Swept, UpstreamResult, row_of, status_of
+from ddefuzz.sweep.tasks import OpFailure, OpResult, Status, UpstreamResult, row_of, status_of
 from tests.sweep.made_by_hand import CHUNK, INTERNAL, NO_KERNEL, ROLL, failed, swept
 
 
@@ -24,7 +24,7 @@ from tests.sweep.made_by_hand import CHUNK, INTERNAL, NO_KERNEL, ROLL, failed, s
         (swept("a", failed(CHUNK, verdict="regressed")), "dde", "ok"),
     ],
 )
-def test_the_worst_sample_decides(one: Swept, explicit: Status, size_oblivious: Status) -> None:
+def test_the_worst_sample_decides(one: OpResult, explicit: Status, size_oblivious: Status) -> None:
     assert status_of(one) == (explicit, size_oblivious)
 
 
@@ -116,7 +116,7 @@ def test_upstreams_list_is_reproduced_or_explained() -> None:
     }
 
 
-def reason_of(one: Failed) -> str:
+def reason_of(one: OpFailure) -> str:
     (difference,) = compared([swept("new", one, explicit="dde")], [], [], {}).only_here
     return difference.reason
 

@@ -9,7 +9,7 @@ from ddefuzz.classify.site import USER_SITE, site
 from ddefuzz.generate import opinfo
 from ddefuzz.oracles.recompilation import MODES, Mode, as_raised
 from ddefuzz.oracles.recompilation_run import count, varying
-from ddefuzz.sweep.recompile import FORMS, RecompileTask, Row
+from ddefuzz.sweep.recompile import FORMS, RecompileTask, SequenceCount
 from ddefuzz.sweep.recompile_worker import REFERENCES, UnsizedError, ops, run_recompile, sequenced
 
 SIZES = (5, 7, 9, 11)
@@ -23,7 +23,7 @@ REFERENCE_COUNTS = {
 VERSION = ".".join(torch.__version__.split(".")[:2])
 
 
-def rows(op: str, *modes: Mode) -> dict[tuple[Mode, bool], Row]:
+def rows(op: str, *modes: Mode) -> dict[tuple[Mode, bool], SequenceCount]:
     found = run_recompile(RecompileTask(op, SIZES, modes, ("plain", "out"))).rows
     return dict(zip([(mode, out) for mode in modes for out in (False, True)], found, strict=True))
 

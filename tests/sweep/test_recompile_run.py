@@ -22,7 +22,7 @@ from ddefuzz.sweep.recompile import (
     Recompilations,
     Recompiled,
     RecompileTask,
-    Row,
+    SequenceCount,
     document,
     recompiles_text,
     recompiles_view,
@@ -34,9 +34,11 @@ SIZES = (5, 7, 9, 11)
 ASKED = RecompileTask("", SIZES, ("default",))
 
 
-def row(op: str, compilations: int, frame: str, guard: str = "Eq(s0, 7)", out: bool = True) -> Row:
+def row(op: str, compilations: int, frame: str, guard: str = "Eq(s0, 7)", out: bool = True) -> SequenceCount:
     form: Form = "out" if out else "plain"
-    return Row(op, out, None, SIZES, compilations, 2, guard, frame, "torch", (SIZES,), 2 if out else None, form=form)
+    return SequenceCount(
+        op, out, None, SIZES, compilations, 2, guard, frame, "torch", (SIZES,), 2 if out else None, form=form
+    )
 
 
 DONE = (
@@ -53,7 +55,7 @@ def test_rows_above_what_is_allowed_are_grouped_by_frame() -> None:
 
 
 def test_ops_that_cannot_be_unbacked_are_grouped_too() -> None:
-    failed = Row("eq", True, "unbacked", SIZES, 0, 1, "u0", "meta_eq", "torch", error="UserError: u0")
+    failed = SequenceCount("eq", True, "unbacked", SIZES, 0, 1, "u0", "meta_eq", "torch", error="UserError: u0")
     (group,) = document("2.13.0", SIZES, [Recompiled("eq", (failed,))], interrupted=False).refused
     assert (group.frame, group.ops, group.guards) == ("meta_eq", ("eq",), ("u0",))
 
