@@ -14,6 +14,7 @@ from rich_click import rich_click as help_pages
 from ddefuzz import __version__, internal
 from ddefuzz.cli.streams import EXIT_BROKEN_PIPE, check_streams, ends_by_exception, give_up_streams, said_of, say
 from ddefuzz.errors import EXIT_FOUND, EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, DdefuzzError, NothingRanError, unsupported_by
+from ddefuzz.execute.scratch import check_working_folder
 from ddefuzz.refusals import lines_of, refusals
 
 PANELS = {
@@ -104,6 +105,7 @@ class LazyGroup(click.RichGroup):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand. The exit code says if rows were left out, or ddefuzz itself failed for some of them."""
         internal.take()
+        check_working_folder()
         result = None
         with refusals() as refused:
             try:

@@ -43,8 +43,8 @@ def scratch_folder() -> Path:
     return made[0]
 
 
-def check_folders() -> None:
-    """Raises `UnsupportedError` where this folder or the working folder has been removed."""
+def check_working_folder() -> None:
+    """Raises `UnsupportedError` where the working folder has been removed."""
     try:
         Path.cwd()
     except OSError as error:
@@ -52,6 +52,11 @@ def check_folders() -> None:
             "the working folder has been removed, expected it to stay; "
             "the code that is run may have removed it, or a clean-up of temporary files"
         ) from error
+
+
+def check_folders() -> None:
+    """Raises `UnsupportedError` where this folder or the working folder has been removed."""
+    check_working_folder()
     if not is_folder(scratch_folder()):
         raise UnsupportedError(
             f"the temporary folder {scratch_folder()} has been removed, expected it to stay; "

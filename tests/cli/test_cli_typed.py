@@ -179,6 +179,16 @@ def test_a_bug_of_ddefuzz_is_one_line_and_its_traceback_elsewhere(url: str, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [["check", "x.py:f"], ["findings", "list"], ["replay"]], ids=" ".join)
+def test_a_working_folder_that_is_gone_is_one_line(words: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    done = typed(*words, folder=folder, code=f"import os; os.rmdir(os.getcwd()); {MAIN}")
+    assert done.returncode == 4
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ddefuzz: the working folder has been removed, expected it to stay")
+
+
 def test_a_reader_that_goes_away_is_no_error(url: str, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
