@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ddefuzz.cli.options import option
-from ddefuzz.cli.streams import in_log, write_stdout
+from ddefuzz.cli.streams import log_line, write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.files import check_writable, write_atomically
@@ -57,8 +57,8 @@ class LiveLine:
         self._status.stop()
 
     def say(self, line: str | Text) -> None:
-        """Write a permanent line."""
-        self._console.print(Text(in_log(visible(line))) if isinstance(line, str) else line, soft_wrap=True)
+        """Write a permanent line. As any on stderr it is one, and not too long."""
+        self._console.print(Text(log_line(line)) if isinstance(line, str) else line, soft_wrap=True)
 
     def counter(self, of: int, noun: str) -> Callable[[str], None]:
         """What is called when one of so many is done, with more to say of it."""
@@ -73,7 +73,7 @@ class LiveLine:
     def update(self, line: str, *, is_last: bool = False) -> None:
         """Change the live line. Without a terminal, write it if enough time has passed or it is the last."""
         if self._console.is_terminal:
-            self._status.update(plain(line))
+            self._status.update(Text(log_line(line)))
             return
         now = self._clock()
         if is_last or now - self._last >= LINE_SECONDS:

@@ -101,16 +101,19 @@ def in_log(text: str) -> str:
     return github_log(text) if os.environ.get("GITHUB_ACTIONS") else text
 
 
+def log_line(line: str, kept: str = "") -> str:
+    """A line as `say` writes it."""
+    text = in_log(visible(line, kept))
+    return f"{text[:MOST_SAID]}…" if len(text) > MOST_SAID and "\n" not in kept else text
+
+
 def say(line: str, kept: str = "") -> None:
     """Write a line to stderr if stderr can be written. Other control characters than those in `kept` are escaped.
 
     A line that is too long is cut, but not a text of several, such as a traceback.
     """
-    text = in_log(visible(line, kept))
-    if len(text) > MOST_SAID and "\n" not in kept:
-        text = f"{text[:MOST_SAID]}…"
     with suppress(OSError):
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{log_line(line, kept)}\n")
         sys.stderr.flush()
 
 

@@ -30,6 +30,14 @@ def test_plain_lines_are_whole_and_as_they_are() -> None:
     assert written(stderr) == f"{SHOWN}\n{SHOWN}\n"
 
 
+def test_a_row_is_one_line_and_not_too_long() -> None:
+    stderr = console(terminal=False)
+    with LiveLine("starting", stderr) as live:
+        live.say("a\nb: export captured")
+        live.say(f"{'a' * 100_000}: export captured")
+    assert written(stderr) == f"a\\nb: export captured\n{'a' * 2000}…\n"
+
+
 def test_a_plain_line_comes_when_it_is_time() -> None:
     stderr, times = console(terminal=False), iter([0.0, 9.0, 10.0, 19.0, 25.0, 34.0])
     with LiveLine("starting", stderr, lambda: next(times)) as live:
