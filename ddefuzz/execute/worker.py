@@ -39,9 +39,7 @@ OUT_OF_MEMORY = 78  # the exit code of a process in which Python has no memory l
 SPOILED = 79  # the exit code of a process whose descriptors user code has closed
 FINISHED = 113  # the exit code of a worker of a pool that ends because it is no longer needed
 ENDED_ITSELF = 256  # what stands for the exit code 0 of a worker that user code has ended
-
-ORPHANED = 257
-"""What stands for the exit code of a process whose fork server was killed, which tells nobody how it ended."""
+ORPHANED = 257  # the same, of a process whose fork server was killed, which tells nobody how it ended
 
 SYMBOLIZER = "TORCH_SYMBOLIZE_MODE"
 """The environment variable that selects how torch names C++ addresses. torch reads it once, at the first stack."""

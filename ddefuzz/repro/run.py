@@ -33,12 +33,8 @@ from ddefuzz.repro.script import CALLING
 SERVER: Final = Path(__file__).with_name("fork_server.py")
 """Its text is copied and run. It is not imported, because it imports torch of another interpreter."""
 
-
-START_SECONDS: Final = 120.0
-"""How long an interpreter may take to import torch, in addition to the time of its script."""
-
-GRACE_SECONDS: Final = 5.0
-"""How long a process may take to end after SIGTERM."""
+START_SECONDS: Final = 120.0  # how long the import of torch may take, in addition to the time of the first script
+GRACE_SECONDS: Final = 5.0  # how long a process may take to end after SIGTERM
 
 
 class Ended(NamedTuple):
