@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ddefuzz.cli.options import option
-from ddefuzz.cli.streams import log_line, write_stdout
+from ddefuzz.cli.streams import in_log, log_line, write_stdout
 from ddefuzz.errors import InputError
 from ddefuzz.escape import html_text, json_text, markdown_text, visible
 from ddefuzz.files import check_writable, write_atomically
