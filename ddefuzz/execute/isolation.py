@@ -87,7 +87,7 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
     temporary, folder, user = tempfile.tempdir, current_folder(), _user()
     tempfile.tempdir = _own_folder()
     try:
-        with _signals_kept(path):
+        with _signals_kept(path, imported=imported):
             yield
     finally:
         now = {**builtins.__dict__}
@@ -123,10 +123,11 @@ def kept_intact(path: str, *, imported: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def _signals_kept(path: str) -> Iterator[None]:
+def _signals_kept(path: str, *, imported: bool) -> Iterator[None]:
     """Timers that the code in the block leaves on are stopped, before anything of ddefuzz runs.
 
-    What ddefuzz raises while the code has handlers of signals is taken for what they raise.
+    What ddefuzz raises while the code has handlers of signals is taken for what they raise. An import raises
+    what its module raises.
     """
     timers = [(timer, signal.getitimer(timer)) for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL)]
     try:
@@ -134,7 +135,7 @@ def _signals_kept(path: str) -> Iterator[None]:
     except (DdefuzzError, MemoryError):
         raise
     except BaseException as error:
-        if _handlers() == _own_handlers():
+        if imported or _handlers() == _own_handlers():
             raise
         raise InputError(
             f"{path}: found code whose handler of a signal raises {said(error)} when the code has ended, "

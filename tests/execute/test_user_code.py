@@ -385,3 +385,5 @@ def test_what_a_handler_raises_in_ddefuzz_is_the_code_s() -> None:
     with pytest.raises(InputError, match=said), kept_intact("user.py"):
         signal.signal(signal.SIGALRM, late)
         signal.raise_signal(signal.SIGALRM)
+    with pytest.raises(ValueError, match="late"), kept_intact("user.py", imported=True):
+        signal.raise_signal(signal.SIGALRM)
