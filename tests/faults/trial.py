@@ -245,7 +245,8 @@ def _said(stderr: str, place: Place) -> str:
 
 def _holes(text: str) -> str:
     """The text with paths, addresses and numbers of processes as holes."""
-    text = re.sub(r" \((…?/)?[\w./-]+\.\w+\)", "", text)  # the name of a file
+    text = re.sub(r" \(…?/[^\s()]+\)| \([\w.-]+\.\w+\)", "", text)  # the name of a file
+    text = re.sub(r"^(user\.py|rows\.jsonl):", "…:", text)
     text = re.sub(r"(sqlite|postgresql\S*)://\S+?(?=[:,;]? )", "…", text)
     text = re.sub(r"(?<!\w)(/[\w.-]+)+|…/\S+?(?=[:,;`]|$| )", "…", text)
     text = re.sub(r"`[^`]*`( reads them)?", "…", text)
