@@ -338,7 +338,12 @@ def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Obse
     process = context.Process(
         target=worker.cold_main, args=(sender, by, _encoded(run), memory_bytes, phases, timeout), daemon=True
     )
-    process.start()
+    try:
+        process.start()
+    except ConnectionError:  # the fork server ended before it took the process
+        receiver.close()
+        sender.close()
+        return Lost("crash", f"{NO_WORKER}: the fork server was killed")
     sender.close()
     try:
         said = _received(receiver, process.sentinel, clock_seconds(timeout))

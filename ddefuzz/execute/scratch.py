@@ -95,7 +95,10 @@ def _remove(folder: Path, lock: int) -> None:
     os.close(lock)
     for path in (*sorted(folder.rglob("*"), reverse=True), folder):
         with suppress(OSError):
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+            try:
+                path.unlink()
+            except (IsADirectoryError, PermissionError):  # the second on macOS
+                path.rmdir()
 
 
 def _locked(folder: Path) -> tuple[Path, int] | None:

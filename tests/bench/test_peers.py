@@ -86,7 +86,7 @@ def test_a_command_without_the_hook_is_one_clear_line(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_peers_as_typed(tmp_path: Path) -> None:
-    words = ("--budget", "8cpu", "--seeds", "1", "-j", "1", "--output", "json=peers.json")
+    words = ("--budget", "4cpu", "--seeds", "1", "-j", "1", "--output", "json=peers.json")
     done = typed("peers", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "peers.json").read_text())

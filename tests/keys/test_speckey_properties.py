@@ -239,17 +239,17 @@ def test_a_recent_call_makes_no_keys() -> None:
 # Planted faults
 
 
-def violated(name: str) -> dict[str, Violation]:
+def violated(name: str, examples: int) -> dict[str, Violation]:
     target = f"ddefuzz.keys.planted:{name}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = [check(name, key_function(target, Options()), 150, KINDS) for name in PROPERTIES]
+        found = [check(name, key_function(target, Options()), examples, KINDS) for name in PROPERTIES]
         return {one.name: one.violations[0] for one in found if one.violations}
 
 
 @pytest.mark.slow
 def test_planted_wrong_keys_are_found_with_the_smallest_tensors() -> None:
-    found = violated("forgets_strides")
+    found = violated("forgets_strides", 150)
     assert set(found) == {"tells-apart", "adds-no-guard"}
     assert [text.partition(").")[2] for text in found["tells-apart"].tensors] == [
         "as_strided((2,), (0,))",
@@ -258,11 +258,11 @@ def test_planted_wrong_keys_are_found_with_the_smallest_tensors() -> None:
     assert found["adds-no-guard"].tensors == ("FakeTensor((u0,))", "FakeTensor((u1,))")
     assert found["adds-no-guard"].part == "Eq(u, u)"
 
-    found = violated("asks_sizes")
+    found = violated("asks_sizes", 30)
     assert set(found) == {"adds-no-guard"}
     assert "Eq(u0, 1)" in found["adds-no-guard"].why
 
-    found = violated("keeps_tensor")
+    found = violated("keeps_tensor", 30)
     assert found["holds-no-tensor"].tensors == ("torch.zeros(1, dtype=torch.float32).as_strided((), ())",)
 
 
