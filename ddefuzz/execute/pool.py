@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from multiprocessing import forkserver, resource_tracker
@@ -83,6 +84,14 @@ def _is_stopped(server: psutil.Process | None) -> bool:
         return server is not None and server.status() == psutil.STATUS_STOPPED
     except UNREADABLE:
         return False
+
+
+def _wait_for_end(server: psutil.Process | None) -> None:
+    with suppress(*UNREADABLE):
+        for _ in range(100):
+            if server is None or server.status() == psutil.STATUS_ZOMBIE:
+                return
+            time.sleep(0.02)
 
 
 def _send(server: psutil.Process, number: signal.Signals) -> None:
@@ -343,6 +352,7 @@ def _found_cold(run: Run, timeout: float, memory_bytes: int, by: Runner) -> Obse
     except ConnectionError:  # the fork server ended before it took the process
         receiver.close()
         sender.close()
+        _wait_for_end(_fork_server())  # multiprocessing starts another when it has
         return Lost("crash", f"{NO_WORKER}: the fork server was killed")
     sender.close()
     try:
